@@ -1,0 +1,161 @@
+//! What this kernel offers the eBPF backend, found in its BTF and not by its version; and what a
+//! refusal means, in words.
+
+use std::{collections::HashSet, fs, io};
+
+use libbpf_rs::btf::{
+    Btf, BtfKind, BtfType, HasSize as _, ReferencesType as _,
+    types::{FuncProto, Ptr, Struct, Typedef},
+};
+
+use crate::Error;
+
+/// How user stacks of blocked threads are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// By the thread itself before it returns to user mode (kernel 6.18).
+    TaskWork,
+    /// From a part of the stack saved at each switch-out.
+    Window,
+}
+
+/// The kernel, as far as the programs depend on it.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// `uname -r` and the architecture.
+    pub release: String,
+    /// `sched_switch` passes the previous task's state (5.18).
+    pub switch_has_prev_state: bool,
+    /// The clock of tasks leaves interrupt time out (`CONFIG_IRQ_TIME_ACCOUNTING`).
+    pub clock_leaves_irq_out: bool,
+    /// Task work can be scheduled from programs (6.18).
+    pub task_work: bool,
+    tracepoints: HashSet<String>,
+}
+
+impl Kernel {
+    /// Reads the running kernel's BTF.
+    ///
+    /// # Errors
+    /// There is no BTF.
+    pub fn inspect() -> Result<Kernel, Error> {
+        let uname = rustix::system::uname();
+        let release = format!(
+            "{} {}",
+            uname.release().to_string_lossy(),
+            uname.machine().to_string_lossy()
+        );
+        if fs::metadata("/sys/kernel/btf/vmlinux").is_err() {
+            return Err(Error::NotSupported {
+                what: "BTF (/sys/kernel/btf/vmlinux)".into(),
+                release,
+                remedy: "the eBPF backend needs a kernel built with CONFIG_DEBUG_INFO_BTF=y, as \
+                         those of all large distributions since 2021 are"
+                    .into(),
+            });
+        }
+        let btf = Btf::from_vmlinux().map_err(Error::bpf("cannot read the kernel's BTF"))?;
+        let tracepoints = btf
+            .type_by_kind::<Typedef<'_>>()
+            .filter_map(|t| Some(t.name()?.to_str()?.strip_prefix("btf_trace_")?.to_owned()))
+            .collect();
+        let switch_arguments = btf
+            .type_by_name::<Typedef<'_>>("btf_trace_sched_switch")
+            .and_then(|t| Ptr::try_from(t.skip_mods_and_typedefs()).ok())
+            .and_then(|p| FuncProto::try_from(p.referenced_type().skip_mods_and_typedefs()).ok())
+            .map_or(0, |p| p.iter().count());
+        let irq = btf.type_by_name::<Struct<'_>>("rq").is_some_and(|rq| {
+            rq.size() > 0
+                && rq
+                    .iter()
+                    .any(|m| m.name.is_some_and(|n| n == "prev_irq_time"))
+        });
+        let task_work = btf
+            .type_by_name::<BtfType<'_>>("bpf_task_work_schedule_resume_impl")
+            .is_some_and(|t| t.kind() == BtfKind::Func);
+        Ok(Kernel {
+            release,
+            switch_has_prev_state: switch_arguments >= 5,
+            clock_leaves_irq_out: irq,
+            task_work,
+            tracepoints,
+        })
+    }
+
+    /// The better of the mechanisms that this kernel offers.
+    pub fn mechanism(&self) -> Mechanism {
+        if self.task_work {
+            Mechanism::TaskWork
+        } else {
+            Mechanism::Window
+        }
+    }
+
+    /// Whether the hook that program `name` attaches to exists here.
+    pub fn has_hook(&self, name: &str) -> bool {
+        let tracepoint = match name {
+            "ws_cgroup_attach" => "cgroup_attach_task",
+            "ws_cgroup_mkdir" => "cgroup_mkdir",
+            "ws_migrate" => "sched_migrate_task",
+            "ws_irq_entry" => "irq_handler_entry",
+            "ws_irq_exit" => "irq_handler_exit",
+            "ws_softirq_entry" => "softirq_entry",
+            "ws_softirq_exit" => "softirq_exit",
+            "ws_timer_entry" => "local_timer_entry",
+            "ws_timer_exit" => "local_timer_exit",
+            _ => return true,
+        };
+        self.tracepoints.contains(tracepoint)
+    }
+
+    /// Turns a failure to load into what the operator can do about it.
+    pub fn explain_load_failure(&self, e: libbpf_rs::Error) -> Error {
+        if e.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+            return Error::NotPermitted {
+                what: "eBPF (loading the kernel programs)".into(),
+                why: io::Error::from_raw_os_error(libc::EPERM).to_string(),
+                remedy: "run as root, or with CAP_BPF and CAP_PERFMON (in a container: \
+                         --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE, and a seccomp \
+                         profile that permits bpf)"
+                    .into(),
+            };
+        }
+        let too_old = [
+            (
+                !self.tracepoints.contains("sched_switch"),
+                "scheduler tracepoints with BTF",
+            ),
+            (
+                !self.switch_has_prev_state,
+                "sched_switch with the previous state (Linux 5.18)",
+            ),
+        ];
+        if let Some((_, what)) = too_old.iter().find(|(missing, _)| *missing) {
+            return Error::NotSupported {
+                what: (*what).into(),
+                release: self.release.clone(),
+                remedy: "the eBPF backend needs Linux 5.18 or later".into(),
+            };
+        }
+        Error::Bpf {
+            what: format!("kernel {} refuses the programs", self.release),
+            cause: e,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel() {
+        match Kernel::inspect() {
+            Ok(k) => {
+                assert!(k.tracepoints.contains("sched_switch"), "{}", k.release);
+                assert!(k.has_hook("ws_switch"));
+            }
+            Err(e) => println!("skipped: {e}"),
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The eBPF backend: kernel programs in `src/bpf/`, loaded, attached and read here.
+//!
+//! Everything is held by descriptors of this process: when it dies, by whatever means, the kernel
+//! detaches the programs and frees the maps.
+
+pub mod sideband;
+pub mod timer;
+
+mod allowed;
+
+use std::{
+    fs,
+    io::Read,
+    mem::MaybeUninit,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
+    time::Duration,
+};
+
+use libbpf_rs::{
+    Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder,
+    skel::{OpenSkel, Skel, SkelBuilder},
+};
+use zerocopy::FromBytes;
+
+pub use allowed::{Kernel, Mechanism};
+
+use crate::{Error, event::Dump, syscalls};
+
+// Generated: public fields without comments, and names as in C.
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    unsafe_op_in_unsafe_fn
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/wallscope.skel.rs"));
+}
+
+/// What the programs are told before they start.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// On-CPU samples a second and CPU.
+    pub hz: u32,
+    /// Blocked or runnable time per stack.
+    pub off_cpu_period: Duration,
+    /// How user stacks of blocked threads are read.
+    pub mechanism: Mechanism,
+    /// Every task of the machine.
+    pub all: bool,
+}
+
+/// The order given to the task iterator (`set_iter`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// Make records for the targets.
+    Begin = 0,
+    /// Copy the books of threads that changed.
+    Dump = 1,
+    /// Copy all books and charge what is still open.
+    End = 2,
+}
+
+/// `WS_TIMED`: switches and wake-ups are timed one in so many.
+const TIMED: u64 = 31;
+
+/// Where the run time of the programs went, so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunTime {
+    /// Switches and wake-ups, scaled from those that were timed, ns.
+    pub hooks_ns: u64,
+    /// On-CPU samples, ns.
+    pub timer_ns: u64,
+    /// Stacks that threads read of themselves, ns.
+    pub later_ns: u64,
+    /// Switches at which time was charged to a stack.
+    pub charges: u64,
+}
+
+impl RunTime {
+    /// All of it, ns.
+    pub fn total_ns(&self) -> u64 {
+        self.hooks_ns + self.timer_ns + self.later_ns
+    }
+}
+
+/// The loaded and attached programs.
+pub struct Programs {
+    skel: skel::WallscopeSkel<'static>,
+    links: Vec<Link>,
+    iterator: Link,
+    buffer: Vec<u8>,
+}
+
+/// Hooks that not every kernel or machine has, and what is lost without them.
+const OPTIONAL: &[(&str, &str)] = &[
+    (
+        "ws_cgroup_attach",
+        "tasks that move into a measured cgroup are not picked up",
+    ),
+    (
+        "ws_cgroup_mkdir",
+        "cgroups made below a measured one are not picked up",
+    ),
+    (
+        "ws_irq_entry",
+        "device interrupts are not told apart from on-CPU time",
+    ),
+    (
+        "ws_softirq_entry",
+        "softirqs are not told apart from on-CPU time",
+    ),
+    (
+        "ws_timer_entry",
+        "timer interrupts are not told apart from on-CPU time",
+    ),
+];
+
+/// Hooks that only serve interrupt time.
+const IRQ_HOOKS: &[&str] = &[
+    "ws_irq_entry",
+    "ws_irq_exit",
+    "ws_softirq_entry",
+    "ws_softirq_exit",
+    "ws_timer_entry",
+    "ws_timer_exit",
+];
+
+impl Programs {
+    /// Loads the programs and prepares their maps; nothing is attached yet.
+    ///
+    /// # Errors
+    /// No privilege, no BTF, or a kernel too old: each said as such.
+    pub fn load(kernel: &Kernel, settings: Settings) -> Result<Programs, Error> {
+        libbpf_rs::set_print(None);
+        // The skeleton borrows its object for as long as the programs live, which is until the
+        // process ends; one leak a recording buys a type without a self-reference.
+        let object: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = skel::WallscopeSkelBuilder::default()
+            .open(object)
+            .map_err(Error::bpf("cannot open the kernel programs"))?;
+        let rodata = open
+            .maps
+            .rodata_data
+            .as_deref_mut()
+            .expect("the programs have settings");
+        rodata.cfg_has_prev_state = u32::from(kernel.switch_has_prev_state);
+        rodata.cfg_irq_in_clock = u32::from(kernel.clock_leaves_irq_out);
+        rodata.cfg_task_work = u32::from(settings.mechanism == Mechanism::TaskWork);
+        rodata.cfg_all = u32::from(settings.all);
+        rodata.cfg_self = std::process::id();
+        rodata.cfg_cpu_period = 1_000_000_000 / settings.hz.max(1);
+        let data = open
+            .maps
+            .data_data
+            .as_deref_mut()
+            .expect("the programs have state");
+        data.set_period = settings.off_cpu_period.as_nanos() as u64;
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
+            if unwanted || !kernel.has_hook(&name) {
+                program.set_autoload(false);
+            }
+        }
+        let skel = open.load().map_err(|e| kernel.explain_load_failure(e))?;
+        for (number, reason) in syscalls::reasons().iter().enumerate() {
+            skel.maps
+                .syscall_reason
+                .update(&(number as u32).to_ne_bytes(), &[*reason], MapFlags::ANY)
+                .map_err(Error::bpf("cannot fill the table of system calls"))?;
+        }
+        let iterator = skel
+            .progs
+            .ws_tasks
+            .attach()
+            .map_err(Error::bpf("cannot attach the task iterator"))?;
+        Ok(Programs {
+            skel,
+            links: Vec::new(),
+            iterator,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Attaches all hooks. Without records they do nothing, so their order does not matter.
+    ///
+    /// # Errors
+    /// The kernel refuses a hook that is not optional.
+    pub fn attach(&mut self, timers: &[OwnedFd]) -> Result<(), Error> {
+        for program in self.skel.object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            if !program.autoload() || name == "ws_tasks" {
+                continue;
+            }
+            if name == "ws_on_cpu" {
+                for timer in timers {
+                    // The link takes its descriptor for its own and closes it in the end.
+                    let own = timer
+                        .try_clone()
+                        .map_err(|e| Error::io("cannot attach to the on-CPU timer", e))?;
+                    let link = program
+                        .attach_perf_event(own.into_raw_fd())
+                        .map_err(Error::bpf("cannot attach to the on-CPU timer"))?;
+                    self.links.push(link);
+                }
+                continue;
+            }
+            let link = program
+                .attach()
+                .map_err(Error::bpf(format!("cannot attach {name}")))?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// What is lost because optional hooks are missing.
+    pub fn limits(kernel: &Kernel) -> Vec<&'static str> {
+        OPTIONAL
+            .iter()
+            .filter(|(name, _)| {
+                !(kernel.has_hook(name) || kernel.clock_leaves_irq_out && IRQ_HOOKS.contains(name))
+            })
+            .map(|(_, lost)| *lost)
+            .collect()
+    }
+
+    /// Detaches all hooks.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Names processes to be measured by the next [`Visit::Begin`].
+    ///
+    /// # Errors
+    /// The map is full.
+    pub fn add_targets(&self, pids: &[u32]) -> Result<(), Error> {
+        for pid in pids {
+            self.skel
+                .maps
+                .targets
+                .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(Error::bpf("cannot name a target process"))?;
+        }
+        Ok(())
+    }
+
+    /// Names cgroups to be measured.
+    ///
+    /// # Errors
+    /// The map is full.
+    pub fn add_cgroups(&self, ids: &[u64]) -> Result<(), Error> {
+        for id in ids {
+            self.skel
+                .maps
+                .cgroups
+                .update(&id.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(Error::bpf("cannot name a target cgroup"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs the task iterator; `dump` gets each thread's books.
+    ///
+    /// # Errors
+    /// The iterator cannot be read.
+    pub fn visit(&mut self, order: Visit, mut dump: impl FnMut(&Dump)) -> Result<(), Error> {
+        let state = self
+            .skel
+            .maps
+            .bss_data
+            .as_deref_mut()
+            .expect("the programs have state");
+        state.set_iter = order as u32;
+        let mut iter =
+            Iter::new(&self.iterator).map_err(Error::bpf("cannot start the task iterator"))?;
+        self.buffer.clear();
+        iter.read_to_end(&mut self.buffer)
+            .map_err(|e| Error::io("cannot read the task iterator", e))?;
+        for bytes in self.buffer.chunks_exact(size_of::<Dump>()) {
+            if let Ok(d) = Dump::read_from_bytes(bytes) {
+                dump(&d);
+            }
+        }
+        Ok(())
+    }
+
+    /// A reader of the event ring; `take` gets each event's bytes.
+    ///
+    /// # Errors
+    /// The ring cannot be mapped.
+    pub fn ring<'a>(&self, take: impl FnMut(&[u8]) + 'a) -> Result<RingBuffer<'a>, Error> {
+        let mut take = take;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.skel.maps.events, move |bytes| {
+                take(bytes);
+                0
+            })
+            .map_err(Error::bpf("cannot read the event ring"))?;
+        builder
+            .build()
+            .map_err(Error::bpf("cannot read the event ring"))
+    }
+
+    /// Changes the period of off-CPU stacks.
+    pub fn set_period(&mut self, period: Duration) {
+        if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
+            data.set_period = period.as_nanos() as u64;
+        }
+    }
+
+    /// Changes the weight of an on-CPU sample; the timers must be changed by the caller.
+    pub fn set_rate(&mut self, hz: u32) {
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.set_cpu_period = 1_000_000_000 / hz.max(1);
+        }
+    }
+
+    /// Lets the programs send that many stacks as they are (see `session/late.rs`).
+    pub fn allow_raw(&mut self, ration: u64) {
+        if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
+            data.raw_budget = ration;
+        }
+    }
+
+    /// Losses counted in kernel code, by cause, in the order of `event::LOSSES`.
+    pub fn losses(&self) -> Vec<u64> {
+        self.counters()[..crate::event::LOSSES.len()].to_vec()
+    }
+
+    /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
+    pub fn run_time(&self) -> RunTime {
+        let counters = self.counters();
+        let [timed, timer_ns, later_ns, charges] =
+            [0, 1, 2, 3].map(|i| counters[crate::event::LOSSES.len() + i]);
+        RunTime {
+            hooks_ns: timed * TIMED,
+            timer_ns,
+            later_ns,
+            charges,
+        }
+    }
+
+    /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
+    fn counters(&self) -> Vec<u64> {
+        let mut sums = vec![0u64; crate::event::LOSSES.len() + 4];
+        let per_cpu = self
+            .skel
+            .maps
+            .cpus
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        for bytes in per_cpu.ok().flatten().unwrap_or_default() {
+            // Before them: irq_ns, irq_begin, depth and measured.
+            for (sum, value) in sums.iter_mut().zip(bytes[24..].chunks_exact(8)) {
+                *sum += u64::from_ne_bytes(value.try_into().expect("eight bytes"));
+            }
+        }
+        sums
+    }
+
+    /// Bytes of kernel memory held by our maps.
+    pub fn map_bytes(&self) -> u64 {
+        self.skel
+            .object()
+            .maps()
+            .map(|m| map_bytes(m.as_fd()))
+            .sum()
+    }
+
+    /// The maps of the unwinder.
+    pub fn maps(&self) -> &skel::WallscopeMaps<'static> {
+        &self.skel.maps
+    }
+}
+
+fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
+    fdinfo(fd, "memlock:")
+}
+
+fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> u64 {
+    let text =
+        fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
+    text.lines()
+        .find_map(|l| l.strip_prefix(field))
+        .and_then(|v| v.trim().parse().ok())
+        .unwrap_or(0)
+}

@@ -1,0 +1,307 @@
+//! Executable mappings as they are made: the kernel's own MMAP2 and COMM records.
+//!
+//! A dummy perf event a CPU writes them to a ring that we map. They carry the path even when the
+//! process is gone before we look, and an exec's records come in the right order: first the new
+//! name, which voids all mappings, then the new mappings.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use perf_event_open_sys::{self as perf, bindings as b};
+
+/// Pages of one CPU's ring: 128 KiB, some 800 records.
+const DATA_PAGES: usize = 32;
+const PAGE: usize = 4096;
+
+/// What a process's address space went through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A new executable mapping.
+    Map(Mapping),
+    /// The process runs a new program: earlier mappings are void.
+    Exec {
+        /// Process.
+        pid: u32,
+    },
+    /// The ring was full; this many records are missing, of unknown processes.
+    Lost(u64),
+}
+
+/// An executable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Process.
+    pub pid: u32,
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Device number as `makedev(major, minor)`.
+    pub device: u64,
+    /// Inode, 0: no file.
+    pub inode: u64,
+    /// Path as the target sees it, `[vdso]`, `//anon` …
+    pub path: String,
+}
+
+/// The rings of all CPUs.
+pub struct Sideband {
+    rings: Vec<Ring>,
+}
+
+struct Ring {
+    event: OwnedFd,
+    base: *mut u8,
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: `base` is the mapping made in `open_ring`, of exactly this length.
+        unsafe { libc::munmap(self.base.cast(), (DATA_PAGES + 1) * PAGE) };
+    }
+}
+
+impl Sideband {
+    /// Opens a ring on each CPU.
+    ///
+    /// # Errors
+    /// The kernel refuses CPU-wide perf events.
+    pub fn open(cpus: &[u32]) -> io::Result<Sideband> {
+        let rings: io::Result<Vec<_>> = cpus
+            .iter()
+            .filter_map(|cpu| open_ring(*cpu).transpose())
+            .collect();
+        Ok(Sideband { rings: rings? })
+    }
+
+    /// Descriptors that become readable when there is something to take.
+    pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.rings.iter().map(|r| &r.event)
+    }
+
+    /// Bytes held by the rings.
+    pub fn bytes(&self) -> u64 {
+        (self.rings.len() * (DATA_PAGES + 1) * PAGE) as u64
+    }
+
+    /// Takes everything that is there, in time order.
+    pub fn drain(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for ring in &mut self.rings {
+            ring.drain(&mut changes);
+        }
+        changes.sort_by_key(|(time, _)| *time);
+        changes.into_iter().map(|(_, change)| change).collect()
+    }
+}
+
+fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
+    let mut attr = b::perf_event_attr {
+        size: size_of::<b::perf_event_attr>() as u32,
+        type_: b::PERF_TYPE_SOFTWARE,
+        config: u64::from(b::PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(b::PERF_SAMPLE_TIME),
+        ..Default::default()
+    };
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_sample_id_all(1);
+    // Strangers' records come here too, so it does not wake us for each: an exec of a target does,
+    // and so does a stack that meets code without a table.
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = (DATA_PAGES * PAGE / 2) as u32;
+    // SAFETY: the attribute is a plain value that the call only reads.
+    let fd = unsafe {
+        perf::perf_event_open(
+            &mut attr,
+            -1,
+            cpu as i32,
+            -1,
+            u64::from(b::PERF_FLAG_FD_CLOEXEC),
+        )
+    };
+    if fd < 0 {
+        let e = io::Error::last_os_error();
+        return if e.raw_os_error() == Some(libc::ENODEV) {
+            Ok(None)
+        } else {
+            Err(e)
+        };
+    }
+    // SAFETY: the call has just returned this descriptor to us alone.
+    let event = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: a fresh shared mapping of the event's ring; the address is the kernel's choice.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            (DATA_PAGES + 1) * PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            event.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Some(Ring {
+        event,
+        base: base.cast(),
+    }))
+}
+
+impl Ring {
+    fn drain(&mut self, changes: &mut Vec<(u64, Change)>) {
+        let page = self.base.cast::<b::perf_event_mmap_page>();
+        // SAFETY: the first page of the mapping is this structure; head and tail are its naturally
+        // aligned u64 fields, shared with the kernel, so they are accessed atomically.
+        let (head, tail) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*page).data_head),
+                AtomicU64::from_ptr(&raw mut (*page).data_tail),
+            )
+        };
+        let end = head.load(Ordering::Acquire);
+        let mut at = tail.load(Ordering::Relaxed);
+        while at < end {
+            let header = self.copy(at, 8);
+            let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+            let misc = u16::from_ne_bytes([header[4], header[5]]);
+            let size = u64::from(u16::from_ne_bytes([header[6], header[7]]));
+            if size < 8 {
+                break; // never written by a kernel; do not loop on it
+            }
+            let body = self.copy(at + 8, (size - 8) as usize);
+            if let Some(change) = parse(kind, misc, &body) {
+                changes.push(change);
+            }
+            at += size;
+        }
+        tail.store(end, Ordering::Release);
+    }
+
+    /// Copies `len` bytes from position `at` of the ring, which may wrap.
+    fn copy(&self, at: u64, len: usize) -> Vec<u8> {
+        let (start, size) = (at as usize % (DATA_PAGES * PAGE), DATA_PAGES * PAGE);
+        let first = len.min(size - start);
+        let mut out = vec![0u8; len];
+        // SAFETY: both pieces lie within the data pages behind the first page; the kernel does not
+        // write there again before the tail is moved.
+        unsafe {
+            let data = self.base.add(PAGE);
+            ptr::copy_nonoverlapping(data.add(start), out.as_mut_ptr(), first);
+            ptr::copy_nonoverlapping(data, out.as_mut_ptr().add(first), len - first);
+        }
+        out
+    }
+}
+
+/// One record; the time is the last word of the trailing sample id.
+pub(crate) fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Change)> {
+    let u32_at = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
+    let u64_at = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
+    let time = u64_at(body.len().checked_sub(8)?)?;
+    match kind {
+        b::PERF_RECORD_MMAP2 => {
+            let name = body.get(64..body.len() - 8)?;
+            let len = name.iter().position(|c| *c == 0).unwrap_or(name.len());
+            let (major, minor) = (u32_at(32)?, u32_at(36)?);
+            Some((
+                time,
+                Change::Map(Mapping {
+                    pid: u32_at(0)?,
+                    start: u64_at(8)?,
+                    end: u64_at(8)?.checked_add(u64_at(16)?)?,
+                    offset: u64_at(24)?,
+                    device: rustix::fs::makedev(major, minor),
+                    inode: u64_at(40)?,
+                    path: String::from_utf8_lossy(&name[..len]).into_owned(),
+                }),
+            ))
+        }
+        b::PERF_RECORD_COMM if u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+            Some((time, Change::Exec { pid: u32_at(0)? }))
+        }
+        b::PERF_RECORD_LOST => Some((time, Change::Lost(u64_at(8)?))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mmap2_record() {
+        let mut body = Vec::new();
+        body.extend(7u32.to_ne_bytes());
+        body.extend(8u32.to_ne_bytes());
+        for v in [0x1000u64, 0x2000, 0x3000] {
+            body.extend(v.to_ne_bytes());
+        }
+        body.extend(8u32.to_ne_bytes());
+        body.extend(1u32.to_ne_bytes());
+        body.extend(42u64.to_ne_bytes());
+        body.extend(0u64.to_ne_bytes());
+        body.extend([0u8; 8]);
+        body.extend(b"/lib/x.so\0\0\0\0\0\0\0");
+        body.extend(99u64.to_ne_bytes());
+        let (time, change) = parse(b::PERF_RECORD_MMAP2, 0, &body).unwrap();
+        assert_eq!(time, 99);
+        let Change::Map(m) = change else {
+            panic!("{change:?}")
+        };
+        assert_eq!(
+            (m.pid, m.start, m.end, m.offset, m.inode),
+            (7, 0x1000, 0x3000, 0x3000, 42)
+        );
+        assert_eq!(m.path, "/lib/x.so");
+    }
+
+    #[test]
+    fn short_records_are_refused() {
+        for len in 0..72 {
+            assert_eq!(
+                parse(b::PERF_RECORD_MMAP2, 0, &vec![0; len]),
+                None,
+                "length {len}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_mapping_of_our_own_is_seen() {
+        let cpus = super::super::timer::parse_cpu_list(
+            &std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap(),
+        );
+        let Ok(mut side) = Sideband::open(&cpus) else {
+            println!("skipped: CPU-wide perf events are not permitted here");
+            return;
+        };
+        // SAFETY: a fresh private mapping that nothing else refers to.
+        let at = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                PAGE,
+                libc::PROT_READ | libc::PROT_EXEC,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        } as u64;
+        let me = std::process::id();
+        let found = side
+            .drain()
+            .into_iter()
+            .any(|c| matches!(c, Change::Map(m) if m.pid == me && m.start <= at && at < m.end));
+        assert!(found);
+    }
+}

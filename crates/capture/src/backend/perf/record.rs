@@ -1,0 +1,210 @@
+//! Records as they lie in the ring.
+
+use perf_event_open_sys::bindings as b;
+use wallscope_unwind::native::Registers;
+
+use crate::backend::ebpf::sideband::{self, Change};
+
+/// One record.
+#[derive(Debug)]
+pub enum Record {
+    /// A thread on a CPU.
+    Sample(Box<Running>),
+    /// A thread got a CPU.
+    In {
+        /// Process.
+        pid: u32,
+        /// Thread.
+        tid: u32,
+    },
+    /// A thread left its CPU.
+    Out {
+        /// Process.
+        pid: u32,
+        /// Thread.
+        tid: u32,
+        /// It would have gone on.
+        preempted: bool,
+    },
+    /// Something about a process's address space.
+    Change(Change),
+    /// So many records did not fit.
+    Lost(u64),
+}
+
+/// A running thread as it was.
+#[derive(Debug)]
+pub struct Running {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Whether it was in user mode.
+    pub user_mode: bool,
+    /// Its user registers.
+    pub registers: Registers,
+    /// Its user stack from the stack pointer on.
+    pub stack: Vec<u8>,
+}
+
+impl Running {
+    /// Copies what there is of the stack from `address` on.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        let offset = address.wrapping_sub(self.registers.general[7]);
+        let from = usize::try_from(offset)
+            .ok()
+            .and_then(|at| self.stack.get(at..));
+        let n = from.map_or(0, |f| f.len().min(to.len()));
+        to[..n].copy_from_slice(&from.unwrap_or_default()[..n]);
+        n
+    }
+
+    /// The first address beyond what was copied.
+    pub fn end(&self) -> u64 {
+        self.registers.general[7].wrapping_add(self.stack.len() as u64)
+    }
+}
+
+/// Reads one record: its time and what it says; `None` for kinds that are of no use.
+pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
+    let u32_at = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
+    let u64_at = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
+    let misc = u32::from(misc);
+    match kind {
+        b::PERF_RECORD_SAMPLE => {
+            let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
+            let mut at = 24;
+            let mut registers = Registers::default();
+            // No user registers: a thread of the kernel, or one that has lost its memory.
+            if u64_at(16)? == 0 {
+                return None;
+            }
+            let mut values = [0u64; 17];
+            for value in &mut values {
+                *value = u64_at(at)?;
+                at += 8;
+            }
+            let [
+                ax,
+                bx,
+                cx,
+                dx,
+                si,
+                di,
+                bp,
+                sp,
+                ip,
+                r8,
+                r9,
+                r10,
+                r11,
+                r12,
+                r13,
+                r14,
+                r15,
+            ] = values;
+            registers.ip = ip;
+            registers.general = [
+                ax, dx, cx, bx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15,
+            ];
+            let size = u64_at(at)? as usize;
+            at += 8;
+            let bytes = body.get(at..at.checked_add(size)?)?;
+            let valid = if size == 0 {
+                0
+            } else {
+                u64_at(at + size)? as usize
+            };
+            let stack = bytes.get(..valid.min(size))?.to_vec();
+            let user_mode = misc & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_USER;
+            Some((
+                time,
+                Record::Sample(Box::new(Running {
+                    pid,
+                    tid,
+                    user_mode,
+                    registers,
+                    stack,
+                })),
+            ))
+        }
+        b::PERF_RECORD_SWITCH => {
+            let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
+            let record = if misc & b::PERF_RECORD_MISC_SWITCH_OUT == 0 {
+                Record::In { pid, tid }
+            } else {
+                let preempted = misc & b::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
+                Record::Out {
+                    pid,
+                    tid,
+                    preempted,
+                }
+            };
+            Some((time, record))
+        }
+        _ => match sideband::parse(kind, misc as u16, body)? {
+            (time, Change::Lost(n)) => Some((time, Record::Lost(n))),
+            (time, change) => Some((time, Record::Change(change))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(valid: u64) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend(7u32.to_ne_bytes());
+        body.extend(8u32.to_ne_bytes());
+        for v in [99u64, 2] {
+            body.extend(v.to_ne_bytes());
+        }
+        for register in 100..117u64 {
+            body.extend(register.to_ne_bytes());
+        }
+        body.extend(32u64.to_ne_bytes());
+        body.extend([5u8; 32]);
+        body.extend(valid.to_ne_bytes());
+        body
+    }
+
+    #[test]
+    fn a_sample_with_registers_and_stack() {
+        let Some((99, Record::Sample(r))) = parse(b::PERF_RECORD_SAMPLE, 2, &sample(24)) else {
+            panic!("a sample");
+        };
+        assert_eq!((r.pid, r.tid, r.user_mode), (7, 8, true));
+        // By DWARF number: rdx is second, rbx fourth, rsp eighth, r8 ninth, r15 last.
+        let g = r.registers.general;
+        assert_eq!((g[1], g[3], g[7], g[8], g[15]), (103, 101, 107, 109, 116));
+        assert_eq!((r.registers.ip, r.stack.len(), r.end()), (108, 24, 131));
+        let mut to = [0u8; 8];
+        assert_eq!(
+            (
+                r.read(107 + 20, &mut to),
+                r.read(106, &mut to),
+                r.read(131, &mut to)
+            ),
+            (4, 0, 0)
+        );
+    }
+
+    #[test]
+    fn what_is_cut_short_is_refused() {
+        let whole = sample(24);
+        for len in 0..whole.len() {
+            assert!(
+                parse(b::PERF_RECORD_SAMPLE, 2, &whole[..len]).is_none(),
+                "length {len}"
+            );
+        }
+        assert!(parse(b::PERF_RECORD_SWITCH, 0, &[0; 12]).is_none());
+        // More stack said to be valid than was copied.
+        let Some((_, Record::Sample(r))) = parse(b::PERF_RECORD_SAMPLE, 1, &sample(u64::MAX))
+        else {
+            panic!("a sample");
+        };
+        assert_eq!((r.stack.len(), r.user_mode), (32, false));
+    }
+}

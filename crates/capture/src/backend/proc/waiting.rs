@@ -1,0 +1,343 @@
+//! A waiting thread read from outside, without stopping it: what it waits for, and its stack.
+//!
+//! `/proc/PID/task/TID/syscall` gives the system call, the stack pointer and the program counter of
+//! a thread that is not running, and its memory can be read while it stays so. The file is read
+//! again afterwards: a thread that moved on in between gives no stack rather than a wrong one.
+//!
+//! Only those two registers are known. Code that finds its frame by another one, before any
+//! function below has saved that one on the stack, ends the stack there; nothing is guessed.
+
+use std::{fs, os::unix::fs::MetadataExt};
+
+use wallscope_model::{BlockReason, StackEnd};
+use wallscope_unwind::native::{End, FrameWord, MemoryTables, Registers, Unwinder};
+
+use crate::syscalls;
+
+/// No user memory lies below: a read there follows a register that is not known.
+const LOWEST: u64 = 0x1_0000;
+const PAGE: u64 = 4096;
+/// Most pages read for one stack.
+const PAGES: usize = 512;
+
+/// What the `syscall` file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// On a CPU, or waiting for one.
+    Running,
+    /// Blocked.
+    Blocked {
+        /// The system call and its first argument; `None`: it got there by an exception or signal.
+        call: Option<(u32, u64)>,
+        /// Stack pointer.
+        sp: u64,
+        /// Program counter.
+        pc: u64,
+    },
+}
+
+impl Where {
+    /// Parses the file's one line; `None` where it has an unknown form.
+    pub fn parse(text: &str) -> Option<Where> {
+        let text = text.trim_end();
+        if text == "running" {
+            return Some(Where::Running);
+        }
+        let hex = |t: &str| u64::from_str_radix(t.strip_prefix("0x")?, 16).ok();
+        let fields: Vec<&str> = text.split(' ').collect();
+        match fields[..] {
+            ["-1", sp, pc] => Some(Where::Blocked {
+                call: None,
+                sp: hex(sp)?,
+                pc: hex(pc)?,
+            }),
+            [nr, first, _, _, _, _, _, sp, pc] => Some(Where::Blocked {
+                call: Some((nr.parse().ok()?, hex(first)?)),
+                sp: hex(sp)?,
+                pc: hex(pc)?,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What thread `tid` waits for. `previous`: its last reason, which an interrupted call goes back to.
+pub fn reason(
+    table: &[u8; syscalls::TABLE],
+    pid: u32,
+    tid: u32,
+    call: Option<(u32, u64)>,
+    previous: BlockReason,
+) -> BlockReason {
+    let wchan = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
+    let mode = |fd: u64| {
+        // Descriptors are ints: the upper half of the register means nothing.
+        fs::metadata(format!("/proc/{pid}/fd/{}", fd as u32))
+            .map(|m| m.mode())
+            .ok()
+    };
+    judge(table, &wchan, call, previous, mode)
+}
+
+fn judge(
+    table: &[u8; syscalls::TABLE],
+    wchan: &str,
+    call: Option<(u32, u64)>,
+    previous: BlockReason,
+    mode: impl Fn(u64) -> Option<u32>,
+) -> BlockReason {
+    let begins = |words: &[&str]| words.iter().any(|w| wchan.starts_with(w));
+    if begins(&[
+        "do_signal_stop",
+        "ptrace_stop",
+        "__refrigerator",
+        "get_signal",
+        "do_freezer",
+    ]) {
+        return BlockReason::Stopped;
+    }
+    if begins(&[
+        "rwsem_",
+        "__mutex",
+        "mutex_",
+        "__down",
+        "down_",
+        "percpu_down",
+    ]) {
+        return BlockReason::KernelLock;
+    }
+    let io = begins(&[
+        "io_schedule",
+        "folio_wait",
+        "wait_on_page",
+        "submit_bio",
+        "blk_",
+        "bio_",
+        "__blkdev",
+        "__iomap",
+        "jbd2_",
+        "wait_on_buffer",
+    ]);
+    let Some((number, argument)) = call else {
+        let fault = io
+            || begins(&[
+                "handle_userfault",
+                "do_swap",
+                "filemap_fault",
+                "lock_mm",
+                "__handle_mm",
+            ]);
+        return if fault {
+            BlockReason::PageFault
+        } else {
+            BlockReason::Other
+        };
+    };
+    let known = match table.get(number as usize).copied() {
+        Some(syscalls::RESTART) => previous,
+        Some(syscalls::BY_FD) => match mode(argument).map(|m| m & libc::S_IFMT) {
+            Some(libc::S_IFSOCK) => BlockReason::Network,
+            Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK) => BlockReason::Disk,
+            Some(_) => BlockReason::Pipe,
+            None => BlockReason::Other,
+        },
+        Some(reason) => BlockReason::ALL
+            .get(reason as usize)
+            .copied()
+            .unwrap_or(BlockReason::Other),
+        None => BlockReason::Other,
+    };
+    if io && known != BlockReason::Poll {
+        BlockReason::Disk
+    } else {
+        known
+    }
+}
+
+/// The stack of a thread of process `pid` that stands at `pc` with `sp`.
+pub fn unwind(
+    unwinder: &mut Unwinder,
+    tables: &MemoryTables,
+    pid: u32,
+    sp: u64,
+    pc: u64,
+) -> (Vec<FrameWord>, StackEnd) {
+    let mut registers = Registers {
+        ip: pc,
+        ..Registers::default()
+    };
+    registers.general[7] = sp;
+    let mut pages = Pages {
+        pid,
+        first: Vec::new(),
+        at: 0,
+        more: Vec::new(),
+    };
+    pages.begin(sp);
+    let mut astray = false;
+    let stack = unwinder.unwind(tables, pid, &registers, usize::MAX, |address, to| {
+        astray |= address < LOWEST;
+        pages.read(address, to)
+    });
+    let end = if astray && stack.end == End::Unreadable {
+        StackEnd::BadRule
+    } else {
+        stack.end.into()
+    };
+    (stack.frames, end)
+}
+
+/// Memory of a process, read once and kept for one stack.
+struct Pages {
+    pid: u32,
+    /// What follows the stack pointer.
+    first: Vec<u8>,
+    at: u64,
+    /// Single pages beyond.
+    more: Vec<(u64, Vec<u8>)>,
+}
+
+impl Pages {
+    fn begin(&mut self, sp: u64) {
+        let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
+        self.at = sp;
+        self.first = read_memory(self.pid, sp, (end - sp.min(end)) as usize);
+    }
+
+    fn read(&mut self, address: u64, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < to.len() {
+            let Some(at) = address.checked_add(done as u64) else {
+                break;
+            };
+            let from = self.chunk(at);
+            let n = from.len().min(to.len() - done);
+            if n == 0 {
+                break;
+            }
+            to[done..done + n].copy_from_slice(&from[..n]);
+            done += n;
+        }
+        done
+    }
+
+    /// What is known from `address` on, without a gap.
+    fn chunk(&mut self, address: u64) -> &[u8] {
+        let offset = address.wrapping_sub(self.at) as usize;
+        if offset < self.first.len() {
+            return &self.first[offset..];
+        }
+        let page = address & !(PAGE - 1);
+        let index = match self.more.iter().position(|(p, _)| *p == page) {
+            Some(index) => index,
+            None if self.more.len() >= PAGES => return &[],
+            None => {
+                self.more
+                    .push((page, read_memory(self.pid, page, PAGE as usize)));
+                self.more.len() - 1
+            }
+        };
+        self.more[index]
+            .1
+            .get((address - page) as usize..)
+            .unwrap_or(&[])
+    }
+}
+
+/// Up to `length` bytes at `address` of process `pid`; as many as can be read.
+fn read_memory(pid: u32, address: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0u8; length];
+    let local = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: length,
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: length,
+    };
+    // SAFETY: the kernel writes at most `length` bytes to `bytes`; the other address is only
+    // looked up in the other process.
+    let n = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
+    bytes.truncate(usize::try_from(n).unwrap_or(0));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_forms_of_the_file() {
+        assert_eq!(Where::parse("running\n"), Some(Where::Running));
+        assert_eq!(
+            Where::parse("-1 0x7ffc1 0x55aa\n"),
+            Some(Where::Blocked {
+                call: None,
+                sp: 0x7ffc1,
+                pc: 0x55aa
+            })
+        );
+        assert_eq!(
+            Where::parse("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ff0 0x401000\n"),
+            Some(Where::Blocked {
+                call: Some((202, 1)),
+                sp: 0x7ff0,
+                pc: 0x401000
+            })
+        );
+        for bad in ["", "202 0x1", "x 0x1 0x2 0x3 0x4 0x5 0x6 0x7 0x8", "-1 7 8"] {
+            assert_eq!(Where::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn reasons_as_the_kernel_programs_tell_them() {
+        let table = syscalls::reasons();
+        let of = |wchan: &str, call: Option<(i64, u64)>, mode| {
+            let call = call.map(|(n, a)| (n as u32, a));
+            judge(&table, wchan, call, BlockReason::Timer, |_| mode)
+        };
+        assert_eq!(
+            of("futex_wait_queue", Some((libc::SYS_futex, 0)), None),
+            BlockReason::Lock
+        );
+        assert_eq!(
+            of("pipe_read", Some((libc::SYS_read, 3)), Some(libc::S_IFIFO)),
+            BlockReason::Pipe
+        );
+        assert_eq!(
+            of("0", Some((libc::SYS_read, 3)), Some(libc::S_IFSOCK)),
+            BlockReason::Network
+        );
+        assert_eq!(of("0", Some((libc::SYS_read, 3)), None), BlockReason::Other);
+        assert_eq!(
+            of("do_signal_stop", Some((libc::SYS_read, 3)), None),
+            BlockReason::Stopped
+        );
+        assert_eq!(
+            of("folio_wait_bit_common", None, None),
+            BlockReason::PageFault
+        );
+        assert_eq!(
+            of(
+                "hrtimer_nanosleep",
+                Some((libc::SYS_restart_syscall, 0)),
+                None
+            ),
+            BlockReason::Timer
+        );
+        assert_eq!(
+            of("io_schedule", Some((libc::SYS_sendto, 0)), None),
+            BlockReason::Disk
+        );
+        assert_eq!(of("0", Some((100_000, 0)), None), BlockReason::Other);
+    }
+
+    #[test]
+    fn memory_is_read_up_to_where_it_ends() {
+        let mine = [7u8; 64];
+        let own = std::process::id();
+        assert_eq!(read_memory(own, mine.as_ptr() as u64, 64), mine);
+        assert!(read_memory(own, 0x10, 64).is_empty());
+    }
+}

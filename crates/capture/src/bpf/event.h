@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * What crosses from the kernel programs to user space. Mirrored in `event.rs`; both sides assert
+ * the sizes. All times are CLOCK_MONOTONIC nanoseconds, all lengths nanoseconds.
+ */
+#pragma once
+
+/* States of a thread; SD_* fit in a byte. */
+enum ws_state {
+	WS_NONE = 0, /* record made, state not yet known */
+	WS_ON_CPU,
+	WS_RUNNABLE,
+	WS_BLOCKED,
+	WS_DEAD,
+};
+
+/* Parts of runnable time, in the order of ws_account.runnable. */
+enum ws_part { WS_WOKEN, WS_PREEMPTED, WS_THROTTLED, WS_PARTS };
+
+/* Block reasons, in the order of the model's BlockReason. */
+enum ws_reason {
+	WS_LOCK,
+	WS_GIL,
+	WS_DISK,
+	WS_NETWORK,
+	WS_PIPE,
+	WS_TIMER,
+	WS_POLL,
+	WS_CHILD,
+	WS_PAGE_FAULT,
+	WS_MEMORY,
+	WS_KERNEL_LOCK,
+	WS_STOPPED,
+	WS_OTHER,
+	WS_REASONS,
+	/* In the syscall table only: the kind of the descriptor in the first argument decides. */
+	WS_BY_FD = 32,
+	/* restart_syscall: the reason of the interrupted call stands. */
+	WS_RESTART = 33,
+};
+
+/* Closed intervals of one thread, and what the kernel's books say about the same stretch. */
+struct ws_account {
+	u64 on_cpu;              /* irq and stolen included */
+	u64 irq;                 /* the part of on_cpu that interrupts took */
+	u64 stolen;              /* the part of on_cpu that the hypervisor took */
+	u64 runnable[WS_PARTS];
+	u64 blocked[WS_REASONS];
+	u64 limbo;               /* seen, but not yet told apart (resolved at the next switch) */
+	u64 repaired;            /* how much of the above was corrected from the kernel's counters */
+	u64 voluntary;
+	u64 involuntary;
+};
+
+/*
+ * The first word of a record tells what it is. A user stack is sent as the unwinder left it
+ * (struct uw_stack), so its first word is its number of frames, at most UW_MAX_FRAMES.
+ */
+enum ws_kind {
+	WS_EV_THREAD = 0x10001, /* struct ws_thread_event: born, found, or changed by exec */
+	WS_EV_EXIT,             /* struct ws_dump: the thread is gone, its last figures */
+	WS_EV_SAMPLE,           /* struct ws_sample */
+	WS_EV_KSTACK,           /* struct ws_kstack */
+	WS_EV_RESOLVE,          /* struct ws_resolve */
+	WS_EV_RAW,              /* struct ws_raw */
+};
+
+struct ws_head {
+	u32 kind;
+	u32 size;
+};
+
+enum { WS_BORN = 0, WS_EXEC = 1, WS_FOUND = 2 };
+
+struct ws_thread_event {
+	struct ws_head head;
+	u64 id;
+	u64 time;
+	u32 pid, tid, parent;
+	u32 how; /* WS_BORN, WS_EXEC, WS_FOUND */
+	char comm[16];
+};
+
+/* One thread's books at one moment. */
+struct ws_dump {
+	struct ws_head head;
+	u64 id;
+	u64 now;    /* when this was written */
+	u64 birth;  /* when the record begins */
+	u64 since;  /* when the state below began */
+	u32 pid, tid;
+	u8 state, detail, flags, pad0; /* ws_state; ws_part or ws_reason */
+	u32 cpu;
+	struct ws_account acc;
+	/* The kernel's counters since birth, as of the last switch-out (or now, if it never was). */
+	u64 kernel_exec, kernel_run_delay, kernel_switches;
+	u64 audited_on_cpu;    /* own on_cpu without what kernel_exec leaves out, same stretch */
+	u64 audited_run_delay; /* own runnable of the same stretch */
+	u64 utime, stime;      /* since birth */
+	char comm[16];
+};
+enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4 };
+
+/* A stretch of time charged to a stack: `periods` times the period in force. */
+struct ws_sample {
+	struct ws_head head;
+	u64 id;
+	u64 begin, end; /* the interval that crossed; equal for on-CPU samples */
+	u64 ns;         /* weight */
+	u64 kstack;     /* hash, 0: none */
+	u64 ustack;     /* hash, or with WS_DEFERRED a ticket that a ws_resolve will name */
+	u32 pid, tid;
+	u32 count;      /* periods */
+	u16 cpu;
+	u8 state, detail;
+	u32 flags;
+	u32 pad0;
+};
+enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4 };
+
+struct ws_resolve {
+	struct ws_head head;
+	u64 id;
+	u64 ticket;
+	u64 ustack;
+};
+
+/*
+ * A stack that met code whose table was not loaded yet (a program that has just begun, a library
+ * that has just been opened): registers and memory as they are, to be unwound when measuring is
+ * over. Stands for `ticket`, like a resolve.
+ */
+#define WS_RAW_BYTES 16384
+struct ws_raw {
+	struct ws_head head;
+	u64 id;
+	u64 ticket;
+	u32 pid, len;
+	u64 regs[21]; /* struct pt_regs */
+	u8 bytes[WS_RAW_BYTES]; /* from rsp on */
+};
+
+#define WS_KFRAMES 127
+struct ws_kstack {
+	struct ws_head head;
+	u64 hash;
+	u32 n, pad0;
+	u64 pc[WS_KFRAMES];
+};
+
+/* Everything that can go wrong in kernel code, each with its own counter. */
+enum ws_loss {
+	WS_L_NO_RECORD,     /* task storage could not be created */
+	WS_L_RING_SAMPLE,   /* ring full: sample */
+	WS_L_RING_STACK,    /* ring full: stack */
+	WS_L_RING_THREAD,   /* ring full: thread event */
+	WS_L_RING_EXIT,     /* ring full: last figures of a thread */
+	WS_L_RING_RESOLVE,  /* ring full: the name of a deferred stack */
+	WS_L_TASK_WORK,     /* deferred reading refused by the kernel */
+	WS_L_NO_SLOT,       /* no work area free */
+	WS_L_EXEC_GONE,     /* address space replaced before the stack was read */
+	WS_L_SEEN_FULL,     /* table of known stacks full: stack sent again */
+	WS_L_HOLE_IN,       /* switch-in not seen (repaired) */
+	WS_L_HOLE_OUT,      /* switch-out not seen (repaired) */
+	WS_L_HOLE_BOTH,     /* both not seen (repaired) */
+	WS_L_TORN,          /* a record changed while it was being read */
+	WS_L_KSTACK,        /* kernel stack could not be taken */
+	WS_L_DEFER_LOST,    /* no deferred-reading record for the thread */
+	WS_L_RAW,           /* stack kept to be unwound at the end */
+	WS_L_HOLE_WAKE,     /* wake-up not seen (repaired) */
+	WS_L_CARRIED,       /* sleeper moved while queued: the kernel's queue figure is not its own */
+	WS_LOSSES,
+};
+
+_Static_assert(sizeof(struct ws_account) == 184, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_sample) == 80, "mirrored in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
+_Static_assert(WS_LOSSES == 19, "named in event.rs");

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * The ledger of one thread: every interval between two events is added to exactly one place.
+ *
+ * Double entry. The kernel counts on-CPU time (se.sum_exec_runtime) and run-queue time
+ * (sched_info.run_delay) by itself. Where the events that we saw do not fit together, or where a
+ * stretch on the CPU is longer than the kernel's own figure by more than interrupts, steal and the
+ * difference of the two clocks explain, an event was hidden from us, and the kernel's figures
+ * divide the stretch. Every such nanosecond is added to `repaired`.
+ *
+ * Writers of one record are ordered by the scheduler's own locks (out, wake-up and in of a task
+ * never overlap), so plain stores do; `seq` lets the iterator on another CPU notice a change.
+ */
+#pragma once
+
+static __always_inline struct rq *queue_of(struct task_struct *p)
+{
+	struct cfs_rq *queue = p->se.cfs_rq;
+
+	return queue && bpf_core_field_exists(queue->rq) ? queue->rq : NULL;
+}
+
+/*
+ * The time of a scheduler event as the kernel dates it: by the clock of the run queue, read when
+ * the kernel began to switch or to enqueue, some hundred nanoseconds before our hook. Dated by our
+ * own clock at the hook, each run-queue wait would come out longer than in the kernel's books.
+ *
+ * That clock has another origin than CLOCK_MONOTONIC and may drift against it. The smallest
+ * difference seen in the last one or two tenths of a second is the offset; races between CPUs do
+ * not matter, as each leaves a difference that was true.
+ */
+static __always_inline u64 event_time(struct task_struct *p)
+{
+	u64 now = bpf_ktime_get_ns(), difference, offset, dated;
+	struct rq *rq = queue_of(p);
+
+	if (!rq)
+		return now;
+	difference = now - rq->clock;
+	if (now - offset_since > 100000000) {
+		offset_before = offset_since ? offset_now : difference;
+		offset_now = difference;
+		offset_since = now;
+	} else if ((s64)(difference - offset_now) < 0) {
+		offset_now = difference;
+	}
+	offset = (s64)(offset_before - offset_now) < 0 ? offset_before : offset_now;
+	dated = rq->clock + offset;
+	return now - dated < 1000000 ? dated : now; /* a clock that stood still is not believed */
+}
+
+/*
+ * Time that the kernel's clock of tasks has left out on the task's CPU since boot: steal, and
+ * interrupts where the kernel is so built.
+ */
+static __always_inline u64 excluded_ns(struct task_struct *p)
+{
+	struct rq *rq = queue_of(p);
+	u64 sum = 0;
+
+	if (!rq)
+		return 0;
+	if (bpf_core_field_exists(rq->prev_steal_time_rq))
+		sum += rq->prev_steal_time_rq;
+	if (cfg_irq_in_clock && bpf_core_field_exists(rq->prev_irq_time))
+		sum += rq->prev_irq_time;
+	return sum;
+}
+
+/* How far the kernel's figure may differ before an event must have been hidden. */
+static __always_inline s64 tolerance(u64 length)
+{
+	return 10000 + (length >> 12);
+}
+
+static __always_inline u64 clamp(u64 value, u64 most)
+{
+	return value < most ? value : most;
+}
+
+/* Length of the open interval. Clocks of two CPUs may differ by a hair: time never runs back. */
+static __always_inline u64 elapsed(struct ws_thread *t, u64 now)
+{
+	return (s64)(now - t->since) > 0 ? now - t->since : 0;
+}
+
+static __always_inline void move_on(struct ws_thread *t, u64 now)
+{
+	if ((s64)(now - t->since) > 0)
+		t->since = now;
+}
+
+static __always_inline void begin_change(struct ws_thread *t)
+{
+	t->seq++;
+	barrier();
+}
+
+static __always_inline void end_change(struct ws_thread *t)
+{
+	barrier();
+	t->seq++;
+}
+
+static __always_inline void book_runnable(struct ws_thread *t, u32 part, u64 ns)
+{
+	if (part < WS_PARTS)
+		t->acc.runnable[part] += ns;
+	t->rq_since_out += ns;
+}
+
+static __always_inline void book_blocked(struct ws_thread *t, u32 reason, u64 ns)
+{
+	if (reason < WS_REASONS)
+		t->acc.blocked[reason] += ns;
+}
+
+static __always_inline bool is_throttled(struct task_struct *p)
+{
+	struct cfs_rq *queue;
+
+	if (bpf_core_field_exists(p->throttled) && p->throttled)
+		return true;
+	queue = p->se.cfs_rq;
+	return queue && bpf_core_field_exists(queue->throttle_count) && queue->throttle_count > 0;
+}
+
+/*
+ * Closes a stretch on the CPU that ends now, on this CPU. Returns when it ended in the kernel's
+ * books: before it looks for the next task, which may take some time on a CPU that goes idle.
+ */
+static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
+					 struct task_struct *p, u64 now, u64 exec, u64 delay,
+					 u32 cpu)
+{
+	u64 length = elapsed(t, now), ran = exec - t->exec, excluded = 0, irq = 0;
+	s64 over;
+
+	if (t->cpu == cpu) {
+		excluded = clamp(excluded_ns(p) - t->excl0, length);
+		irq = cfg_irq_in_clock ? 0 : clamp(c->irq_ns - t->irq0, length);
+	}
+	over = (s64)(length - ran - excluded);
+	if (t->flags & WS_F_AUDIT) {
+		if (over > tolerance(length)) {
+			/* It was off the CPU in between, unseen. The queue's share is known. */
+			u64 queued = delay - t->delay;
+
+			queued = queued > t->rq_since_out ? clamp(queued - t->rq_since_out, over) : 0;
+			book_runnable(t, WS_PREEMPTED, queued);
+			book_blocked(t, WS_OTHER, over - queued);
+			t->acc.repaired += over;
+			length -= over;
+			c->losses[WS_L_HOLE_BOTH]++;
+		} else if (over > 0) {
+			length -= over;
+			now -= over;
+		} else if (-over > tolerance(length)) {
+			/* It ran in a stretch that was booked as off-CPU. */
+			u64 move = clamp(-over, t->block_len);
+			u32 reason = t->block_reason;
+
+			if (reason < WS_REASONS && t->acc.blocked[reason] >= move) {
+				t->acc.blocked[reason] -= move;
+				t->acc.on_cpu += move;
+				t->audited_on_cpu += move;
+				t->acc.repaired += move;
+				c->losses[WS_L_HOLE_BOTH]++;
+			}
+		}
+		t->audited_on_cpu += length - clamp(excluded, length);
+	}
+	t->acc.on_cpu += length;
+	if (cfg_irq_in_clock) {
+		t->acc.irq += excluded; /* steal, where both exist, is told apart in user space */
+	} else {
+		t->acc.irq += irq;
+		t->acc.stolen += excluded;
+	}
+	return now;
+}
+
+/*
+ * Divides a stretch in which the thread was seen in `state`, but in which the kernel says that it
+ * also ran for `ran` and queued for `queued`.
+ */
+static __always_inline void divide(struct ws_thread *t, u64 length, u64 ran, u64 queued)
+{
+	ran = clamp(ran, length);
+	queued = clamp(queued, length - ran);
+	t->acc.on_cpu += ran;
+	t->audited_on_cpu += ran;
+	book_runnable(t, t->state == WS_RUNNABLE ? t->detail : WS_WOKEN, queued);
+	if (t->state == WS_BLOCKED)
+		book_blocked(t, t->detail, length - ran - queued);
+	else
+		book_runnable(t, WS_PREEMPTED, length - ran - queued);
+	t->acc.repaired += t->state == WS_BLOCKED ? ran + queued : ran;
+}
+
+/* What was left open by a switch-out that nobody saw: now the kernel's queue figure is complete. */
+static __always_inline void settle_limbo(struct ws_thread *t, u64 delay)
+{
+	u64 open = t->acc.limbo, queued = delay - t->delay;
+
+	if (!open)
+		return;
+	queued = queued > t->rq_since_out ? clamp(queued - t->rq_since_out, open) : 0;
+	book_runnable(t, WS_PREEMPTED, queued);
+	book_blocked(t, WS_OTHER, open - queued);
+	t->acc.limbo = 0;
+}
+
+/*
+ * A wake-up that nobody saw leaves the wait for the CPU booked as part of the block: the kernel's
+ * queue figure, complete now, tells how much that was.
+ *
+ * Not where the thread was carried: from 6.12 on a sleeper may stay on its queue for a while, and
+ * if it is moved to another CPU then, the kernel counts the rest of its sleep as queued. That much
+ * is left out of the audit.
+ */
+static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c, u64 delay)
+{
+	u64 queued = delay - t->delay, missing;
+	u32 reason = t->block_reason;
+
+	if (!(t->flags & WS_F_AUDIT) || queued <= t->rq_since_out)
+		return;
+	missing = queued - t->rq_since_out;
+	if (missing < 20000 || missing > t->block_len)
+		return;
+	if (t->carried) {
+		t->delay0 += missing;
+		c->losses[WS_L_CARRIED]++;
+		return;
+	}
+	if (reason >= WS_REASONS || t->acc.blocked[reason] < missing)
+		return;
+	t->acc.blocked[reason] -= missing;
+	book_runnable(t, WS_WOKEN, missing);
+	t->acc.repaired += missing;
+	c->losses[WS_L_HOLE_WAKE]++;
+}
+
+/* The thread leaves the CPU now. */
+static __always_inline void leave_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
+				      bool preempted, u32 state, u64 now, u32 cpu)
+{
+	u64 exec = p->se.sum_exec_runtime, delay = p->sched_info.run_delay;
+
+	begin_change(t);
+	settle_limbo(t, delay);
+	if (t->state == WS_ON_CPU) {
+		now = close_on_cpu(t, c, p, now, exec, delay, cpu);
+	} else if (t->state == WS_NONE) {
+		t->acc.on_cpu += elapsed(t, now);
+	} else {
+		u64 queued = delay - t->delay;
+
+		queued = queued > t->rq_since_out ? queued - t->rq_since_out : 0;
+		divide(t, elapsed(t, now), exec - t->exec, queued);
+		c->losses[WS_L_HOLE_IN]++;
+	}
+	settle_wakeup(t, c, delay);
+	t->block_len = 0;
+	if (t->flags & WS_F_AUDIT)
+		t->audited_run_delay += t->rq_since_out;
+	else { /* the kernel's figure of a running thread is stale until it leaves */
+		t->flags |= WS_F_AUDIT;
+		t->exec0 = exec;
+		t->delay0 = delay;
+	}
+	t->exec = exec;
+	t->delay = delay;
+	t->rq_since_out = 0;
+	t->carried = 0;
+	move_on(t, now);
+	if (preempted || state == 0) {
+		t->acc.involuntary++;
+		t->state = WS_RUNNABLE;
+		t->detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
+	} else {
+		t->acc.voluntary++;
+		if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD)) {
+			t->state = WS_DEAD;
+		} else {
+			t->state = WS_BLOCKED;
+			t->detail = block_reason(p, state, t->block_reason);
+			t->block_reason = t->detail;
+			t->block_begin = now;
+		}
+	}
+	end_change(t);
+}
+
+/* The thread is woken now. */
+static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now)
+{
+	u64 length = elapsed(t, now);
+
+	if (t->state == WS_BLOCKED) {
+		begin_change(t);
+		book_blocked(t, t->detail, length);
+		t->block_len += length;
+		t->credit_blocked += length;
+		move_on(t, now);
+		t->state = WS_RUNNABLE;
+		t->detail = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
+		end_change(t);
+	} else if (t->state == WS_ON_CPU && !p->on_cpu) {
+		/* Its leaving was hidden: it ran as long as the kernel says, the rest is open. */
+		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
+
+		begin_change(t);
+		t->acc.on_cpu += ran;
+		t->audited_on_cpu += ran;
+		t->acc.limbo += length - ran;
+		t->acc.repaired += length - ran;
+		t->exec = p->se.sum_exec_runtime;
+		move_on(t, now);
+		t->state = WS_RUNNABLE;
+		t->detail = WS_WOKEN;
+		end_change(t);
+		lost(WS_L_HOLE_OUT);
+	}
+}
+
+/* The thread gets the CPU now; returns the runnable time that this ends. */
+static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
+				     u64 now, u32 cpu)
+{
+	u64 length = elapsed(t, now), waited = 0;
+
+	begin_change(t);
+	if (t->state == WS_RUNNABLE) {
+		book_runnable(t, t->detail, length);
+		t->credit_runnable += length;
+		waited = length;
+	} else if (t->state == WS_BLOCKED) {
+		/* The wake-up was not seen (the kernel may switch a sleeper back in without one). */
+		book_blocked(t, t->detail, length);
+		t->block_len += length;
+		t->credit_blocked += length;
+	} else if (t->state == WS_ON_CPU) {
+		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
+
+		t->acc.on_cpu += ran;
+		t->audited_on_cpu += ran;
+		t->acc.limbo += length - ran;
+		t->acc.repaired += length - ran;
+		t->exec = p->se.sum_exec_runtime;
+		c->losses[WS_L_HOLE_OUT]++;
+	} else {
+		t->acc.limbo += length;
+	}
+	move_on(t, now);
+	t->state = WS_ON_CPU;
+	t->cpu = cpu;
+	t->irq0 = c->irq_ns;
+	t->excl0 = excluded_ns(p);
+	end_change(t);
+	return waited;
+}

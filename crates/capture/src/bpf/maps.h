@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Settings, maps and the per-thread record.
+ *
+ * A thread is measured if, and only if, it has a record in task storage: one pointer test rejects
+ * everybody else. Records are made by the task iterator (threads that exist at the start) and at
+ * fork (their children), never under a run-queue lock; the kernel frees them with the task, so a
+ * killed wallscope leaves nothing behind.
+ */
+#pragma once
+#include "event.h"
+
+/* Read-only settings, fixed before the programs are loaded. */
+const volatile u32 cfg_has_prev_state = 1; /* sched_switch passes prev_state (5.18) */
+const volatile u32 cfg_irq_in_clock = 0;   /* sum_exec_runtime already leaves interrupts out */
+const volatile u32 cfg_task_work = 0;      /* read user stacks by task work, not from a window */
+const volatile u32 cfg_all = 0;            /* measure every task of the machine */
+const volatile u32 cfg_self = 0;           /* own tgid, never measured */
+const volatile u32 cfg_cpu_period = 0;     /* ns of on-CPU time a timer sample stands for */
+
+/* Settings that user space changes while programs run. */
+u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
+u32 set_iter = 0;         /* what the iterator does: enum below */
+u32 set_cpu_period = 0;   /* overrides cfg_cpu_period once the sampler has slowed down */
+enum { ITER_BEGIN, ITER_DUMP, ITER_END };
+
+/* Stacks that may still be sent as they are; user space refills it. */
+u64 raw_budget = 256;
+u64 raw_tickets;
+
+/* How the run queues' clock relates to CLOCK_MONOTONIC: see event_time(). */
+u64 offset_now, offset_before, offset_since;
+
+u64 next_id = 1; /* ids of threads, one per record ever made */
+
+/* The record of a thread. */
+struct ws_thread {
+	u64 seq; /* odd while it is being changed */
+	u64 id;
+	u64 birth;
+	u64 since;        /* start of the current state */
+	u64 exec, delay;  /* kernel counters at the last switch-out (or at birth) */
+	u64 exec0, delay0, switches0, utime0, stime0;
+	u64 audited_on_cpu, audited_run_delay;
+	u64 rq_since_out; /* runnable time booked since the last switch-out */
+	u64 irq0, excl0;  /* interrupt time, and time the kernel leaves out, at switch-in */
+	u64 credit_blocked, credit_runnable;
+	u64 block_begin;  /* of the last blocked stretch */
+	u64 block_len;
+	u64 ticket;       /* names the user stack of the current stay in the kernel */
+	u64 dumped;       /* seq at the last dump */
+	u64 read_seq;     /* seq of the block whose stack was read ahead */
+	struct ws_account acc;
+	u32 pid, tid;
+	u32 cpu;
+	u8 state, detail, flags, block_reason;
+	u32 deferred;     /* a sample waits for the stack named by `ticket` */
+	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
+	u32 early;        /* on-CPU samples that fell between its dated and its real switch-in */
+	u32 pad0;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ws_thread);
+} threads SEC(".maps");
+
+/* Process ids to measure at the start. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} targets SEC(".maps");
+
+/* Ids of the cgroups whose tasks are measured. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u8);
+} cgroups SEC(".maps");
+
+/* System call number to reason; numbers past the end are WS_OTHER. */
+#define WS_SYSCALLS 512
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WS_SYSCALLS);
+	__type(key, u32);
+	__type(value, u8);
+} syscall_reason SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20);
+} events SEC(".maps");
+
+/* Hashes of stacks that user space already has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, u8);
+} seen SEC(".maps");
+
+/* What is going on on this CPU. */
+struct ws_cpu {
+	u64 irq_ns;    /* interrupt time that fell into measured threads */
+	u64 irq_begin;
+	u32 irq_depth;
+	u32 measured;  /* the current task has a record */
+	u64 losses[WS_LOSSES];
+	u64 timed_ns;  /* own run time: of one switch or wake-up in WS_TIMED, */
+	u64 timer_ns;  /* of each on-CPU sample, */
+	u64 later_ns;  /* and of each stack that a thread read of itself */
+	u64 charges;   /* switches at which time was charged to a stack */
+	u32 countdown, pad0;
+	u64 fired;     /* when the timer last hit a task that is not measured */
+};
+/* A prime, so that it does not fall into step with a pattern of events. */
+#define WS_TIMED 31
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ws_cpu);
+} cpus SEC(".maps");
+
+static __always_inline struct ws_cpu *this_cpu(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+static __always_inline void lost(enum ws_loss cause)
+{
+	struct ws_cpu *c = this_cpu();
+
+	if (c)
+		c->losses[cause]++;
+}
+
+/* What measuring costs is measured too: the start of a run that is to be timed, or 0. */
+static __always_inline u64 time_run(struct ws_cpu *c)
+{
+	if (c->countdown--)
+		return 0;
+	c->countdown = WS_TIMED - 1;
+	return bpf_ktime_get_ns();
+}
+
+static __always_inline void run_timed(struct ws_cpu *c, u64 start)
+{
+	if (start)
+		c->timed_ns += bpf_ktime_get_ns() - start;
+}
+
+/* Wake user space only when a quarter of the ring is used; otherwise it looks by itself. */
+static __always_inline u64 ring_flags(void)
+{
+	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > (1 << 20) ? BPF_RB_FORCE_WAKEUP
+									 : BPF_RB_NO_WAKEUP;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/* How threads come, change and go, and how their books are copied out. */
+#pragma once
+
+static __always_inline void tell_thread(struct ws_thread *t, struct task_struct *p, u64 now, u32 how)
+{
+	struct ws_thread_event *e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+
+	if (!e) {
+		lost(WS_L_RING_THREAD);
+		return;
+	}
+	e->head.kind = WS_EV_THREAD;
+	e->head.size = sizeof(*e);
+	e->id = t->id;
+	e->time = now;
+	e->pid = p->tgid;
+	e->tid = p->pid;
+	e->parent = BPF_CORE_READ(p, real_parent, tgid);
+	e->how = how;
+	bpf_probe_read_kernel(e->comm, sizeof(e->comm), p->comm);
+	/* A new program's tables are wanted at once; for a new thread there is time. */
+	bpf_ringbuf_submit(e, how == WS_EXEC ? BPF_RB_FORCE_WAKEUP : ring_flags());
+}
+
+/*
+ * Makes the record of a task: at fork (it does not run yet), or when it is found running, queued
+ * or asleep. In the latter case events on other CPUs may come between: the record starts in
+ * WS_NONE, so that the first event decides, and only a record still in WS_NONE is given the state
+ * that was read after it had been made.
+ */
+static __always_inline void thread_born(struct task_struct *p, u32 how)
+{
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	u64 now;
+
+	if (!t) {
+		lost(WS_L_NO_RECORD);
+		return;
+	}
+	t->id = __sync_fetch_and_add(&next_id, 1);
+	t->pid = p->tgid;
+	t->tid = p->pid;
+	t->exec = t->exec0 = p->se.sum_exec_runtime;
+	t->delay = t->delay0 = p->sched_info.run_delay;
+	t->switches0 = p->nvcsw + p->nivcsw;
+	t->utime0 = p->utime;
+	t->stime0 = p->stime;
+	t->cpu = -1;
+	t->block_reason = WS_OTHER;
+	t->flags = p->flags & PF_KTHREAD ? WS_F_KTHREAD : 0;
+	/* A random first phase makes charging whole periods unbiased. */
+	t->credit_blocked = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
+	t->credit_runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
+	t->ticket = t->id << 24;
+	stack_record_made(t);
+	now = bpf_ktime_get_ns();
+	t->birth = t->since = now;
+	if (how == WS_BORN) {
+		t->flags |= WS_F_AUDIT;
+		t->detail = WS_WOKEN;
+		t->state = WS_RUNNABLE;
+	} else {
+		u32 state;
+		u8 guess, detail;
+
+		barrier();
+		state = p->__state;
+		if (p->on_cpu) {
+			guess = WS_ON_CPU;
+			detail = 0;
+		} else if (state == 0) {
+			guess = WS_RUNNABLE;
+			detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
+		} else {
+			guess = WS_BLOCKED;
+			detail = block_reason(p, state, WS_OTHER);
+			t->block_begin = now;
+			t->block_reason = detail;
+		}
+		if (t->state == WS_NONE) {
+			if (guess != WS_ON_CPU)
+				t->flags |= WS_F_AUDIT;
+			t->detail = detail;
+			t->state = guess;
+		}
+	}
+	tell_thread(t, p, now, how);
+}
+
+static __always_inline void thread_exec(struct ws_thread *t, struct task_struct *p)
+{
+	uw_forget(p->tgid);
+	stack_exec(t);
+	t->pid = p->tgid;
+	t->tid = p->pid;
+	tell_thread(t, p, bpf_ktime_get_ns(), WS_EXEC);
+}
+
+static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, struct task_struct *p,
+				      u64 now)
+{
+	d->head.size = sizeof(*d);
+	d->id = t->id;
+	d->now = now;
+	d->birth = t->birth;
+	d->since = t->since;
+	d->pid = t->pid;
+	d->tid = t->tid;
+	d->state = t->state;
+	d->detail = t->detail;
+	d->flags = t->flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0);
+	d->pad0 = 0;
+	d->cpu = t->cpu;
+	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
+	d->kernel_exec = t->exec - t->exec0;
+	d->kernel_run_delay = t->delay - t->delay0;
+	d->kernel_switches = p->nvcsw + p->nivcsw - t->switches0;
+	d->audited_on_cpu = t->audited_on_cpu;
+	d->audited_run_delay = t->audited_run_delay;
+	d->utime = p->utime - t->utime0;
+	d->stime = p->stime - t->stime0;
+	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
+}
+
+/* The last switch-out of a dead thread: its books are final. */
+static __always_inline void thread_gone(struct ws_thread *t, struct task_struct *p)
+{
+	struct ws_dump *d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);
+
+	if (!d) {
+		lost(WS_L_RING_EXIT);
+		return;
+	}
+	d->head.kind = WS_EV_EXIT;
+	fill_dump(d, t, p, t->since);
+	bpf_ringbuf_submit(d, ring_flags());
+	stack_thread_gone(t);
+}
+
+/* Copies a thread's books to the reader of the iterator, whole or not at all. */
+static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, struct task_struct *p)
+{
+	u32 key = 0;
+	struct ws_visit *v = bpf_map_lookup_elem(&visits, &key);
+	u64 before = 0;
+	int try;
+
+	if (!v || t->state == WS_DEAD)
+		return;
+	read_ahead(v, t, p);
+	if (set_iter == ITER_DUMP && t->seq == t->dumped)
+		return; /* nothing happened: user space can tell by itself */
+	for (try = 0; try < 10; try++) {
+		before = *(volatile u64 *)&t->seq;
+		barrier();
+		fill_dump(&v->d, t, p, bpf_ktime_get_ns());
+		barrier();
+		if (!(before & 1) && before == *(volatile u64 *)&t->seq)
+			break;
+	}
+	if (try == 10)
+		lost(WS_L_TORN);
+	v->d.head.kind = WS_EV_EXIT;
+	t->dumped = before;
+	bpf_seq_write(seq, &v->d, sizeof(v->d));
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: (MIT OR GPL-2.0-only)
+/*
+ * The kernel side of wallscope: hooks of the scheduler, a timer, and a task iterator.
+ *
+ *   sched_switch, wakeups   the exact ledger (ledger.h), and the moment at which a stretch of
+ *                           blocked or runnable time is charged to a stack (stack.h)
+ *   perf_event timer        on-CPU stacks
+ *   fork, exec, exit        threads come, change and go
+ *   irq, softirq, timer     interrupt time, where the kernel does not count it by itself
+ *   task iterator           makes the first records, copies the books, reads threads that stay
+ *                           blocked
+ *
+ * Not done here: names, time slices, scaling, wakers. Totals never depend on stacks: a lost stack
+ * loses a name, not time.
+ */
+#include "core.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#include "maps.h"
+#include "reason.h"
+#include "ledger.h"
+#include "stack.h"
+#include "thread.h"
+
+static __always_inline struct ws_thread *record_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, 0, 0);
+}
+
+static __always_inline void switched(struct ws_cpu *c, bool preempt, struct task_struct *prev,
+				     struct task_struct *next, u32 state)
+{
+	struct ws_thread *out = record_of(prev), *in = record_of(next);
+	u32 cpu;
+	u64 now;
+
+	c->measured = in != NULL;
+	c->irq_depth = 0;
+	if (!out) {
+		barrier_var(in); /* or clang merges the two tests into pointer arithmetic */
+		if (!in)
+			return;
+	}
+	now = event_time(out ? prev : next);
+	cpu = bpf_get_smp_processor_id();
+	if (out) {
+		leave_cpu(out, c, prev, preempt, state, now, cpu);
+		if (out->state == WS_DEAD)
+			thread_gone(out, prev);
+		else
+			save_window(prev);
+	}
+	if (in) {
+		u64 waited = enter_cpu(in, c, next, now, cpu);
+
+		/*
+		 * A task woken on an idle CPU is on it, in the kernel's books and so in ours, from
+		 * its wake-up; a sample that hit the idle task on its way out is therefore its.
+		 */
+		if (c->fired && (s64)(c->fired - now) >= 0)
+			in->early++;
+
+		charge_off_cpu(in, c, next, now, waited, cpu);
+	}
+	c->fired = 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	struct ws_cpu *c = this_cpu();
+	u64 start;
+
+	if (!c)
+		return 0;
+	start = time_run(c);
+	switched(c, preempt, prev, next, cfg_has_prev_state ? prev_state : prev->__state);
+	run_timed(c, start);
+	return 0;
+}
+
+static __always_inline int woken(struct task_struct *p)
+{
+	struct ws_thread *t = record_of(p);
+	struct ws_cpu *c = this_cpu();
+	u64 start;
+
+	if (!t || !c)
+		return 0;
+	start = time_run(c);
+	wake(t, p, event_time(p));
+	run_timed(c, start);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(ws_wakeup, struct task_struct *p)
+{
+	return woken(p);
+}
+
+/* A task is given to another CPU: usually as it wakes, sometimes in its sleep. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(ws_migrate, struct task_struct *p)
+{
+	struct ws_thread *t = record_of(p);
+
+	if (t && t->state == WS_BLOCKED && (p->__state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
+		t->carried = 1;
+	return 0;
+}
+
+SEC("perf_event")
+int ws_on_cpu(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t = record_of(p);
+	struct ws_cpu *c = this_cpu();
+	u64 start;
+
+	if (!c)
+		return 0;
+	start = bpf_ktime_get_ns();
+	if (!t) {
+		c->fired = start;
+		return 0;
+	}
+	sample_on_cpu(t, p, ctx);
+	c->timer_ns += bpf_ktime_get_ns() - start;
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(ws_fork, struct task_struct *parent, struct task_struct *child)
+{
+	if (!record_of(parent) && !cfg_all)
+		return 0;
+	if (child->tgid == cfg_self)
+		return 0;
+	if (child->tgid != parent->tgid)
+		uw_fork(parent->tgid, child->tgid);
+	thread_born(child, WS_BORN);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(ws_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
+{
+	struct ws_thread *t = record_of(p);
+
+	if (t)
+		thread_exec(t, p);
+	return 0;
+}
+
+/* In a dying thread, while it still has its address space (6.16 and later; before, just after). */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(ws_exit, struct task_struct *p)
+{
+	struct ws_thread *t = record_of(p);
+
+	if (t)
+		read_before_exit(t, p);
+	return 0;
+}
+
+/* A task moves to another cgroup: it may come into the measured ones, or leave them. */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(ws_cgroup_attach, struct cgroup *dst, const char *path, struct task_struct *p,
+	     bool threadgroup)
+{
+	u64 id = dst->kn->id;
+
+	if (p->tgid != cfg_self && bpf_map_lookup_elem(&cgroups, &id) && !record_of(p))
+		thread_born(p, WS_FOUND);
+	return 0;
+}
+
+static __always_inline struct kernfs_node *kernfs_parent(struct kernfs_node *node)
+{
+	struct kernfs_node___before_6_15 *old = (void *)node;
+
+	if (bpf_core_field_exists(node->__parent))
+		return BPF_CORE_READ(node, __parent);
+	return (void *)BPF_CORE_READ(old, parent);
+}
+
+/* A cgroup made below a measured one is measured too. */
+SEC("tp_btf/cgroup_mkdir")
+int BPF_PROG(ws_cgroup_mkdir, struct cgroup *made, const char *path)
+{
+	struct kernfs_node *parent = kernfs_parent(made->kn);
+	u64 id;
+	u8 one = 1;
+
+	if (!parent)
+		return 0;
+	id = BPF_CORE_READ(parent, id);
+	if (bpf_map_lookup_elem(&cgroups, &id)) {
+		id = made->kn->id;
+		bpf_map_update_elem(&cgroups, &id, &one, BPF_ANY);
+	}
+	return 0;
+}
+
+static __always_inline int irq_begins(void)
+{
+	struct ws_cpu *c = this_cpu();
+
+	if (c && c->measured && c->irq_depth++ == 0)
+		c->irq_begin = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline int irq_ends(void)
+{
+	struct ws_cpu *c = this_cpu();
+
+	if (c && c->measured && c->irq_depth && --c->irq_depth == 0)
+		c->irq_ns += bpf_ktime_get_ns() - c->irq_begin;
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(ws_irq_entry)
+{
+	return irq_begins();
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(ws_irq_exit)
+{
+	return irq_ends();
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(ws_softirq_entry)
+{
+	return irq_begins();
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(ws_softirq_exit)
+{
+	return irq_ends();
+}
+
+SEC("tp_btf/local_timer_entry")
+int BPF_PROG(ws_timer_entry)
+{
+	return irq_begins();
+}
+
+SEC("tp_btf/local_timer_exit")
+int BPF_PROG(ws_timer_exit)
+{
+	return irq_ends();
+}
+
+SEC("iter.s/task")
+int ws_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct ws_thread *t;
+	u32 tgid;
+
+	if (!p)
+		return 0;
+	t = record_of(p);
+	if (set_iter == ITER_BEGIN) {
+		tgid = p->tgid;
+		if (!t && tgid != cfg_self && p->pid &&
+		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid)))
+			thread_born(p, WS_FOUND);
+		return 0;
+	}
+	if (t)
+		visit(ctx->meta->seq, t, p);
+	return 0;
+}

@@ -1,0 +1,92 @@
+//! Errors of measuring: for the operator, each with cause, present value and next step.
+
+use std::io;
+
+/// Why a recording could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such process.
+    #[error("no process with pid {pid}: it has ended, or never was; see `ps -p {pid}`")]
+    NoSuchProcess {
+        /// The pid that was asked for.
+        pid: u32,
+    },
+    /// No such cgroup.
+    #[error("no cgroup at {path}: {why}; `cat /proc/PID/cgroup` names a process's cgroups")]
+    NoSuchCgroup {
+        /// The path that was asked for.
+        path: String,
+        /// Cause.
+        why: String,
+    },
+    /// The command could not be started.
+    #[error("cannot start {command}: {cause}")]
+    Start {
+        /// The command.
+        command: String,
+        /// 126: not executable; 127: not found.
+        code: u8,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// The host does not allow what is needed.
+    #[error("{what}: {why}; {remedy}")]
+    NotPermitted {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        why: String,
+        /// What helps.
+        remedy: String,
+    },
+    /// The kernel lacks something.
+    #[error("{what} is not supported by this kernel ({release}): {remedy}")]
+    NotSupported {
+        /// What is missing.
+        what: String,
+        /// `uname -r`.
+        release: String,
+        /// What helps.
+        remedy: String,
+    },
+    /// The kernel refused a program or a map.
+    #[error("{what}: {cause}")]
+    Bpf {
+        /// What was tried.
+        what: String,
+        /// libbpf's error.
+        cause: libbpf_rs::Error,
+    },
+    /// Anything from the system.
+    #[error("{what}: {cause}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Cause.
+        cause: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Error::Io {
+            what: what.into(),
+            cause: source.into(),
+        }
+    }
+
+    pub(crate) fn bpf(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Self {
+        let what = what.into();
+        move |cause| Error::Bpf { what, cause }
+    }
+
+    /// The contract's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::NoSuchProcess { .. } | Error::NoSuchCgroup { .. } => 4,
+            Error::Start { code, .. } => *code,
+            Error::NotPermitted { .. } | Error::NotSupported { .. } => 3,
+            Error::Bpf { .. } | Error::Io { .. } => 1,
+        }
+    }
+}

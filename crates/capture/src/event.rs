@@ -1,0 +1,264 @@
+//! What crosses from the kernel programs: the mirror of `bpf/event.h`, field by field.
+
+use wallscope_model::BlockReason;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// Number of parts of runnable time.
+pub const PARTS: usize = 3;
+
+/// `enum ws_state`, the states that time is spent in.
+pub mod state {
+    /// Scheduled on a CPU.
+    pub const ON_CPU: u8 = 1;
+    /// Wants a CPU.
+    pub const RUNNABLE: u8 = 2;
+    /// Waits for something else.
+    pub const BLOCKED: u8 = 3;
+}
+
+/// `enum ws_kind`: the first word of a record. A first word up to the unwinder's `MAX_FRAMES` is the
+/// frame count of a user stack.
+pub mod kind {
+    /// A thread was born, found, or changed by exec.
+    pub const THREAD: u32 = 0x10001;
+    /// A thread's last figures.
+    pub const EXIT: u32 = 0x10002;
+    /// A stretch of time charged to a stack.
+    pub const SAMPLE: u32 = 0x10003;
+    /// A kernel stack.
+    pub const KSTACK: u32 = 0x10004;
+    /// The user stack that a ticket stands for.
+    pub const RESOLVE: u32 = 0x10005;
+    /// A stack as it is, to be unwound later.
+    pub const RAW: u32 = 0x10006;
+}
+
+/// `struct ws_head`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Head {
+    /// One of [`kind`].
+    pub kind: u32,
+    /// Size of the whole record in bytes.
+    pub size: u32,
+}
+
+/// `struct ws_account`: closed intervals of one thread, ns.
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Account {
+    /// On-CPU time, interrupt and stolen time included.
+    pub on_cpu: u64,
+    /// The part of it that interrupts took.
+    pub irq: u64,
+    /// The part of it that the hypervisor took.
+    pub stolen: u64,
+    /// Woken, preempted, throttled.
+    pub runnable: [u64; PARTS],
+    /// By reason, in the order of the model.
+    pub blocked: [u64; BlockReason::COUNT],
+    /// Seen, but never told apart.
+    pub limbo: u64,
+    /// Corrected from the kernel's counters.
+    pub repaired: u64,
+    /// Voluntary switches.
+    pub voluntary: u64,
+    /// Involuntary switches.
+    pub involuntary: u64,
+}
+
+/// `ws_thread_event.how`; the remaining value means that the thread existed before.
+pub mod how {
+    /// A new thread.
+    pub const BORN: u32 = 0;
+    /// The thread runs a new program.
+    pub const EXEC: u32 = 1;
+}
+
+/// `struct ws_thread_event`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ThreadEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the record.
+    pub id: u64,
+    /// When.
+    pub time: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Parent process.
+    pub parent: u32,
+    /// One of [`how`].
+    pub how: u32,
+    /// Name.
+    pub comm: [u8; 16],
+}
+
+/// `struct ws_dump`: one thread's books at one moment.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Dump {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the record.
+    pub id: u64,
+    /// When this was written.
+    pub now: u64,
+    /// When the record begins.
+    pub birth: u64,
+    /// When the current state began.
+    pub since: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// One of [`state`].
+    pub state: u8,
+    /// Part of runnable time, or reason of blocked time.
+    pub detail: u8,
+    /// See [`FLAG_AUDIT`].
+    pub flags: u8,
+    /// Unused.
+    pub pad0: u8,
+    /// CPU it last ran on.
+    pub cpu: u32,
+    /// Closed intervals.
+    pub acc: Account,
+    /// Growth of the kernel's on-CPU counter up to the last switch-out.
+    pub kernel_exec: u64,
+    /// Growth of the kernel's run-queue counter, likewise.
+    pub kernel_run_delay: u64,
+    /// Growth of the kernel's switch counters since birth.
+    pub kernel_switches: u64,
+    /// Own on-CPU figure to compare with `kernel_exec`.
+    pub audited_on_cpu: u64,
+    /// Own runnable figure to compare with `kernel_run_delay`.
+    pub audited_run_delay: u64,
+    /// User-mode time by the kernel's tick, since birth.
+    pub utime: u64,
+    /// Kernel-mode time by the kernel's tick, since birth.
+    pub stime: u64,
+    /// Name.
+    pub comm: [u8; 16],
+}
+
+/// The kernel's counters were anchored: the audit is valid.
+pub const FLAG_AUDIT: u8 = 2;
+/// The kernel's on-CPU counter leaves interrupt time out.
+pub const FLAG_IRQ_OUT: u8 = 4;
+
+/// `struct ws_sample`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SampleEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the record.
+    pub id: u64,
+    /// Begin of the interval that crossed.
+    pub begin: u64,
+    /// Its end.
+    pub end: u64,
+    /// Weight, ns.
+    pub ns: u64,
+    /// Hash of the kernel stack, 0: none.
+    pub kstack: u64,
+    /// Hash of the user stack, or a ticket.
+    pub ustack: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Periods charged.
+    pub count: u32,
+    /// CPU.
+    pub cpu: u16,
+    /// One of [`state`].
+    pub state: u8,
+    /// Part or reason.
+    pub detail: u8,
+    /// See `SAMPLE_*`.
+    pub flags: u32,
+    /// Unused.
+    pub pad0: u32,
+}
+
+/// `ustack` is a ticket.
+pub const SAMPLE_DEFERRED: u32 = 1;
+/// There is no user stack.
+pub const SAMPLE_NO_USER: u32 = 2;
+/// The CPU was in user mode.
+pub const SAMPLE_USER_MODE: u32 = 4;
+
+/// `struct ws_resolve`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Resolve {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the record.
+    pub id: u64,
+    /// The ticket.
+    pub ticket: u64,
+    /// Hash of the user stack it stands for.
+    pub ustack: u64,
+}
+
+/// `struct ws_raw` without the stack's bytes, which follow.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RawHead {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the record.
+    pub id: u64,
+    /// The ticket it stands for.
+    pub ticket: u64,
+    /// Process.
+    pub pid: u32,
+    /// Bytes that follow.
+    pub len: u32,
+    /// `struct pt_regs`: r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss.
+    pub regs: [u64; 21],
+}
+
+/// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
+pub const LOSSES: [&str; 19] = [
+    "thread record could not be created",
+    "event ring full: sample lost",
+    "event ring full: stack lost",
+    "event ring full: thread event lost",
+    "event ring full: last figures of a thread lost",
+    "event ring full: user stack of a sample lost",
+    "deferred stack reading refused by the kernel",
+    "no work area free for a user stack",
+    "address space replaced before the stack was read",
+    "table of known stacks full: stack sent again",
+    "switch-in not seen (repaired)",
+    "switch-out not seen (repaired)",
+    "time off the CPU not seen (repaired)",
+    "thread record changed while it was read",
+    "kernel stack could not be taken",
+    "no deferred-reading record for the thread",
+    "stack met code without a table yet; unwound after the recording",
+    "wake-up not seen (repaired)",
+    "sleeper moved to another CPU: the kernel counts its sleep as queued (not believed)",
+];
+
+const _: () = {
+    assert!(size_of::<Account>() == 184);
+    assert!(size_of::<ThreadEvent>() == 56);
+    assert!(size_of::<Dump>() == 312);
+    assert!(size_of::<SampleEvent>() == 80);
+    assert!(size_of::<Resolve>() == 32);
+    assert!(size_of::<RawHead>() == 200);
+};
+
+/// A C string field as text.
+pub fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

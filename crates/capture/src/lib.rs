@@ -1,0 +1,24 @@
+//! Measuring: the only crate with privilege.
+//!
+//! ```text
+//! backend/ebpf/   the kernel programs: loading, attaching, reading (C in bpf/)
+//! session/        one recording from start to file: who is measured, threads and their books,
+//!                 samples and stacks, processes and their mappings, cost
+//! probe.rs        what this host allows, found by trying
+//! target.rs       what to measure; starting a command and holding it until measuring is live
+//! ```
+//!
+//! The result is a [`wallscope_model::Recording`] whose frames have addresses but no names yet, and
+//! the open files that a symboliser needs to name them.
+
+pub mod backend;
+pub mod probe;
+pub mod session;
+pub mod target;
+
+mod error;
+mod event;
+
+mod syscalls;
+
+pub use error::Error;

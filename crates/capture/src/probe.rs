@@ -1,0 +1,453 @@
+//! What this host lets us do, found by trying it.
+//!
+//! Versions and sysctls say what *should* be allowed; containers, seccomp filters and security
+//! modules decide what is. So each thing is tried once, in the smallest form that the kernel judges
+//! the same way: an empty program is loaded, an event is opened and closed, a process forked for
+//! the purpose is read. Two such processes are used, a child of ours and one that is no relative
+//! any more, because Yama tells them apart.
+//!
+//! It changes nothing on the host and keeps nothing open. It does not look at a particular target:
+//! another user's processes need CAP_SYS_PTRACE on top of what is found here.
+
+use std::{
+    fs, io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use perf_event_open_sys::{self as perf, bindings as b};
+
+mod settings;
+mod subject;
+
+pub use settings::{Setting, settings};
+use subject::Subject;
+
+/// What something is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// The eBPF backend.
+    Ebpf,
+    /// Perf events of an ordinary user.
+    Perf,
+    /// `/proc` and reading of memory.
+    Proc,
+    /// No backend depends on it.
+    Extra,
+}
+
+impl Tier {
+    /// The name that `--backend` takes; `extra` for what no backend depends on.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Ebpf => "ebpf",
+            Tier::Perf => "perf",
+            Tier::Proc => "proc",
+            Tier::Extra => "extra",
+        }
+    }
+}
+
+/// One thing that was tried.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Short stable name, for scripts.
+    pub id: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// What it is needed for.
+    pub tier: Tier,
+    /// Whether it was allowed; otherwise what the kernel said.
+    pub outcome: Result<(), String>,
+    /// What is lost without it.
+    pub lost: &'static str,
+    /// What would allow it.
+    pub remedy: &'static str,
+}
+
+const BPF_REMEDY: &str = "run as root, or give the file the capabilities: sudo setcap \
+     cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep $(command -v wallscope); in a container, see \
+     wallscope doctor --print docker";
+const PERF_REMEDY: &str = "sudo sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON; in a \
+     container, a seccomp profile that permits perf_event_open";
+const PERFMON_REMEDY: &str = "CAP_PERFMON, or root";
+const PARENT_REMEDY: &str = "start the program with wallscope: wallscope record -- CMD; or sudo \
+     sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE";
+
+/// Name, what, needed for, outcome, what is lost, what helps.
+type Row = (
+    &'static str,
+    &'static str,
+    Tier,
+    io::Result<()>,
+    &'static str,
+    &'static str,
+);
+/// What a refusal means, and the attempt.
+type Try = (&'static str, fn() -> io::Result<()>);
+
+/// Tries everything.
+pub fn probe() -> Vec<Finding> {
+    let child = Subject::child();
+    let stranger = Subject::stranger();
+    let of_child =
+        |read: fn(&Subject) -> io::Result<()>| child.as_ref().map_err(clone).and_then(read);
+    let of_stranger =
+        |read: fn(&Subject) -> io::Result<()>| stranger.as_ref().map_err(clone).and_then(read);
+    let rows: Vec<Row> = vec![
+        (
+            "btf",
+            "kernel type information (BTF)",
+            Tier::Ebpf,
+            readable("/sys/kernel/btf/vmlinux"),
+            "the eBPF backend",
+            "a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of all large distributions are",
+        ),
+        (
+            "bpf_sched",
+            "eBPF programs at scheduler hooks",
+            Tier::Ebpf,
+            bpf_at_scheduler(),
+            "each switch counted as it happens, kernel stacks, stacks of running threads of everybody",
+            BPF_REMEDY,
+        ),
+        (
+            "perf_system",
+            "perf events of the whole machine",
+            Tier::Ebpf,
+            perf_system(),
+            "the sampling clock and the mapping records of the eBPF backend",
+            PERFMON_REMEDY,
+        ),
+        (
+            "perf_own",
+            "perf events of own processes",
+            Tier::Perf,
+            perf_clock(true),
+            "stacks of running threads without eBPF",
+            PERF_REMEDY,
+        ),
+        (
+            "perf_switches",
+            "context-switch records of own processes",
+            Tier::Perf,
+            perf_switches(),
+            "preemption told apart from waiting, without eBPF",
+            PERF_REMEDY,
+        ),
+        (
+            "perf_kernel",
+            "perf events that include the kernel",
+            Tier::Extra,
+            perf_clock(false),
+            "kernel stacks of running threads without eBPF",
+            "sudo sysctl kernel.perf_event_paranoid=1, or CAP_PERFMON",
+        ),
+        (
+            "pmu",
+            "hardware performance counters",
+            Tier::Extra,
+            perf_cycles(),
+            "whether computing is bound by memory or by instructions; samples go by the software clock",
+            "a physical machine, or a virtual one that is given counters (a vPMU), and perf events of own processes",
+        ),
+        (
+            "tracepoints",
+            "tracepoints",
+            Tier::Extra,
+            tracepoints(),
+            "kernel events by name",
+            "root; /sys/kernel/tracing mounted and readable",
+        ),
+        (
+            "uprobes",
+            "probes in user programs",
+            Tier::Extra,
+            uprobes(),
+            "waits of runtimes and allocators by name",
+            PERFMON_REMEDY,
+        ),
+        (
+            "child_schedstat",
+            "the scheduler's books of a thread (schedstat)",
+            Tier::Proc,
+            of_child(Subject::schedstat),
+            "everything without eBPF: there are no totals to rely on",
+            "a kernel built with CONFIG_SCHED_INFO=y; a /proc that shows the process (not hidepid)",
+        ),
+        (
+            "child_syscall",
+            "what a child of ours waits in (/proc/PID/task/TID/syscall)",
+            Tier::Proc,
+            of_child(Subject::syscall),
+            "reasons and stacks of waiting threads without eBPF; there remain computing, queueing, waiting",
+            "a kernel built with CONFIG_HAVE_ARCH_TRACEHOOK; a program that is not setuid",
+        ),
+        (
+            "child_memory",
+            "memory of a child of ours (process_vm_readv)",
+            Tier::Proc,
+            of_child(Subject::memory),
+            "stacks of waiting threads without eBPF",
+            "a seccomp profile that permits process_vm_readv (see --print docker)",
+        ),
+        (
+            "other_syscall",
+            "the same of another process of this user",
+            Tier::Proc,
+            of_stranger(Subject::syscall),
+            "reasons and stacks of processes that already run (-p), without eBPF",
+            PARENT_REMEDY,
+        ),
+        (
+            "other_memory",
+            "memory of another process of this user",
+            Tier::Proc,
+            of_stranger(Subject::memory),
+            "stacks of processes that already run (-p), without eBPF",
+            PARENT_REMEDY,
+        ),
+        (
+            "wchan",
+            "where in the kernel a thread waits (wchan)",
+            Tier::Extra,
+            of_child(Subject::wchan),
+            "page faults and locks inside the kernel told apart, without eBPF",
+            "a kernel built with CONFIG_KALLSYMS=y",
+        ),
+        (
+            "kernel_stack",
+            "kernel stacks from /proc",
+            Tier::Extra,
+            of_child(Subject::stack),
+            "kernel stacks without eBPF",
+            "root (CAP_SYS_ADMIN in the first user namespace)",
+        ),
+        (
+            "ptrace",
+            "ptrace of a child of ours",
+            Tier::Extra,
+            of_child(Subject::ptrace),
+            "stopping a running thread to read its stack, where perf events are refused",
+            "a seccomp profile that permits ptrace; kernel.yama.ptrace_scope below 3",
+        ),
+        (
+            "kernel_names",
+            "names of kernel functions (/proc/kallsyms)",
+            Tier::Extra,
+            kernel_names(),
+            "kernel frames show as addresses",
+            "root, or CAP_SYSLOG and kernel.kptr_restrict below 2",
+        ),
+        (
+            "cgroup",
+            "counters of the own cgroup",
+            Tier::Extra,
+            cgroup_counters(),
+            "time throttled by a CPU quota",
+            "the cgroup file system mounted at /sys/fs/cgroup",
+        ),
+        (
+            "psi",
+            "pressure stall information",
+            Tier::Extra,
+            readable("/proc/pressure/cpu"),
+            "how much the host as a whole is starved of CPU, memory or I/O",
+            "a kernel with CONFIG_PSI=y, started without psi=0",
+        ),
+    ];
+    rows.into_iter()
+        .map(|(id, what, tier, outcome, lost, remedy)| Finding {
+            id,
+            what,
+            tier,
+            outcome: outcome.map_err(|e| e.to_string()),
+            lost,
+            remedy,
+        })
+        .collect()
+}
+
+/// Why the eBPF backend cannot be used here; `None`: it can.
+pub fn ebpf_refused() -> Option<String> {
+    let tries: [Try; 3] = [
+        (
+            "eBPF needs kernel type information (/sys/kernel/btf/vmlinux)",
+            || readable("/sys/kernel/btf/vmlinux"),
+        ),
+        ("eBPF is refused", bpf_at_scheduler),
+        ("eBPF needs perf events of the whole machine", perf_system),
+    ];
+    tries
+        .into_iter()
+        .find_map(|(what, attempt)| Some(format!("{what}: {}", attempt().err()?)))
+}
+
+/// Whether the finding named `id` was positive.
+pub fn allowed(findings: &[Finding], id: &str) -> bool {
+    findings.iter().any(|f| f.id == id && f.outcome.is_ok())
+}
+
+fn clone(e: &io::Error) -> io::Error {
+    e.raw_os_error().map_or_else(
+        || io::Error::new(e.kind(), e.to_string()),
+        io::Error::from_raw_os_error,
+    )
+}
+
+fn readable(path: &str) -> io::Result<()> {
+    fs::File::open(path).and_then(|mut f| io::Read::read(&mut f, &mut [0]).map(drop))
+}
+
+/// Loads a program that does nothing and attaches it to `sched_switch` for a moment.
+///
+/// # Errors
+/// What the kernel says.
+pub fn bpf_at_scheduler() -> io::Result<()> {
+    // r0 = 0; exit
+    let code: [u64; 2] = [0xb7, 0x95];
+    let licence = c"MIT";
+    let mut load = [0u64; 16];
+    // union bpf_attr for BPF_PROG_LOAD: prog_type 17 (raw tracepoint), insn_cnt, insns, license.
+    load[0] = 17 | (code.len() as u64) << 32;
+    load[1] = code.as_ptr() as u64;
+    load[2] = licence.as_ptr() as u64;
+    let program = bpf(5, &load)?;
+    let name = c"sched_switch";
+    let mut open = [0u64; 16];
+    open[0] = name.as_ptr() as u64;
+    open[1] = program.as_raw_fd() as u64;
+    bpf(17, &open).map(drop)
+}
+
+fn bpf(command: i32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
+    // SAFETY: the attributes are longer than these commands read, zero beyond what is set, and
+    // what they point at outlives the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            attributes.as_ptr(),
+            size_of_val(attributes),
+        )
+    };
+    owned(fd as i32)
+}
+
+fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn attributes(kind: u32, config: u64) -> b::perf_event_attr {
+    let mut a = b::perf_event_attr {
+        size: size_of::<b::perf_event_attr>() as u32,
+        type_: kind,
+        config,
+        ..Default::default()
+    };
+    a.set_disabled(1);
+    a.set_exclude_hv(1);
+    a
+}
+
+fn open_event(a: &mut b::perf_event_attr, pid: i32, cpu: i32) -> io::Result<()> {
+    // SAFETY: the attributes are whole and outlive the call.
+    let fd = unsafe { perf::perf_event_open(a, pid, cpu, -1, b::PERF_FLAG_FD_CLOEXEC.into()) };
+    owned(fd).map(drop)
+}
+
+fn perf_clock(exclude_kernel: bool) -> io::Result<()> {
+    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
+    a.set_exclude_kernel(exclude_kernel.into());
+    open_event(&mut a, 0, -1)
+}
+
+fn perf_switches() -> io::Result<()> {
+    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_DUMMY.into());
+    a.set_exclude_kernel(1);
+    a.set_context_switch(1);
+    open_event(&mut a, 0, -1)
+}
+
+fn perf_system() -> io::Result<()> {
+    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
+    open_event(&mut a, -1, 0)
+}
+
+fn perf_cycles() -> io::Result<()> {
+    let mut a = attributes(b::PERF_TYPE_HARDWARE, b::PERF_COUNT_HW_CPU_CYCLES.into());
+    a.set_exclude_kernel(1);
+    open_event(&mut a, 0, -1)
+}
+
+fn tracepoints() -> io::Result<()> {
+    let path = |root: &str| format!("{root}/events/sched/sched_switch/id");
+    readable(&path("/sys/kernel/tracing"))
+        .or_else(|e| readable(&path("/sys/kernel/debug/tracing")).map_err(|_| e))
+}
+
+fn uprobes() -> io::Result<()> {
+    let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+    let kind = kind
+        .trim()
+        .parse()
+        .map_err(|_| io::ErrorKind::InvalidData)?;
+    // This very function, which nobody else runs: the probe stays off and is gone at once.
+    let here = uprobes as fn() -> io::Result<()> as usize as u64;
+    let own = wallscope_object::maps::read(std::process::id())?;
+    let m = own
+        .iter()
+        .find(|m| (m.start..m.end).contains(&here))
+        .ok_or(io::ErrorKind::NotFound)?;
+    let path = c"/proc/self/exe";
+    let mut a = attributes(kind, 0);
+    a.__bindgen_anon_3.config1 = path.as_ptr() as u64;
+    a.__bindgen_anon_4.config2 = here - m.start + m.offset;
+    open_event(&mut a, 0, -1)
+}
+
+fn kernel_names() -> io::Result<()> {
+    let file = fs::File::open("/proc/kallsyms")?;
+    let mut line = String::new();
+    io::BufRead::read_line(&mut io::BufReader::new(file), &mut line)?;
+    if line.bytes().take_while(|c| *c != b' ').all(|c| c == b'0') {
+        return Err(io::Error::other("all addresses are hidden"));
+    }
+    Ok(())
+}
+
+fn cgroup_counters() -> io::Result<()> {
+    readable("/sys/fs/cgroup/cpu.stat")
+        .or_else(|_| readable("/sys/fs/cgroup/cpu/cpu.stat"))
+        .or_else(|_| readable("/sys/fs/cgroup/cgroup.controllers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_finding_says_what_is_lost_and_what_helps() {
+        let all = probe();
+        let mut ids: Vec<_> = all.iter().map(|f| f.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all.len(), "names are unique");
+        for f in &all {
+            assert!(!f.lost.is_empty() && !f.remedy.is_empty(), "{}", f.id);
+            println!("{:16} {:?}", f.id, f.outcome);
+        }
+        // Any process may see the books of its own child.
+        assert!(allowed(&all, "child_schedstat"));
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_the_kernel_s_words() {
+        let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
+        let gone = open_event(&mut a, i32::MAX, -1).expect_err("no process has this id");
+        assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
+    }
+}

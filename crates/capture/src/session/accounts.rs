@@ -1,0 +1,442 @@
+//! Threads and their books over time: from the kernel's cumulative figures to ledgers and slices.
+//!
+//! The kernel programs only ever add up. At every tick the changed threads hand over their sums;
+//! the difference to the last sums belongs to the slices in between. A thread that did not change
+//! stayed in one state, so its time is known without asking.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{
+    Audit, BlockReason, Context, Ledger, LedgerSlice, OnCpu, Runnable, Slices, UnknownCause,
+};
+
+use crate::event::{self, Dump, ThreadEvent, how, state};
+
+/// Time in each place up to some moment, open interval included.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    on_cpu: u64,
+    runnable: u64,
+    blocked: [u64; BlockReason::COUNT],
+}
+
+impl Sums {
+    /// The sums of `thread` by its figures in `dump`, as they stand at `now`.
+    fn of(thread: &Thread, dump: &Dump, now: u64) -> Sums {
+        let mut sums = Sums::at(dump, now);
+        let pipe = &mut sums.blocked[BlockReason::Pipe as usize];
+        *pipe = pipe.saturating_sub(thread.held);
+        sums
+    }
+
+    /// The sums of `dump` as they stand at `now` (not before `dump.since`).
+    fn at(dump: &Dump, now: u64) -> Sums {
+        let mut sums = Sums {
+            on_cpu: dump.acc.on_cpu,
+            runnable: dump.acc.runnable.iter().sum(),
+            blocked: dump.acc.blocked,
+        };
+        let open = now.saturating_sub(dump.since);
+        match dump.state {
+            state::ON_CPU => sums.on_cpu += open,
+            state::RUNNABLE => sums.runnable += open,
+            state::BLOCKED => {
+                if let Some(slot) = sums.blocked.get_mut(dump.detail as usize) {
+                    *slot += open;
+                }
+            }
+            _ => {}
+        }
+        sums
+    }
+}
+
+/// A thread as seen so far.
+struct Thread {
+    pid: u32,
+    tid: u32,
+    name: Arc<str>,
+    birth: u64,
+    /// Time at the beginning that is not its own: it was held, blocked on our pipe.
+    held: u64,
+    /// The last figures, if any came.
+    last: Option<Dump>,
+    /// What has been given to slices so far, and up to when.
+    given: Sums,
+    given_until: u64,
+    done: bool,
+}
+
+/// All threads of the recording, by the order in which they were met.
+pub struct Accounts {
+    threads: Vec<Thread>,
+    /// Indices of the threads that have not ended.
+    live: Vec<u32>,
+    by_id: FxHashMap<u64, u32>,
+    slices: Vec<LedgerSlice>,
+    grid: Slices,
+}
+
+impl Accounts {
+    /// An empty set, with slices of `width_ns` from `start_ns`.
+    pub fn new(start_ns: u64, width_ns: u64) -> Accounts {
+        Accounts {
+            threads: Vec::new(),
+            live: Vec::new(),
+            by_id: FxHashMap::default(),
+            slices: Vec::new(),
+            grid: Slices {
+                start_ns,
+                width_ns,
+                count: 0,
+            },
+        }
+    }
+
+    /// The division into slices so far.
+    pub fn grid(&self) -> Slices {
+        self.grid
+    }
+
+    /// Threads met so far.
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Threads that had not ended at the last tick.
+    pub fn alive(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether the last figures of every thread are in.
+    pub fn all_done(&self) -> bool {
+        self.live
+            .iter()
+            .all(|index| self.threads[*index as usize].done)
+    }
+
+    /// The index of the thread with record `id`, if it was met.
+    pub fn index(&self, id: u64) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The process of thread `index`.
+    pub fn pid(&self, index: u32) -> u32 {
+        self.threads[index as usize].pid
+    }
+
+    /// The command's first thread, held at our pipe since it was found, is let go now: its own time
+    /// begins here.
+    pub fn begins(&mut self, pid: u32, now: u64) {
+        if let Some(thread) = self.threads.iter_mut().find(|t| t.pid == pid) {
+            thread.held = now.saturating_sub(thread.birth);
+            thread.given_until = now;
+        }
+    }
+
+    /// A thread was born, found, or runs a new program.
+    pub fn thread(&mut self, e: &ThreadEvent) {
+        let index = self.meet(e.id, e.pid, e.tid, e.time);
+        let thread = &mut self.threads[index as usize];
+        (thread.pid, thread.tid) = (e.pid, e.tid);
+        thread.name = event::text(&e.comm).into();
+        if e.how != how::EXEC {
+            thread.birth = thread.birth.min(e.time);
+        }
+    }
+
+    fn meet(&mut self, id: u64, pid: u32, tid: u32, birth: u64) -> u32 {
+        *self.by_id.entry(id).or_insert_with(|| {
+            self.threads.push(Thread {
+                pid,
+                tid,
+                name: "".into(),
+                birth,
+                held: 0,
+                last: None,
+                given: Sums::default(),
+                given_until: birth,
+                done: false,
+            });
+            let index = (self.threads.len() - 1) as u32;
+            self.live.push(index);
+            index
+        })
+    }
+
+    /// A thread's figures at one moment.
+    pub fn dump(&mut self, d: &Dump, last: bool) {
+        let index = self.meet(d.id, d.pid, d.tid, d.birth);
+        let thread = &mut self.threads[index as usize];
+        if thread.done || thread.last.is_some_and(|l| l.now > d.now) {
+            return;
+        }
+        thread.birth = d.birth;
+        thread.given_until = thread.given_until.max(d.birth);
+        (thread.pid, thread.tid) = (d.pid, d.tid);
+        thread.name = event::text(&d.comm).into();
+        thread.last = Some(*d);
+        thread.done = last;
+        let until = d.now;
+        give(&mut self.slices, self.grid, index, thread, until);
+    }
+
+    /// Closes slices up to `now`: threads without news have stayed as they were.
+    pub fn tick(&mut self, now: u64) {
+        self.live
+            .retain(|index| !self.threads[*index as usize].done);
+        for index in &self.live {
+            let thread = &mut self.threads[*index as usize];
+            if thread.last.is_some() {
+                give(&mut self.slices, self.grid, *index, thread, now);
+            }
+        }
+    }
+
+    /// Doubles the width of the slices.
+    pub fn coarsen(&mut self) {
+        self.grid.width_ns *= 2;
+        for row in &mut self.slices {
+            row.slice /= 2;
+        }
+        self.slices.sort_unstable_by_key(|r| (r.context, r.slice));
+        self.slices.dedup_by(|b, a| {
+            let same = (a.context, a.slice) == (b.context, b.slice);
+            if same {
+                add(a, b);
+            }
+            same
+        });
+    }
+
+    /// The finished threads and slices. `end_ns` is the end of the window.
+    pub fn finish(mut self, end_ns: u64) -> (Vec<Context>, Slices, Vec<LedgerSlice>) {
+        for thread in &mut self.threads {
+            thread.done = true;
+        }
+        let width = self.grid.width_ns.max(1);
+        self.grid.count = end_ns.saturating_sub(self.grid.start_ns).div_ceil(width) as u32;
+        let most = self.grid.count.saturating_sub(1);
+        for row in &mut self.slices {
+            row.slice = row.slice.min(most);
+        }
+        self.slices.sort_unstable_by_key(|r| (r.context, r.slice));
+        self.slices.dedup_by(|b, a| {
+            let same = (a.context, a.slice) == (b.context, b.slice);
+            if same {
+                add(a, b);
+            }
+            same
+        });
+        let contexts = self.threads.iter().map(context).collect();
+        (contexts, self.grid, self.slices)
+    }
+}
+
+fn add(a: &mut LedgerSlice, b: &LedgerSlice) {
+    a.on_cpu_ns += b.on_cpu_ns;
+    a.runnable_ns += b.runnable_ns;
+    for (x, y) in a.blocked.iter_mut().zip(b.blocked) {
+        *x += y;
+    }
+}
+
+/// Gives the growth of a thread's sums up to `until` to the slices it falls into.
+fn give(rows: &mut Vec<LedgerSlice>, grid: Slices, context: u32, thread: &mut Thread, until: u64) {
+    let Some(last) = thread.last else { return };
+    if until <= thread.given_until || grid.width_ns == 0 {
+        return;
+    }
+    let now = Sums::of(thread, &last, until.max(last.since));
+    let from = thread.given_until.max(grid.start_ns);
+    let slice_of = |time: u64| (time.saturating_sub(grid.start_ns) / grid.width_ns) as u32;
+    let (first, end) = (slice_of(from), slice_of(until.max(from + 1) - 1));
+    let length = until.saturating_sub(from).max(1);
+    let mut done = 0u64;
+    // The share of a place that lies before `done_len` of `length`, without rounding drift.
+    let part = |growth: u64, upto: u64| {
+        (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64
+    };
+    for slice in first..=end {
+        let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
+        let upto = if slice == end {
+            length
+        } else {
+            slice_end.saturating_sub(from).min(length)
+        };
+        let piece = |new: u64, old: u64| {
+            let growth = new.saturating_sub(old);
+            part(growth, upto) - part(growth, done)
+        };
+        let mut row = LedgerSlice {
+            context,
+            slice,
+            on_cpu_ns: piece(now.on_cpu, thread.given.on_cpu),
+            runnable_ns: piece(now.runnable, thread.given.runnable),
+            ..LedgerSlice::default()
+        };
+        for (i, value) in row.blocked.iter_mut().enumerate() {
+            *value = piece(now.blocked[i], thread.given.blocked[i]);
+        }
+        done = upto;
+        if row.on_cpu_ns + row.runnable_ns + row.blocked.iter().sum::<u64>() > 0 {
+            match rows.last_mut() {
+                Some(r) if (r.context, r.slice) == (row.context, row.slice) => add(r, &row),
+                _ => rows.push(row),
+            }
+        }
+    }
+    thread.given = now;
+    thread.given_until = until;
+}
+
+fn context(t: &Thread) -> Context {
+    let Some(d) = t.last else {
+        // Born and never heard of again: its figures were lost with the ring.
+        return Context {
+            pid: t.pid,
+            tid: t.tid,
+            name: t.name.clone(),
+            start_ns: t.birth,
+            end_ns: t.birth,
+            ledger: Ledger::default(),
+        };
+    };
+    let sums = Sums::of(t, &d, d.now);
+    let mut ledger = Ledger {
+        wall_ns: d.now.saturating_sub(d.birth + t.held),
+        blocked: sums.blocked,
+        repaired_ns: d.acc.repaired,
+        voluntary_switches: d.acc.voluntary,
+        involuntary_switches: d.acc.involuntary,
+        ..Ledger::default()
+    };
+    ledger.unknown[UnknownCause::LostEvents as usize] = d.acc.limbo;
+    let open = d.now.saturating_sub(d.since);
+    let mut runnable = d.acc.runnable;
+    if d.state == state::RUNNABLE
+        && let Some(part) = runnable.get_mut(d.detail as usize)
+    {
+        *part += open;
+    }
+    ledger.runnable = Runnable {
+        woken: runnable[0],
+        preempted: runnable[1],
+        throttled: runnable[2],
+    };
+    ledger.on_cpu = divide_on_cpu(&d, sums.on_cpu);
+    ledger.audit = Audit {
+        // With what that counter leaves out by design, by the kernel's own count of it.
+        on_cpu_ns: d.kernel_exec
+            + d.acc.stolen
+            + if d.flags & event::FLAG_IRQ_OUT != 0 {
+                d.acc.irq
+            } else {
+                0
+            },
+        run_delay_ns: d.kernel_run_delay,
+        switches: d.kernel_switches,
+        valid: d.flags & event::FLAG_AUDIT != 0,
+    };
+    Context {
+        pid: t.pid,
+        tid: t.tid,
+        name: t.name.clone(),
+        start_ns: d.birth + t.held,
+        end_ns: d.now,
+        ledger,
+    }
+}
+
+/// User against kernel by the kernel's own tick counters, which are samples; the sum is exact.
+fn divide_on_cpu(d: &Dump, total: u64) -> OnCpu {
+    let irq = d.acc.irq.min(total);
+    let stolen = d.acc.stolen.min(total - irq);
+    let own = total - irq - stolen;
+    let ticks = d.utime + d.stime;
+    let kernel = if ticks == 0 {
+        0
+    } else {
+        (u128::from(own) * u128::from(d.stime) / u128::from(ticks)) as u64
+    };
+    OnCpu {
+        user: own - kernel,
+        kernel,
+        irq,
+        stolen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    fn dump(id: u64, now: u64, since: u64, st: u8) -> Dump {
+        let mut d = Dump::new_zeroed();
+        (d.id, d.now, d.since, d.state) = (id, now, since, st);
+        d.birth = 1000;
+        d
+    }
+
+    #[test]
+    fn slices_sum_to_the_ledger() {
+        let mut a = Accounts::new(1000, 100);
+        let mut d = dump(1, 1150, 1120, state::BLOCKED);
+        d.detail = BlockReason::Disk as u8;
+        d.acc.on_cpu = 120;
+        a.dump(&d, false);
+        a.tick(1390);
+        let mut d = dump(1, 1500, 1480, state::ON_CPU);
+        d.acc.on_cpu = 130;
+        d.acc.blocked[BlockReason::Disk as usize] = 350;
+        a.dump(&d, true);
+        let (contexts, grid, rows) = a.finish(1500);
+        assert_eq!(grid.count, 5);
+        let l = &contexts[0].ledger;
+        assert_eq!((l.wall_ns, l.residue_ns()), (500, 0));
+        assert_eq!(
+            rows.iter().map(|r| r.on_cpu_ns).sum::<u64>(),
+            l.on_cpu.total()
+        );
+        assert_eq!(
+            rows.iter()
+                .map(|r| r.blocked[BlockReason::Disk as usize])
+                .sum::<u64>(),
+            l.blocked_ns()
+        );
+        assert!(
+            rows.iter()
+                .all(|r| r.on_cpu_ns + r.blocked.iter().sum::<u64>() <= 110)
+        );
+    }
+
+    #[test]
+    fn an_idle_thread_is_known_without_news() {
+        let mut a = Accounts::new(1000, 100);
+        let mut d = dump(1, 1010, 1000, state::BLOCKED);
+        d.detail = BlockReason::Timer as u8;
+        a.dump(&d, false);
+        for now in [1100, 1200, 1300] {
+            a.tick(now);
+        }
+        let (_, _, rows) = a.finish(1300);
+        let by_slice: Vec<_> = rows
+            .iter()
+            .map(|r| r.blocked[BlockReason::Timer as usize])
+            .collect();
+        assert_eq!(by_slice, [100, 100, 100]);
+    }
+
+    #[test]
+    fn coarser_slices_keep_the_sum() {
+        let mut a = Accounts::new(1000, 100);
+        a.dump(&dump(1, 1400, 1000, state::RUNNABLE), false);
+        a.coarsen();
+        a.dump(&dump(1, 1800, 1000, state::RUNNABLE), true);
+        let (_, grid, rows) = a.finish(1800);
+        assert_eq!((grid.width_ns, grid.count), (200, 4));
+        assert_eq!(rows.iter().map(|r| r.runnable_ns).sum::<u64>(), 800);
+    }
+}

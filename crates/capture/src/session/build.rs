@@ -1,0 +1,224 @@
+//! From hashes and words to the recording's frames, stacks and samples.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{
+    BlockReason, ContextId, Frame, FrameId, FrameKind, Module, ModuleId, ModuleKind, Part, Sample,
+    Stack, StackEnd, StackId, State,
+};
+use wallscope_unwind::native::{
+    TableSink,
+    abi::{End, FrameWord},
+};
+
+use super::{
+    intake::Intake,
+    processes::Processes,
+    samples::{Key, Sum, User},
+};
+use crate::event::state;
+
+/// The stacks of a recording in the making.
+pub struct Stacks {
+    /// Files that code came from.
+    pub modules: Vec<Module>,
+    /// Distinct addresses.
+    pub frames: Vec<Frame>,
+    /// Distinct stacks.
+    pub stacks: Vec<Stack>,
+    /// How often user stacks ended before their root, by cause: (cause, weight in samples).
+    pub truncated: FxHashMap<StackEnd, u64>,
+    frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64), FrameId>,
+    stack_ids: FxHashMap<(u64, User, u32), StackId>,
+    jit: FxHashMap<u32, ModuleId>,
+    kernel: ModuleId,
+}
+
+impl Stacks {
+    /// Starts with the files that the processes had mapped; their index is the module's id.
+    pub fn new<S: TableSink>(processes: &Processes<S>) -> Stacks {
+        let mut modules = processes.modules();
+        modules.push(Module {
+            kind: ModuleKind::Kernel,
+            path: "[kernel]".into(),
+            build_id: "".into(),
+            pid: 0,
+        });
+        let kernel = ModuleId((modules.len() - 1) as u32);
+        Stacks {
+            modules,
+            frames: Vec::new(),
+            stacks: Vec::new(),
+            truncated: FxHashMap::default(),
+            frame_ids: FxHashMap::default(),
+            stack_ids: FxHashMap::default(),
+            jit: FxHashMap::default(),
+            kernel,
+        }
+    }
+
+    /// Modules of code made at run time, with their processes.
+    pub fn jit_modules(&self) -> Vec<(ModuleId, u32)> {
+        self.jit
+            .iter()
+            .map(|(pid, module)| (*module, *pid))
+            .collect()
+    }
+
+    /// Turns one sum of samples into a sample of the recording.
+    pub fn sample(
+        &mut self,
+        key: Key,
+        sum: Sum,
+        intake: &Intake,
+        processes: &Processes,
+    ) -> Option<Sample> {
+        let context = intake.accounts.index(key.id)?;
+        let pid = intake.accounts.pid(context);
+        let stack = self.stack(key.kernel, key.user, pid, intake, processes);
+        let end = self.stacks[stack.0 as usize].end;
+        if !end.is_whole() {
+            *self.truncated.entry(end).or_default() += sum.count;
+        }
+        let (state, reason, part) = match key.state {
+            state::ON_CPU => (
+                State::OnCpu,
+                None,
+                Some(if key.user_mode {
+                    Part::User
+                } else {
+                    Part::Kernel
+                }),
+            ),
+            state::RUNNABLE => {
+                let part = [Part::Woken, Part::Preempted, Part::Throttled].get(key.detail as usize);
+                (State::Runnable, None, part.copied())
+            }
+            _ => (
+                State::Blocked,
+                BlockReason::ALL.get(key.detail as usize).copied(),
+                None,
+            ),
+        };
+        Some(Sample {
+            context: ContextId(context),
+            stack,
+            state,
+            reason,
+            part,
+            idle: false,
+            cpu: key.cpu.map(u32::from),
+            count: sum.count,
+            ns: sum.ns,
+            slices: sum.slices,
+        })
+    }
+
+    fn stack(
+        &mut self,
+        kernel: u64,
+        user: User,
+        pid: u32,
+        intake: &Intake,
+        processes: &Processes,
+    ) -> StackId {
+        // Stacks with addresses outside all files mean something in their own process only.
+        let own = match user {
+            User::Hash(h) => intake
+                .user
+                .get(&h)
+                .is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0)),
+            User::Missing(_) => false,
+        };
+        let memo = (kernel, user, if own { pid } else { 0 });
+        if let Some(id) = self.stack_ids.get(&memo) {
+            return *id;
+        }
+        let mut frames = Vec::new();
+        let mut end = StackEnd::Lost;
+        match intake.kernel.get(&kernel) {
+            Some(pcs) => {
+                for (depth, pc) in pcs.iter().enumerate() {
+                    let address = pc.saturating_sub(u64::from(depth > 0));
+                    frames.push(self.frame(FrameKind::Kernel, Some(self.kernel), address));
+                }
+            }
+            None if kernel != 0 => *self.truncated.entry(StackEnd::Lost).or_default() += 1,
+            None => {}
+        }
+        match user {
+            User::Missing(cause) => end = cause,
+            User::Hash(hash) => {
+                if let Some(stack) = intake.user.get(&hash) {
+                    for word in &stack.frames {
+                        frames.push(self.user_frame(FrameWord(*word), stack.late, pid, processes));
+                    }
+                    end = End::from_raw(stack.end).map_or(StackEnd::Lost, StackEnd::from);
+                }
+            }
+        }
+        let id = StackId(self.stacks.len() as u32);
+        self.stacks.push(Stack { frames, end });
+        self.stack_ids.insert(memo, id);
+        id
+    }
+
+    /// The stack of user frames `words`, innermost first, of process `pid`.
+    pub fn user_stack<S: TableSink>(
+        &mut self,
+        words: &[FrameWord],
+        end: StackEnd,
+        pid: u32,
+        processes: &Processes<S>,
+    ) -> StackId {
+        let frames = words
+            .iter()
+            .map(|word| self.user_frame(*word, false, pid, processes))
+            .collect();
+        let id = StackId(self.stacks.len() as u32);
+        self.stacks.push(Stack { frames, end });
+        id
+    }
+
+    fn user_frame<S: TableSink>(
+        &mut self,
+        word: FrameWord,
+        late: bool,
+        pid: u32,
+        processes: &Processes<S>,
+    ) -> FrameId {
+        let address = word.lookup_offset();
+        match processes.module_of(word.file(), late) {
+            Some(module) => self.frame(FrameKind::Native, Some(module), address),
+            None if processes.is_jit(pid, address) => {
+                let modules = &mut self.modules;
+                let module = *self.jit.entry(pid).or_insert_with(|| {
+                    modules.push(Module {
+                        kind: ModuleKind::Jit,
+                        path: "[jit]".into(),
+                        build_id: "".into(),
+                        pid,
+                    });
+                    ModuleId((modules.len() - 1) as u32)
+                });
+                self.frame(FrameKind::Jit, Some(module), address)
+            }
+            None => self.frame(FrameKind::Native, None, address),
+        }
+    }
+
+    fn frame(&mut self, kind: FrameKind, module: Option<ModuleId>, address: u64) -> FrameId {
+        let frames = &mut self.frames;
+        *self
+            .frame_ids
+            .entry((kind, module, address))
+            .or_insert_with(|| {
+                frames.push(Frame {
+                    kind,
+                    module,
+                    address,
+                    lines: Vec::new(),
+                });
+                FrameId((frames.len() - 1) as u32)
+            })
+    }
+}

@@ -1,0 +1,152 @@
+//! The domain of an eBPF recording in words: what was measured, how, and what it could not see.
+
+use wallscope_model::{Column, Domain, EventSource, Limit, State};
+
+use super::{Options, pace::Pace};
+use crate::backend::ebpf::{Kernel, Mechanism, Programs};
+
+/// What the words are made from.
+pub struct Facts<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// What was asked for.
+    pub options: &'a Options,
+    /// How blocked threads' stacks were read.
+    pub mechanism: Mechanism,
+    /// The on-CPU event.
+    pub timer: &'static str,
+    /// CPUs online.
+    pub cpus: u32,
+    /// Rates at the end.
+    pub pace: &'a Pace,
+    /// What happened on the way.
+    pub notes: Vec<String>,
+}
+
+/// The domain.
+pub fn describe(f: &Facts<'_>) -> Domain {
+    let period = |d: std::time::Duration| format!("every {} ms", d.as_nanos() as f64 / 1e6);
+    let source = |what: &str, event: &str, rate: String| EventSource {
+        what: what.into(),
+        event: event.into(),
+        rate,
+    };
+    let off_cpu = match f.mechanism {
+        Mechanism::TaskWork => {
+            "sched_switch, user stack read by the thread before it returns to user mode"
+        }
+        Mechanism::Window => "sched_switch, user stack from 4 KiB saved at switch-out",
+    };
+    let mut notes = f.notes.clone();
+    if f.pace.slowed {
+        notes.push(format!(
+            "rates at the end: {} Hz, {} of off-CPU time; each sample carries the period in force",
+            f.pace.hz,
+            period(f.pace.period)
+        ));
+    }
+    notes.push(
+        "user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact"
+            .into(),
+    );
+    notes.push("idle waiting is not judged in this recording".into());
+    notes.push(
+        "run time of the kernel programs: one switch or wake-up in 31 was timed, and each stack that was read".into(),
+    );
+    Domain {
+        tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
+        backend: "ebpf".into(),
+        backend_reason: "the kernel permits eBPF scheduler hooks".into(),
+        privilege: privilege(),
+        kernel: f.kernel.release.clone(),
+        cpus: f.cpus,
+        target: f.options.target.describe(),
+        events: vec![
+            source("ledger", "sched_switch, sched_wakeup", "each event".into()),
+            source(
+                "on-CPU stacks",
+                f.timer,
+                format!("{} Hz on each CPU", f.options.hz),
+            ),
+            source(
+                "blocked and runnable stacks",
+                off_cpu,
+                format!(
+                    "{} of each thread's blocked and of its runnable time",
+                    period(f.options.off_cpu_period)
+                ),
+            ),
+        ],
+        columns: vec![
+            column(
+                State::OnCpu,
+                "counted at each switch; interrupts by their own hooks",
+            ),
+            column(
+                State::Runnable,
+                "counted from wake-up or preemption to the CPU",
+            ),
+            column(
+                State::Blocked,
+                "counted from switch-out to wake-up; reason from system call, descriptor and task state",
+            ),
+            column(State::Unknown, "counted by cause"),
+        ],
+        limits: limits(f),
+        notes,
+    }
+}
+
+fn column(state: State, how: &str) -> Column {
+    Column {
+        state,
+        exact: true,
+        how: how.into(),
+    }
+}
+
+fn limits(f: &Facts<'_>) -> Vec<Limit> {
+    let limit = |what: &str, remedy: &str| Limit {
+        what: what.into(),
+        remedy: remedy.into(),
+    };
+    let mut limits = vec![
+        limit("who woke a thread, and which lock it waited for", ""),
+        limit(
+            "waits for locks inside the kernel count for the system call that ran into them",
+            "",
+        ),
+    ];
+    if f.timer.contains("software") {
+        limits.push(limit(
+            "on-CPU samples in code that runs with interrupts off appear where they are switched on again",
+            "a machine with a usable PMU",
+        ));
+        limits.push(limit(
+            "whether compute is bound by memory or by instructions",
+            "a machine with a usable PMU",
+        ));
+    }
+    if f.mechanism == Mechanism::Window {
+        limits.push(limit(
+            "user stacks of blocked threads beyond 4 KiB of stack",
+            "Linux 6.18 or later, where the thread can read its own stack",
+        ));
+    }
+    limits.extend(
+        Programs::limits(f.kernel)
+            .into_iter()
+            .map(|what| limit(what, "")),
+    );
+    limits
+}
+
+/// By what right this process measures.
+fn privilege() -> String {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        "root".into()
+    } else {
+        format!("uid {} with capabilities", uid.as_raw())
+    }
+}

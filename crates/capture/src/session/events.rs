@@ -1,0 +1,246 @@
+//! What the wait loop wakes up for: one epoll set over clocks, rings, targets and signals.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec},
+};
+
+use crate::Error;
+
+/// Why the loop woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The end of a time slice.
+    Tick,
+    /// A ring has something.
+    News,
+    /// The asked duration is over.
+    Duration,
+    /// All targets have ended.
+    TargetEnded,
+    /// SIGINT, SIGTERM or SIGHUP.
+    Signal,
+}
+
+const TICK: u64 = 1;
+const NEWS: u64 = 3;
+const DURATION: u64 = 4;
+const SIGNAL: u64 = 5;
+const TARGET: u64 = 16;
+
+/// The epoll set and the descriptors that it owns.
+pub struct Events {
+    epoll: OwnedFd,
+    tick: OwnedFd,
+    duration: OwnedFd,
+    signals: OwnedFd,
+    targets: Vec<OwnedFd>,
+    alive: usize,
+    ends_with_targets: bool,
+}
+
+impl Events {
+    /// Watches `targets` (process descriptors), the duration and the signals that end a recording.
+    /// From here on those signals do not kill this process any more.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new(targets: &[OwnedFd], duration: Option<Duration>) -> Result<Events, Error> {
+        Self::build(targets, duration).map_err(|e| Error::io("cannot set up the wait loop", e))
+    }
+
+    fn build(targets: &[OwnedFd], duration: Option<Duration>) -> io::Result<Events> {
+        let timer = || {
+            rustix::time::timerfd_create(
+                TimerfdClockId::Monotonic,
+                TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+            )
+        };
+        let events = Events {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            tick: timer()?,
+            duration: timer()?,
+            signals: signals()?,
+            targets: targets
+                .iter()
+                .map(OwnedFd::try_clone)
+                .collect::<Result<_, _>>()?,
+            alive: targets.len(),
+            ends_with_targets: !targets.is_empty(),
+        };
+        for (fd, data) in [
+            (&events.tick, TICK),
+            (&events.duration, DURATION),
+            (&events.signals, SIGNAL),
+        ] {
+            events.add(fd.as_fd(), data)?;
+        }
+        for (index, fd) in events.targets.iter().enumerate() {
+            events.add(fd.as_fd(), TARGET + index as u64)?;
+        }
+        if let Some(d) = duration {
+            set(
+                &events.duration,
+                Timespec::default(),
+                timespec(d.as_nanos() as u64),
+                false,
+            )?;
+        }
+        Ok(events)
+    }
+
+    fn add(&self, fd: BorrowedFd<'_>, data: u64) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.epoll,
+            fd,
+            EventData::new_u64(data),
+            EventFlags::IN,
+        )?)
+    }
+
+    /// Also wakes up for a ring of mapping records.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn sideband(&self, fd: &OwnedFd) -> Result<(), Error> {
+        self.add(fd.as_fd(), NEWS)
+            .map_err(|e| Error::io("cannot watch for new mappings", e))
+    }
+
+    /// Also wakes up for the event ring.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn ring(&self, fd: i32) -> Result<(), Error> {
+        // SAFETY: the ring, which owns the descriptor, lives as long as the loop runs.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        self.add(fd, NEWS)
+            .map_err(|e| Error::io("cannot watch the event ring", e))
+    }
+
+    /// Ticks at `start_ns + k · width_ns` of CLOCK_MONOTONIC.
+    ///
+    /// # Errors
+    /// The clock refuses, which it has no reason to.
+    pub fn tick_every(&self, start_ns: u64, width_ns: u64) -> Result<(), Error> {
+        set(
+            &self.tick,
+            timespec(width_ns),
+            timespec(start_ns + width_ns),
+            true,
+        )
+        .map_err(|e| Error::io("cannot set the slice clock", e))
+    }
+
+    /// Waits for the next event.
+    pub fn wait(&mut self) -> Event {
+        loop {
+            let mut buffer = [epoll::Event {
+                flags: EventFlags::empty(),
+                data: EventData::new_u64(0),
+            }; 1];
+            let Ok(n) = epoll::wait(&self.epoll, &mut buffer[..], None) else {
+                continue;
+            };
+            if n == 0 {
+                continue;
+            }
+            let data = buffer[0].data.u64();
+            match data {
+                TICK => {
+                    drain(&self.tick);
+                    return Event::Tick;
+                }
+                DURATION => return Event::Duration,
+                SIGNAL => return Event::Signal,
+                NEWS => return Event::News,
+                target => {
+                    if let Some(fd) = self.targets.get((target - TARGET) as usize) {
+                        let _ = epoll::delete(&self.epoll, fd);
+                        self.alive -= 1;
+                    }
+                    if self.alive == 0 && self.ends_with_targets {
+                        return Event::TargetEnded;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn drain(fd: &OwnedFd) {
+    let mut count = [0u8; 8];
+    let _ = rustix::io::read(fd, &mut count);
+}
+
+fn set(fd: &OwnedFd, every: Timespec, first: Timespec, absolute: bool) -> io::Result<()> {
+    let flags = if absolute {
+        TimerfdTimerFlags::ABSTIME
+    } else {
+        TimerfdTimerFlags::empty()
+    };
+    let value = Itimerspec {
+        it_interval: every,
+        it_value: first,
+    };
+    rustix::time::timerfd_settime(fd, flags, &value)?;
+    Ok(())
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
+/// A descriptor for the signals that end a recording, which are blocked as such.
+fn signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised by sigemptyset before anything reads it; the calls keep no
+    // pointer to it.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&mut set, signal);
+        }
+        if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(OwnedFd::from_raw_fd(fd))
+        }
+    }
+}
+
+/// Lets the signals kill this process again: what remains is writing the file, which a second
+/// Ctrl-C may interrupt.
+impl Drop for Events {
+    fn drop(&mut self) {
+        let mut info = [0u8; 128];
+        // SAFETY: as in `signals`; the pending signal that ended the recording is taken first.
+        unsafe {
+            while libc::read(
+                self.signals.as_raw_fd(),
+                info.as_mut_ptr().cast(),
+                info.len(),
+            ) > 0
+            {}
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The files behind executable mappings: open handles, unwind tables, names of modules.
+//!
+//! A file is known by device, inode and path, and opened when it is first met. The unwinder gives
+//! ids to files (the same build in two places gets one), the recording gives ids to modules; this
+//! is where the two meet.
+
+use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, path::Path, sync::Arc};
+
+use libbpf_rs::{MapCore, MapHandle};
+use rustc_hash::FxHashMap;
+use wallscope_model::{Module, ModuleId, ModuleKind};
+use wallscope_object::{elf::Elf, mapped::MappedFile};
+use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
+use wallscope_unwind::native::{
+    FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
+};
+
+use super::processes::Mapped;
+use crate::{
+    Error,
+    backend::ebpf::{Programs, sideband::Mapping},
+};
+
+/// Most bytes of unwind tables kept.
+const TABLE_LIMIT: u64 = 128 << 20;
+
+/// A file, or an image in memory.
+struct Entry {
+    path: Arc<str>,
+    key: FileKey,
+    /// `None` for the vDSO, and for files that could not be opened.
+    file: Option<File>,
+    bytes: Option<Vec<u8>>,
+    pid: u32,
+    root: Option<Arc<TargetRoot>>,
+}
+
+/// All files met so far.
+pub struct Files<S = KernelTables> {
+    store: TableStore<S>,
+    entries: Vec<Entry>,
+    known: FxHashMap<(u64, u64, String), u16>,
+    /// From the unwinder's file ids to entries.
+    by_unwinder: FxHashMap<u16, u16>,
+    /// The same for stacks that are unwound after the recording.
+    by_late: FxHashMap<u16, u16>,
+    unopened: u64,
+    refused: u64,
+}
+
+impl Files<KernelTables> {
+    /// No file yet; tables go to the maps of `programs`.
+    ///
+    /// # Errors
+    /// The unwinder's maps cannot be shared.
+    pub fn new(programs: &Programs) -> Result<Files, Error> {
+        let maps = programs.maps();
+        let handle = |m: &dyn MapCore| {
+            MapHandle::from_map_id(m.info().map_or(0, |i| i.info.id))
+                .map_err(Error::bpf("cannot share a map of the unwinder"))
+        };
+        let maps = UnwindMaps {
+            rules: handle(&maps.uw_rules)?,
+            tables: handle(&maps.uw_tables)?,
+            procs: handle(&maps.uw_procs)?,
+            mappings: handle(&maps.uw_mappings)?,
+        };
+        let sink = KernelTables::new(maps)
+            .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
+        Files::over(sink)
+    }
+}
+
+impl Files<MemoryTables> {
+    /// The tables, for unwinding in this process.
+    pub fn tables(&self) -> &MemoryTables {
+        self.store.sink()
+    }
+}
+
+impl<S: TableSink> Files<S> {
+    /// No file yet; tables go to `sink`.
+    ///
+    /// # Errors
+    /// The sink refuses.
+    pub fn over(sink: S) -> Result<Files<S>, Error> {
+        let store = TableStore::new(sink, TABLE_LIMIT)
+            .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
+        Ok(Files {
+            store,
+            entries: Vec::new(),
+            known: FxHashMap::default(),
+            by_unwinder: FxHashMap::default(),
+            by_late: FxHashMap::default(),
+            unopened: 0,
+            refused: 0,
+        })
+    }
+
+    /// The index of the file behind a mapping; `None` for memory without one.
+    pub fn open(&mut self, m: &Mapping, root: Option<&Arc<TargetRoot>>) -> Option<u16> {
+        if m.path == "[vdso]" {
+            return self.vdso();
+        }
+        let in_memory = ["/memfd:", "/dev/zero", "/SYSV", "//anon"];
+        if !m.path.starts_with('/') || in_memory.iter().any(|p| m.path.starts_with(p)) {
+            return None;
+        }
+        let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
+        let identity = (m.device, m.inode, path.to_owned());
+        if let Some(index) = self.known.get(&identity) {
+            return Some(*index);
+        }
+        let file = open_mapped(m, path, root);
+        let key = match &file {
+            Some(file) => FileKey::of_file(file).ok(),
+            None => None,
+        };
+        self.unopened += u64::from(file.is_none());
+        // Without the file the key only has to be one of a kind.
+        let key = key.unwrap_or(FileKey::Inode {
+            dev: m.device,
+            ino: m.inode,
+            mtime_ns: i64::MIN,
+            size: 0,
+        });
+        let entry = Entry {
+            path: path.into(),
+            key,
+            file,
+            bytes: None,
+            pid: m.pid,
+            root: root.cloned(),
+        };
+        self.add(identity, entry)
+    }
+
+    fn add(&mut self, identity: (u64, u64, String), entry: Entry) -> Option<u16> {
+        let index = u16::try_from(self.entries.len()).ok()?;
+        self.entries.push(entry);
+        self.known.insert(identity, index);
+        Some(index)
+    }
+
+    fn vdso(&mut self) -> Option<u16> {
+        let identity = (0, 0, "[vdso]".to_owned());
+        if let Some(index) = self.known.get(&identity) {
+            return Some(*index);
+        }
+        let bytes = own_vdso()?;
+        let key = FileKey::of_bytes(&bytes);
+        let entry = Entry {
+            path: "[vdso]".into(),
+            key,
+            file: None,
+            bytes: Some(bytes),
+            pid: 0,
+            root: None,
+        };
+        self.add(identity, entry)
+    }
+
+    /// Builds the table of a file that a process is about to map.
+    pub fn prepare(&mut self, path: &Path, pid: u32) {
+        let Ok(file) = wallscope_object::mapped::open_regular(path) else {
+            return;
+        };
+        let Ok(key) = FileKey::of_file(&file) else {
+            return;
+        };
+        let source = Source::File {
+            key: &key,
+            file: Some(&file),
+        };
+        let spec = MappingSpec {
+            start: 0x1000,
+            end: 0x2000,
+            pgoff: 0,
+            source,
+        };
+        // The table stays; the process's true mappings replace this list when it has some.
+        self.refused += u64::from(self.store.set_process(pid, &[spec]).is_err());
+    }
+
+    /// Hands a process's complete mappings to the kernel side.
+    pub fn install(&mut self, pid: u32, mappings: &BTreeMap<u64, Mapped>) {
+        let installed = install(
+            &mut self.store,
+            &self.entries,
+            &mut self.by_unwinder,
+            pid,
+            mappings,
+        );
+        self.refused += u64::from(!installed);
+    }
+
+    /// The same for unwinding after the recording.
+    pub fn install_late(
+        &mut self,
+        store: &mut TableStore<MemoryTables>,
+        process: u32,
+        mappings: &BTreeMap<u64, Mapped>,
+    ) {
+        install(store, &self.entries, &mut self.by_late, process, mappings);
+    }
+
+    /// Frees what the kernel side holds for a process that is gone.
+    pub fn forget(&mut self, pid: u32) {
+        self.store.forget_process(pid);
+    }
+
+    /// The module of an unwinder's file id; `late`: of a stack unwound after the recording.
+    pub fn module_of(&self, id: u16, late: bool) -> Option<ModuleId> {
+        let ids = if late {
+            &self.by_late
+        } else {
+            &self.by_unwinder
+        };
+        ids.get(&id).map(|index| ModuleId(u32::from(*index)))
+    }
+
+    /// All files as modules; the index is the module's id.
+    pub fn modules(&self) -> Vec<Module> {
+        self.entries
+            .iter()
+            .map(|e| Module {
+                kind: if e.bytes.is_some() {
+                    ModuleKind::Vdso
+                } else {
+                    ModuleKind::Elf
+                },
+                path: e.path.clone(),
+                build_id: build_id(e).unwrap_or_default().into(),
+                pid: 0,
+            })
+            .collect()
+    }
+
+    /// Bytes of kernel memory that unwind tables take.
+    pub fn table_bytes(&self) -> u64 {
+        self.store.stats().table_bytes
+    }
+
+    /// Losses of this side, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let s = self.store.stats();
+        let mut losses = vec![
+            ("mapped file could not be opened".to_owned(), self.unopened),
+            (
+                "mappings of a process refused by the kernel".to_owned(),
+                self.refused,
+            ),
+            (
+                "unwind table dropped to keep the memory limit".to_owned(),
+                s.evicted,
+            ),
+            (
+                "unwind table refused (memory limit)".to_owned(),
+                s.tables_refused,
+            ),
+            (
+                "file without an id (too many files)".to_owned(),
+                s.files_refused,
+            ),
+            (
+                "unwind rule left out (too many rules)".to_owned(),
+                s.rules_refused,
+            ),
+            (
+                "process whose mappings did not fit".to_owned(),
+                s.processes_refused,
+            ),
+        ];
+        for (id, index) in &self.by_unwinder {
+            if let Some(problem) = self.store.file_problem(*id) {
+                let path = &self.entries[*index as usize].path;
+                losses.push((format!("no unwind information in {path}: {problem}"), 1));
+            }
+        }
+        losses
+    }
+
+    /// What a symboliser needs: the open files, by module.
+    pub fn into_sources(self) -> Sources {
+        let mut sources = Sources::default();
+        for (index, e) in self.entries.into_iter().enumerate() {
+            let source = ModuleSource {
+                file: e.file,
+                bytes: e.bytes,
+                pid: e.pid,
+                root: e.root,
+            };
+            sources.modules.insert(ModuleId(index as u32), source);
+        }
+        sources
+    }
+}
+
+/// Sets a process's mappings in `store` and learns the ids that its files got there.
+fn install<S: TableSink>(
+    store: &mut TableStore<S>,
+    entries: &[Entry],
+    ids: &mut FxHashMap<u16, u16>,
+    process: u32,
+    mappings: &BTreeMap<u64, Mapped>,
+) -> bool {
+    let specs: Vec<_> = mappings
+        .iter()
+        .map(|(start, m)| {
+            let source = match m.file.map(|i| &entries[i as usize]) {
+                None => Source::Anonymous,
+                Some(Entry {
+                    bytes: Some(bytes),
+                    key,
+                    ..
+                }) => Source::Bytes { key, bytes },
+                Some(Entry { key, file, .. }) => Source::File {
+                    key,
+                    file: file.as_ref(),
+                },
+            };
+            MappingSpec {
+                start: *start,
+                end: m.end,
+                pgoff: m.offset,
+                source,
+            }
+        })
+        .collect();
+    let Ok(given) = store.set_process(process, &specs) else {
+        return false;
+    };
+    for (id, m) in given.into_iter().zip(mappings.values()) {
+        if let (true, Some(index)) = (id != 0, m.file) {
+            ids.entry(id).or_insert(index);
+        }
+    }
+    true
+}
+
+/// Opens exactly the file that is mapped, even if it was deleted; or the one at its path, if that
+/// is still the same.
+fn open_mapped(m: &Mapping, path: &str, root: Option<&Arc<TargetRoot>>) -> Option<File> {
+    let exact = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
+    if let Ok(file) = wallscope_object::mapped::open_regular(Path::new(&exact)) {
+        return Some(file);
+    }
+    let file = match root {
+        Some(root) => root.open_file(Path::new(path)),
+        None => wallscope_object::mapped::open_regular(Path::new(path)),
+    };
+    file.ok()
+        .filter(|f| f.metadata().is_ok_and(|meta| meta.ino() == m.inode))
+}
+
+fn build_id(e: &Entry) -> Option<String> {
+    if let Some(bytes) = &e.bytes {
+        return Elf::parse(bytes).ok()?.build_id();
+    }
+    let mapped = MappedFile::map(e.file.as_ref()?).ok()?;
+    Elf::parse(&mapped).ok()?.build_id()
+}
+
+/// The vDSO is the same in every 64-bit process, so our own serves.
+fn own_vdso() -> Option<Vec<u8>> {
+    let own = wallscope_object::maps::read(std::process::id()).ok()?;
+    let vdso = own.into_iter().find(|m| m.path == "[vdso]")?;
+    let length = (vdso.end - vdso.start) as usize;
+    // SAFETY: the kernel keeps these pages mapped readable for the life of the process.
+    let bytes = unsafe { std::slice::from_raw_parts(vdso.start as *const u8, length) };
+    Some(bytes.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_vdso_is_an_elf_image() {
+        let bytes = own_vdso().expect("Linux on x86-64 has a vDSO");
+        assert!(Elf::parse(&bytes).is_ok());
+    }
+}

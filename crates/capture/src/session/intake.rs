@@ -1,0 +1,130 @@
+//! Events from the kernel's ring, sorted into books, samples and stacks.
+
+use rustc_hash::FxHashMap;
+use wallscope_unwind::native::abi;
+use zerocopy::FromBytes;
+
+use super::{accounts::Accounts, late::Raw, samples::Samples};
+use crate::event::{self, Dump, Head, Resolve, SampleEvent, ThreadEvent, kind};
+
+/// An unwound user stack.
+pub struct UserStack {
+    /// How it ended (`enum uw_end`).
+    pub end: u16,
+    /// Unwound after the recording: file ids are those of that unwinder's own store.
+    pub late: bool,
+    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`).
+    pub frames: Box<[u64]>,
+}
+
+/// Everything that has come in.
+pub struct Intake {
+    /// Threads and their books.
+    pub accounts: Accounts,
+    /// Samples.
+    pub samples: Samples,
+    /// Kernel stacks by hash, innermost frame first.
+    pub kernel: FxHashMap<u64, Box<[u64]>>,
+    /// User stacks by hash.
+    pub user: FxHashMap<u64, UserStack>,
+    /// Stacks that could not be unwound yet.
+    pub raws: Vec<Raw>,
+    /// Thread events that the session has not looked at yet.
+    pub news: Vec<ThreadEvent>,
+    /// Processes of threads that ended, likewise.
+    pub gone: Vec<u32>,
+    /// Records that could not be read: a disagreement of the two sides, never expected.
+    pub malformed: u64,
+}
+
+impl Intake {
+    /// An empty intake.
+    pub fn new(start_ns: u64, slice_ns: u64) -> Intake {
+        let accounts = Accounts::new(start_ns, slice_ns);
+        let samples = Samples::new(accounts.grid());
+        Intake {
+            accounts,
+            samples,
+            kernel: FxHashMap::default(),
+            user: FxHashMap::default(),
+            raws: Vec::new(),
+            news: Vec::new(),
+            gone: Vec::new(),
+            malformed: 0,
+        }
+    }
+
+    /// Takes one record of the ring.
+    pub fn take(&mut self, bytes: &[u8]) {
+        if self.parse(bytes).is_none() {
+            self.malformed += 1;
+        }
+    }
+
+    fn parse(&mut self, bytes: &[u8]) -> Option<()> {
+        let first = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+        match first {
+            n if n as usize <= abi::MAX_FRAMES => self.user_stack(n as usize, bytes)?,
+            kind::THREAD => {
+                let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
+                self.accounts.thread(&e);
+                self.news.push(e);
+            }
+            kind::EXIT => {
+                let d = Dump::read_from_prefix(bytes).ok()?.0;
+                self.accounts.dump(&d, true);
+                self.samples.thread_gone(d.id);
+                self.gone.push(d.pid);
+            }
+            kind::SAMPLE => self
+                .samples
+                .sample(&SampleEvent::read_from_prefix(bytes).ok()?.0),
+            kind::RESOLVE => self
+                .samples
+                .resolve(&Resolve::read_from_prefix(bytes).ok()?.0),
+            kind::RAW => self.raws.push(Raw::parse(bytes)?),
+            kind::KSTACK => {
+                let head = size_of::<Head>();
+                let hash = word(bytes, head)?;
+                let n = u32::from_ne_bytes(bytes.get(head + 8..head + 12)?.try_into().ok()?);
+                self.kernel
+                    .insert(hash, words(bytes, head + 16, n as usize)?);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {
+        let end = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+        let hash = word(bytes, 8)?;
+        self.user.insert(
+            hash,
+            UserStack {
+                end,
+                late: false,
+                frames: words(bytes, 16, n)?,
+            },
+        );
+        Some(())
+    }
+
+    /// Doubles the width of the slices.
+    pub fn coarsen(&mut self) {
+        self.accounts.coarsen();
+        self.samples.coarsen();
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
+    (0..n).map(|i| word(bytes, at + i * 8)).collect()
+}
+
+/// The name of a thread event's process.
+pub fn comm(e: &ThreadEvent) -> String {
+    event::text(&e.comm)
+}

@@ -1,0 +1,145 @@
+//! Stacks that the kernel programs could not unwind, because the code they ran through was too new:
+//! a program that has just begun, a library that has just been opened.
+//!
+//! Their registers and up to 16 KiB of stack were copied as they were. Once measuring is over they
+//! are unwound by the same steps in user space, with the mappings that were known when the copy
+//! came in. So that no program can fill our memory, copies are rationed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use wallscope_unwind::native::{MemoryTables, Registers, TableStore, Unwinder};
+use zerocopy::FromBytes;
+
+use super::{
+    files::Files,
+    intake::{Intake, UserStack},
+    processes::Mapped,
+};
+use crate::event::{Head, RawHead, Resolve, kind};
+
+/// Most copies of one recording (some 10 MB).
+pub const MOST: usize = 2000;
+/// Copies that the kernel programs may send between two looks.
+pub const RATION: u64 = 256;
+
+/// A process's mappings at one moment.
+pub type Snapshot = Arc<BTreeMap<u64, Mapped>>;
+
+/// A stack as it was.
+pub struct Raw {
+    head: RawHead,
+    bytes: Box<[u8]>,
+    /// What its process had mapped; `None` until the session has looked.
+    pub mappings: Option<Snapshot>,
+}
+
+impl Raw {
+    /// Reads a `struct ws_raw`.
+    pub fn parse(bytes: &[u8]) -> Option<Raw> {
+        let (head, rest) = RawHead::read_from_prefix(bytes).ok()?;
+        let bytes = rest.get(..head.len as usize)?.into();
+        Some(Raw {
+            head,
+            bytes,
+            mappings: None,
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.head.pid
+    }
+
+    fn registers(&self) -> Registers {
+        let [
+            r15,
+            r14,
+            r13,
+            r12,
+            bp,
+            bx,
+            r11,
+            r10,
+            r9,
+            r8,
+            ax,
+            cx,
+            dx,
+            si,
+            di,
+            _,
+            ip,
+            _,
+            _,
+            sp,
+            _,
+        ] = self.head.regs;
+        Registers {
+            ip,
+            general: [
+                ax, dx, cx, bx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15,
+            ],
+        }
+    }
+
+    /// Copies what there is from `address` on.
+    fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        let start = self.head.regs[19];
+        let Some(from) = address
+            .checked_sub(start)
+            .and_then(|at| self.bytes.get(at as usize..))
+        else {
+            return 0;
+        };
+        let n = from.len().min(to.len());
+        to[..n].copy_from_slice(&from[..n]);
+        n
+    }
+}
+
+/// Unwinds everything that was put off, and resolves the tickets it stands for.
+pub fn unwind(intake: &mut Intake, files: &mut Files) {
+    let raws = std::mem::take(&mut intake.raws);
+    if raws.is_empty() {
+        return;
+    }
+    let Ok(mut store) = TableStore::new(MemoryTables::new(), u64::MAX) else {
+        return;
+    };
+    let mut unwinder = Unwinder::new();
+    // Each snapshot is a process of its own to this store.
+    let mut processes: FxHashMap<*const BTreeMap<u64, Mapped>, u32> = FxHashMap::default();
+    for raw in &raws {
+        let Some(mappings) = &raw.mappings else {
+            continue;
+        };
+        let next = processes.len() as u32 + 1;
+        let process = *processes.entry(Arc::as_ptr(mappings)).or_insert(next);
+        if process == next {
+            files.install_late(&mut store, process, mappings);
+        }
+        let read = |address: u64, to: &mut [u8]| raw.read(address, to);
+        let stack = unwinder.unwind(store.sink(), process, &raw.registers(), usize::MAX, read);
+        // Apart from the kernel's hashes: there the same words mean other files.
+        let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
+        let frames = stack.frames.iter().map(|w| w.0).collect();
+        intake.user.insert(
+            hash,
+            UserStack {
+                end: stack.end as u16,
+                late: true,
+                frames,
+            },
+        );
+        intake.samples.resolve(&Resolve {
+            head: Head {
+                kind: kind::RESOLVE,
+                size: 0,
+            },
+            id: raw.head.id,
+            ticket: raw.head.ticket,
+            ustack: hash,
+        });
+    }
+}

@@ -1,0 +1,510 @@
+//! One recording from start to finish.
+//!
+//! ```text
+//! mod.rs        the order of things: prepare, go live, wait, stop, assemble
+//! events.rs     what the wait loop wakes up for
+//! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! late.rs       stacks whose code was too new to be unwound at once
+//! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
+//! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
+//! files.rs      the files behind mappings; command.rs: those a command is going to map
+//! build.rs      hashes and words -> frames and stacks of the recording
+//! domain.rs     what was measured, how, and what could not be seen
+//! ```
+//!
+//! Everything that can be prepared is prepared before the first record exists; everything that
+//! can wait (names, scaling, formats) happens after the last, and elsewhere.
+
+mod accounts;
+pub(crate) mod build;
+pub(crate) mod command;
+pub(crate) mod cost;
+mod domain;
+pub(crate) mod events;
+pub(crate) mod files;
+mod intake;
+mod late;
+mod pace;
+pub(crate) mod processes;
+mod samples;
+
+use std::{cell::RefCell, fs, rc::Rc, time::Duration};
+
+use wallscope_model::{Cost, HostFacts, HostSample, ModuleId, Recording, Window};
+use wallscope_object::{cgroup, host::HostReader, process};
+use wallscope_symbolize::Sources;
+
+use crate::{
+    Error,
+    backend::ebpf::{
+        Kernel, Mechanism, Programs, Settings, Visit,
+        sideband::Sideband,
+        timer::{Timer, parse_cpu_list},
+    },
+    backend::{
+        Backend,
+        proc::{self, PerfEvents},
+    },
+    event, probe,
+    target::{CommandEnd, Held, Target, cgroup_members, watch, with_descendants},
+};
+use build::Stacks;
+use cost::CostMeter;
+use events::{Event, Events};
+use intake::Intake;
+use pace::Pace;
+use processes::Processes;
+
+/// Most slices before two become one.
+const MOST_SLICES: u32 = 240;
+/// How long to wait at the end for the last switches of dying threads.
+const LAST_SWITCHES: Duration = Duration::from_millis(300);
+/// Longest a slice may become, ns.
+const LONGEST_SLICE: u64 = 1_000_000_000;
+
+/// What to record and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom to measure.
+    pub target: Target,
+    /// How long; `None`: until the target ends or a signal comes.
+    pub duration: Option<Duration>,
+    /// On-CPU samples a second and CPU.
+    pub hz: u32,
+    /// Blocked or runnable time per stack.
+    pub off_cpu_period: Duration,
+    /// Most CPU that measuring may cost, in percent of one CPU.
+    pub max_overhead: f64,
+    /// The mechanism for stacks of blocked threads; `None`: the better one.
+    pub mechanism: Option<Mechanism>,
+    /// The way to measure; `None`: the best that is allowed here.
+    pub backend: Option<Backend>,
+}
+
+/// Told what is going on.
+pub trait Observer {
+    /// Measuring is live: from now on nothing is missed.
+    fn live(&mut self, facts: &Live);
+    /// Some time has passed.
+    fn progress(&mut self, progress: &Progress);
+}
+
+/// The state of things when measuring went live.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The target in words.
+    pub target: String,
+    /// Threads found.
+    pub threads: usize,
+    /// The on-CPU event in words.
+    pub event: String,
+    /// On-CPU samples a second.
+    pub hz: u32,
+}
+
+/// How it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Threads alive.
+    pub threads: usize,
+    /// Distinct stacks so far.
+    pub stacks: usize,
+}
+
+/// Why measuring stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The duration was over.
+    Duration,
+    /// The target ended.
+    TargetEnded,
+    /// A signal asked for it.
+    Signal,
+}
+
+/// The result of measuring.
+pub struct Captured {
+    /// The recording; frames have no names yet.
+    pub recording: Recording,
+    /// What a symboliser needs, by module.
+    pub sources: Sources,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// For a command: how it ended.
+    pub command_end: Option<CommandEnd>,
+}
+
+/// Measures `options.target` and returns everything that was seen.
+///
+/// # Errors
+/// No such target, no privilege, a kernel that lacks what is needed; nothing was recorded then.
+pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
+    match options.backend {
+        Some(Backend::Ebpf) => by_ebpf(options, observer),
+        Some(Backend::Perf) => proc::record(options, "as asked".into(), PerfEvents::Must, observer),
+        Some(Backend::Proc) => proc::record(options, "as asked".into(), PerfEvents::Not, observer),
+        None => match probe::ebpf_refused() {
+            None => by_ebpf(options, observer),
+            Some(why) => proc::record(options, why, PerfEvents::May, observer),
+        },
+    }
+}
+
+/// By kernel programs.
+fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
+    let kernel = Kernel::inspect()?;
+    let mut held = match &options.target {
+        Target::Command(argv) => Some(Held::start(argv)?),
+        _ => None,
+    };
+    let chosen = choose(&options.target, held.as_ref())?;
+    let cpus = parse_cpu_list(
+        &fs::read_to_string("/sys/devices/system/cpu/online")
+            .map_err(|e| Error::io("cannot read which CPUs are online", e))?,
+    );
+    let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
+    let timer = Timer::open(&cpus, options.hz)?;
+    let settings = Settings {
+        hz: options.hz,
+        off_cpu_period: options.off_cpu_period,
+        mechanism,
+        all: matches!(options.target, Target::All),
+    };
+    let mut programs = Programs::load(&kernel, settings)?;
+    let mut sideband = Sideband::open(&cpus).map_err(|e| {
+        Error::io(
+            "cannot follow new mappings (perf_event_open on every CPU)",
+            e,
+        )
+    })?;
+
+    let mut processes = Processes::new(&programs)?;
+    for pid in &chosen.pids {
+        processes.found(*pid);
+    }
+    if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
+        processes.prepare_command(held.pid(), &argv[0]);
+    }
+    programs.attach(&timer.events)?;
+    programs.add_targets(&chosen.pids)?;
+    programs.add_cgroups(&chosen.cgroups)?;
+
+    let mut host = HostReader::open(chosen.pids.first().copied());
+    let mut events = Events::new(&chosen.watch, options.duration)?;
+    for fd in sideband.descriptors() {
+        events.sideband(fd)?;
+    }
+    let slice_ns = first_slice(options.duration);
+    let start_ns = now();
+    let start_unix_ns = unix_now();
+    let intake = Rc::new(RefCell::new(Intake::new(start_ns, slice_ns)));
+    let ring = {
+        let intake = Rc::clone(&intake);
+        programs.ring(move |bytes| intake.borrow_mut().take(bytes))?
+    };
+    events.ring(ring.epoll_fd())?;
+    events.tick_every(start_ns, slice_ns)?;
+
+    programs.visit(Visit::Begin, |_| {})?;
+    ring.consume()
+        .map_err(Error::bpf("cannot read the event ring"))?;
+    let mut facts = vec![HostSample {
+        time_ns: now(),
+        facts: all_facts(&mut host, &chosen.pids),
+    }];
+    observer.live(&Live {
+        target: options.target.describe(),
+        threads: intake.borrow().accounts.len(),
+        event: timer.describe().into(),
+        hz: options.hz,
+    });
+    if let Some(held) = &mut held {
+        intake.borrow_mut().accounts.begins(held.pid(), now());
+        held.release()?;
+    }
+
+    let meter = CostMeter::start();
+
+    // From here on nothing may be lost: every failure ends the recording, and it is still written.
+    let mut pace = Pace::new(options);
+    let mut next_host = start_ns + 1_000_000_000;
+    let mut notes = Vec::new();
+    let stop = loop {
+        let event = events.wait();
+        let _ = ring.consume();
+        follow(&mut programs, &mut sideband, &mut processes, &intake);
+        match event {
+            Event::News => {}
+            Event::Tick => {
+                if let Err(e) =
+                    programs.visit(Visit::Dump, |d| intake.borrow_mut().accounts.dump(d, false))
+                {
+                    notes.push(format!("a time slice could not be closed: {e}"));
+                }
+                let time = now();
+                let mut intake = intake.borrow_mut();
+                intake.accounts.tick(time);
+                let grid = intake.accounts.grid();
+                let slices = (time - grid.start_ns) / grid.width_ns;
+                if slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE {
+                    intake.coarsen();
+                    events
+                        .tick_every(grid.start_ns, grid.width_ns * 2)
+                        .unwrap_or_else(|e| notes.push(e.to_string()));
+                }
+                if time >= next_host {
+                    next_host = time + 1_000_000_000;
+                    facts.push(HostSample {
+                        time_ns: time,
+                        facts: host.read(),
+                    });
+                }
+                notes.extend(pace.check(&mut programs, &timer, time - start_ns));
+                observer.progress(&Progress {
+                    elapsed: Duration::from_nanos(time - start_ns),
+                    threads: intake.accounts.alive(),
+                    stacks: intake.user.len() + intake.kernel.len(),
+                });
+            }
+            Event::Duration => break Stop::Duration,
+            Event::TargetEnded => break Stop::TargetEnded,
+            Event::Signal => break Stop::Signal,
+        }
+    };
+
+    if let Err(e) = programs.visit(Visit::End, |d| intake.borrow_mut().accounts.dump(d, true)) {
+        notes.push(format!(
+            "the last figures of living threads could not be read: {e}"
+        ));
+    }
+    // A dying thread that no list shows any more still has its last switch before it.
+    for _ in 0..LAST_SWITCHES.as_millis() {
+        let _ = ring.consume();
+        if intake.borrow().accounts.all_done() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let end_ns = now();
+    let own_cpu_ns = meter.own_ns();
+    programs.detach();
+    let _ = ring.consume();
+    drop(ring);
+    follow(&mut programs, &mut sideband, &mut processes, &intake);
+    facts.push(HostSample {
+        time_ns: now(),
+        facts: all_facts(&mut host, &chosen.pids),
+    });
+    let command_end = held
+        .as_mut()
+        .and_then(|h| h.finish(stop == Stop::TargetEnded));
+
+    let mut recording = Recording {
+        window: Window {
+            start_ns,
+            end_ns,
+            clock: "CLOCK_MONOTONIC".into(),
+            start_unix_ns,
+        },
+        host: facts,
+        cost: Cost {
+            bpf_ns: programs.run_time().total_ns(),
+            own_cpu_ns,
+            rss_bytes: cost::peak_rss_bytes(),
+            kernel_bytes: programs.map_bytes() + processes.table_bytes() + sideband.bytes(),
+            target_stopped_ns: 0,
+        },
+        ..Recording::default()
+    };
+    let mut intake = Rc::try_unwrap(intake)
+        .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
+        .into_inner();
+    let mut losses: Vec<(String, u64)> = event::LOSSES
+        .iter()
+        .zip(programs.losses())
+        .map(|(cause, count)| ((*cause).to_owned(), count))
+        .collect();
+    late::unwind(&mut intake, processes.files());
+    let jit = assemble(&mut recording, &mut intake, &processes, &mut losses);
+    recording.domain = domain::describe(&domain::Facts {
+        kernel: &kernel,
+        options,
+        mechanism,
+        timer: timer.describe(),
+        cpus: cpus.len() as u32,
+        pace: &pace,
+        notes,
+    });
+    losses.extend(processes.losses());
+    recording.losses = losses
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| wallscope_model::Loss { cause, count })
+        .collect();
+    Ok(Captured {
+        recording,
+        sources: processes.into_sources(&jit),
+        stop,
+        command_end,
+    })
+}
+
+/// The host's facts with the limits of the target processes: more costly, so not every second.
+pub(crate) fn all_facts(host: &mut HostReader, pids: &[u32]) -> HostFacts {
+    let limits = pids
+        .iter()
+        .take(16)
+        .filter_map(|pid| process::limits(*pid).ok())
+        .collect();
+    HostFacts {
+        limits,
+        ..host.read()
+    }
+}
+
+/// Whom the target means, now.
+pub(crate) struct Chosen {
+    pub pids: Vec<u32>,
+    cgroups: Vec<u64>,
+    /// Processes whose end ends the recording.
+    pub watch: Vec<std::os::fd::OwnedFd>,
+}
+
+pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Error> {
+    let mut chosen = Chosen {
+        pids: Vec::new(),
+        cgroups: Vec::new(),
+        watch: Vec::new(),
+    };
+    match target {
+        Target::Pids(pids) => {
+            for pid in pids {
+                chosen.watch.push(watch(*pid)?);
+            }
+            chosen.pids = with_descendants(pids);
+        }
+        Target::Command(_) => {
+            let pid = held.map(Held::pid).unwrap_or_default();
+            chosen.watch.push(watch(pid)?);
+            chosen.pids.push(pid);
+        }
+        Target::Cgroup(path) => {
+            let group = cgroup::find(path).map_err(|e| Error::NoSuchCgroup {
+                path: path.display().to_string(),
+                why: e.to_string(),
+            })?;
+            (chosen.cgroups, chosen.pids) = cgroup_members(&group.dir)?;
+        }
+        Target::All => {
+            chosen.pids = process::processes()
+                .map_err(|e| Error::io("cannot list the machine's processes", e))?;
+            chosen.pids.retain(|pid| *pid != std::process::id());
+        }
+    }
+    Ok(chosen)
+}
+
+/// Brings mappings and process facts up to date with what the kernel reported.
+fn follow(
+    programs: &mut Programs,
+    sideband: &mut Sideband,
+    processes: &mut Processes,
+    intake: &RefCell<Intake>,
+) {
+    let mut intake = intake.borrow_mut();
+    // Births first: a mapping of an unknown process would be taken for a stranger's.
+    for e in std::mem::take(&mut intake.news) {
+        processes.news(&e);
+    }
+    for change in sideband.drain() {
+        processes.change(change);
+    }
+    let gone = std::mem::take(&mut intake.gone);
+    processes.settle();
+    let most = late::MOST;
+    for raw in intake
+        .raws
+        .iter_mut()
+        .take(most)
+        .filter(|r| r.mappings.is_none())
+    {
+        raw.mappings = processes.snapshot(raw.pid());
+    }
+    if intake.raws.len() < most {
+        programs.allow_raw(late::RATION);
+    }
+    // Last: what ended may have left stacks behind.
+    for pid in gone {
+        processes.thread_gone(pid);
+    }
+}
+
+fn assemble(
+    recording: &mut Recording,
+    intake: &mut Intake,
+    processes: &Processes,
+    losses: &mut Vec<(String, u64)>,
+) -> Vec<(ModuleId, u32)> {
+    let end_ns = recording.window.end_ns;
+    let grid = intake.accounts.grid();
+    let last_slice = (end_ns
+        .saturating_sub(grid.start_ns)
+        .div_ceil(grid.width_ns.max(1)))
+    .max(1) as u32
+        - 1;
+    let mut stacks = Stacks::new(processes);
+    let mut sums = intake.samples.finish(last_slice);
+    sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
+    recording.samples = sums
+        .into_iter()
+        .filter_map(|(key, sum)| stacks.sample(key, sum, intake, processes))
+        .collect();
+    losses.push(("malformed event".into(), intake.malformed));
+    losses.push(("user stack never read".into(), intake.samples.unresolved));
+    let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+    truncated.sort();
+    for (end, count) in truncated {
+        losses.push((format!("truncated:{}", end.name()), *count));
+    }
+    let jit = stacks.jit_modules();
+    recording.modules = stacks.modules;
+    recording.frames = stacks.frames;
+    recording.stacks = stacks.stacks;
+    let accounts = std::mem::replace(&mut intake.accounts, accounts::Accounts::new(0, 0));
+    (
+        recording.contexts,
+        recording.slices,
+        recording.ledger_slices,
+    ) = accounts.finish(end_ns);
+    // Preparing takes a moment: the window begins with the first thread's books.
+    if let Some(first) = recording.contexts.iter().map(|c| c.start_ns).min() {
+        let window = &mut recording.window;
+        let late = first.saturating_sub(window.start_ns);
+        window.start_ns += late;
+        window.start_unix_ns += late;
+    }
+    recording.processes = processes.facts();
+    jit
+}
+
+/// Slices are fine for short recordings: some twenty of them.
+pub(crate) fn first_slice(duration: Option<Duration>) -> u64 {
+    match duration {
+        Some(d) => (d.as_nanos() as u64 / 20).clamp(50_000_000, LONGEST_SLICE),
+        None => LONGEST_SLICE / 2,
+    }
+}
+
+/// CLOCK_MONOTONIC, ns.
+pub(crate) fn now() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// CLOCK_REALTIME, ns.
+pub(crate) fn unix_now() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}

@@ -1,0 +1,128 @@
+//! Keeps the cost of measuring below the limit by taking fewer stacks.
+//!
+//! The ledger itself cannot be slowed down: its hooks run at every switch, and what they cost is
+//! only reported. The samplers can, each by itself: off-CPU stacks by a longer period, on-CPU
+//! stacks by a lower rate. Both keep their estimates unbiased, as each sample carries the period in
+//! force, and the change is said in the domain.
+
+use std::time::Duration;
+
+use super::Options;
+use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
+
+/// Longest period of off-CPU stacks.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Lowest rate of on-CPU stacks, Hz.
+const LOWEST: u32 = 9;
+/// What a charge costs within the switch: kernel stack, hash, two ring records. ns, measured.
+const CHARGE_NS: u64 = 3000;
+
+/// The rates in force.
+pub struct Pace {
+    /// Share of one CPU that measuring may take.
+    limit: f64,
+    /// On-CPU samples a second.
+    pub hz: u32,
+    /// Off-CPU time a stack.
+    pub period: Duration,
+    /// Whether they are not what was asked for.
+    pub slowed: bool,
+    last: RunTime,
+    last_window: u64,
+}
+
+impl Pace {
+    /// The rates that were asked for.
+    pub fn new(options: &Options) -> Pace {
+        Pace {
+            limit: options.max_overhead / 100.0,
+            hz: options.hz,
+            period: options.off_cpu_period,
+            slowed: false,
+            last: RunTime::default(),
+            last_window: 0,
+        }
+    }
+
+    /// Looks at the stretch since the last look, and slows down what was too dear in it.
+    pub fn check(
+        &mut self,
+        programs: &mut Programs,
+        timer: &Timer,
+        window_ns: u64,
+    ) -> Option<String> {
+        let now = programs.run_time();
+        let share = |ns: u64| ns as f64 / window_ns.saturating_sub(self.last_window).max(1) as f64;
+        let charging = (now.charges - self.last.charges) * CHARGE_NS;
+        let hooks = share((now.hooks_ns - self.last.hooks_ns).saturating_sub(charging));
+        let off_cpu = share(now.later_ns - self.last.later_ns + charging);
+        let on_cpu = share(now.timer_ns - self.last.timer_ns);
+        (self.last, self.last_window) = (now, window_ns);
+        let (hz, period) = slower(self.limit, hooks, (self.hz, on_cpu), (self.period, off_cpu));
+        if (hz, period) == (self.hz, self.period) {
+            return None;
+        }
+        (self.hz, self.period, self.slowed) = (hz, period, true);
+        programs.set_period(period);
+        programs.set_rate(hz);
+        timer.set_rate(hz);
+        Some(format!(
+            "at {:.1} s stacks cost {:.1} % of a CPU (limit for all of it: {:.1} %): from then on {hz} \
+             Hz, {} ms of off-CPU time a stack",
+            window_ns as f64 / 1e9,
+            (off_cpu + on_cpu) * 100.0,
+            self.limit * 100.0,
+            period.as_nanos() as f64 / 1e6,
+        ))
+    }
+}
+
+/// The rates that bring each sampler's cost (share of a CPU) into what the hooks leave of the
+/// limit; half of it they may always have: some 400 stacks a second, enough to tell 1 % of the time.
+fn slower(
+    limit: f64,
+    hooks: f64,
+    (hz, on_cpu): (u32, f64),
+    (period, off_cpu): (Duration, f64),
+) -> (u32, Duration) {
+    let budget = (limit - hooks).max(limit / 2.0);
+    let mut rates = (hz, period);
+    if off_cpu > budget {
+        let factor = ((off_cpu / budget).ceil() as u32)
+            .next_power_of_two()
+            .min(64);
+        rates.1 = (period * factor).min(LONGEST.max(period));
+    }
+    if on_cpu > budget {
+        rates.0 = ((f64::from(hz) * budget / on_cpu) as u32).max(LOWEST.min(hz));
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_is_cheap_stays_as_it_was() {
+        assert_eq!(slower(0.01, 0.002, (99, 0.001), (MS, 0.005)), (99, MS));
+        assert_eq!(
+            slower(0.01, 0.5, (99, 0.001), (MS, 0.002)),
+            (99, MS),
+            "hooks are not slowed"
+        );
+    }
+
+    #[test]
+    fn each_sampler_is_slowed_by_what_it_costs() {
+        assert_eq!(slower(0.01, 0.0, (99, 0.0), (MS, 0.15)), (99, 16 * MS));
+        assert_eq!(slower(0.01, 0.0, (990, 0.02), (MS, 0.0)), (495, MS));
+        assert_eq!(
+            slower(0.01, 0.0, (99, 9.0), (MS, 9.0)),
+            (9, 64 * MS),
+            "and no further"
+        );
+    }
+}

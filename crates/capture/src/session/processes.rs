@@ -1,0 +1,388 @@
+//! Who runs what: processes, their executable mappings, and the files behind them.
+//!
+//! A file is opened once, while some process has it mapped, and stays open to the end: for the
+//! unwind table now and for its names later, whatever becomes of the file or the process. Mappings
+//! come from `/proc/PID/maps` for what exists, and from the kernel's own records for what is made
+//! later, so that a process which lives a few milliseconds is known too.
+
+use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path, sync::Arc};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_model::{Module, ModuleId, Process};
+use wallscope_object::{maps, process};
+use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
+use wallscope_unwind::native::{KernelTables, TableSink};
+
+use super::{command, files::Files, intake, late::Snapshot};
+use crate::{
+    Error,
+    backend::ebpf::{
+        Programs,
+        sideband::{Change, Mapping},
+    },
+    event::{ThreadEvent, how},
+};
+
+/// One executable mapping.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    /// One past the last address.
+    pub end: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// The file (an index of [`Files`]); `None` for memory without one.
+    pub file: Option<u16>,
+}
+
+/// A process and its executable mappings by their start.
+#[derive(Clone, Default)]
+struct Space {
+    facts: Process,
+    mappings: BTreeMap<u64, Mapped>,
+    root: Option<Arc<TargetRoot>>,
+    /// Threads alive.
+    threads: u32,
+    /// The mappings as they are, once somebody asked.
+    snapshot: Option<Snapshot>,
+    /// Addresses at which code without a file was seen at any time.
+    jit: Vec<(u64, u64)>,
+}
+
+/// All processes of the recording.
+pub struct Processes<S = KernelTables> {
+    spaces: FxHashMap<u32, Space>,
+    changed: FxHashSet<u32>,
+    files: Files<S>,
+    lost_mappings: u64,
+}
+
+impl Processes<KernelTables> {
+    /// No process yet; tables go to the maps of `programs`.
+    ///
+    /// # Errors
+    /// The unwinder's maps cannot be written.
+    pub fn new(programs: &Programs) -> Result<Processes, Error> {
+        Ok(Processes::over(Files::new(programs)?))
+    }
+}
+
+impl<S: TableSink> Processes<S> {
+    /// No process yet; their files are kept in `files`.
+    pub fn over(files: Files<S>) -> Processes<S> {
+        Processes {
+            spaces: FxHashMap::default(),
+            changed: FxHashSet::default(),
+            files,
+            lost_mappings: 0,
+        }
+    }
+
+    /// Reads an existing process. One that is gone meanwhile is left out.
+    pub fn found(&mut self, pid: u32) {
+        let mut space = Space {
+            facts: facts(pid, ""),
+            root: TargetRoot::open(pid).ok().map(Arc::new),
+            ..Space::default()
+        };
+        for m in maps::read(pid)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|m| m.execute)
+        {
+            let mapping = Mapping {
+                pid,
+                start: m.start,
+                end: m.end,
+                offset: m.offset,
+                device: rustix::fs::makedev(m.device.0, m.device.1),
+                inode: m.inode,
+                path: m.path,
+            };
+            space.map(&mapping, &mut self.files);
+        }
+        self.spaces.insert(pid, space);
+        self.changed.insert(pid);
+        self.settle();
+    }
+
+    /// Builds tables of what a command will map before it is started: the program, its interpreter
+    /// and the libraries it names, as far as they can be found.
+    pub fn prepare_command(&mut self, pid: u32, command: &OsStr) {
+        for path in command::files_of(command) {
+            self.files.prepare(&path, pid);
+        }
+        // Preparing went through the process's own list: back to what it has mapped.
+        self.changed.insert(pid);
+        self.settle();
+    }
+
+    /// A thread was born, found, or runs a new program.
+    pub fn news(&mut self, e: &ThreadEvent) {
+        match e.how {
+            how::EXEC => {
+                // The mappings themselves follow the kernel's mapping records.
+                let space = self.spaces.entry(e.pid).or_default();
+                space.facts = facts(e.pid, &intake::comm(e));
+                space.facts.parent = e.parent;
+                if let Ok(root) = TargetRoot::open(e.pid) {
+                    space.root = Some(Arc::new(root));
+                }
+                self.changed.insert(e.pid);
+            }
+            how::BORN if self.spaces.get(&e.pid).is_none_or(|s| s.threads == 0) => {
+                let mut space = self.spaces.get(&e.parent).cloned().unwrap_or_default();
+                space.facts = Process {
+                    pid: e.pid,
+                    parent: e.parent,
+                    name: intake::comm(e).into(),
+                    ..space.facts
+                };
+                space.threads = 1;
+                self.spaces.insert(e.pid, space);
+                self.changed.insert(e.pid);
+            }
+            _ => {
+                if !self.spaces.contains_key(&e.pid) {
+                    self.found(e.pid);
+                }
+                if let Some(space) = self.spaces.get_mut(&e.pid) {
+                    space.threads += 1;
+                }
+            }
+        }
+    }
+
+    /// A thread ended; with the last one the process's tables need not be kept at hand.
+    pub fn thread_gone(&mut self, pid: u32) {
+        if let Some(space) = self.spaces.get_mut(&pid) {
+            space.threads = space.threads.saturating_sub(1);
+            if space.threads == 0 {
+                space.mappings.clear();
+                self.changed.remove(&pid);
+                self.files.forget(pid);
+            }
+        }
+    }
+
+    /// A mapping was made, or an exec voided all of them. Strangers' are ignored.
+    pub fn change(&mut self, change: Change) {
+        match change {
+            Change::Map(m) => {
+                if let Some(space) = self.spaces.get_mut(&m.pid) {
+                    space.map(&m, &mut self.files);
+                    self.changed.insert(m.pid);
+                }
+            }
+            Change::Exec { pid } => {
+                if let Some(space) = self.spaces.get_mut(&pid) {
+                    space.mappings.clear();
+                    space.jit.clear();
+                    self.changed.insert(pid);
+                }
+            }
+            Change::Lost(n) => {
+                // Whose they were is not known: every living process is read again.
+                self.lost_mappings += n;
+                let pids: Vec<u32> = self.spaces.keys().copied().collect();
+                for pid in pids
+                    .into_iter()
+                    .filter(|pid| Path::new(&format!("/proc/{pid}")).exists())
+                {
+                    self.found(pid);
+                }
+            }
+        }
+    }
+
+    /// Hands changed mappings to the kernel side.
+    pub fn settle(&mut self) {
+        for pid in std::mem::take(&mut self.changed) {
+            if let Some(space) = self.spaces.get_mut(&pid) {
+                space.snapshot = None;
+                self.files.install(pid, &space.mappings);
+            }
+        }
+    }
+
+    /// Whether code without a file was mapped at `address` of `pid`.
+    pub fn is_jit(&self, pid: u32, address: u64) -> bool {
+        self.spaces.get(&pid).is_some_and(|s| {
+            s.jit
+                .iter()
+                .any(|(start, end)| (*start..*end).contains(&address))
+        })
+    }
+
+    /// The module of an unwinder's file id; `late`: of a stack unwound after the recording.
+    pub fn module_of(&self, file: u16, late: bool) -> Option<ModuleId> {
+        self.files.module_of(file, late)
+    }
+
+    /// The files, for unwinding after the recording.
+    pub fn files(&mut self) -> &mut Files<S> {
+        &mut self.files
+    }
+
+    /// What process `pid` has mapped now. Snapshots of an unchanged process are one.
+    pub fn snapshot(&mut self, pid: u32) -> Option<Snapshot> {
+        let space = self.spaces.get_mut(&pid)?;
+        let mappings = &space.mappings;
+        Some(
+            space
+                .snapshot
+                .get_or_insert_with(|| Arc::new(mappings.clone()))
+                .clone(),
+        )
+    }
+
+    /// All files, in the order of their module ids.
+    pub fn modules(&self) -> Vec<Module> {
+        self.files.modules()
+    }
+
+    /// Bytes of kernel memory that unwind tables take.
+    pub fn table_bytes(&self) -> u64 {
+        self.files.table_bytes()
+    }
+
+    /// What is known of each process, as it was last.
+    pub fn facts(&self) -> Vec<Process> {
+        let mut all: Vec<Process> = self.spaces.values().map(|s| s.facts.clone()).collect();
+        all.sort_by_key(|p| p.pid);
+        all
+    }
+
+    /// Losses of this side, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let mut losses = self.files.losses();
+        losses.push((
+            "mapping record lost (processes read again)".into(),
+            self.lost_mappings,
+        ));
+        losses
+    }
+
+    /// What a symboliser needs. `jit`: modules of code made at run time, whose names are in files
+    /// that their processes wrote.
+    pub fn into_sources(self, jit: &[(ModuleId, u32)]) -> Sources {
+        let mut sources = self.files.into_sources();
+        for (module, pid) in jit {
+            let root = self.spaces.get(pid).and_then(|s| s.root.clone());
+            sources.modules.insert(
+                *module,
+                ModuleSource {
+                    pid: *pid,
+                    root,
+                    ..ModuleSource::default()
+                },
+            );
+        }
+        sources
+    }
+}
+
+impl Space {
+    fn map<S: TableSink>(&mut self, m: &Mapping, files: &mut Files<S>) {
+        if m.start >= m.end {
+            return;
+        }
+        self.unmap(m.start, m.end);
+        let file = files.open(m, self.root.as_ref());
+        if file.is_none() {
+            match self.jit.last_mut() {
+                Some((_, end)) if *end == m.start => *end = m.end,
+                _ => self.jit.push((m.start, m.end)),
+            }
+        }
+        self.mappings.insert(
+            m.start,
+            Mapped {
+                end: m.end,
+                offset: m.offset,
+                file,
+            },
+        );
+    }
+
+    /// Takes `start..end` out of what is mapped there.
+    fn unmap(&mut self, start: u64, end: u64) {
+        let from = self
+            .mappings
+            .range(..start)
+            .next_back()
+            .map_or(start, |(s, _)| *s);
+        let touched: Vec<(u64, Mapped)> = self
+            .mappings
+            .range(from..end)
+            .filter(|(_, m)| m.end > start)
+            .map(|(s, m)| (*s, m.clone()))
+            .collect();
+        for (s, m) in touched {
+            self.mappings.remove(&s);
+            if s < start {
+                self.mappings.insert(
+                    s,
+                    Mapped {
+                        end: start,
+                        ..m.clone()
+                    },
+                );
+            }
+            if m.end > end {
+                self.mappings.insert(
+                    end,
+                    Mapped {
+                        offset: m.offset + (end - s),
+                        ..m
+                    },
+                );
+            }
+        }
+    }
+}
+
+fn facts(pid: u32, comm: &str) -> Process {
+    let name = if comm.is_empty() {
+        process::comm(pid, pid).unwrap_or_default()
+    } else {
+        comm.to_owned()
+    };
+    Process {
+        pid,
+        parent: process::stat(pid).map_or(0, |s| s.parent),
+        name: name.into(),
+        exe: fs::read_link(format!("/proc/{pid}/exe"))
+            .map(|p| p.to_string_lossy().into_owned())
+            .unwrap_or_default()
+            .into(),
+        cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
+        unattributed_on_cpu_ns: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_in_the_middle_splits_what_was_there() {
+        let mut s = Space::default();
+        s.mappings.insert(
+            0x1000,
+            Mapped {
+                end: 0x5000,
+                offset: 0x100,
+                file: Some(1),
+            },
+        );
+        s.unmap(0x2000, 0x3000);
+        let all: Vec<_> = s
+            .mappings
+            .iter()
+            .map(|(a, m)| (*a, m.end, m.offset))
+            .collect();
+        assert_eq!(all, [(0x1000, 0x2000, 0x100), (0x3000, 0x5000, 0x2100)]);
+        s.unmap(0, 0x10000);
+        assert!(s.mappings.is_empty());
+    }
+}

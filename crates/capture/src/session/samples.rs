@@ -1,0 +1,271 @@
+//! Samples on their way from the ring to the recording.
+//!
+//! A sample of blocked time may carry a *ticket* instead of a user stack: the thread reads its own
+//! stack a moment later, and a resolve event names it. Until then the sample waits here. What never
+//! gets resolved keeps its time and says why its stack is missing.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{SliceValue, Slices, StackEnd};
+
+use crate::event::{
+    Resolve, SAMPLE_DEFERRED, SAMPLE_NO_USER, SAMPLE_USER_MODE, SampleEvent, state,
+};
+
+/// The user part of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum User {
+    /// The stack with this hash.
+    Hash(u64),
+    /// None, and this is why.
+    Missing(StackEnd),
+}
+
+/// Samples that are added up: same thread, stack, state, detail, CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Id of the thread's record.
+    pub id: u64,
+    /// Hash of the kernel stack, 0: none.
+    pub kernel: u64,
+    /// User stack.
+    pub user: User,
+    /// One of [`state`].
+    pub state: u8,
+    /// Part or reason.
+    pub detail: u8,
+    /// For on-CPU samples: whether the CPU was in user mode.
+    pub user_mode: bool,
+    /// For on-CPU samples: the CPU.
+    pub cpu: Option<u16>,
+}
+
+/// What they add up to.
+#[derive(Clone, Debug, Default)]
+pub struct Sum {
+    /// Periods.
+    pub count: u64,
+    /// Weight, ns.
+    pub ns: u64,
+    /// The same by slice.
+    pub slices: Vec<SliceValue>,
+}
+
+/// All samples so far.
+pub struct Samples {
+    sums: FxHashMap<Key, Sum>,
+    waiting: FxHashMap<u64, Vec<SampleEvent>>,
+    /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
+    ahead: FxHashMap<u64, (u64, u64)>,
+    grid: Slices,
+    /// Samples whose stack was never named.
+    pub unresolved: u64,
+}
+
+impl Samples {
+    /// An empty set on the given division of time.
+    pub fn new(grid: Slices) -> Samples {
+        Samples {
+            sums: FxHashMap::default(),
+            waiting: FxHashMap::default(),
+            ahead: FxHashMap::default(),
+            grid,
+            unresolved: 0,
+        }
+    }
+
+    /// Takes a sample.
+    pub fn sample(&mut self, s: &SampleEvent) {
+        if s.flags & SAMPLE_DEFERRED != 0 {
+            self.waiting.entry(s.ustack).or_default().push(*s);
+        } else if s.flags & SAMPLE_NO_USER != 0 {
+            self.add(s, User::Missing(StackEnd::KernelOnly));
+        } else if s.ustack == 0 {
+            self.add(s, User::Missing(StackEnd::Gone));
+        } else {
+            self.add(s, User::Hash(s.ustack));
+        }
+    }
+
+    /// A ticket's stack is known.
+    pub fn resolve(&mut self, r: &Resolve) {
+        let user = if r.ustack == 0 {
+            User::Missing(StackEnd::Gone)
+        } else {
+            User::Hash(r.ustack)
+        };
+        let waiting = self.waiting.remove(&r.ticket).unwrap_or_default();
+        if waiting.is_empty() {
+            self.ahead.insert(r.id, (r.ticket, r.ustack));
+        } else {
+            self.ahead.remove(&r.id);
+        }
+        for s in &waiting {
+            self.add(s, user);
+        }
+    }
+
+    /// A thread is gone: what still waits for its stack gets the one read ahead, or none.
+    pub fn thread_gone(&mut self, id: u64) {
+        if let Some((ticket, hash)) = self.ahead.remove(&id) {
+            for s in &self.waiting.remove(&ticket).unwrap_or_default() {
+                self.add(s, User::Hash(hash));
+            }
+        }
+    }
+
+    fn add(&mut self, s: &SampleEvent, user: User) {
+        let on_cpu = s.state == state::ON_CPU;
+        let key = Key {
+            id: s.id,
+            kernel: s.kstack,
+            user,
+            state: s.state,
+            detail: s.detail,
+            user_mode: on_cpu && s.flags & SAMPLE_USER_MODE != 0,
+            cpu: on_cpu.then_some(s.cpu),
+        };
+        let sum = self.sums.entry(key).or_default();
+        sum.count += u64::from(s.count);
+        sum.ns += s.ns;
+        spread(&mut sum.slices, self.grid, s);
+    }
+
+    /// Doubles the width of the slices.
+    pub fn coarsen(&mut self) {
+        self.grid.width_ns *= 2;
+        for sum in self.sums.values_mut() {
+            for v in &mut sum.slices {
+                v.slice /= 2;
+            }
+            merge(&mut sum.slices);
+        }
+    }
+
+    /// Everything, with what never got its stack counted in `unresolved`.
+    pub fn finish(&mut self, last_slice: u32) -> Vec<(Key, Sum)> {
+        let ids: Vec<u64> = self.ahead.keys().copied().collect();
+        for id in ids {
+            self.thread_gone(id);
+        }
+        for s in std::mem::take(&mut self.waiting).into_values().flatten() {
+            self.unresolved += 1;
+            self.add(&s, User::Missing(StackEnd::Gone));
+        }
+        let mut all: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
+        for (_, sum) in &mut all {
+            for v in &mut sum.slices {
+                v.slice = v.slice.min(last_slice);
+            }
+            merge(&mut sum.slices);
+        }
+        all
+    }
+}
+
+/// Gives the sample's weight to the slices that its interval covers; the count to the last.
+fn spread(slices: &mut Vec<SliceValue>, grid: Slices, s: &SampleEvent) {
+    if grid.width_ns == 0 {
+        return;
+    }
+    let slice_of = |time: u64| (time.saturating_sub(grid.start_ns) / grid.width_ns) as u32;
+    let begin = s.begin.max(grid.start_ns).min(s.end);
+    let (first, last) = (slice_of(begin), slice_of(s.end.max(begin + 1) - 1));
+    let length = s.end.saturating_sub(begin).max(1);
+    let mut given = 0;
+    for slice in first..=last {
+        let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
+        let upto = if slice == last {
+            s.ns
+        } else {
+            let covered = slice_end.saturating_sub(begin).min(length);
+            (u128::from(s.ns) * u128::from(covered) / u128::from(length)) as u64
+        };
+        let count = if slice == last { u64::from(s.count) } else { 0 };
+        match slices.last_mut() {
+            Some(v) if v.slice == slice => {
+                v.count += count;
+                v.ns += upto - given;
+            }
+            _ => slices.push(SliceValue {
+                slice,
+                count,
+                ns: upto - given,
+            }),
+        }
+        given = upto;
+    }
+}
+
+fn merge(slices: &mut Vec<SliceValue>) {
+    slices.sort_by_key(|v| v.slice);
+    slices.dedup_by(|b, a| {
+        let same = a.slice == b.slice;
+        if same {
+            a.count += b.count;
+            a.ns += b.ns;
+        }
+        same
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    const GRID: Slices = Slices {
+        start_ns: 1000,
+        width_ns: 100,
+        count: 0,
+    };
+
+    fn blocked(ticket: u64, begin: u64, end: u64) -> SampleEvent {
+        let mut s = SampleEvent::new_zeroed();
+        (s.id, s.begin, s.end, s.ns, s.ustack) = (1, begin, end, end - begin, ticket);
+        (s.state, s.count, s.flags) = (state::BLOCKED, 1, SAMPLE_DEFERRED);
+        s
+    }
+
+    fn resolve(ticket: u64, hash: u64) -> Resolve {
+        let mut r = Resolve::new_zeroed();
+        (r.id, r.ticket, r.ustack) = (1, ticket, hash);
+        r
+    }
+
+    #[test]
+    fn a_long_block_is_spread_over_its_slices() {
+        let mut all = Samples::new(GRID);
+        all.sample(&blocked(7, 1050, 1350));
+        all.resolve(&resolve(7, 99));
+        let sums = all.finish(9);
+        assert_eq!(sums.len(), 1);
+        assert_eq!(sums[0].0.user, User::Hash(99));
+        let ns: Vec<_> = sums[0]
+            .1
+            .slices
+            .iter()
+            .map(|v| (v.slice, v.ns, v.count))
+            .collect();
+        assert_eq!(ns, [(0, 50, 0), (1, 100, 0), (2, 100, 0), (3, 50, 1)]);
+    }
+
+    #[test]
+    fn a_stack_read_ahead_serves_a_thread_that_dies() {
+        let mut all = Samples::new(GRID);
+        all.resolve(&resolve(7, 99));
+        all.sample(&blocked(7, 1000, 1100));
+        all.thread_gone(1);
+        let sums = all.finish(9);
+        assert_eq!(sums[0].0.user, User::Hash(99));
+        assert_eq!(all.unresolved, 0);
+    }
+
+    #[test]
+    fn what_is_never_resolved_keeps_its_time() {
+        let mut all = Samples::new(GRID);
+        all.sample(&blocked(7, 1000, 1100));
+        let sums = all.finish(9);
+        assert_eq!(sums[0].0.user, User::Missing(StackEnd::Gone));
+        assert_eq!((sums[0].1.ns, all.unresolved), (100, 1));
+    }
+}

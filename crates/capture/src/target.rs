@@ -1,0 +1,311 @@
+//! What to measure, and how a command of our own is started.
+//!
+//! A command is forked at once and held at a pipe just before its `exec`, so that measuring can be
+//! live before its first instruction runs and its exec failure is still reported as such.
+
+use std::{
+    ffi::{CString, OsStr, OsString},
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::Access,
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open},
+};
+
+use wallscope_object::process;
+
+use crate::{Error, session::command};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// These processes, their threads and children.
+    Pids(Vec<u32>),
+    /// A command to start, its threads and children.
+    Command(Vec<OsString>),
+    /// The tasks of a cgroup (v1 or v2) and of those below it.
+    Cgroup(PathBuf),
+    /// The whole machine.
+    All,
+}
+
+impl Target {
+    /// The target in words, for the domain.
+    pub fn describe(&self) -> String {
+        match self {
+            Target::Pids(pids) => {
+                let list: Vec<_> = pids.iter().map(u32::to_string).collect();
+                format!("pid {}", list.join(", "))
+            }
+            Target::Command(argv) => {
+                let list: Vec<_> = argv.iter().map(|a| a.to_string_lossy()).collect();
+                format!("command: {}", list.join(" "))
+            }
+            Target::Cgroup(path) => format!("cgroup {}", path.display()),
+            Target::All => "all processes of the machine".into(),
+        }
+    }
+}
+
+/// How a command of ours ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// It left with this status.
+    Status(u8),
+    /// It died of this signal.
+    Signal(u8),
+}
+
+impl CommandEnd {
+    /// What the shell would report: the status, or 128 + signal.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            CommandEnd::Status(s) => s,
+            CommandEnd::Signal(n) => 128u8.saturating_add(n),
+        }
+    }
+}
+
+/// A command that waits for [`Held::release`] before its `exec`.
+pub struct Held {
+    pid: Pid,
+    command: String,
+    go: Option<OwnedFd>,
+    failed: OwnedFd,
+    ended: Option<CommandEnd>,
+}
+
+impl Held {
+    /// Forks the command and holds it.
+    ///
+    /// # Errors
+    /// An empty command, an argument with a NUL byte, or a fork that the system refuses.
+    pub fn start(argv: &[OsString]) -> Result<Held, Error> {
+        let command = argv
+            .first()
+            .map(|a| a.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let fail = |source: io::Error| Error::Start {
+            command: command.clone(),
+            code: 126,
+            cause: source,
+        };
+        match command::locate(argv.first().map_or(OsStr::new(""), OsString::as_os_str)) {
+            None => return Err(not_found(&command)),
+            Some(path) if rustix::fs::access(&path, Access::EXISTS).is_err() => {
+                return Err(not_found(&command));
+            }
+            Some(path) => rustix::fs::access(&path, Access::EXEC_OK).map_err(|e| fail(e.into()))?,
+        }
+        let args: Vec<CString> = argv
+            .iter()
+            .map(|a| CString::new(a.as_bytes()).map_err(|e| fail(e.into())))
+            .collect::<Result<_, _>>()?;
+        let mut pointers: Vec<*const libc::c_char> = args.iter().map(|a| a.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        let (wait, go) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
+        let (failed, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
+        // SAFETY: between fork and exec the child calls only async-signal-safe functions and
+        // allocates nothing; all it uses was made before.
+        let pid = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::close(go.as_raw_fd());
+                let mut byte = 0u8;
+                // End of file: whoever held us is gone, or has given up.
+                if libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+                    libc::_exit(125);
+                }
+                let mut none: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&mut none);
+                libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                libc::execvp(pointers[0], pointers.as_ptr());
+                let errno = *libc::__errno_location();
+                libc::write(tell.as_raw_fd(), (&raw const errno).cast(), 4);
+                libc::_exit(127);
+            }
+            pid
+        };
+        let pid = Pid::from_raw(pid).ok_or_else(|| fail(io::Error::last_os_error()))?;
+        if pid.as_raw_nonzero().get() < 0 {
+            return Err(fail(io::Error::last_os_error()));
+        }
+        Ok(Held {
+            pid,
+            command,
+            go: Some(go),
+            failed,
+            ended: None,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get() as u32
+    }
+
+    /// Lets it run.
+    ///
+    /// # Errors
+    /// The `exec` failed: not found (127) or not executable (126).
+    pub fn release(&mut self) -> Result<(), Error> {
+        let fail = |source: io::Error| {
+            let code = if source.kind() == io::ErrorKind::NotFound {
+                127
+            } else {
+                126
+            };
+            Error::Start {
+                command: self.command.clone(),
+                code,
+                cause: source,
+            }
+        };
+        if let Some(go) = self.go.take() {
+            rustix::io::write(&go, b"x").map_err(|e| fail(e.into()))?;
+        }
+        let mut errno = [0u8; 4];
+        match rustix::io::retry_on_intr(|| rustix::io::read(self.failed.as_fd(), &mut errno)) {
+            Ok(4) => {
+                let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::empty());
+                Err(fail(io::Error::from_raw_os_error(i32::from_ne_bytes(
+                    errno,
+                ))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for its end: for as long as it takes if it has `ended` already, otherwise it is asked
+    /// to end (SIGTERM), and after two seconds made to.
+    pub fn finish(&mut self, ended: bool) -> Option<CommandEnd> {
+        if !ended && self.try_wait().is_none() {
+            let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::TERM);
+            if let Ok(fd) = watch(self.pid()) {
+                let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+                let _ = poll(
+                    &mut fds,
+                    Some(&Timespec {
+                        tv_sec: 2,
+                        tv_nsec: 0,
+                    }),
+                );
+            }
+            if self.ended.is_none() && self.try_wait().is_none() {
+                let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
+            }
+        }
+        if self.ended.is_none() {
+            let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::empty())
+                .ok()
+                .flatten();
+            self.ended = waited.and_then(|(_, status)| command_end(status));
+        }
+        self.ended
+    }
+
+    /// How it ended, if it has.
+    fn try_wait(&mut self) -> Option<CommandEnd> {
+        if self.ended.is_none() {
+            let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
+                .ok()
+                .flatten();
+            self.ended = waited.and_then(|(_, status)| command_end(status));
+        }
+        self.ended
+    }
+}
+
+fn not_found(command: &str) -> Error {
+    Error::Start {
+        command: command.to_owned(),
+        code: 127,
+        cause: io::Error::from_raw_os_error(libc::ENOENT),
+    }
+}
+
+fn command_end(status: WaitStatus) -> Option<CommandEnd> {
+    match status.exit_status() {
+        Some(code) => Some(CommandEnd::Status(code as u8)),
+        None => status
+            .terminating_signal()
+            .map(|n| CommandEnd::Signal(n as u8)),
+    }
+}
+
+/// A descriptor that becomes readable when process `pid` ends.
+///
+/// # Errors
+/// No such process, or a kernel without pidfds (before 5.3).
+pub fn watch(pid: u32) -> Result<OwnedFd, Error> {
+    let id = Pid::from_raw(pid as i32).ok_or(Error::NoSuchProcess { pid })?;
+    pidfd_open(id, PidfdFlags::empty()).map_err(|e| match e {
+        rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => Error::NoSuchProcess { pid },
+        e => Error::io(format!("cannot watch pid {pid}"), e),
+    })
+}
+
+/// `pids` and the processes that descend from them now, each once, the given ones first.
+pub fn with_descendants(pids: &[u32]) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = process::processes()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|pid| *pid != std::process::id())
+        .filter_map(|pid| Some((pid, process::stat(pid).ok()?.parent)))
+        .collect();
+    let mut family = pids.to_vec();
+    let mut next = 0;
+    while let Some(pid) = family.get(next).copied() {
+        next += 1;
+        for (child, parent) in &parents {
+            if *parent == pid && !family.contains(child) {
+                family.push(*child);
+            }
+        }
+    }
+    family
+}
+
+/// Ids of the cgroup at `path` and of all below it, and the processes in them.
+///
+/// # Errors
+/// The path is no cgroup directory.
+pub fn cgroup_members(path: &Path) -> Result<(Vec<u64>, Vec<u32>), Error> {
+    let fail = |why: String| Error::NoSuchCgroup {
+        path: path.display().to_string(),
+        why,
+    };
+    let (mut ids, mut pids, mut todo) = (Vec::new(), Vec::new(), vec![path.to_path_buf()]);
+    while let Some(dir) = todo.pop() {
+        let text = match fs::read_to_string(dir.join("cgroup.procs")) {
+            Ok(text) => text,
+            Err(e) if dir == path => return Err(fail(e.to_string())),
+            Err(_) => continue, // removed while we were walking
+        };
+        pids.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()));
+        if let Ok(meta) = fs::metadata(&dir) {
+            ids.push(meta.ino());
+        }
+        let Ok(entries) = fs::read_dir(&dir) else {
+            continue;
+        };
+        todo.extend(
+            entries
+                .flatten()
+                .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+                .map(|e| e.path()),
+        );
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    Ok((ids, pids))
+}

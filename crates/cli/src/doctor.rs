@@ -1,0 +1,258 @@
+//! `wallscope doctor`: what this host allows, what is lost where it does not, and what helps.
+
+use std::io::{self, Write};
+
+use anyhow::Context as _;
+use wallscope_capture::probe::{self, Finding, Setting, Tier};
+
+use crate::failure::Failure;
+
+/// Show what this host allows, what is lost without it, and how to allow it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each thing is tried, not guessed from versions. Nothing on the host is changed.
+
+Examples:
+  wallscope doctor                  what works here
+  wallscope doctor --print setcap   the least rights that are enough, ready to paste")]
+pub struct Args {
+    /// As JSON
+    #[arg(long, conflicts_with = "print")]
+    json: bool,
+
+    /// Print how to give the least rights that are enough
+    #[arg(long, value_enum, value_name = "WHERE")]
+    print: Option<Recipe>,
+}
+
+/// Where rights are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Recipe {
+    /// `docker run`
+    Docker,
+    /// A Kubernetes pod
+    K8s,
+    /// Settings of the kernel, for ordinary users
+    Sysctl,
+    /// Capabilities of the program file
+    Setcap,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let text = match args.print {
+        Some(recipe) => recipe.text().to_owned(),
+        None => {
+            let (findings, settings) = (probe::probe(), probe::settings());
+            if args.json {
+                json(&findings, &settings)
+            } else {
+                words(&findings, &settings)
+            }
+        }
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::reader_gone()),
+        other => Ok(other.context("cannot write to standard output")?),
+    }
+}
+
+/// The best backend that the findings permit.
+fn best(findings: &[Finding]) -> Option<Tier> {
+    let whole = |tier: Tier| {
+        let mut needed = findings.iter().filter(|f| f.tier == tier);
+        needed.all(|f| f.outcome.is_ok())
+    };
+    if whole(Tier::Ebpf) {
+        Some(Tier::Ebpf)
+    } else if !probe::allowed(findings, "child_schedstat") {
+        None
+    } else if whole(Tier::Perf) {
+        Some(Tier::Perf)
+    } else {
+        Some(Tier::Proc)
+    }
+}
+
+fn verdict(findings: &[Finding]) -> &'static str {
+    match best(findings) {
+        Some(Tier::Ebpf) => {
+            "Everything the best backend (ebpf) needs is allowed: exact ledgers and all stacks."
+        }
+        Some(Tier::Perf) if probe::allowed(findings, "other_memory") => {
+            "eBPF is refused. The perf backend works, for own processes that run (-p) and for \
+             commands: exact computing and queueing times, stacks of running and waiting threads."
+        }
+        Some(Tier::Perf) => {
+            "eBPF is refused. The perf backend works for what wallscope starts itself (wallscope \
+             record -- CMD): exact computing and queueing times, stacks of running and waiting \
+             threads. Processes that already run (-p) show without stacks of their waits."
+        }
+        Some(_) if probe::allowed(findings, "other_memory") => {
+            "eBPF is refused. The proc backend works, for running processes (-p) and for commands: \
+             exact computing and queueing times, stacks of waiting threads."
+        }
+        Some(_) if probe::allowed(findings, "child_memory") => {
+            "eBPF is refused. The proc backend works best for what wallscope starts itself \
+             (wallscope record -- CMD): exact computing and queueing times, stacks of waiting \
+             threads. Processes that already run (-p) show without stacks."
+        }
+        Some(_) => {
+            "eBPF is refused, and so is reading memory. The proc backend still tells computing, \
+             queueing and waiting apart, without stacks."
+        }
+        None => "Nothing that wallscope could measure with is allowed here.",
+    }
+}
+
+fn words(findings: &[Finding], settings: &[Setting]) -> String {
+    let mut out = format!("{}\n\n", verdict(findings));
+    for f in findings {
+        match &f.outcome {
+            Ok(()) => out += &format!("  yes  {}\n", f.what),
+            Err(why) => {
+                out += &format!("  NO   {}: {why}\n", f.what);
+                out += &format!("         lost:  {}\n", f.lost);
+                out += &format!("         helps: {}\n", f.remedy);
+            }
+        }
+    }
+    out.push('\n');
+    for s in settings {
+        out += &format!("  {:<26} {}\n", s.name, s.value);
+    }
+    out
+}
+
+fn json(findings: &[Finding], settings: &[Setting]) -> String {
+    let items: Vec<_> = findings
+        .iter()
+        .map(|f| {
+            serde_json::json!({
+                "id": f.id,
+                "what": f.what,
+                "needed_for": f.tier.name(),
+                "allowed": f.outcome.is_ok(),
+                "error": f.outcome.as_ref().err(),
+                "lost_without": f.lost,
+                "remedy": f.remedy,
+            })
+        })
+        .collect();
+    let settings: serde_json::Map<_, _> = settings
+        .iter()
+        .map(|s| (s.name.to_owned(), s.value.clone().into()))
+        .collect();
+    let whole = serde_json::json!({
+        "schema": "wallscope.doctor/1",
+        "backend": best(findings).map(Tier::name),
+        "verdict": verdict(findings),
+        "items": items,
+        "settings": settings,
+    });
+    format!("{whole:#}\n")
+}
+
+impl Recipe {
+    fn text(self) -> &'static str {
+        match self {
+            Recipe::Docker => {
+                "\
+# eBPF in a container that measures itself and its neighbours. Docker's own seccomp profile permits
+# bpf, perf_event_open, ptrace and process_vm_readv to containers with these capabilities.
+docker run --pid=host \\
+  --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYSLOG \\
+  -v /sys/kernel/btf:/sys/kernel/btf:ro IMAGE wallscope record -p PID
+
+# Without any capability: measure what the container starts itself.
+docker run IMAGE wallscope record -- CMD
+"
+            }
+            Recipe::K8s => {
+                "\
+# For the container that runs wallscope; shareProcessNamespace lets it see the pod's others,
+# hostPID (on the pod) the whole node.
+spec:
+  shareProcessNamespace: true
+  containers:
+    - name: wallscope
+      image: IMAGE
+      securityContext:
+        runAsUser: 0
+        allowPrivilegeEscalation: false
+        capabilities:
+          drop: [ALL]
+          add: [BPF, PERFMON, SYS_PTRACE, SYSLOG]
+"
+            }
+            Recipe::Sysctl => {
+                "\
+# For ordinary users, until the next start; lines without `sysctl -w` go to /etc/sysctl.d/ to stay.
+# Perf events of own processes:
+sudo sysctl -w kernel.perf_event_paranoid=2
+# Reading own processes that wallscope did not start (-p):
+sudo sysctl -w kernel.yama.ptrace_scope=0
+"
+            }
+            Recipe::Setcap => {
+                "\
+# eBPF without root, for whoever may run this file:
+sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep \"$(command -v wallscope)\"
+# cap_bpf and cap_perfmon alone measure, but neither read other users' memory nor name the kernel's
+# functions. Undo: sudo setcap -r FILE
+"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(id: &'static str, tier: Tier, works: bool) -> Finding {
+        Finding {
+            id,
+            what: "a thing",
+            tier,
+            outcome: if works {
+                Ok(())
+            } else {
+                Err("Operation not permitted".into())
+            },
+            lost: "knowledge",
+            remedy: "a command",
+        }
+    }
+
+    #[test]
+    fn the_verdict_follows_what_was_tried() {
+        let of = |bpf, perf, books| {
+            [
+                finding("bpf_sched", Tier::Ebpf, bpf),
+                finding("perf_own", Tier::Perf, perf),
+                finding("child_schedstat", Tier::Proc, books),
+            ]
+        };
+        assert_eq!(best(&of(true, true, true)), Some(Tier::Ebpf));
+        assert_eq!(best(&of(false, true, true)), Some(Tier::Perf));
+        assert_eq!(best(&of(false, false, true)), Some(Tier::Proc));
+        assert_eq!(best(&of(false, true, false)), None);
+    }
+
+    #[test]
+    fn a_refusal_shows_loss_and_remedy() {
+        let text = words(&[finding("x", Tier::Extra, false)], &[]);
+        assert!(
+            text.contains("NO   a thing: Operation not permitted"),
+            "{text}"
+        );
+        assert!(
+            text.contains("lost:  knowledge") && text.contains("helps: a command"),
+            "{text}"
+        );
+        let parsed: serde_json::Value =
+            serde_json::from_str(&json(&[finding("x", Tier::Extra, false)], &[])).unwrap();
+        assert_eq!(parsed["items"][0]["allowed"], false);
+    }
+}

@@ -1,0 +1,67 @@
+//! How a verb fails: the contract's exit code and one message.
+
+use std::process::ExitCode;
+
+/// A verb's failure.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    error: Option<anyhow::Error>,
+}
+
+impl Failure {
+    /// A use of the command line that clap cannot see is wrong: exit code 2.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure {
+            code: 2,
+            error: Some(anyhow::Error::msg(message.into())),
+        }
+    }
+
+    /// A file that cannot be read: exit code 5.
+    pub fn unreadable(message: impl Into<String>) -> Failure {
+        Failure {
+            code: 5,
+            error: Some(anyhow::Error::msg(message.into())),
+        }
+    }
+
+    /// A failure with an exit code of its own.
+    pub fn of(code: u8, error: anyhow::Error) -> Failure {
+        Failure {
+            code,
+            error: Some(error),
+        }
+    }
+
+    /// The measured command failed: its status is ours, and it has said what there is to say.
+    pub fn command(code: u8) -> Failure {
+        Failure { code, error: None }
+    }
+
+    /// The reader of our output has gone away: no failure of ours, and nothing to say.
+    pub fn reader_gone() -> Failure {
+        Failure {
+            code: 0,
+            error: None,
+        }
+    }
+
+    /// Tells the user, and returns the exit code.
+    pub fn report(self) -> ExitCode {
+        if let Some(error) = self.error {
+            eprintln!("wallscope: {error:#}");
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+/// Whatever else goes wrong: exit code 1.
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure {
+            code: 1,
+            error: Some(error),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! wallscope: the command line. Arguments in, exit code out; the only crate that prints or exits.
+//!
+//! One file a verb, one row each in [`Verb`]. Errors reach the user once, as `wallscope: …` with
+//! the cause, the value at fault and what to do next ([`failure`]).
+
+mod doctor;
+mod export;
+mod failure;
+mod input;
+mod output;
+mod record;
+mod report;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Where did the wall time go? All of it, for every thread: computing, waiting for a CPU, or
+/// blocked, each with stacks, and the parts add up to the whole.
+#[derive(Parser)]
+#[command(
+    version,
+    about,
+    after_help = "\
+Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here, 4 no such target,
+5 input unreadable."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// The verbs.
+#[derive(Subcommand)]
+enum Verb {
+    Record(record::Args),
+    Report(report::Args),
+    View(view::Args),
+    Export(export::Args),
+    Doctor(doctor::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::Record(args) => record::run(args),
+        Verb::Report(args) => report::run(args),
+        Verb::View(args) => view::run(args),
+        Verb::Export(args) => export::run(args),
+        Verb::Doctor(args) => doctor::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,302 @@
+//! `wallscope record`: measure, name, write.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use wallscope_capture::backend::{self, ebpf::Mechanism};
+use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
+use wallscope_capture::target::Target;
+use wallscope_model::Recording;
+use wallscope_model::scale::scale;
+use wallscope_report::format::pprof;
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Measure a process, command, cgroup or the machine, and write the recording.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope record -p 1234 -d 10            ten seconds of a running process
+  wallscope record -o run.pb.gz -- make -j4 a command from start to end
+  wallscope record --cgroup /sys/fs/cgroup/system.slice/nginx.service -d 30
+  wallscope record -a -d 5                  everything on the machine
+
+The line with `recording` on standard error appears exactly when measuring is live.
+Then: wallscope report FILE")]
+pub struct Args {
+    /// Processes to measure, with their threads and children
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        value_delimiter = ',',
+        group = "target"
+    )]
+    pid: Vec<u32>,
+
+    /// A cgroup (v1 or v2) to measure: a directory, or a path below the hierarchy's mount
+    #[arg(long, value_name = "PATH", group = "target")]
+    cgroup: Option<PathBuf>,
+
+    /// Measure every process of the machine
+    #[arg(short, long, group = "target")]
+    all: bool,
+
+    /// A command to start and measure
+    #[arg(last = true, value_name = "CMD", group = "target")]
+    command: Vec<OsString>,
+
+    /// How long: seconds, or with a unit (500ms, 10s, 2m); default: until the target ends or Ctrl-C
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+
+    /// On-CPU samples a second on each CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    frequency: u32,
+
+    /// Where to write; default: a dated name in this folder
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Blocked or runnable time for each stack that is taken
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
+    off_cpu_period: Duration,
+
+    /// The most of one CPU that measuring may cost, in percent; samplers slow down to keep it
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    max_overhead: f64,
+
+    /// How to measure; default: the best that is allowed here
+    #[arg(long, value_enum, value_name = "HOW")]
+    backend: Option<Backend>,
+
+    /// How stacks of blocked threads are read; default: the better one that the kernel has
+    #[arg(long, value_enum, value_name = "HOW")]
+    off_cpu_stacks: Option<OffCpuStacks>,
+}
+
+/// Ways to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Backend {
+    /// Kernel programs: exact totals, all stacks; needs root, or CAP_BPF and CAP_PERFMON
+    Ebpf,
+    /// Perf events of own processes: stacks of running threads too; needs perf_event_paranoid 2
+    Perf,
+    /// Looking at /proc: exact computing and queueing times, stacks of waiting threads; for
+    /// ordinary users
+    Proc,
+}
+
+/// Ways to read the stack of a blocked thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OffCpuStacks {
+    /// By the thread itself before it returns to user mode (Linux 6.18)
+    TaskWork,
+    /// From 4 KiB of stack saved at each switch-out
+    Window,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let options = Options {
+        target: target(&args)?,
+        duration: args.duration,
+        hz: args.frequency,
+        off_cpu_period: args.off_cpu_period,
+        max_overhead: args.max_overhead,
+        mechanism: args.off_cpu_stacks.map(|how| match how {
+            OffCpuStacks::TaskWork => Mechanism::TaskWork,
+            OffCpuStacks::Window => Mechanism::Window,
+        }),
+        backend: args.backend.map(|how| match how {
+            Backend::Ebpf => backend::Backend::Ebpf,
+            Backend::Perf => backend::Backend::Perf,
+            Backend::Proc => backend::Backend::Proc,
+        }),
+    };
+    warn_of_aliasing(args.frequency);
+    let path = args.output.unwrap_or_else(dated_name);
+    let output = Output::create(&path)?;
+    let mut teller = Teller {
+        terminal: io::stderr().is_terminal(),
+        shown: false,
+    };
+    let captured = session::record(&options, &mut teller)
+        .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    teller.clear();
+    let mut recording = captured.recording;
+    let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
+    recording.losses.extend(unnamed);
+    write(output, &path, &recording)?;
+    if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
+        eprintln!(
+            "wallscope: the recording ended before the command, which was ended too (SIGTERM)"
+        );
+    }
+    eprintln!(
+        "wallscope: {}",
+        wallscope_explain::finding(&recording).sentence
+    );
+    eprintln!(
+        "wallscope: wrote {0}; `wallscope report {0}` shows it",
+        path.display()
+    );
+    match (captured.stop, captured.command_end) {
+        (Stop::Duration, _) | (_, None) => Ok(()),
+        (_, Some(end)) if end.exit_code() == 0 => Ok(()),
+        (_, Some(end)) => Err(Failure::command(end.exit_code())),
+    }
+}
+
+fn target(args: &Args) -> Result<Target, Failure> {
+    if !args.pid.is_empty() {
+        Ok(Target::Pids(args.pid.clone()))
+    } else if let Some(path) = &args.cgroup {
+        Ok(Target::Cgroup(path.clone()))
+    } else if args.all {
+        Ok(Target::All)
+    } else if !args.command.is_empty() {
+        Ok(Target::Command(args.command.clone()))
+    } else {
+        Err(Failure::usage(
+            "record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…",
+        ))
+    }
+}
+
+/// A rate that divides a common clock rate samples in step with timers and misses what they do.
+fn warn_of_aliasing(hz: u32) {
+    if let Some(clock) = [100u32, 250, 1000]
+        .into_iter()
+        .find(|clock| clock.is_multiple_of(hz) || hz.is_multiple_of(*clock))
+    {
+        eprintln!(
+            "wallscope: warning: {hz} Hz runs in step with timers of {clock} Hz and may miss or \
+             favour what they start; {} Hz does not",
+            if hz > 1 { hz - 1 } else { 2 }
+        );
+    }
+}
+
+/// `10`, `1.5s`, `500ms`, `50us`, `2m`, `1h`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("unknown unit `{other}`; use us, ms, s, m or h")),
+    };
+    let seconds = number
+        .parse::<f64>()
+        .map_err(|_| "a number is needed, as in 10, 500ms, 2m".to_owned())?;
+    match Duration::try_from_secs_f64(seconds * factor) {
+        Ok(d) if d.is_zero() => Err("it must be longer than nothing".into()),
+        Ok(d) => Ok(d),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// `wallscope-20260131-154500.pb.gz`, local time.
+fn dated_name() -> PathBuf {
+    let now = jiff::Zoned::now();
+    format!("wallscope-{}.pb.gz", now.strftime("%Y%m%d-%H%M%S")).into()
+}
+
+/// Writes the recording. On a full disk it goes to the folder for temporary files instead, and its
+/// place is said: what was measured is not to be measured again.
+fn write(output: Output, path: &Path, recording: &Recording) -> anyhow::Result<()> {
+    let Err(error) = write_to(output, recording) else {
+        return Ok(());
+    };
+    let refuge = std::env::temp_dir().join(path.file_name().unwrap_or_default());
+    let saved = Output::create(&refuge).and_then(|output| write_to(output, recording));
+    Err(match saved {
+        Ok(()) => error.context(format!(
+            "the recording was saved as '{}' instead",
+            refuge.display()
+        )),
+        Err(also) => error.context(format!(
+            "the recording is lost, as '{}' cannot be written either ({also:#})",
+            refuge.display()
+        )),
+    })
+}
+
+fn write_to(mut output: Output, recording: &Recording) -> anyhow::Result<()> {
+    pprof::write(recording, &scale(recording), &mut output)
+        .context("cannot write the recording; make room, or choose another place with -o")?;
+    output.finish()
+}
+
+/// Says on standard error how it goes.
+struct Teller {
+    terminal: bool,
+    shown: bool,
+}
+
+impl Teller {
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl Observer for Teller {
+    fn live(&mut self, facts: &Live) {
+        eprintln!(
+            "wallscope: recording {} ({} threads; {} at {} Hz; Ctrl-C ends it)",
+            facts.target, facts.threads, facts.event, facts.hz
+        );
+    }
+
+    fn progress(&mut self, p: &Progress) {
+        if self.terminal {
+            eprint!(
+                "\r\x1b[K{:6.1} s  {} threads  {} stacks",
+                p.elapsed.as_secs_f64(),
+                p.threads,
+                p.stacks
+            );
+            let _ = io::stderr().flush();
+            self.shown = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "x", "0", "5 parsecs", "-1", "1e400"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn dated_names_are_pprof() {
+        let name = dated_name();
+        let name = name.to_str().unwrap();
+        assert!(
+            name.starts_with("wallscope-2") && name.ends_with(".pb.gz"),
+            "{name}"
+        );
+    }
+}

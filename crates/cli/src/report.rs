@@ -1,0 +1,113 @@
+//! `wallscope report FILE`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, ValueEnum};
+use wallscope_explain::finding;
+use wallscope_model::Recording;
+use wallscope_report::text::{Headline, Style};
+use wallscope_report::view::{Analysis, Idle};
+use wallscope_report::{json, markdown, text};
+
+use crate::failure::Failure;
+use crate::{input, output};
+
+/// Show where the wall time went: a sentence, the ledger, functions, stacks, and how far to trust
+/// them
+#[derive(clap::Args)]
+#[command(
+    group = ArgGroup::new("form"),
+    after_help = "\
+Examples:
+  wallscope report rec.pb.gz                 the report, as wide as the terminal
+  wallscope report rec.pb.gz --json | jq '.threads[] | {name, blocked_ns}'
+  wallscope report rec.pb.gz --md >> ticket.md
+  wallscope report - < rec.pb.gz             from standard input
+
+Colour is used on a terminal unless NO_COLOR is set; COLUMNS overrides its width."
+)]
+pub struct Args {
+    /// A recording, or any pprof file with times in it; - reads standard input
+    file: PathBuf,
+    /// Everything as JSON (schema wallscope.report/1); never hides idle time
+    #[arg(long, group = "form")]
+    json: bool,
+    /// As Markdown, for a ticket
+    #[arg(long, group = "form")]
+    md: bool,
+    /// What to do with idle time (blocked while no request is in flight)
+    #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
+    idle: IdleArg,
+}
+
+/// `--idle`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IdleArg {
+    /// Like any other time
+    Show,
+    /// Left out, and said how much
+    Hide,
+    /// Nothing else
+    Only,
+}
+
+impl From<IdleArg> for Idle {
+    fn from(arg: IdleArg) -> Idle {
+        match arg {
+            IdleArg::Show => Idle::Show,
+            IdleArg::Hide => Idle::Hide,
+            IdleArg::Only => Idle::Only,
+        }
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let recording = input::recording(&args.file)?;
+    let headline = headline(&recording);
+    let out = if args.json {
+        json::render(&Analysis::new(&recording, Idle::Show), &headline)
+    } else {
+        let analysis = Analysis::new(&recording, args.idle.into());
+        if args.md {
+            markdown::render(&analysis, &headline)
+        } else {
+            text::render(&analysis, &headline, &style())
+        }
+    };
+    output::to_stdout(|w| w.write_all(out.as_bytes()))
+}
+
+/// The sentence on top, and what it rests on.
+pub fn headline(recording: &Recording) -> Headline {
+    let finding = finding(recording);
+    let also = finding
+        .also
+        .into_iter()
+        .map(|(rule, says)| format!("also: {says} [{rule}]"));
+    Headline {
+        sentence: finding.sentence,
+        because: also.collect(),
+    }
+}
+
+/// What standard output and the environment ask for.
+fn style() -> Style {
+    let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let terminal = output::is_terminal();
+    let columns = env("COLUMNS")
+        .and_then(|c| c.parse().ok())
+        .filter(|c| *c > 0);
+    let size = || terminal_size::terminal_size_of(std::io::stdout()).map(|(w, _)| usize::from(w.0));
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|n| env(n));
+    let utf8 = |l: String| {
+        let l = l.to_ascii_lowercase();
+        l.contains("utf-8") || l.contains("utf8")
+    };
+    Style {
+        width: columns.or_else(|| if terminal { size().or(Some(80)) } else { None }),
+        colour: terminal && env("NO_COLOR").is_none() && env("TERM").is_none_or(|t| t != "dumb"),
+        // Where nothing is said of the locale, terminals of today read UTF-8.
+        unicode: locale.is_none_or(utf8),
+    }
+}

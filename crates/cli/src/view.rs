@@ -1,0 +1,107 @@
+//! `wallscope view FILE`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use wallscope_report::page::{self, PageOptions};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::{input, output, report};
+
+/// Write a recording as one HTML page to look at, and open it where there is a browser
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope view rec.pb.gz                   writes rec.html beside it, and opens it
+  wallscope view rec.pb.gz -o /tmp/rec.html --no-open
+  ssh host cat rec.pb.gz | wallscope view -
+
+The page needs nothing but itself: send it, attach it, open it offline. It makes no request.")]
+pub struct Args {
+    /// A recording, or any pprof file with times in it; - reads standard input
+    file: PathBuf,
+    /// Where to write the page; without it, FILE with the ending .html
+    #[arg(short, long, value_name = "OUT.html")]
+    output: Option<PathBuf>,
+    /// Only write the page
+    #[arg(long)]
+    no_open: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let path = args.output.unwrap_or_else(|| beside(&args.file));
+    // The place is tried before the work is done.
+    let mut out = Output::create(&path)?;
+    let recording = input::recording(&args.file)?;
+    let headline = report::headline(&recording);
+    let options = PageOptions {
+        finding: Some(&headline.sentence)
+            .filter(|s| !s.is_empty())
+            .map(|s| s.as_str()),
+        ..PageOptions::default()
+    };
+    page::write(&recording, &options, &mut out).with_context(|| {
+        format!(
+            "cannot write '{}'; make room, or choose another place with -o",
+            path.display()
+        )
+    })?;
+    out.finish()?;
+    if !args.no_open && open(&path) {
+        eprintln!("wallscope: opening it in the browser");
+    }
+    output::to_stdout(|w| writeln!(w, "{}", path.display()))
+}
+
+/// The page's place when none is named: the recording's, or here for standard input.
+fn beside(file: &Path) -> PathBuf {
+    if file == Path::new("-") {
+        return PathBuf::from("wallscope.html");
+    }
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let stem = [".pb.gz", ".pprof.gz", ".pprof", ".gz", ".pb"]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending))
+        .unwrap_or(&name);
+    let mut page = OsString::from(stem);
+    page.push(".html");
+    // Never over the input itself.
+    if *page == *name {
+        page.push(".html");
+    }
+    file.with_file_name(page)
+}
+
+/// Hands the page to the desktop's browser, if there is a desktop; tells whether it was handed.
+fn open(path: &Path) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    if !set("DISPLAY") && !set("WAYLAND_DISPLAY") {
+        return false;
+    }
+    Command::new("xdg-open")
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_lies_beside_its_recording_and_never_over_it() {
+        let at = |file: &str| beside(Path::new(file)).display().to_string();
+        assert_eq!(at("/a/rec.pb.gz"), "/a/rec.html");
+        assert_eq!(at("cpu.pprof"), "cpu.html");
+        assert_eq!(at("noext"), "noext.html");
+        assert_eq!(at("odd.html"), "odd.html.html");
+        assert_eq!(at("-"), "wallscope.html");
+    }
+}

@@ -1,0 +1,313 @@
+//! The verbs as a user meets them: output, exit codes, messages.
+
+#[path = "../../report/tests/synthetic/mod.rs"]
+mod synthetic;
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use wallscope_model::scale::scale;
+use wallscope_report::format::pprof;
+
+fn wallscope() -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_wallscope"));
+    c.env_remove("COLUMNS").env_remove("NO_COLOR");
+    c
+}
+
+fn run(args: &[&str]) -> Output {
+    wallscope()
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn file(dir: &Path, name: &str, workers: u32) -> PathBuf {
+    let rec = synthetic::recording(workers);
+    let path = dir.join(name);
+    let bytes = pprof::write(&rec, &scale(&rec), Vec::new()).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// One line on stderr, and this exit code.
+fn fails(out: &Output, code: i32, says: &[&str]) {
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(code), "{err}");
+    assert!(
+        err.starts_with("wallscope: ") && err.lines().count() == 1,
+        "{err}"
+    );
+    for word in says {
+        assert!(err.contains(word), "{word}: {err}");
+    }
+    assert!(out.stdout.is_empty());
+}
+
+#[test]
+fn report_starts_with_the_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 4);
+    let out = run(&["report", path.to_str().unwrap()]);
+    assert!(out.status.success() && out.stderr.is_empty());
+    let text = String::from_utf8(out.stdout).unwrap();
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("Of 48.1 s of wall time"), "{first}");
+    assert!(first.contains("no CPU work could save"), "{first}");
+    assert!(!text.contains('\x1b'), "no colour in a pipe");
+
+    let narrow = wallscope()
+        .args(["report", path.to_str().unwrap()])
+        .env("COLUMNS", "60")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(narrow.stdout).unwrap();
+    assert!(text.lines().all(|l| l.chars().count() <= 60), "{text}");
+}
+
+#[test]
+fn report_reads_standard_input_and_speaks_json_and_markdown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 2);
+    let stdin = || std::fs::File::open(&path).unwrap();
+    let out = wallscope()
+        .args(["report", "-", "--json"])
+        .stdin(stdin())
+        .output()
+        .unwrap();
+    let v: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(v["schema"], "wallscope.report/1");
+    assert!(v["finding"].as_str().unwrap().starts_with("Of "));
+    let out = wallscope()
+        .args(["report", "-", "--md"])
+        .stdin(stdin())
+        .output()
+        .unwrap();
+    assert!(out.stdout.starts_with(b"**Of "));
+}
+
+#[test]
+fn export_folds_merges_and_writes_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = file(dir.path(), "a.pb.gz", 2);
+    let b = file(dir.path(), "b.pb.gz", 3);
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let sum = |args: &[&str]| -> u64 {
+        let out = run(args);
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        let text = String::from_utf8(out.stdout).unwrap();
+        text.lines()
+            .map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+            .sum()
+    };
+    let fold = ["--format", "folded", "--view", "off-cpu"];
+    let (one, two) = (
+        sum(&[&["export", a], &fold[..]].concat()),
+        sum(&[&["export", b], &fold[..]].concat()),
+    );
+    assert_eq!(sum(&[&["export", a, b], &fold[..]].concat()), one + two);
+
+    let merged = dir.path().join("both.pb.gz");
+    let out = run(&[
+        "export",
+        a,
+        b,
+        "--format",
+        "pprof",
+        "-o",
+        merged.to_str().unwrap(),
+    ]);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    assert_eq!(
+        sum(&[&["export", merged.to_str().unwrap()], &fold[..]].concat()),
+        one + two
+    );
+    let left: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 3, "no temporary file stays: {left:?}");
+
+    let disk = [
+        "export", a, "--format", "folded", "--thread", "worker-1", "--reason", "disk",
+    ];
+    assert_eq!(sum(&disk), 1_800_000_000);
+    let out = run(&[&disk[..], &["--with", "thread,state,reason"]].concat());
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(
+        text.starts_with("worker-1;clone3;") && text.contains(";blocked;disk 1800000000"),
+        "{text}"
+    );
+}
+
+#[test]
+fn unreadable_input_is_exit_code_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 1);
+    let whole = std::fs::read(&path).unwrap();
+    let with = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        run(&["report", path.to_str().unwrap()])
+    };
+    fails(
+        &run(&["report", "/no/such/file"]),
+        5,
+        &["'/no/such/file'", "wallscope record"],
+    );
+    fails(
+        &run(&["report", dir.path().to_str().unwrap()]),
+        5,
+        &["name a file in it"],
+    );
+    fails(&with("empty", b""), 5, &["it is empty"]);
+    fails(
+        &with("cut", &whole[..whole.len() / 2]),
+        5,
+        &["cut short", "record again"],
+    );
+    fails(&with("text", b"hello there"), 5, &["hello there"]);
+    let mut broken = whole;
+    let middle = broken.len() / 2;
+    broken[middle..].fill(0x55);
+    fails(&with("broken", &broken), 5, &["'"]);
+}
+
+#[test]
+fn wrong_use_is_exit_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 1);
+    let path = path.to_str().unwrap();
+    for args in [
+        &["no-such-verb"][..],
+        &["report"],
+        &["report", path, "--json", "--md"],
+        &["export", path],
+        &["export", path, "--format", "no-such-format"],
+        &[
+            "export",
+            path,
+            "--format",
+            "folded",
+            "--view",
+            "no-such-view",
+        ],
+        &[
+            "export",
+            path,
+            "--format",
+            "folded",
+            "--reason",
+            "no-such-reason",
+        ],
+    ] {
+        assert_eq!(run(args).status.code(), Some(2), "{args:?}");
+    }
+    let out = run(&["export", path, "--format", "pprof", "--view", "wall"]);
+    fails(&out, 2, &["--view is for --format folded", "-sample_index"]);
+}
+
+#[test]
+fn places_that_cannot_be_written_are_exit_code_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 1);
+    let to = |place: &str| {
+        run(&[
+            "export",
+            path.to_str().unwrap(),
+            "--format",
+            "pprof",
+            "-o",
+            place,
+        ])
+    };
+    fails(
+        &to("/no/such/folder/out.pb.gz"),
+        1,
+        &["/no/such/folder", "-o"],
+    );
+    fails(&to(dir.path().to_str().unwrap()), 1, &["is a folder"]);
+    if Path::new("/dev/full").exists() {
+        let full = std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let out = wallscope()
+            .args(["export", path.to_str().unwrap(), "--format", "folded"])
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        fails(&out, 1, &["cannot write to standard output"]);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    // More than a pipe holds.
+    let path = file(dir.path(), "a.pb.gz", 600);
+    let mut child = wallscope()
+        .args(["report", path.to_str().unwrap(), "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0u8; 1];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success());
+    assert!(
+        out.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
+#[test]
+fn help_has_examples_and_lists_every_format() {
+    for verb in ["report", "export"] {
+        let out = run(&[verb, "--help"]);
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(out.status.success() && text.contains("Examples:"), "{text}");
+    }
+    let text = String::from_utf8(run(&["export", "--help"]).stdout).unwrap();
+    for format in wallscope_report::format::FORMATS {
+        assert!(text.contains(format.name), "{text}");
+    }
+}
+
+#[test]
+fn an_unknown_version_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("new.pb");
+    // Strings "", "wall", "nanoseconds"; a sample type; extension of version 9.
+    let mut raw = vec![0x32, 0, 0x32, 4];
+    raw.extend(b"wall");
+    raw.extend([0x32, 11]);
+    raw.extend(b"nanoseconds");
+    raw.extend([0x0a, 4, 0x08, 1, 0x10, 2, 0xc2, 0x3e, 2, 0x08, 9]);
+    std::fs::File::create(&path)
+        .unwrap()
+        .write_all(&raw)
+        .unwrap();
+    let out = run(&["report", path.to_str().unwrap()]);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{err}");
+    assert!(
+        err.contains("warning") && err.contains("version 9") && err.contains("update"),
+        "{err}"
+    );
+}

@@ -1,0 +1,175 @@
+//! Evidence → verdict: what a recording says, in one sentence, and by which rule.
+//!
+//! Pure: a table of named rules ([`RULES`]) over a recording's ledger and host facts. Each rule
+//! looks at the [`Evidence`] and either has nothing to say or gives a clause; the first one that
+//! speaks ends the sentence, the others that speak are listed beneath it. Thresholds are the
+//! rules' own and stand beside them.
+//!
+//! The sentence's promise is about CPU work: blocked time is what no faster code could save.
+//! Where threads compute nearly all the time, others may be waiting for just them; then it says
+//! so instead of promising.
+//!
+//! It does not look into stacks, and it does not guess what a program is for.
+
+mod rules;
+mod words;
+
+use wallscope_model::{BlockReason, Ledger, Recording, State};
+
+pub use rules::{RULES, Rule};
+
+/// What a recording says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where the wall time went, and what no CPU work could save.
+    pub sentence: String,
+    /// The rule that ends the sentence.
+    pub rule: &'static str,
+    /// What else speaks, each with the name of its rule.
+    pub also: Vec<(&'static str, String)>,
+}
+
+/// The figures that rules judge by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// All threads' ledgers, added up.
+    pub total: Ledger,
+    /// How many threads.
+    pub threads: usize,
+    /// Length of the recording, ns.
+    pub window_ns: u64,
+    /// On-CPU time of threads that were never seen as such, ns.
+    pub unattributed_ns: u64,
+    /// CPUs of the machine, 0 where unknown.
+    pub cpus: u32,
+    /// CPU quota of the target's cgroup in CPUs, where it has one.
+    pub quota_cpus: Option<f64>,
+}
+
+impl Evidence {
+    /// The evidence that `recording` gives.
+    pub fn new(recording: &Recording) -> Evidence {
+        let mut total = Ledger::default();
+        for c in &recording.contexts {
+            total.add(&c.ledger);
+        }
+        let quota = |h: &wallscope_model::HostSample| {
+            let c = h.facts.cgroup.as_ref()?;
+            Some(c.quota_us? as f64 / c.period_us.filter(|p| *p > 0)? as f64)
+        };
+        Evidence {
+            total,
+            threads: recording.contexts.len(),
+            window_ns: recording
+                .window
+                .end_ns
+                .saturating_sub(recording.window.start_ns),
+            unattributed_ns: recording
+                .processes
+                .iter()
+                .map(|p| p.unattributed_on_cpu_ns)
+                .sum(),
+            cpus: recording.domain.cpus,
+            quota_cpus: recording.host.iter().find_map(quota),
+        }
+    }
+
+    /// Time that was not idle, ns: what shares are of.
+    pub fn busy_ns(&self) -> u64 {
+        self.total.wall_ns.saturating_sub(self.total.idle_ns)
+    }
+
+    /// `ns` as a share of the time that was not idle.
+    pub fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.busy_ns().max(1) as f64
+    }
+
+    /// Blocked time that was not idle, ns.
+    pub fn blocked_ns(&self) -> u64 {
+        self.total.blocked_ns().saturating_sub(self.total.idle_ns)
+    }
+
+    /// The largest block reason and its time.
+    pub fn main_reason(&self) -> Option<(BlockReason, u64)> {
+        BlockReason::ALL
+            .iter()
+            .map(|r| (*r, self.total.blocked[*r as usize]))
+            .filter(|(_, ns)| *ns > 0)
+            .max_by_key(|(_, ns)| *ns)
+    }
+}
+
+/// What `recording` says.
+pub fn finding(recording: &Recording) -> Finding {
+    let e = Evidence::new(recording);
+    let mut spoken = RULES.iter().filter_map(|r| Some((r.name, (r.speaks)(&e)?)));
+    let Some((rule, verdict)) = spoken.next() else {
+        return Finding {
+            sentence: format!("{}.", base(&e)),
+            rule: "none",
+            also: Vec::new(),
+        };
+    };
+    let also = spoken.collect();
+    let sentence = if e.total.wall_ns == 0 {
+        format!("{verdict}.")
+    } else {
+        format!("{}: {verdict}.", base(&e))
+    };
+    Finding {
+        sentence,
+        rule,
+        also,
+    }
+}
+
+/// Where the wall time went.
+fn base(e: &Evidence) -> String {
+    let l = &e.total;
+    let mut parts = [
+        (l.state_ns(State::OnCpu), "was computing".to_string()),
+        (l.state_ns(State::Runnable), "waited for a CPU".to_string()),
+        (e.blocked_ns(), blocked_words(e)),
+        (l.unknown_ns(), "was not seen".to_string()),
+    ];
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(ns, _)| e.share(*ns) >= 0.005)
+        .map(|(ns, what)| format!("{} {what}", words::share(e.share(*ns))))
+        .collect();
+    let threads = match e.threads {
+        1 => "one thread".to_string(),
+        n => format!("{n} threads"),
+    };
+    let idle = if l.idle_ns > 0 {
+        format!(" that was not idle ({} was)", words::time(l.idle_ns))
+    } else {
+        String::new()
+    };
+    format!(
+        "Of {} of wall time of {threads}{idle}, {}",
+        words::time(e.busy_ns()),
+        if parts.is_empty() {
+            "nothing was seen".to_string()
+        } else {
+            words::list(&parts)
+        }
+    )
+}
+
+/// Blocked, with what it is mostly blocked on.
+fn blocked_words(e: &Evidence) -> String {
+    let blocked = e.total.blocked_ns();
+    match e.main_reason() {
+        Some((reason, ns)) if ns * 10 >= blocked * 9 => {
+            format!("was blocked on {}", words::reason(reason))
+        }
+        Some((reason, ns)) => format!(
+            "was blocked (most on {}: {})",
+            words::reason(reason),
+            words::share(e.share(ns))
+        ),
+        None => "was blocked".to_string(),
+    }
+}

@@ -1,0 +1,182 @@
+//! The rules, most urgent first.
+
+use wallscope_model::{BlockReason, State};
+
+use crate::Evidence;
+use crate::words;
+
+/// A named rule.
+pub struct Rule {
+    /// Its name, as reports print it.
+    pub name: &'static str,
+    /// When it speaks, in words.
+    pub when: &'static str,
+    /// What it says of the evidence, if anything: a clause without a full stop.
+    pub speaks: fn(&Evidence) -> Option<String>,
+}
+
+/// Every rule; the first that speaks ends the sentence.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "empty",
+        when: "no thread existed in the window",
+        speaks: empty,
+    },
+    Rule {
+        name: "unseen",
+        when: "5 % of the time or more was not seen",
+        speaks: unseen,
+    },
+    Rule {
+        name: "throttled",
+        when: "5 % of the time or more was lost to a CPU quota",
+        speaks: throttled,
+    },
+    Rule {
+        name: "starved",
+        when: "threads waited for a CPU a quarter of the time or more, and half as long as they computed",
+        speaks: starved,
+    },
+    Rule {
+        name: "computing",
+        when: "threads computed half of the time or more",
+        speaks: computing,
+    },
+    Rule {
+        name: "busy_beside_waiting",
+        when: "most time is blocked, yet at least 80 % of a CPU was kept busy throughout",
+        speaks: busy_beside_waiting,
+    },
+    Rule {
+        name: "blocked",
+        when: "blocked time is the largest part",
+        speaks: blocked,
+    },
+    Rule {
+        name: "mixed",
+        when: "no part is the largest by these measures",
+        speaks: mixed,
+    },
+    Rule {
+        name: "unattributed",
+        when: "threads too short to be seen used 1 % of the time or more",
+        speaks: unattributed,
+    },
+];
+
+fn empty(e: &Evidence) -> Option<String> {
+    (e.total.wall_ns == 0)
+        .then(|| "No thread of the target existed while this was recorded".to_string())
+}
+
+fn unseen(e: &Evidence) -> Option<String> {
+    let share = e.share(e.total.unknown_ns());
+    (share >= 0.05).then(|| {
+        format!(
+            "{} could not be seen, so nothing firm can be said of the rest",
+            words::share(share)
+        )
+    })
+}
+
+fn throttled(e: &Evidence) -> Option<String> {
+    let share = e.share(e.total.runnable.throttled);
+    let quota = match e.quota_cpus {
+        Some(q) => format!("its CPU quota ({q:.1} CPUs)"),
+        None => "its CPU quota".to_string(),
+    };
+    (share >= 0.05).then(|| {
+        format!(
+            "{} was lost to {quota}; raising it, or less CPU work, would give that back",
+            words::share(share)
+        )
+    })
+}
+
+fn starved(e: &Evidence) -> Option<String> {
+    let runnable = e.total.state_ns(State::Runnable) - e.total.runnable.throttled;
+    let on_cpu = e.total.state_ns(State::OnCpu);
+    let speaks = e.share(runnable) >= 0.25 && runnable >= on_cpu / 2;
+    speaks.then(|| {
+        format!(
+            "there are too few CPUs for its threads; more of them, or less work beside it, would \
+             save up to {}",
+            words::share(e.share(runnable))
+        )
+    })
+}
+
+fn computing(e: &Evidence) -> Option<String> {
+    let share = e.share(e.total.state_ns(State::OnCpu));
+    (share >= 0.5).then(|| match e.share(e.blocked_ns()) {
+        b if b < 0.01 => "a CPU profile tells nearly all of it".to_string(),
+        b => format!(
+            "faster code is what helps; {} no CPU work could save",
+            words::share(b)
+        ),
+    })
+}
+
+fn busy_beside_waiting(e: &Evidence) -> Option<String> {
+    let on_cpu = e.total.state_ns(State::OnCpu);
+    let speaks = e.threads > 1
+        && e.share(on_cpu) < 0.5
+        && e.blocked_ns() > on_cpu
+        && on_cpu as f64 >= 0.8 * e.window_ns as f64;
+    speaks.then(|| {
+        format!(
+            "{} no CPU work could save, unless the waiting is for the threads that compute",
+            words::share(e.share(e.blocked_ns()))
+        )
+    })
+}
+
+fn blocked(e: &Evidence) -> Option<String> {
+    let blocked = e.blocked_ns();
+    let largest = blocked > e.total.state_ns(State::OnCpu)
+        && blocked > e.total.state_ns(State::Runnable)
+        && busy_beside_waiting(e).is_none();
+    // Waiting for events or for the time to come is often waiting for work.
+    let parked = [BlockReason::Poll, BlockReason::Timer];
+    let note = match e.main_reason() {
+        Some((r, ns)) if parked.contains(&r) && ns * 2 > e.total.blocked_ns() => {
+            " (some of it may be waiting for work)"
+        }
+        _ => "",
+    };
+    largest.then(|| {
+        format!(
+            "{} no CPU work could save{note}; a CPU profile would show only {}",
+            words::share(e.share(blocked)),
+            words::share(e.share(e.total.state_ns(State::OnCpu)))
+        )
+    })
+}
+
+fn mixed(e: &Evidence) -> Option<String> {
+    let speaks = e.total.wall_ns > 0
+        && computing(e).is_none()
+        && starved(e).is_none()
+        && busy_beside_waiting(e).is_none()
+        && blocked(e).is_none();
+    speaks.then(|| {
+        format!(
+            "{} no CPU work could save",
+            words::share(e.share(e.blocked_ns()))
+        )
+    })
+}
+
+fn unattributed(e: &Evidence) -> Option<String> {
+    let share = e.share(e.unattributed_ns);
+    (share >= 0.01).then(|| {
+        format!(
+            "threads that lived too short to be seen computed for {} more",
+            words::time(e.unattributed_ns)
+        )
+    })
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

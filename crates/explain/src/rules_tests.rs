@@ -1,0 +1,134 @@
+use std::sync::Arc;
+
+use wallscope_model::{
+    BlockReason, CgroupFacts, Context, HostSample, Ledger, Process, Recording, UnknownCause, Window,
+};
+
+use super::RULES;
+use crate::finding;
+
+/// A recording of 10 s with threads whose ledgers are (on-CPU, woken, throttled, reason, blocked),
+/// in tenths of a second.
+fn recording(threads: &[(u64, u64, u64, BlockReason, u64)]) -> Recording {
+    const TENTH: u64 = 100_000_000;
+    let mut rec = Recording {
+        window: Window {
+            start_ns: 0,
+            end_ns: 100 * TENTH,
+            ..Window::default()
+        },
+        ..Recording::default()
+    };
+    for (i, (on_cpu, woken, throttled, reason, blocked)) in threads.iter().enumerate() {
+        let mut l = Ledger::default();
+        l.on_cpu.user = on_cpu * TENTH;
+        l.runnable.woken = woken * TENTH;
+        l.runnable.throttled = throttled * TENTH;
+        l.blocked[*reason as usize] = blocked * TENTH;
+        l.wall_ns = (on_cpu + woken + throttled + blocked) * TENTH;
+        rec.contexts.push(Context {
+            pid: 1,
+            tid: i as u32,
+            name: Arc::from("t"),
+            start_ns: 0,
+            end_ns: 100 * TENTH,
+            ledger: l,
+        });
+    }
+    rec
+}
+
+#[test]
+fn each_case_is_told_by_its_rule() {
+    let lock = BlockReason::Lock;
+    let cases = [
+        (vec![], "empty"),
+        (vec![(95, 1, 0, lock, 4)], "computing"),
+        (vec![(10, 5, 0, lock, 85)], "blocked"),
+        (vec![(20, 70, 0, lock, 10); 4], "starved"),
+        (vec![(30, 5, 60, lock, 5)], "throttled"),
+        (
+            vec![
+                (90, 0, 0, lock, 10),
+                (0, 0, 0, lock, 100),
+                (0, 0, 0, lock, 100),
+            ],
+            "busy_beside_waiting",
+        ),
+        (vec![(40, 20, 0, lock, 40)], "mixed"),
+    ];
+    for (threads, rule) in cases {
+        let f = finding(&recording(&threads));
+        assert_eq!(f.rule, rule, "{}", f.sentence);
+        assert!(
+            f.sentence.ends_with('.') && !f.sentence.contains(".."),
+            "{}",
+            f.sentence
+        );
+    }
+}
+
+#[test]
+fn the_sentence_says_what_no_cpu_work_could_save() {
+    let f = finding(&recording(&[(10, 5, 0, BlockReason::Lock, 85)]));
+    assert_eq!(
+        f.sentence,
+        "Of 10.0 s of wall time of one thread, 85 % was blocked on locks, 10 % was computing and \
+         5 % waited for a CPU: 85 % no CPU work could save; a CPU profile would show only 10 %."
+    );
+}
+
+#[test]
+fn idle_time_is_not_held_against_the_program() {
+    let mut rec = recording(&[(10, 0, 0, BlockReason::Poll, 90)]);
+    rec.contexts[0].ledger.idle_ns = 8_500_000_000;
+    let f = finding(&rec);
+    assert_eq!(f.rule, "computing", "{}", f.sentence);
+    assert!(f.sentence.contains("8.5 s was"), "{}", f.sentence);
+}
+
+#[test]
+fn waiting_for_events_may_be_waiting_for_work() {
+    let f = finding(&recording(&[(1, 0, 0, BlockReason::Poll, 99)]));
+    assert!(
+        f.sentence.contains("may be waiting for work"),
+        "{}",
+        f.sentence
+    );
+}
+
+#[test]
+fn a_quota_is_named() {
+    let mut rec = recording(&[(30, 5, 60, BlockReason::Lock, 5)]);
+    let mut host = HostSample::default();
+    host.facts.cgroup = Some(CgroupFacts {
+        quota_us: Some(50_000),
+        period_us: Some(100_000),
+        ..CgroupFacts::default()
+    });
+    rec.host.push(host);
+    assert!(finding(&rec).sentence.contains("(0.5 CPUs)"));
+}
+
+#[test]
+fn what_was_not_seen_comes_first_and_the_rest_is_listed() {
+    let mut rec = recording(&[(10, 0, 0, BlockReason::Disk, 80)]);
+    rec.contexts[0].ledger.unknown[UnknownCause::LostEvents as usize] = 1_000_000_000;
+    rec.contexts[0].ledger.wall_ns += 1_000_000_000;
+    rec.processes.push(Process {
+        unattributed_on_cpu_ns: 1_000_000_000,
+        ..Process::default()
+    });
+    let f = finding(&rec);
+    assert_eq!(f.rule, "unseen");
+    let also: Vec<_> = f.also.iter().map(|(name, _)| *name).collect();
+    assert_eq!(also, ["blocked", "unattributed"]);
+}
+
+#[test]
+fn rules_have_distinct_names() {
+    let mut names: Vec<_> = RULES.iter().map(|r| r.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), RULES.len());
+}

@@ -1,0 +1,127 @@
+//! Facts about the host around the target: kept at the start, the end and each second, so that a
+//! recording can be judged later without the machine. A value that could not be read is `None`.
+
+/// PSI: share of time stalled over 10 s in percent, and total stall time in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// `some avg10`, percent.
+    pub some_avg10: f64,
+    /// `some total`, µs since boot.
+    pub some_total_us: u64,
+    /// `full avg10`, percent.
+    pub full_avg10: f64,
+    /// `full total`, µs since boot.
+    pub full_total_us: u64,
+}
+
+/// One block device, counters since boot (`/proc/diskstats`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// Device name.
+    pub name: String,
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Time with requests in flight, ms.
+    pub busy_ms: u64,
+}
+
+/// Sockets and TCP counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetFacts {
+    /// TCP sockets in use.
+    pub tcp_in_use: u64,
+    /// TCP sockets in TIME_WAIT.
+    pub tcp_time_wait: u64,
+    /// UDP sockets in use.
+    pub udp_in_use: u64,
+    /// TCP segments retransmitted since boot.
+    pub tcp_retransmits: u64,
+    /// Times an accept queue overflowed since boot.
+    pub listen_overflows: u64,
+    /// Connections dropped at listen since boot.
+    pub listen_drops: u64,
+}
+
+/// The target's cgroup: CPU quota and memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CgroupFacts {
+    /// Path within its hierarchy.
+    pub path: String,
+    /// Quota in µs per period; `None`: no limit.
+    pub quota_us: Option<u64>,
+    /// Period of the quota, µs.
+    pub period_us: Option<u64>,
+    /// Enforcement periods so far.
+    pub nr_periods: Option<u64>,
+    /// Periods in which it was throttled.
+    pub nr_throttled: Option<u64>,
+    /// Total throttled time, ns.
+    pub throttled_ns: Option<u64>,
+    /// Memory in use, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Memory limit, bytes; `None`: no limit.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// The target process's limits and use of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Process.
+    pub pid: u32,
+    /// Soft limit of open files.
+    pub nofile_soft: Option<u64>,
+    /// Descriptors open now.
+    pub open_files: Option<u64>,
+    /// Soft limit of processes and threads of the user.
+    pub nproc_soft: Option<u64>,
+    /// Threads now.
+    pub threads: Option<u64>,
+}
+
+/// The host at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFacts {
+    /// 1-, 5- and 15-minute load averages.
+    pub load: Option<[f64; 3]>,
+    /// Tasks running or runnable now.
+    pub runnable_tasks: Option<u64>,
+    /// CPU time since boot over all CPUs, in ns: user, nice, system, idle, iowait, irq, softirq, steal.
+    pub cpu_ns: Option<[u64; 8]>,
+    /// Context switches since boot.
+    pub context_switches: Option<u64>,
+    /// PSI of the CPU.
+    pub psi_cpu: Option<Pressure>,
+    /// PSI of I/O.
+    pub psi_io: Option<Pressure>,
+    /// PSI of memory.
+    pub psi_memory: Option<Pressure>,
+    /// Memory: total, available, swap total, swap free; bytes.
+    pub memory: Option<[u64; 4]>,
+    /// Major page faults since boot.
+    pub major_faults: Option<u64>,
+    /// Block devices (no partitions, no idle loop or ram devices).
+    pub disks: Vec<DiskFacts>,
+    /// Sockets.
+    pub net: Option<NetFacts>,
+    /// Cgroup of the (first) target.
+    pub cgroup: Option<CgroupFacts>,
+    /// Limits of the target processes (at start and end only).
+    pub limits: Vec<Limits>,
+}
+
+/// [`HostFacts`] with their time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostSample {
+    /// Time on the recording's clock, ns.
+    pub time_ns: u64,
+    /// The facts.
+    pub facts: HostFacts,
+}

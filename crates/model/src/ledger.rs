@@ -1,0 +1,170 @@
+//! The ledger of one execution context: where every nanosecond of it went.
+
+use crate::{BlockReason, State, UnknownCause};
+
+/// Parts of on-CPU time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnCpu {
+    /// In user mode.
+    pub user: u64,
+    /// In the kernel on its own behalf.
+    pub kernel: u64,
+    /// Taken by interrupts and softirqs while it was on a CPU.
+    pub irq: u64,
+    /// Taken by the hypervisor while it was on a CPU.
+    pub stolen: u64,
+}
+
+impl OnCpu {
+    /// Sum of the parts.
+    pub fn total(&self) -> u64 {
+        self.user + self.kernel + self.irq + self.stolen
+    }
+}
+
+/// Parts of runnable time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runnable {
+    /// From wake-up or birth to the CPU.
+    pub woken: u64,
+    /// Put off the CPU while still wanting it.
+    pub preempted: u64,
+    /// Held back by a cgroup's CPU quota.
+    pub throttled: u64,
+}
+
+impl Runnable {
+    /// Sum of the parts.
+    pub fn total(&self) -> u64 {
+        self.woken + self.preempted + self.throttled
+    }
+}
+
+/// The kernel's own books for the same context and window: what the ledger is audited against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Growth of `se.sum_exec_runtime`, ns, with the steal (and, where the kernel is so built, the
+    /// interrupt time) that it leaves out.
+    pub on_cpu_ns: u64,
+    /// Growth of `sched_info.run_delay`, ns.
+    pub run_delay_ns: u64,
+    /// Growth of `nvcsw + nivcsw`.
+    pub switches: u64,
+    /// False where the kernel's counters could not be read.
+    pub valid: bool,
+}
+
+/// Where the wall time of one execution context (or of a sum of them) went. Nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Time in which the context existed within the window, by the clock alone.
+    pub wall_ns: u64,
+    /// On-CPU time by part.
+    pub on_cpu: OnCpu,
+    /// Runnable time by part.
+    pub runnable: Runnable,
+    /// Blocked time by reason, indexed by `BlockReason as usize`.
+    pub blocked: [u64; BlockReason::COUNT],
+    /// Unseen time by cause, indexed by `UnknownCause as usize`.
+    pub unknown: [u64; UnknownCause::COUNT],
+    /// The part of the above that was corrected from the kernel's own counters.
+    pub repaired_ns: u64,
+    /// The part of blocked time in which no request was in flight; an attribute, not a state.
+    pub idle_ns: u64,
+    /// Times it left the CPU by its own will, as counted by the instrument.
+    pub voluntary_switches: u64,
+    /// Times it was put off the CPU, as counted by the instrument.
+    pub involuntary_switches: u64,
+    /// The kernel's own figures for the same stretch.
+    pub audit: Audit,
+}
+
+impl Ledger {
+    /// Blocked time, all reasons.
+    pub fn blocked_ns(&self) -> u64 {
+        self.blocked.iter().sum()
+    }
+
+    /// Unseen time, all causes.
+    pub fn unknown_ns(&self) -> u64 {
+        self.unknown.iter().sum()
+    }
+
+    /// Time in `state`, all parts.
+    pub fn state_ns(&self, state: State) -> u64 {
+        match state {
+            State::OnCpu => self.on_cpu.total(),
+            State::Runnable => self.runnable.total(),
+            State::Blocked => self.blocked_ns(),
+            State::Unknown => self.unknown_ns(),
+        }
+    }
+
+    /// `wall − (on_cpu + runnable + blocked + unknown)`: never forced to zero.
+    pub fn residue_ns(&self) -> i64 {
+        let sum: u64 = State::ALL.iter().map(|s| self.state_ns(*s)).sum();
+        self.wall_ns as i64 - sum as i64
+    }
+
+    /// Adds another context's ledger of the same kind of clock.
+    pub fn add(&mut self, other: &Ledger) {
+        self.wall_ns += other.wall_ns;
+        self.on_cpu.user += other.on_cpu.user;
+        self.on_cpu.kernel += other.on_cpu.kernel;
+        self.on_cpu.irq += other.on_cpu.irq;
+        self.on_cpu.stolen += other.on_cpu.stolen;
+        self.runnable.woken += other.runnable.woken;
+        self.runnable.preempted += other.runnable.preempted;
+        self.runnable.throttled += other.runnable.throttled;
+        for (a, b) in self.blocked.iter_mut().zip(other.blocked) {
+            *a += b;
+        }
+        for (a, b) in self.unknown.iter_mut().zip(other.unknown) {
+            *a += b;
+        }
+        self.repaired_ns += other.repaired_ns;
+        self.idle_ns += other.idle_ns;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.audit.on_cpu_ns += other.audit.on_cpu_ns;
+        self.audit.run_delay_ns += other.audit.run_delay_ns;
+        self.audit.switches += other.audit.switches;
+        self.audit.valid &= other.audit.valid;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn residue_is_signed_and_never_forced() {
+        let mut l = Ledger {
+            wall_ns: 100,
+            ..Ledger::default()
+        };
+        l.on_cpu.user = 60;
+        l.blocked[BlockReason::Disk as usize] = 50;
+        assert_eq!(l.residue_ns(), -10);
+        l.wall_ns = 115;
+        assert_eq!(l.residue_ns(), 5);
+    }
+
+    #[test]
+    fn adding_keeps_every_part() {
+        let mut a = Ledger {
+            wall_ns: 10,
+            repaired_ns: 1,
+            ..Ledger::default()
+        };
+        a.runnable.throttled = 4;
+        a.unknown[UnknownCause::NoRecord as usize] = 6;
+        let mut sum = a.clone();
+        sum.add(&a);
+        assert_eq!(sum.wall_ns, 20);
+        assert_eq!(sum.state_ns(State::Runnable), 8);
+        assert_eq!(sum.state_ns(State::Unknown), 12);
+        assert_eq!(sum.residue_ns(), 0);
+        assert_eq!(sum.repaired_ns, 2);
+    }
+}

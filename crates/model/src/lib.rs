@@ -1,0 +1,35 @@
+//! The values wallscope speaks in: states, ledgers, stacks, samples, domains.
+//!
+//! Floor 0 of the house: pure data and arithmetic. No I/O, no clock, no libc, no foreign format.
+//! Everything that measures ([`Recording`]'s producers), names (symbolisers), stores (formats) or
+//! shows (views) meets here and nowhere else.
+//!
+//! All times are integers in nanoseconds. Points in time are on the recording's clock (see
+//! [`Window::clock`]); lengths are plain differences. The one equation that everything serves:
+//!
+//! ```text
+//! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)
+//! ```
+
+mod domain;
+mod host;
+mod ledger;
+mod recording;
+mod stack;
+mod state;
+
+pub mod merge;
+pub mod scale;
+pub mod stats;
+
+pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss};
+pub use host::{CgroupFacts, DiskFacts, HostFacts, HostSample, Limits, NetFacts, Pressure};
+pub use ledger::{Audit, Ledger, OnCpu, Runnable};
+pub use recording::{
+    Context, ContextId, LedgerSlice, Process, Recording, Sample, SliceValue, Slices, Window,
+};
+pub use stack::{
+    Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,
+    StackEnd, StackId,
+};
+pub use state::{BlockReason, Part, State, UnknownCause, View};

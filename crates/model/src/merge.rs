@@ -1,0 +1,263 @@
+//! Several recordings as one: their threads side by side, their code shared.
+//!
+//! Contexts stay apart, even those of equal pid and tid: each has its own window and ledger, and
+//! ledgers of different recordings balance each for itself. Files, functions, addresses and stacks
+//! that are equal become one. Time slices follow one another where all recordings have slices of
+//! one length, and are dropped otherwise. Host facts are kept in the order given.
+//!
+//! Recordings whose figures were come by differently (by another backend, or exact here and
+//! estimated there) measure different domains, and counts of two domains never add: that is an
+//! error.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::{
+    Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, LedgerSlice, Line, ModuleId,
+    Recording, Sample, SliceValue, Slices, Stack, StackId, Window,
+};
+
+/// Recordings that do not add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeError {
+    /// There are none.
+    Nothing,
+    /// They measured differently.
+    Domains {
+        /// What differs, in words.
+        what: String,
+    },
+}
+
+impl std::fmt::Display for MergeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            MergeError::Nothing => f.write_str("there is nothing to merge"),
+            MergeError::Domains { what } => {
+                write!(
+                    f,
+                    "they measure different things, which do not add ({what})"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
+/// Merges `recordings` in the order given.
+///
+/// # Errors
+/// [`MergeError`] where there are none, or their domains differ.
+pub fn merge(recordings: &[Recording]) -> Result<Recording, MergeError> {
+    let first = recordings.first().ok_or(MergeError::Nothing)?;
+    for other in &recordings[1..] {
+        compatible(&first.domain, &other.domain)?;
+    }
+    let mut into = Into {
+        out: Recording {
+            domain: domain(recordings),
+            window: window(recordings),
+            slices: slices(recordings),
+            ..Recording::default()
+        },
+        ..Into::default()
+    };
+    for rec in recordings {
+        into.add(rec);
+    }
+    Ok(into.out)
+}
+
+fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
+    let differ = |what: String| Err(MergeError::Domains { what });
+    if a.backend != b.backend {
+        return differ(format!("backend {} and {}", a.backend, b.backend));
+    }
+    let exact = |d: &Domain| -> Vec<_> { d.columns.iter().map(|c| (c.state, c.exact)).collect() };
+    if exact(a) != exact(b) {
+        return differ("a state is counted in one and estimated in another".to_string());
+    }
+    Ok(())
+}
+
+/// The domain of all: what is said of one holds for all, or is said of each.
+fn domain(recordings: &[Recording]) -> Domain {
+    fn each(recordings: &[Recording], of: impl Fn(&Domain) -> &str) -> String {
+        let mut values: Vec<&str> = Vec::new();
+        for r in recordings {
+            let v = of(&r.domain);
+            if !v.is_empty() && !values.contains(&v) {
+                values.push(v);
+            }
+        }
+        values.join("; ")
+    }
+    fn all<T: Clone + PartialEq>(recordings: &[Recording], of: impl Fn(&Domain) -> &[T]) -> Vec<T> {
+        let mut values = Vec::new();
+        for v in recordings.iter().flat_map(|r| of(&r.domain)) {
+            if !values.contains(v) {
+                values.push(v.clone());
+            }
+        }
+        values
+    }
+    let mut columns: Vec<Column> = recordings[0].domain.columns.clone();
+    for c in &mut columns {
+        c.how = each(recordings, |d| {
+            let same = d.columns.iter().find(|o| o.state == c.state);
+            same.map_or("", |o| &o.how)
+        });
+    }
+    let mut notes = vec![format!("merged from {} recordings", recordings.len())];
+    notes.extend(all(recordings, |d| &d.notes));
+    Domain {
+        tool: each(recordings, |d| &d.tool),
+        backend: each(recordings, |d| &d.backend),
+        backend_reason: each(recordings, |d| &d.backend_reason),
+        privilege: each(recordings, |d| &d.privilege),
+        kernel: each(recordings, |d| &d.kernel),
+        cpus: recordings.iter().map(|r| r.domain.cpus).max().unwrap_or(0),
+        target: each(recordings, |d| &d.target),
+        events: all(recordings, |d| &d.events),
+        columns,
+        limits: all(recordings, |d| &d.limits),
+        notes,
+    }
+}
+
+fn window(recordings: &[Recording]) -> Window {
+    let start = recordings.iter().map(|r| r.window.start_ns).min();
+    let end = recordings.iter().map(|r| r.window.end_ns).max();
+    let unix = recordings.iter().map(|r| r.window.start_unix_ns).min();
+    Window {
+        start_ns: start.unwrap_or(0),
+        end_ns: end.unwrap_or(0),
+        clock: recordings[0].window.clock.clone(),
+        start_unix_ns: unix.unwrap_or(0),
+    }
+}
+
+fn slices(recordings: &[Recording]) -> Slices {
+    let width = recordings[0].slices.width_ns;
+    let same = |r: &Recording| r.slices.width_ns == width && r.slices.count > 0;
+    let count = recordings
+        .iter()
+        .try_fold(0u32, |sum, r| sum.checked_add(r.slices.count));
+    match count {
+        Some(count) if width > 0 && recordings.iter().all(same) => Slices {
+            start_ns: recordings[0].slices.start_ns,
+            width_ns: width,
+            count,
+        },
+        _ => Slices::default(),
+    }
+}
+
+/// The recording being made, and where equal things are in it.
+#[derive(Default)]
+struct Into {
+    out: Recording,
+    modules: HashMap<crate::Module, u32>,
+    functions: HashMap<crate::Function, u32>,
+    frames: HashMap<Frame, u32>,
+    stacks: HashMap<Stack, u32>,
+    /// Slices of the recordings before this one.
+    slices: u32,
+}
+
+fn place<T: Clone + Eq + Hash>(list: &mut Vec<T>, index: &mut HashMap<T, u32>, value: T) -> u32 {
+    let next = list.len() as u32;
+    *index.entry(value).or_insert_with_key(|v| {
+        list.push(v.clone());
+        next
+    })
+}
+
+impl Into {
+    fn add(&mut self, rec: &Recording) {
+        let out = &mut self.out;
+        let contexts = out.contexts.len() as u32;
+        out.contexts.extend(rec.contexts.iter().cloned());
+        for p in &rec.processes {
+            match out
+                .processes
+                .iter_mut()
+                .find(|q| q.pid == p.pid && q.exe == p.exe)
+            {
+                Some(q) => q.unattributed_on_cpu_ns += p.unattributed_on_cpu_ns,
+                None => out.processes.push(p.clone()),
+            }
+        }
+        let modules: Vec<u32> = (rec.modules.iter().cloned())
+            .map(|m| place(&mut out.modules, &mut self.modules, m))
+            .collect();
+        let functions: Vec<u32> = (rec.functions.iter().cloned())
+            .map(|f| place(&mut out.functions, &mut self.functions, f))
+            .collect();
+        let frames: Vec<u32> = (rec.frames.iter())
+            .map(|f| Frame {
+                kind: f.kind,
+                module: f.module.map(|m| ModuleId(modules[m.0 as usize])),
+                address: f.address,
+                lines: (f.lines.iter())
+                    .map(|l| Line {
+                        function: FunctionId(functions[l.function.0 as usize]),
+                        line: l.line,
+                    })
+                    .collect(),
+            })
+            .map(|f| place(&mut out.frames, &mut self.frames, f))
+            .collect();
+        let stacks: Vec<u32> = (rec.stacks.iter())
+            .map(|s| Stack {
+                frames: s
+                    .frames
+                    .iter()
+                    .map(|f| FrameId(frames[f.0 as usize]))
+                    .collect(),
+                end: s.end,
+            })
+            .map(|s| place(&mut out.stacks, &mut self.stacks, s))
+            .collect();
+        let before = self.slices;
+        let sliced = out.slices.count > 0;
+        let values = |s: &Sample| -> Vec<SliceValue> {
+            let moved = |v: &SliceValue| SliceValue {
+                slice: v.slice + before,
+                ..*v
+            };
+            s.slices.iter().filter(|_| sliced).map(moved).collect()
+        };
+        out.samples.extend(rec.samples.iter().map(|s| Sample {
+            context: ContextId(s.context.0 + contexts),
+            stack: StackId(stacks[s.stack.0 as usize]),
+            slices: values(s),
+            ..s.clone()
+        }));
+        if sliced {
+            let moved = |r: &LedgerSlice| LedgerSlice {
+                context: r.context + contexts,
+                slice: r.slice + before,
+                ..*r
+            };
+            out.ledger_slices
+                .extend(rec.ledger_slices.iter().map(moved));
+            self.slices += rec.slices.count;
+        }
+        out.host.extend(rec.host.iter().cloned());
+        for l in &rec.losses {
+            match out.losses.iter_mut().find(|m| m.cause == l.cause) {
+                Some(m) => m.count += l.count,
+                None => out.losses.push(l.clone()),
+            }
+        }
+        out.cost = Cost {
+            bpf_ns: out.cost.bpf_ns + rec.cost.bpf_ns,
+            own_cpu_ns: out.cost.own_cpu_ns + rec.cost.own_cpu_ns,
+            rss_bytes: out.cost.rss_bytes.max(rec.cost.rss_bytes),
+            kernel_bytes: out.cost.kernel_bytes.max(rec.cost.kernel_bytes),
+            target_stopped_ns: out.cost.target_stopped_ns + rec.cost.target_stopped_ns,
+        };
+    }
+}

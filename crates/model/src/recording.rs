@@ -1,0 +1,177 @@
+//! The recording: everything one measurement produced, before any view of it.
+
+use std::sync::Arc;
+
+use crate::{
+    BlockReason, Cost, Domain, Frame, Function, HostSample, Ledger, Loss, Module, Part, Stack,
+    StackId, State,
+};
+
+/// Index into [`Recording::contexts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContextId(pub u32);
+
+/// The stretch of time that was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Start on `clock`, ns.
+    pub start_ns: u64,
+    /// End on `clock`, ns.
+    pub end_ns: u64,
+    /// The clock: `CLOCK_MONOTONIC`.
+    pub clock: String,
+    /// Start on the wall clock, ns since the epoch.
+    pub start_unix_ns: u64,
+}
+
+/// A thread, with its ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Process id, in the recorder's pid namespace.
+    pub pid: u32,
+    /// Thread id, likewise.
+    pub tid: u32,
+    /// Thread name (`comm`), as last seen.
+    pub name: Arc<str>,
+    /// Start of its existence within the window, ns on the recording's clock.
+    pub start_ns: u64,
+    /// End of its existence within the window.
+    pub end_ns: u64,
+    /// Where its time went.
+    pub ledger: Ledger,
+}
+
+/// A process, for what its threads do not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Parent process id, 0 where unknown.
+    pub parent: u32,
+    /// Name (`comm` of its first thread, or the executable's name).
+    pub name: Arc<str>,
+    /// Path of the executable, empty where unknown.
+    pub exe: Arc<str>,
+    /// Command line, arguments joined by spaces; empty where unknown.
+    pub cmdline: Arc<str>,
+    /// On-CPU time of threads that were never seen as threads, ns.
+    pub unattributed_on_cpu_ns: u64,
+}
+
+/// A part of a sample's time, by slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SliceValue {
+    /// Index of the slice (see [`Slices`]).
+    pub slice: u32,
+    /// Samples in it.
+    pub count: u64,
+    /// Estimated time in it, ns, before scaling.
+    pub ns: u64,
+}
+
+/// Samples of the same stack in the same state of the same context, added up.
+///
+/// `ns` is `samples × period`, *unscaled*. [`crate::scale`] scales it to the ledger's exact total.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Whose time.
+    pub context: ContextId,
+    /// The stack that spent it.
+    pub stack: StackId,
+    /// In which state.
+    pub state: State,
+    /// For [`State::Blocked`]: what it waited for.
+    pub reason: Option<BlockReason>,
+    /// For the other states: which part, where known.
+    pub part: Option<Part>,
+    /// Whether the time was idle.
+    pub idle: bool,
+    /// The CPU, for on-CPU samples where known.
+    pub cpu: Option<u32>,
+    /// Number of samples.
+    pub count: u64,
+    /// Estimated time, ns, before scaling.
+    pub ns: u64,
+    /// The same by time slice; sums to `count` and `ns`.
+    pub slices: Vec<SliceValue>,
+}
+
+impl Sample {
+    /// The contract's `reason` label: a block reason, or the part of another state.
+    pub fn reason_name(&self) -> Option<&'static str> {
+        self.reason
+            .map(BlockReason::name)
+            .or(self.part.map(Part::name))
+    }
+}
+
+/// The division of the window into time slices of one length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slices {
+    /// Start of slice 0 on the recording's clock, ns.
+    pub start_ns: u64,
+    /// Length of a slice, ns; 0: the recording has no slices.
+    pub width_ns: u64,
+    /// How many.
+    pub count: u32,
+}
+
+/// A context's ledger within one slice (no audit, no repair): ns by state and block reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerSlice {
+    /// Index of the context.
+    pub context: u32,
+    /// Index of the slice.
+    pub slice: u32,
+    /// On-CPU time, ns.
+    pub on_cpu_ns: u64,
+    /// Runnable time, ns.
+    pub runnable_ns: u64,
+    /// Blocked time by reason, ns.
+    pub blocked: [u64; BlockReason::COUNT],
+}
+
+impl LedgerSlice {
+    /// Time in `state` within the slice, ns.
+    pub fn state_ns(&self, state: State) -> u64 {
+        match state {
+            State::OnCpu => self.on_cpu_ns,
+            State::Runnable => self.runnable_ns,
+            State::Blocked => self.blocked.iter().sum(),
+            State::Unknown => 0,
+        }
+    }
+}
+
+/// Everything one measurement produced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// What was measured and how.
+    pub domain: Domain,
+    /// When.
+    pub window: Window,
+    /// Threads, with their ledgers.
+    pub contexts: Vec<Context>,
+    /// Their processes.
+    pub processes: Vec<Process>,
+    /// Files that code came from.
+    pub modules: Vec<Module>,
+    /// Named functions.
+    pub functions: Vec<Function>,
+    /// Distinct code addresses.
+    pub frames: Vec<Frame>,
+    /// Distinct stacks.
+    pub stacks: Vec<Stack>,
+    /// Sampled time.
+    pub samples: Vec<Sample>,
+    /// The division into time slices.
+    pub slices: Slices,
+    /// Ledgers by slice; rows without any time are left out.
+    pub ledger_slices: Vec<LedgerSlice>,
+    /// The host, over time.
+    pub host: Vec<HostSample>,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+    /// What it cost.
+    pub cost: Cost,
+}

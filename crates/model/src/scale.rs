@@ -1,0 +1,433 @@
+//! Scaling sampled stacks to the ledger's exact totals.
+//!
+//! Totals are counted, stacks are sampled. Here the sampled time of each group is multiplied by
+//! one factor so that it sums to what the ledger counted for that group, to the nanosecond.
+//!
+//! **Groups.** A group is one context in one state; blocked time is divided further by reason and
+//! runnable time by part, because the ledger is exact about those too and a finer group removes
+//! more sampling error. Where the samples of a state carry a reason that its ledger does not have
+//! (or none), the whole state of that context is one group. One factor serves the whole recording
+//! and not each slice: a ratio is biased by about 1/n, so few large groups beat many small ones.
+//! For a selection of time, [`scale_slices`] does the same with the selection's own ledger.
+//!
+//! **Short threads.** A thread that ran for 1 ms of a 10 ms sampling period was probably not
+//! sampled; where it was, the sample says ten times too much. Scaling each such thread alone would
+//! give the time of the unlucky ones to `[not sampled]` and shrink the lucky ones, so a program of
+//! many short threads would lose its functions. Groups whose exact time is below
+//! [`SPARSE_PERIODS`] periods (a criterion that does not depend on the luck of sampling) are
+//! therefore estimated together with the like groups of threads of the same program and name, by
+//! one factor; each context keeps its exact total, and what it lacks of its own samples it
+//! borrows from its siblings' ([`Scaled::borrowed_ns`] says how much).
+//!
+//! **The rest.** Exact time for which no sample exists becomes [`Unsampled`]: shown as the one
+//! frame `[not sampled]`. Sampled time for which the ledger has no time is left out and summed in
+//! [`Scaled::unplaced_ns`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use crate::{BlockReason, Context, ContextId, Part, Recording, Sample, State, UnknownCause};
+
+/// The name of the frame that stands for exact time without any sample.
+pub const NOT_SAMPLED: &str = "[not sampled]";
+
+/// Groups with less exact time than this many sampling periods are estimated with their siblings.
+pub const SPARSE_PERIODS: u64 = 8;
+
+/// A part of a sample's scaled time, given to one context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Index into [`Recording::samples`].
+    pub sample: u32,
+    /// Whose time it is; differs from the sample's own context where it was borrowed.
+    pub context: ContextId,
+    /// Scaled time, ns.
+    pub ns: u64,
+}
+
+/// Exact time for which there is no sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsampled {
+    /// Whose time.
+    pub context: ContextId,
+    /// In which state.
+    pub state: State,
+    /// Block reason, part, or cause of not being seen, by the contract's name.
+    pub reason: Option<&'static str>,
+    /// How much, ns.
+    pub ns: u64,
+}
+
+/// What a group's sampled time was multiplied by: `exact_ns / sampled_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    /// The context.
+    pub context: ContextId,
+    /// The state.
+    pub state: State,
+    /// Block reason or part by name; `None`: all of the state.
+    pub reason: Option<&'static str>,
+    /// The ledger's time of the group, ns (of the group with its siblings, where estimated so).
+    pub exact_ns: u64,
+    /// Its sampled time, ns, likewise.
+    pub sampled_ns: u64,
+}
+
+/// A recording's samples scaled to its ledgers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scaled {
+    /// Scaled time, ordered by sample; a sample may have several pieces, or none.
+    pub pieces: Vec<Piece>,
+    /// Exact time without samples.
+    pub unsampled: Vec<Unsampled>,
+    /// The factor of each group that has samples.
+    pub factors: Vec<Factor>,
+    /// Time shown by the stacks of a sibling thread, ns.
+    pub borrowed_ns: u64,
+    /// Sampled time in groups for which the ledger has none, ns, unscaled.
+    pub unplaced_ns: u64,
+}
+
+/// Scales all samples of `recording` to the ledgers of its contexts.
+///
+/// For every context and state, the pieces and the unsampled time sum to the ledger exactly.
+pub fn scale(recording: &Recording) -> Scaled {
+    let exact: Vec<Exact> = recording.contexts.iter().map(Exact::of_ledger).collect();
+    run(recording, &exact, |s| (s.count, s.ns))
+}
+
+/// Scales the samples of the given slices to the ledgers of the same slices.
+///
+/// For every context and state, the pieces and the unsampled time sum to the slices' ledgers.
+pub fn scale_slices(recording: &Recording, slices: Range<u32>) -> Scaled {
+    let mut exact = vec![Exact::default(); recording.contexts.len()];
+    for row in &recording.ledger_slices {
+        if !slices.contains(&row.slice) {
+            continue;
+        }
+        let Some(e) = exact.get_mut(row.context as usize) else {
+            continue;
+        };
+        e.on_cpu += row.on_cpu_ns;
+        e.runnable_whole += row.runnable_ns;
+        for (a, b) in e.blocked.iter_mut().zip(row.blocked) {
+            *a += b;
+        }
+    }
+    run(recording, &exact, |s| {
+        s.slices
+            .iter()
+            .filter(|v| slices.contains(&v.slice))
+            .fold((0, 0), |(c, n), v| (c + v.count, n + v.ns))
+    })
+}
+
+/// The exact time of one context.
+#[derive(Clone, Default)]
+struct Exact {
+    on_cpu: u64,
+    /// Runnable time whose parts are not known.
+    runnable_whole: u64,
+    runnable: [u64; 3],
+    blocked: [u64; BlockReason::COUNT],
+    unknown: [u64; UnknownCause::COUNT],
+}
+
+const RUNNABLE_PARTS: [Part; 3] = [Part::Woken, Part::Preempted, Part::Throttled];
+
+impl Exact {
+    fn of_ledger(context: &Context) -> Exact {
+        let l = &context.ledger;
+        Exact {
+            on_cpu: l.on_cpu.total(),
+            runnable_whole: 0,
+            runnable: [l.runnable.woken, l.runnable.preempted, l.runnable.throttled],
+            blocked: l.blocked,
+            unknown: l.unknown,
+        }
+    }
+
+    /// The classes of `state` that have time; class 0 is the undivided state.
+    fn classes(&self, state: State) -> Vec<(u8, u64)> {
+        let divided = |values: &[u64]| -> Vec<(u8, u64)> {
+            (1u8..)
+                .zip(values.iter().copied())
+                .filter(|(_, ns)| *ns > 0)
+                .collect()
+        };
+        let whole = |ns: u64| if ns > 0 { vec![(0, ns)] } else { Vec::new() };
+        match state {
+            State::OnCpu => whole(self.on_cpu),
+            State::Runnable if self.runnable_whole > 0 => whole(self.runnable_whole),
+            State::Runnable => divided(&self.runnable),
+            State::Blocked => divided(&self.blocked),
+            State::Unknown => divided(&self.unknown),
+        }
+    }
+}
+
+/// The class of a sample within its state; 0: not known.
+fn class_of(sample: &Sample) -> u8 {
+    match sample.state {
+        State::Blocked => sample.reason.map_or(0, |r| r as u8 + 1),
+        State::Runnable => sample
+            .part
+            .and_then(|p| (1u8..).zip(RUNNABLE_PARTS).find(|(_, q)| *q == p))
+            .map_or(0, |(i, _)| i),
+        State::OnCpu | State::Unknown => 0,
+    }
+}
+
+fn class_name(state: State, class: u8) -> Option<&'static str> {
+    let i = usize::from(class).checked_sub(1)?;
+    match state {
+        State::Blocked => BlockReason::ALL.get(i).map(|r| r.name()),
+        State::Runnable => RUNNABLE_PARTS.get(i).map(|p| p.name()),
+        State::Unknown => UnknownCause::ALL.get(i).map(|c| c.name()),
+        State::OnCpu => None,
+    }
+}
+
+/// A sample with time, as far as scaling is concerned.
+#[derive(Clone, Copy)]
+struct Weight {
+    sample: u32,
+    class: u8,
+    ns: u64,
+}
+
+/// One context in one state and class.
+struct Group {
+    context: ContextId,
+    state: State,
+    class: u8,
+    exact: u64,
+    /// Its samples, a range of the ordered weights.
+    weights: Range<usize>,
+    sampled: u64,
+}
+
+fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) -> Scaled {
+    let mut out = Scaled::default();
+    let mut order: Vec<(u32, State, Weight)> = Vec::with_capacity(rec.samples.len());
+    // Mean period by state, for telling which groups are sparse.
+    let mut seen = [(0u64, 0u64); State::COUNT];
+    for (i, s) in rec.samples.iter().enumerate() {
+        let (count, ns) = value(s);
+        if ns == 0 || s.context.0 as usize >= exact.len() {
+            continue;
+        }
+        let (c, n) = &mut seen[s.state as usize];
+        *c += count;
+        *n += ns;
+        let weight = Weight {
+            sample: i as u32,
+            class: class_of(s),
+            ns,
+        };
+        order.push((s.context.0, s.state, weight));
+    }
+    order.sort_unstable_by_key(|(c, s, w)| (*c, *s, w.class, w.sample));
+    let weights: Vec<Weight> = order.iter().map(|(_, _, w)| *w).collect();
+
+    let mut groups = Vec::new();
+    let mut at = 0;
+    for (c, e) in exact.iter().enumerate() {
+        for state in State::ALL.iter().copied() {
+            let from = at;
+            while at < order.len() && order[at].0 == c as u32 && order[at].1 == state {
+                at += 1;
+            }
+            divide(
+                ContextId(c as u32),
+                state,
+                &e.classes(state),
+                &weights,
+                from..at,
+                &mut groups,
+                &mut out,
+            );
+        }
+    }
+
+    let siblings = Siblings::new(rec);
+    let mut pools: BTreeMap<(u32, State, u8), Vec<Group>> = BTreeMap::new();
+    for g in groups {
+        let (count, ns) = seen[g.state as usize];
+        let period = ns.checked_div(count).unwrap_or(0);
+        if g.exact < period.saturating_mul(SPARSE_PERIODS) {
+            let key = (siblings.of[g.context.0 as usize], g.state, g.class);
+            pools.entry(key).or_default().push(g);
+        } else {
+            pool(&[g], &weights, &mut out);
+        }
+    }
+    for groups in pools.values() {
+        pool(groups, &weights, &mut out);
+    }
+    out.pieces.sort_unstable_by_key(|p| (p.sample, p.context));
+    out.unsampled
+        .sort_unstable_by_key(|u| (u.context, u.state, u.reason));
+    out.factors
+        .sort_unstable_by_key(|f| (f.context, f.state, f.reason));
+    out
+}
+
+/// Divides one context's time in one state into groups.
+fn divide(
+    context: ContextId,
+    state: State,
+    classes: &[(u8, u64)],
+    weights: &[Weight],
+    range: Range<usize>,
+    groups: &mut Vec<Group>,
+    out: &mut Scaled,
+) {
+    let total: u64 = classes.iter().map(|(_, ns)| *ns).sum();
+    let sum = |r: Range<usize>| weights[r].iter().map(|w| w.ns).sum::<u64>();
+    if total == 0 {
+        out.unplaced_ns += sum(range);
+        return;
+    }
+    let stray = weights[range.clone()]
+        .iter()
+        .any(|w| !classes.iter().any(|(class, _)| *class == w.class));
+    if stray {
+        groups.push(Group {
+            context,
+            state,
+            class: 0,
+            exact: total,
+            sampled: sum(range.clone()),
+            weights: range,
+        });
+        return;
+    }
+    let mut from = range.start;
+    for &(class, exact) in classes {
+        let mut to = from;
+        while to < range.end && weights[to].class == class {
+            to += 1;
+        }
+        groups.push(Group {
+            context,
+            state,
+            class,
+            exact,
+            sampled: sum(from..to),
+            weights: from..to,
+        });
+        from = to;
+    }
+}
+
+/// Scales groups together: one factor, each context's total exact.
+fn pool(groups: &[Group], weights: &[Weight], out: &mut Scaled) {
+    let exact: u64 = groups.iter().map(|g| g.exact).sum();
+    let sampled: u64 = groups.iter().map(|g| g.sampled).sum();
+    if sampled == 0 {
+        out.unsampled.extend(groups.iter().map(|g| Unsampled {
+            context: g.context,
+            state: g.state,
+            reason: class_name(g.state, g.class),
+            ns: g.exact,
+        }));
+        return;
+    }
+    // Cumulative rounding: the parts sum to `exact`, each within 1 ns of its true value.
+    let mut sum = 0u64;
+    let mut given = 0u64;
+    let mut next = |ns: u64| {
+        sum += ns;
+        let upto = (u128::from(exact) * u128::from(sum) / u128::from(sampled)) as u64;
+        let part = upto - given;
+        given = upto;
+        part
+    };
+    // What exceeds a context's own total, and what other contexts lack.
+    let mut excess: Vec<(u32, u64)> = Vec::new();
+    let mut lack: Vec<(ContextId, u64)> = Vec::new();
+    for g in groups {
+        let mut room = g.exact;
+        for w in &weights[g.weights.clone()] {
+            let ns = next(w.ns);
+            let own = ns.min(room);
+            room -= own;
+            if own > 0 {
+                out.pieces.push(Piece {
+                    sample: w.sample,
+                    context: g.context,
+                    ns: own,
+                });
+            }
+            if ns > own {
+                excess.push((w.sample, ns - own));
+            }
+        }
+        if room > 0 {
+            lack.push((g.context, room));
+        }
+        if g.sampled > 0 {
+            out.factors.push(Factor {
+                context: g.context,
+                state: g.state,
+                reason: class_name(g.state, g.class),
+                exact_ns: exact,
+                sampled_ns: sampled,
+            });
+        }
+    }
+    let mut excess = excess.into_iter();
+    let mut have = excess.next();
+    for (context, mut room) in lack {
+        while room > 0 {
+            let Some((sample, ns)) = &mut have else { break };
+            let part = room.min(*ns);
+            out.pieces.push(Piece {
+                sample: *sample,
+                context,
+                ns: part,
+            });
+            out.borrowed_ns += part;
+            room -= part;
+            *ns -= part;
+            if *ns == 0 {
+                have = excess.next();
+            }
+        }
+    }
+}
+
+/// Which contexts are threads of the same program with the same name, digits apart.
+struct Siblings {
+    of: Vec<u32>,
+}
+
+impl Siblings {
+    fn new(rec: &Recording) -> Siblings {
+        let programs: HashMap<u32, &str> = rec
+            .processes
+            .iter()
+            .map(|p| {
+                let name = if p.exe.is_empty() { &p.name } else { &p.exe };
+                (p.pid, &**name)
+            })
+            .collect();
+        let mut ids: HashMap<(&str, String), u32> = HashMap::new();
+        let of = rec
+            .contexts
+            .iter()
+            .map(|c| {
+                let program = programs.get(&c.pid).copied().unwrap_or("");
+                let name = c.name.chars().filter(|c| !c.is_ascii_digit()).collect();
+                let next = ids.len() as u32;
+                *ids.entry((program, name)).or_insert(next)
+            })
+            .collect();
+        Siblings { of }
+    }
+}
+
+#[cfg(test)]
+#[path = "scale_tests.rs"]
+mod tests;

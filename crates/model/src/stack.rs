@@ -1,0 +1,183 @@
+//! Stacks: frames, what they belong to, and how each stack ended.
+
+use std::sync::Arc;
+
+/// Index into [`crate::Recording::frames`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+/// Index into [`crate::Recording::stacks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+/// Index into [`crate::Recording::modules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModuleId(pub u32);
+/// Index into [`crate::Recording::functions`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub u32);
+
+/// What a module is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModuleKind {
+    /// An executable or shared object.
+    Elf,
+    /// The kernel and its modules.
+    Kernel,
+    /// The vDSO.
+    Vdso,
+    /// Code made at run time (anonymous executable memory); one per process.
+    Jit,
+}
+
+/// A file (or pseudo file) that code was mapped from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// What it is.
+    pub kind: ModuleKind,
+    /// Path as the target saw it; `[kernel]`, `[vdso]` or `[jit]` for the others.
+    pub path: Arc<str>,
+    /// GNU build id in lower-case hex; empty where there is none.
+    pub build_id: Arc<str>,
+    /// For [`ModuleKind::Jit`]: the process whose code it is. Otherwise 0.
+    pub pid: u32,
+}
+
+impl Module {
+    /// The last component of the path: what people call the module.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+/// What kind of code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameKind {
+    /// Native user code.
+    Native,
+    /// Kernel code; `_[k]` in folded output.
+    Kernel,
+    /// Code made at run time, named by a perf map or not at all; `_[j]`.
+    Jit,
+}
+
+/// A function as named by symbols or debug information.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Demangled name.
+    pub name: Arc<str>,
+    /// The name as the symbol table has it (may be mangled).
+    pub system_name: Arc<str>,
+    /// Source file, empty where unknown.
+    pub file: Arc<str>,
+    /// Line of its declaration, 0 where unknown.
+    pub start_line: u32,
+}
+
+/// One function at one place in the source: an address may stand for several by inlining.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Line {
+    /// The function.
+    pub function: FunctionId,
+    /// Source line, 0 where unknown.
+    pub line: u32,
+}
+
+/// A code address, as a stack refers to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// What kind of code.
+    pub kind: FrameKind,
+    /// The file it lies in, where known.
+    pub module: Option<ModuleId>,
+    /// For [`ModuleKind::Elf`] and [`ModuleKind::Vdso`]: the offset in the file. Otherwise, or
+    /// without a module: the virtual address.
+    ///
+    /// For a return address this is the address itself *minus one*, so that it lies within the
+    /// calling instruction; for the innermost frame and the one a signal interrupted it is exact.
+    pub address: u64,
+    /// Functions at this address, innermost (inlined) first. Empty: not resolved.
+    pub lines: Vec<Line>,
+}
+
+/// How the user part of a stack ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StackEnd {
+    /// It reached the thread's entry point.
+    Root,
+    /// There is no user part: a kernel thread, or a context without an address space.
+    KernelOnly,
+    /// More frames than the unwinder follows.
+    MaxFrames,
+    /// A return address lies in no mapping known at that moment.
+    NoMapping,
+    /// The mapping was too new: its unwind table was not yet loaded.
+    TableNotLoaded,
+    /// The code has no unwind information at that address.
+    NoUnwindInfo,
+    /// The unwind information uses a rule that cannot be followed.
+    BadRule,
+    /// The stack memory could not be read (paged out, or not mapped).
+    Unreadable,
+    /// The frame lies outside the part of the stack that was saved at switch-out.
+    WindowEnd,
+    /// The frame made no progress (corrupt or hostile stack).
+    NoProgress,
+    /// The address space was gone (exit or exec) before the stack could be read.
+    Gone,
+    /// The stack was lost on the way to user space.
+    Lost,
+}
+
+impl StackEnd {
+    /// Every value.
+    pub const ALL: &'static [StackEnd] = &[
+        StackEnd::Root,
+        StackEnd::KernelOnly,
+        StackEnd::MaxFrames,
+        StackEnd::NoMapping,
+        StackEnd::TableNotLoaded,
+        StackEnd::NoUnwindInfo,
+        StackEnd::BadRule,
+        StackEnd::Unreadable,
+        StackEnd::WindowEnd,
+        StackEnd::NoProgress,
+        StackEnd::Gone,
+        StackEnd::Lost,
+    ];
+
+    /// Whether nothing is missing from the stack.
+    pub fn is_whole(self) -> bool {
+        matches!(self, StackEnd::Root | StackEnd::KernelOnly)
+    }
+
+    /// The name used after `truncated:` in folded output and in losses.
+    pub fn name(self) -> &'static str {
+        match self {
+            StackEnd::Root => "root",
+            StackEnd::KernelOnly => "kernel_only",
+            StackEnd::MaxFrames => "max_frames",
+            StackEnd::NoMapping => "no_mapping",
+            StackEnd::TableNotLoaded => "table_not_loaded",
+            StackEnd::NoUnwindInfo => "no_unwind_info",
+            StackEnd::BadRule => "bad_rule",
+            StackEnd::Unreadable => "unreadable",
+            StackEnd::WindowEnd => "window_end",
+            StackEnd::NoProgress => "no_progress",
+            StackEnd::Gone => "gone",
+            StackEnd::Lost => "lost",
+        }
+    }
+
+    /// The value named `name`.
+    pub fn from_name(name: &str) -> Option<StackEnd> {
+        StackEnd::ALL.iter().copied().find(|e| e.name() == name)
+    }
+}
+
+/// A call stack, kernel and user joined.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stack {
+    /// Frames, leaf (innermost) first: kernel frames, then user frames.
+    pub frames: Vec<FrameId>,
+    /// How the user part ended.
+    pub end: StackEnd,
+}

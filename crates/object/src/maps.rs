@@ -1,0 +1,161 @@
+//! `/proc/PID/maps`: what is mapped where in a process.
+
+use std::io;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Readable.
+    pub read: bool,
+    /// Writable.
+    pub write: bool,
+    /// Executable.
+    pub execute: bool,
+    /// Shared with other processes rather than private.
+    pub shared: bool,
+    /// Offset in the file, bytes.
+    pub offset: u64,
+    /// Major and minor number of the file's device.
+    pub device: (u32, u32),
+    /// Inode of the file, 0 for anonymous memory.
+    pub inode: u64,
+    /// Path as the process sees it, `[heap]` and the like, or empty; without ` (deleted)`.
+    pub path: String,
+    /// Whether the file no longer has that name.
+    pub deleted: bool,
+}
+
+impl Mapping {
+    /// Whether it is a mapped file rather than anonymous or special memory.
+    pub fn is_file(&self) -> bool {
+        self.inode != 0 && self.path.starts_with('/')
+    }
+
+    /// Whether it is the vDSO.
+    pub fn is_vdso(&self) -> bool {
+        self.path == "[vdso]"
+    }
+
+    /// Whether it is executable memory without a file of any disk: code made at run time. A memory
+    /// file (`memfd`) counts, as some runtimes map their code twice that way; the rare program
+    /// that was *started* from one is to be told apart by its ELF header.
+    pub fn is_jit(&self) -> bool {
+        let anonymous = self.inode == 0 && (self.path.is_empty() || self.path.starts_with("[anon"));
+        self.execute && (anonymous || is_memory_file(&self.path))
+    }
+
+    /// Name under `/proc/PID/map_files/` that opens the mapped file even after its deletion.
+    pub fn map_file_name(&self) -> String {
+        format!("{:x}-{:x}", self.start, self.end)
+    }
+}
+
+/// Names of shared memory that is no file of any disk.
+fn is_memory_file(path: &str) -> bool {
+    path.starts_with("/memfd:") || path.starts_with("/dev/zero") || path.starts_with("//anon")
+}
+
+/// Parses one line; `None` where it is not a mapping.
+pub fn parse_line(line: &str) -> Option<Mapping> {
+    let (range, rest) = line.split_once(' ')?;
+    let (perms, rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
+    let (device, rest) = rest.split_once(' ')?;
+    let (inode, path) = match rest.split_once(' ') {
+        Some((inode, path)) => (inode, path.trim_start_matches(' ')),
+        None => (rest, ""),
+    };
+    let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
+    let perms: &[u8; 4] = perms.as_bytes().try_into().ok()?;
+    let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+    // The kernel writes a line break in a name as `\012` and nothing else specially.
+    let path = path.replace("\\012", "\n");
+    let (path, deleted) = match path.strip_suffix(" (deleted)") {
+        Some(p) => (p.to_owned(), true),
+        None => (path, false),
+    };
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        read: perms[0] == b'r',
+        write: perms[1] == b'w',
+        execute: perms[2] == b'x',
+        shared: perms[3] == b's',
+        offset: hex(offset)?,
+        device: (
+            u32::from_str_radix(major, 16).ok()?,
+            u32::from_str_radix(minor, 16).ok()?,
+        ),
+        inode: inode.parse().ok()?,
+        path,
+        deleted,
+    })
+}
+
+/// Parses all of a `maps` file; lines that are no mapping are left out.
+pub fn parse(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(parse_line).collect()
+}
+
+/// The mappings of a process.
+///
+/// # Errors
+/// What reading `/proc/PID/maps` says: `NotFound` where there is no such process,
+/// `PermissionDenied` where it may not be inspected.
+pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(parse(&String::from_utf8_lossy(&bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_read() {
+        let m = parse_line(
+            "7f1c2c5d7000-7f1c2c72c000 r-xp 00026000 fe:00 1051         /usr/lib/a b (x).so",
+        )
+        .unwrap();
+        assert_eq!((m.start, m.end), (0x7f1c_2c5d_7000, 0x7f1c_2c72_c000));
+        assert!(m.read && !m.write && m.execute && !m.shared);
+        assert_eq!((m.offset, m.device, m.inode), (0x26000, (0xfe, 0), 1051));
+        assert_eq!(m.path, "/usr/lib/a b (x).so");
+        assert!(m.is_file() && !m.deleted && !m.is_jit());
+        assert_eq!(m.map_file_name(), "7f1c2c5d7000-7f1c2c72c000");
+    }
+
+    #[test]
+    fn deleted_anonymous_and_special_mappings() {
+        let deleted = parse_line("1000-2000 r-xp 00000000 08:01 7 /tmp/x (deleted)").unwrap();
+        assert!(deleted.deleted && deleted.is_file());
+        assert_eq!(deleted.path, "/tmp/x");
+        let anonymous = parse_line("1000-2000 rwxp 00000000 00:00 0 ").unwrap();
+        assert!(anonymous.is_jit() && !anonymous.is_file());
+        let vdso = parse_line("1000-2000 r-xp 00000000 00:00 0     [vdso]").unwrap();
+        assert!(vdso.is_vdso() && !vdso.is_jit());
+        let memfd = parse_line("1000-2000 r-xs 00000000 00:01 99 /memfd:jit (deleted)").unwrap();
+        assert!(memfd.is_jit());
+        let line_break = parse_line("1000-2000 r--p 00000000 08:01 7 /tmp/a\\012b").unwrap();
+        assert_eq!(line_break.path, "/tmp/a\nb");
+    }
+
+    #[test]
+    fn what_is_no_mapping_is_left_out() {
+        let text = "garbage\n\n1000-2000 r-xp 0 08:01 7 /x\n1000 r-xp\nzz-yy r-xp 0 08:01 7 /x\n";
+        assert_eq!(parse(text).len(), 1);
+    }
+
+    #[test]
+    fn own_mappings_hold_this_very_function() {
+        let here = own_mappings_hold_this_very_function as fn() as usize as u64;
+        let maps = read(std::process::id()).unwrap();
+        let m = maps.iter().find(|m| (m.start..m.end).contains(&here));
+        assert!(m.is_some_and(|m| m.execute && m.is_file()));
+    }
+}

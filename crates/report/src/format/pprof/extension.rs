@@ -1,0 +1,432 @@
+//! `wallscope.v1.Recording`: the messages of field 1000. `schema/wallscope.proto` describes them;
+//! a test decodes written files by it. Sizes go by columns: one packed list per value.
+
+use prost::Message;
+
+/// The version written, and the only one read.
+pub(super) const VERSION: u32 = 1;
+
+/// Only the version, whatever else there may be.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Header {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Recording {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(message, optional, tag = "2")]
+    pub domain: Option<Domain>,
+    #[prost(message, optional, tag = "3")]
+    pub window: Option<Window>,
+    #[prost(message, optional, tag = "4")]
+    pub names: Option<Names>,
+    #[prost(message, optional, tag = "5")]
+    pub modules: Option<Modules>,
+    #[prost(message, optional, tag = "6")]
+    pub frames: Option<Frames>,
+    #[prost(uint32, tag = "7")]
+    pub functions: u32,
+    #[prost(message, optional, tag = "8")]
+    pub stacks: Option<Stacks>,
+    #[prost(message, repeated, tag = "9")]
+    pub contexts: Vec<Context>,
+    #[prost(message, repeated, tag = "10")]
+    pub processes: Vec<Process>,
+    #[prost(message, optional, tag = "11")]
+    pub samples: Option<Samples>,
+    #[prost(message, optional, tag = "12")]
+    pub slices: Option<Slices>,
+    #[prost(message, optional, tag = "13")]
+    pub ledger_slices: Option<LedgerSlices>,
+    #[prost(message, repeated, tag = "14")]
+    pub host: Vec<HostSample>,
+    #[prost(message, repeated, tag = "15")]
+    pub losses: Vec<Loss>,
+    #[prost(message, optional, tag = "16")]
+    pub cost: Option<Cost>,
+    #[prost(message, optional, tag = "17")]
+    pub factors: Option<Factors>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Names {
+    #[prost(string, repeated, tag = "1")]
+    pub states: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub reasons: Vec<String>,
+    #[prost(string, repeated, tag = "3")]
+    pub parts: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    pub unknown_causes: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub stack_ends: Vec<String>,
+    #[prost(string, repeated, tag = "6")]
+    pub frame_kinds: Vec<String>,
+    #[prost(string, repeated, tag = "7")]
+    pub module_kinds: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EventSource {
+    #[prost(string, tag = "1")]
+    pub what: String,
+    #[prost(string, tag = "2")]
+    pub event: String,
+    #[prost(string, tag = "3")]
+    pub rate: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Column {
+    #[prost(uint32, tag = "1")]
+    pub state: u32,
+    #[prost(bool, tag = "2")]
+    pub exact: bool,
+    #[prost(string, tag = "3")]
+    pub how: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Limit {
+    #[prost(string, tag = "1")]
+    pub what: String,
+    #[prost(string, tag = "2")]
+    pub remedy: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Domain {
+    #[prost(string, tag = "1")]
+    pub tool: String,
+    #[prost(string, tag = "2")]
+    pub backend: String,
+    #[prost(string, tag = "3")]
+    pub backend_reason: String,
+    #[prost(string, tag = "4")]
+    pub privilege: String,
+    #[prost(string, tag = "5")]
+    pub kernel: String,
+    #[prost(uint32, tag = "6")]
+    pub cpus: u32,
+    #[prost(string, tag = "7")]
+    pub target: String,
+    #[prost(message, repeated, tag = "8")]
+    pub events: Vec<EventSource>,
+    #[prost(message, repeated, tag = "9")]
+    pub columns: Vec<Column>,
+    #[prost(message, repeated, tag = "10")]
+    pub limits: Vec<Limit>,
+    #[prost(string, repeated, tag = "11")]
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Window {
+    #[prost(uint64, tag = "1")]
+    pub start_ns: u64,
+    #[prost(uint64, tag = "2")]
+    pub end_ns: u64,
+    #[prost(string, tag = "3")]
+    pub clock: String,
+    #[prost(uint64, tag = "4")]
+    pub start_unix_ns: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Modules {
+    #[prost(uint32, repeated, tag = "1")]
+    pub kind: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub pid: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Frames {
+    #[prost(uint32, repeated, tag = "1")]
+    pub kind: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Stacks {
+    #[prost(uint32, repeated, tag = "1")]
+    pub length: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub frame: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub end: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Ledger {
+    #[prost(uint64, tag = "1")]
+    pub wall: u64,
+    #[prost(uint64, repeated, tag = "2")]
+    pub on_cpu: Vec<u64>,
+    #[prost(uint64, repeated, tag = "3")]
+    pub runnable: Vec<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub blocked: Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub unknown: Vec<u64>,
+    #[prost(uint64, tag = "6")]
+    pub repaired: u64,
+    #[prost(uint64, tag = "7")]
+    pub idle: u64,
+    #[prost(uint64, tag = "8")]
+    pub voluntary_switches: u64,
+    #[prost(uint64, tag = "9")]
+    pub involuntary_switches: u64,
+    #[prost(message, optional, tag = "10")]
+    pub audit: Option<Audit>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Audit {
+    #[prost(uint64, tag = "1")]
+    pub on_cpu: u64,
+    #[prost(uint64, tag = "2")]
+    pub run_delay: u64,
+    #[prost(uint64, tag = "3")]
+    pub switches: u64,
+    #[prost(bool, tag = "4")]
+    pub valid: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Context {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(uint32, tag = "2")]
+    pub tid: u32,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(uint64, tag = "4")]
+    pub start_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub end_ns: u64,
+    #[prost(message, optional, tag = "6")]
+    pub ledger: Option<Ledger>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Process {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(uint32, tag = "2")]
+    pub parent: u32,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(string, tag = "4")]
+    pub exe: String,
+    #[prost(string, tag = "5")]
+    pub cmdline: String,
+    #[prost(uint64, tag = "6")]
+    pub unattributed_on_cpu_ns: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Samples {
+    #[prost(uint32, repeated, tag = "1")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub stack: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub state: Vec<u32>,
+    #[prost(uint32, repeated, tag = "4")]
+    pub reason: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub part: Vec<u32>,
+    #[prost(bool, repeated, tag = "6")]
+    pub idle: Vec<bool>,
+    #[prost(uint64, repeated, tag = "7")]
+    pub cpu: Vec<u64>,
+    #[prost(uint64, repeated, tag = "8")]
+    pub count: Vec<u64>,
+    #[prost(uint64, repeated, tag = "9")]
+    pub ns: Vec<u64>,
+    #[prost(uint32, repeated, tag = "10")]
+    pub slices: Vec<u32>,
+    #[prost(uint32, repeated, tag = "11")]
+    pub slice: Vec<u32>,
+    #[prost(uint64, repeated, tag = "12")]
+    pub slice_count: Vec<u64>,
+    #[prost(uint64, repeated, tag = "13")]
+    pub slice_ns: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Slices {
+    #[prost(uint64, tag = "1")]
+    pub start_ns: u64,
+    #[prost(uint64, tag = "2")]
+    pub width_ns: u64,
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LedgerSlices {
+    #[prost(uint32, repeated, tag = "1")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub slice: Vec<u32>,
+    #[prost(uint64, repeated, tag = "3")]
+    pub on_cpu: Vec<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub runnable: Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub blocked_mask: Vec<u64>,
+    #[prost(uint64, repeated, tag = "6")]
+    pub blocked: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Factors {
+    #[prost(uint32, repeated, tag = "1")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub state: Vec<u32>,
+    #[prost(string, repeated, tag = "3")]
+    pub reason: Vec<String>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub exact: Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub sampled: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Loss {
+    #[prost(string, tag = "1")]
+    pub cause: String,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Cost {
+    #[prost(uint64, tag = "1")]
+    pub bpf_ns: u64,
+    #[prost(uint64, tag = "2")]
+    pub own_cpu_ns: u64,
+    #[prost(uint64, tag = "3")]
+    pub rss_bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub kernel_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub target_stopped_ns: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Pressure {
+    #[prost(double, tag = "1")]
+    pub some_avg10: f64,
+    #[prost(uint64, tag = "2")]
+    pub some_total_us: u64,
+    #[prost(double, tag = "3")]
+    pub full_avg10: f64,
+    #[prost(uint64, tag = "4")]
+    pub full_total_us: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Disk {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub reads: u64,
+    #[prost(uint64, tag = "3")]
+    pub read_bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub writes: u64,
+    #[prost(uint64, tag = "5")]
+    pub written_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub in_flight: u64,
+    #[prost(uint64, tag = "7")]
+    pub busy_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Net {
+    #[prost(uint64, tag = "1")]
+    pub tcp_in_use: u64,
+    #[prost(uint64, tag = "2")]
+    pub tcp_time_wait: u64,
+    #[prost(uint64, tag = "3")]
+    pub udp_in_use: u64,
+    #[prost(uint64, tag = "4")]
+    pub tcp_retransmits: u64,
+    #[prost(uint64, tag = "5")]
+    pub listen_overflows: u64,
+    #[prost(uint64, tag = "6")]
+    pub listen_drops: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Cgroup {
+    #[prost(string, tag = "1")]
+    pub path: String,
+    #[prost(uint64, optional, tag = "2")]
+    pub quota_us: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub period_us: Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub nr_periods: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub nr_throttled: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub throttled_ns: Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub memory_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "8")]
+    pub memory_limit_bytes: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Limits {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(uint64, optional, tag = "2")]
+    pub nofile_soft: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub open_files: Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub nproc_soft: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub threads: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HostSample {
+    #[prost(uint64, tag = "1")]
+    pub time_ns: u64,
+    #[prost(double, repeated, tag = "2")]
+    pub load: Vec<f64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub runnable_tasks: Option<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub cpu_ns: Vec<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub context_switches: Option<u64>,
+    #[prost(message, optional, tag = "6")]
+    pub psi_cpu: Option<Pressure>,
+    #[prost(message, optional, tag = "7")]
+    pub psi_io: Option<Pressure>,
+    #[prost(message, optional, tag = "8")]
+    pub psi_memory: Option<Pressure>,
+    #[prost(uint64, repeated, tag = "9")]
+    pub memory: Vec<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub major_faults: Option<u64>,
+    #[prost(message, repeated, tag = "11")]
+    pub disks: Vec<Disk>,
+    #[prost(message, optional, tag = "12")]
+    pub net: Option<Net>,
+    #[prost(message, optional, tag = "13")]
+    pub cgroup: Option<Cgroup>,
+    #[prost(message, repeated, tag = "14")]
+    pub limits: Vec<Limits>,
+}

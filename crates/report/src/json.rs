@@ -1,0 +1,347 @@
+//! `report --json`: schema `wallscope.report/1`. Keys are added, never changed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wallscope_model::{BlockReason, Ledger, Recording, UnknownCause, View};
+
+use crate::text::Headline;
+use crate::view::{
+    Analysis, FunctionRow, Value, ledger_rows, process_rows, reason_rows, total_row,
+};
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    finding: &'a str,
+    domain: Domain<'a>,
+    window: Window<'a>,
+    total: Times,
+    threads: Vec<Thread>,
+    processes: Vec<Process>,
+    views: BTreeMap<&'static str, Total>,
+    functions: Vec<Function>,
+    reasons: Vec<Reason>,
+    losses: Vec<Loss<'a>>,
+    cost: Cost,
+    scaling: Scaling,
+}
+
+#[derive(Serialize)]
+struct Domain<'a> {
+    tool: &'a str,
+    backend: &'a str,
+    backend_reason: &'a str,
+    privilege: &'a str,
+    kernel: &'a str,
+    cpus: u32,
+    target: &'a str,
+    events: Vec<BTreeMap<&'static str, &'a str>>,
+    columns: Vec<Column<'a>>,
+    limits: Vec<BTreeMap<&'static str, &'a str>>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Column<'a> {
+    state: &'static str,
+    exact: bool,
+    how: &'a str,
+}
+
+#[derive(Serialize)]
+struct Window<'a> {
+    start_ns: u64,
+    end_ns: u64,
+    clock: &'a str,
+    start_unix_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Times {
+    wall_ns: u64,
+    on_cpu_ns: u64,
+    runnable_ns: u64,
+    blocked_ns: u64,
+    unknown_ns: u64,
+    residue_ns: i64,
+    repaired_ns: u64,
+    on_cpu: BTreeMap<&'static str, u64>,
+    runnable: BTreeMap<&'static str, u64>,
+    blocked: BTreeMap<&'static str, u64>,
+    unknown: BTreeMap<&'static str, u64>,
+    idle_ns: u64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    /// The kernel's own counters for the same stretch; null where they could not be read.
+    kernel: Option<Kernel>,
+}
+
+#[derive(Serialize)]
+struct Kernel {
+    on_cpu_ns: u64,
+    run_delay_ns: u64,
+    switches: u64,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    pid: u32,
+    tid: u32,
+    name: String,
+    #[serde(flatten)]
+    times: Times,
+}
+
+#[derive(Serialize)]
+struct Process {
+    pid: u32,
+    name: String,
+    threads: u32,
+    #[serde(flatten)]
+    times: Times,
+    unattributed_on_cpu_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Total {
+    total_ns: u64,
+    not_sampled_ns: u64,
+    samples: u64,
+}
+
+#[derive(Serialize)]
+struct Function {
+    name: String,
+    module: String,
+    views: BTreeMap<&'static str, FunctionView>,
+}
+
+/// `low_ns` and `high_ns` are the 95 % interval of `total_ns`; the others of their own.
+#[derive(Serialize)]
+struct FunctionView {
+    self_ns: u64,
+    total_ns: u64,
+    low_ns: u64,
+    high_ns: u64,
+    self_low_ns: u64,
+    self_high_ns: u64,
+    innermost_user_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Reason {
+    state: &'static str,
+    reason: &'static str,
+    ns: u64,
+}
+
+#[derive(Serialize)]
+struct Loss<'a> {
+    cause: &'a str,
+    count: u64,
+}
+
+#[derive(Serialize)]
+struct Cost {
+    bpf_ns: u64,
+    own_cpu_ns: u64,
+    rss_bytes: u64,
+    kernel_bytes: u64,
+    target_stopped_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Scaling {
+    borrowed_ns: u64,
+    unplaced_ns: u64,
+}
+
+/// The report as JSON, with a line break at its end.
+pub fn render(analysis: &Analysis, headline: &Headline) -> String {
+    let rec = analysis.recording;
+    let total = total_row(rec);
+    let report = Report {
+        schema: "wallscope.report/1",
+        finding: &headline.sentence,
+        domain: domain(rec),
+        window: Window {
+            start_ns: rec.window.start_ns,
+            end_ns: rec.window.end_ns,
+            clock: &rec.window.clock,
+            start_unix_ns: rec.window.start_unix_ns,
+        },
+        total: times(&total.ledger),
+        threads: ledger_rows(rec)
+            .into_iter()
+            .map(|r| Thread {
+                pid: r.pid,
+                tid: r.tid.unwrap_or(0),
+                times: times(&r.ledger),
+                name: r.name,
+            })
+            .collect(),
+        processes: process_rows(rec)
+            .into_iter()
+            .map(|r| Process {
+                pid: r.pid,
+                threads: r.threads,
+                times: times(&r.ledger),
+                unattributed_on_cpu_ns: r.unattributed_on_cpu_ns,
+                name: r.name,
+            })
+            .collect(),
+        views: View::ALL
+            .iter()
+            .map(|view| {
+                let t = analysis.total(*view);
+                let total = Total {
+                    total_ns: t.shown_ns(),
+                    not_sampled_ns: t.unsampled_ns,
+                    samples: t.samples,
+                };
+                (view.name(), total)
+            })
+            .collect(),
+        functions: analysis.functions().iter().map(function).collect(),
+        reasons: reason_rows(&total.ledger)
+            .into_iter()
+            .map(|r| Reason {
+                state: r.state.name(),
+                reason: r.reason,
+                ns: r.ns,
+            })
+            .collect(),
+        losses: rec
+            .losses
+            .iter()
+            .map(|l| Loss {
+                cause: &l.cause,
+                count: l.count,
+            })
+            .collect(),
+        cost: Cost {
+            bpf_ns: rec.cost.bpf_ns,
+            own_cpu_ns: rec.cost.own_cpu_ns,
+            rss_bytes: rec.cost.rss_bytes,
+            kernel_bytes: rec.cost.kernel_bytes,
+            target_stopped_ns: rec.cost.target_stopped_ns,
+        },
+        scaling: Scaling {
+            borrowed_ns: analysis.scaled.borrowed_ns,
+            unplaced_ns: analysis.scaled.unplaced_ns,
+        },
+    };
+    // Strings and integers only: there is nothing that could fail to be written.
+    let mut out = serde_json::to_string_pretty(&report).unwrap_or_default();
+    out.push('\n');
+    out
+}
+
+fn domain(rec: &Recording) -> Domain<'_> {
+    let d = &rec.domain;
+    Domain {
+        tool: &d.tool,
+        backend: &d.backend,
+        backend_reason: &d.backend_reason,
+        privilege: &d.privilege,
+        kernel: &d.kernel,
+        cpus: d.cpus,
+        target: &d.target,
+        events: d
+            .events
+            .iter()
+            .map(|e| {
+                BTreeMap::from([
+                    ("what", e.what.as_str()),
+                    ("event", &e.event),
+                    ("rate", &e.rate),
+                ])
+            })
+            .collect(),
+        columns: d
+            .columns
+            .iter()
+            .map(|c| Column {
+                state: c.state.name(),
+                exact: c.exact,
+                how: &c.how,
+            })
+            .collect(),
+        limits: d
+            .limits
+            .iter()
+            .map(|l| BTreeMap::from([("what", l.what.as_str()), ("remedy", &l.remedy)]))
+            .collect(),
+        notes: &d.notes,
+    }
+}
+
+fn times(l: &Ledger) -> Times {
+    Times {
+        wall_ns: l.wall_ns,
+        on_cpu_ns: l.on_cpu.total(),
+        runnable_ns: l.runnable.total(),
+        blocked_ns: l.blocked_ns(),
+        unknown_ns: l.unknown_ns(),
+        residue_ns: l.residue_ns(),
+        repaired_ns: l.repaired_ns,
+        on_cpu: BTreeMap::from([
+            ("user", l.on_cpu.user),
+            ("kernel", l.on_cpu.kernel),
+            ("irq", l.on_cpu.irq),
+            ("stolen", l.on_cpu.stolen),
+        ]),
+        runnable: BTreeMap::from([
+            ("woken", l.runnable.woken),
+            ("preempted", l.runnable.preempted),
+            ("throttled", l.runnable.throttled),
+        ]),
+        blocked: BlockReason::ALL
+            .iter()
+            .map(|r| r.name())
+            .zip(l.blocked)
+            .collect(),
+        unknown: UnknownCause::ALL
+            .iter()
+            .map(|c| c.name())
+            .zip(l.unknown)
+            .collect(),
+        idle_ns: l.idle_ns,
+        voluntary_switches: l.voluntary_switches,
+        involuntary_switches: l.involuntary_switches,
+        kernel: l.audit.valid.then_some(Kernel {
+            on_cpu_ns: l.audit.on_cpu_ns,
+            run_delay_ns: l.audit.run_delay_ns,
+            switches: l.audit.switches,
+        }),
+    }
+}
+
+fn function(row: &FunctionRow) -> Function {
+    let views = View::ALL.iter().filter_map(|view| {
+        let v = row.view(*view);
+        let Value {
+            ns: total_ns,
+            low_ns,
+            high_ns,
+        } = v.total;
+        (total_ns > 0).then_some((
+            view.name(),
+            FunctionView {
+                self_ns: v.own.ns,
+                total_ns,
+                low_ns,
+                high_ns,
+                self_low_ns: v.own.low_ns,
+                self_high_ns: v.own.high_ns,
+                innermost_user_ns: v.user.ns,
+            },
+        ))
+    });
+    Function {
+        name: row.function.name.to_string(),
+        module: row.function.module.to_string(),
+        views: views.collect(),
+    }
+}

@@ -1,0 +1,17 @@
+//! Recordings ↔ bytes, and recordings → what people read.
+//!
+//! [`format`] writes and reads files (pprof, folded). [`view`] computes what every presentation
+//! shows (ledger, functions with intervals, hottest stacks) as plain data; [`text`], [`markdown`]
+//! and [`json`] only lay it out. Samples are scaled to the ledger by `wallscope_model::scale`, so
+//! whatever is shown of a view sums to the ledger.
+//!
+//! Nothing here measures, judges, prints, or looks at the machine: bytes and values in, bytes and
+//! strings out. The sentence on top of a report comes from the caller.
+
+pub mod format;
+pub mod json;
+pub mod markdown;
+pub mod name;
+pub mod page;
+pub mod text;
+pub mod view;

@@ -1,0 +1,194 @@
+//! `report --md`: the same report for a ticket or a pull request.
+
+use std::fmt::Write as _;
+
+use wallscope_model::{State, View};
+
+use crate::text::units::{count, ns, share_of};
+use crate::text::{Headline, interval, label};
+use crate::view::{
+    Analysis, LedgerRow, audit_lines, cost_lines, domain_lines, ledger_rows, loss_lines,
+    process_rows, reason_rows, scaling_lines, total_row,
+};
+
+const MOST_ROWS: usize = 15;
+const MOST_STACKS: usize = 5;
+
+/// The report as Markdown.
+pub fn render(analysis: &Analysis, headline: &Headline) -> String {
+    let rec = analysis.recording;
+    let mut out = String::new();
+    let mut line = |text: &str| {
+        out.push_str(text);
+        out.push('\n');
+    };
+    line(&format!("**{}**", escape(&headline.sentence)));
+    for because in &headline.because {
+        line("");
+        line(&escape(because));
+    }
+    let total = total_row(rec);
+    let l = &total.ledger;
+    line("\n## Where the time went\n");
+    line("| state | time | share | of which |\n|---|---:|---:|---|");
+    let reasons = reason_rows(l);
+    for state in State::ALL {
+        let parts: Vec<String> = reasons
+            .iter()
+            .filter(|r| r.state == *state)
+            .map(|r| format!("{} {}", r.reason, ns(r.ns)))
+            .collect();
+        let time = l.state_ns(*state);
+        line(&format!(
+            "| {} | {} | {} | {} |",
+            label(*state),
+            ns(time),
+            share_of(time, l.wall_ns),
+            parts.join(", ")
+        ));
+    }
+    line(&format!("| **wall** | {} | 100 % | |", ns(l.wall_ns)));
+    let processes = process_rows(rec);
+    if processes.len() > 1 {
+        line("\n## Processes\n");
+        line(&table("process", "pid", &processes, |r| r.pid));
+    }
+    line("\n## Threads\n");
+    line(&table("thread", "tid", &ledger_rows(rec), |r| {
+        r.tid.unwrap_or(0)
+    }));
+
+    let functions = analysis.functions();
+    for view in View::ALL {
+        let total = analysis.total(*view);
+        let whole = total.shown_ns();
+        if whole == 0 {
+            continue;
+        }
+        line(&format!(
+            "\n## Functions, {view} ({} in {} samples)\n",
+            ns(whole),
+            count(total.samples)
+        ));
+        if total.hidden_idle_ns > 0 {
+            line(&format!("{} idle hidden.\n", ns(total.hidden_idle_ns)));
+        }
+        let own = if *view == View::OnCpu {
+            "self"
+        } else {
+            "in it"
+        };
+        line(&format!(
+            "| {own} | 95 % interval | total | function | module |\n|---:|---:|---:|---|---|"
+        ));
+        let value = |r: &crate::view::FunctionRow| {
+            let v = r.view(*view);
+            if *view == View::OnCpu { v.own } else { v.user }
+        };
+        let mut order: Vec<_> = functions.iter().filter(|r| value(r).ns > 0).collect();
+        order.sort_by_key(|r| std::cmp::Reverse(value(r).ns));
+        for row in order.iter().take(MOST_ROWS) {
+            line(&format!(
+                "| {} | {} | {} | `{}` | {} |",
+                share_of(value(row).ns, whole),
+                interval(&value(row), whole),
+                share_of(row.view(*view).total.ns, whole),
+                code(&row.function.name),
+                escape(&row.function.module)
+            ));
+        }
+        if order.len() > MOST_ROWS {
+            line(&format!(
+                "\n{} more functions are not shown.",
+                order.len() - MOST_ROWS
+            ));
+        }
+    }
+
+    line("\n## Hottest stacks, wall\n");
+    let whole = analysis.total(View::Wall).shown_ns();
+    for s in analysis.stacks(View::Wall, MOST_STACKS) {
+        let reason = s.reason.map(|r| format!(" ({r})")).unwrap_or_default();
+        line(&format!(
+            "{} ({}) {}{reason}, {} {}\n\n```",
+            share_of(s.ns, whole),
+            ns(s.ns),
+            label(s.state),
+            s.threads,
+            if s.threads == 1 { "thread" } else { "threads" }
+        ));
+        for f in &s.frames {
+            line(&format!(
+                "{}{}",
+                f.function.name.replace(['\n', '\r'], " "),
+                f.suffix()
+            ));
+        }
+        if !s.end.is_whole() {
+            line(&crate::name::truncated(s.end));
+        }
+        line("```\n");
+    }
+
+    line("## What this rests on\n");
+    let lines = domain_lines(rec)
+        .into_iter()
+        .chain(scaling_lines(&analysis.scaled))
+        .chain(loss_lines(rec))
+        .chain(audit_lines(rec))
+        .chain(cost_lines(rec));
+    for text in lines {
+        line(&format!("- {}", escape(&text)));
+    }
+    out
+}
+
+fn table(what: &str, id: &str, rows: &[LedgerRow], id_of: impl Fn(&LedgerRow) -> u32) -> String {
+    let mut out = format!(
+        "| {what} | {id} | wall | on-CPU | runnable | blocked | unseen |\n|---|---:|---:|---:|---:|---:|---:|"
+    );
+    let mut row = |name: &str, id: &str, r: &LedgerRow| {
+        let l = &r.ledger;
+        let _ = write!(out, "\n| {} | {id} | {} |", escape(name), ns(l.wall_ns));
+        for state in State::ALL {
+            let _ = write!(out, " {} |", share_of(l.state_ns(*state), l.wall_ns));
+        }
+    };
+    for r in rows.iter().take(MOST_ROWS) {
+        row(&r.name, &id_of(r).to_string(), r);
+    }
+    if rows.len() > MOST_ROWS {
+        let mut rest = LedgerRow::default();
+        rows[MOST_ROWS..].iter().for_each(|r| rest.merge(r));
+        row(&format!("{} more", rows.len() - MOST_ROWS), "", &rest);
+    }
+    out
+}
+
+/// Text in which nothing is markup.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '|' | '*' | '_' | '`' | '<' | '[' | ']' | '\\' | '#' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text within backquotes, in a table.
+fn code(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '`' => '\'',
+            c if c.is_control() => ' ',
+            c => c,
+        })
+        .collect::<String>()
+        .replace('|', "\\|")
+}

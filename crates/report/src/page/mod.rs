@@ -1,0 +1,206 @@
+//! The page: a recording as one HTML file that opens anywhere, offline.
+//!
+//! What is done: the recording's stacks become a calling-context tree and rows of time, scaled to
+//! the ledger's exact totals; those and the recording's words are written as compact columns,
+//! deflated, and embedded as text beside the code in `web/`. All views, filters and times are
+//! computed in the page from these, so one file answers every question that the recording can.
+//!
+//! Why so: whoever gets the file has nothing else. It makes no request (its content-security policy
+//! forbids all of them and admits only its own script and style, by hash), and the data lies in
+//! an inert block of base64, so no name in a recording can become markup.
+//!
+//! What it does not do: it keeps no addresses below the function, no CPU numbers and no unscaled
+//! values; above a million and a half source lines along stacks it keeps those of the leaves only.
+//! The recording's own file keeps everything.
+
+mod columns;
+pub(crate) mod entries;
+mod join;
+mod meta;
+mod payload;
+pub(crate) mod trie;
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use sha2::{Digest, Sha256};
+use wallscope_model::Recording;
+
+const TEMPLATE: &str = include_str!("../../../../web/page.html");
+const STYLE: &str = include_str!("../../../../web/page.css");
+
+/// What a page says besides its recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageOptions<'a> {
+    /// Title; empty: the recording's target.
+    pub title: &'a str,
+    /// One sentence of what was found, shown while nothing is filtered; `None`: the page's own.
+    pub finding: Option<&'a str>,
+}
+
+/// Writes `recording` as one self-contained HTML file to `out`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(
+    recording: &Recording,
+    options: &PageOptions<'_>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let title = match options.title {
+        "" => recording.domain.target.as_str(),
+        title => title,
+    };
+    let payload = payload::payload(recording, title, options.finding);
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
+    deflate.write_all(&payload)?;
+    let data = deflate.finish()?;
+    drop(payload);
+
+    let script = script();
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data: blob:; base-uri \
+         'none'; form-action 'none'",
+        hash(script),
+        hash(STYLE)
+    );
+    // The template's marks, in the order in which they stand in it.
+    let mut rest = TEMPLATE;
+    for mark in [
+        "{{policy}}",
+        "{{title}}",
+        "{{style}}",
+        "{{data}}",
+        "{{script}}",
+    ] {
+        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+        out.write_all(before.as_bytes())?;
+        match mark {
+            "{{policy}}" => out.write_all(policy.as_bytes())?,
+            "{{title}}" => out.write_all(escape(title).as_bytes())?,
+            "{{style}}" => out.write_all(STYLE.as_bytes())?,
+            "{{script}}" => out.write_all(script.as_bytes())?,
+            _ => {
+                // In pieces, so that a large page is not held twice; a multiple of 3 bytes each.
+                for piece in data.chunks(3 << 16) {
+                    out.write_all(BASE64.encode(piece).as_bytes())?;
+                }
+            }
+        }
+        rest = after;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+fn script() -> &'static str {
+    static SCRIPT: OnceLock<String> = OnceLock::new();
+    SCRIPT.get_or_init(|| join::join(join::MODULES))
+}
+
+fn hash(text: &str) -> String {
+    format!("sha256-{}", BASE64.encode(Sha256::digest(text)))
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars().take(300) {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(recording: &Recording) -> String {
+        let mut out = Vec::new();
+        write(recording, &PageOptions::default(), &mut out).expect("memory can be written");
+        String::from_utf8(out).expect("a page is text")
+    }
+
+    #[test]
+    fn code_stays_within_its_budget() {
+        let size = page(&Recording::default()).len();
+        assert!(size <= 150 * 1024, "{size} bytes of code");
+    }
+
+    #[test]
+    fn the_template_has_every_mark_once_and_in_order() {
+        let marks = [
+            "{{policy}}",
+            "{{title}}",
+            "{{style}}",
+            "{{data}}",
+            "{{script}}",
+        ];
+        let places: Vec<usize> = marks
+            .iter()
+            .map(|m| {
+                assert_eq!(TEMPLATE.matches(m).count(), 1, "{m}");
+                TEMPLATE.find(m).expect("just counted")
+            })
+            .collect();
+        assert!(places.is_sorted());
+        assert!(!STYLE.contains("</style"));
+    }
+
+    #[test]
+    fn a_hostile_target_stays_text() {
+        let mut recording = Recording::default();
+        recording.domain.target = "</title><script>alert(1)</script>&\u{7}".into();
+        let page = page(&recording);
+        assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp; "));
+        assert!(!page.contains("<script>alert"));
+    }
+
+    /// The page computes intervals of what it filters by itself: `web/js/stats.js` must do so as
+    /// the recorder does. The same cases with the same numbers stand in its test.
+    #[test]
+    #[allow(clippy::excessive_precision)]
+    fn the_pages_intervals_are_the_recorders() {
+        type Case<'a> = (&'a [f64], &'a [f64], f64, f64, f64);
+        let even = [9.0, 10.0, 11.0, 10.0, 9.0, 10.0, 11.0, 10.0];
+        let cases: [Case; 4] = [
+            (
+                &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+                &[10.0; 6],
+                60.0,
+                0.2140358849200057,
+                0.5156671274516007,
+            ),
+            (&[0.0; 8], &even, 80.0, 0.0, 0.0654313396076468),
+            (
+                &[5.0, 5.0, 0.0, 5.0, 5.0, 1.0, 5.0, 2.0],
+                &even,
+                80.0,
+                0.1747866154277782,
+                0.5778607518908626,
+            ),
+            (
+                &[3.0, 0.0],
+                &[10.0, 0.0],
+                10.0,
+                0.018138916523693028,
+                0.8339449324210138,
+            ),
+        ];
+        for (part, whole, samples, low, high) in cases {
+            let i = wallscope_model::stats::share_interval(part, whole, samples);
+            assert!(
+                (i.low - low).abs() < 1e-9 && (i.high - high).abs() < 1e-9,
+                "{i:?}"
+            );
+        }
+    }
+}

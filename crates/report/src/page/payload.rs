@@ -1,0 +1,393 @@
+//! A recording as the page wants it: few words of JSON, the rest as columns.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use wallscope_model::{
+    BlockReason, ContextId, LedgerSlice, ModuleKind, Part, Recording, Sample, SliceValue, State,
+    UnknownCause, scale,
+};
+
+use super::columns::Columns;
+use super::entries::{Entries, Entry};
+use super::trie::Builder;
+
+/// Above this many source lines along all stacks, only those of the leaves are kept.
+const MOST_STACK_LINES: usize = 1_500_000;
+
+/// One row of time: a stack in one state of one thread.
+struct Row {
+    node: u32,
+    leaf_line: u32,
+    stack: Option<u32>,
+    context: u32,
+    tag: u8,
+    count: u64,
+    ns: u64,
+    slices: Vec<SliceValue>,
+}
+
+/// State, reason and idleness in one byte. The reasons' names stand in the JSON.
+fn tag_of(state: State, reason: Option<&str>, idle: bool) -> u8 {
+    let reason = reason.and_then(reason_number).map_or(0, |n| n as u8 + 1);
+    state as u8 | reason << 2 | u8::from(idle) << 7
+}
+
+/// A reason's place in [`all_reasons`].
+fn reason_number(name: &str) -> Option<usize> {
+    let block = BlockReason::from_name(name).map(|r| r as usize);
+    let part = || Part::from_name(name).map(|p| BlockReason::COUNT + p as usize);
+    let cause =
+        || UnknownCause::from_name(name).map(|c| BlockReason::COUNT + Part::COUNT + c as usize);
+    block.or_else(part).or_else(cause)
+}
+
+fn all_reasons() -> Vec<&'static str> {
+    let mut all: Vec<&str> = BlockReason::ALL.iter().map(|r| r.name()).collect();
+    all.extend(Part::ALL.iter().map(|p| p.name()));
+    all.extend(UnknownCause::ALL.iter().map(|c| c.name()));
+    all
+}
+
+/// Ledger slices by context, for spreading time that has no slices of its own.
+struct SliceIndex<'a> {
+    of_context: FxHashMap<u32, Vec<&'a LedgerSlice>>,
+}
+
+impl<'a> SliceIndex<'a> {
+    fn of(recording: &'a Recording) -> Self {
+        let mut of_context: FxHashMap<u32, Vec<&LedgerSlice>> = FxHashMap::default();
+        for row in &recording.ledger_slices {
+            of_context.entry(row.context).or_default().push(row);
+        }
+        SliceIndex { of_context }
+    }
+
+    /// The exact time of a context in a state by slice: the shape that time without samples of
+    /// its own is given.
+    fn shape(&self, context: ContextId, state: State, reason: Option<&str>) -> Vec<SliceValue> {
+        let reason = reason.and_then(BlockReason::from_name);
+        let rows = self.of_context.get(&context.0);
+        rows.into_iter()
+            .flatten()
+            .map(|row| SliceValue {
+                slice: row.slice,
+                count: 0,
+                ns: match reason {
+                    Some(r) if state == State::Blocked => row.blocked[r as usize],
+                    _ => row.state_ns(state),
+                },
+            })
+            .filter(|v| v.ns > 0)
+            .collect()
+    }
+}
+
+/// Divides `total` over `shape` in proportion, to the nanosecond.
+fn spread(total: u64, shape: &[SliceValue]) -> Vec<SliceValue> {
+    let sum: u128 = shape.iter().map(|v| u128::from(v.ns)).sum();
+    if sum == 0 {
+        return Vec::new();
+    }
+    let mut before = 0u128;
+    let mut given = 0u64;
+    shape
+        .iter()
+        .filter_map(|v| {
+            before += u128::from(v.ns);
+            let upto = (u128::from(total) * before / sum) as u64;
+            let ns = upto - given;
+            given = upto;
+            (ns > 0 || v.count > 0).then_some(SliceValue { ns, ..*v })
+        })
+        .collect()
+}
+
+/// The page's data: `[u32 LE length of the JSON][JSON][columns]`, uncompressed.
+pub(super) fn payload(recording: &Recording, title: &str, finding: Option<&str>) -> Vec<u8> {
+    let mut columns = Columns::default();
+    let mut entries = Entries::of(recording);
+    let scaled = scale::scale(recording);
+    put_rows(&mut columns, recording, &scaled, &mut entries);
+    put_entries(&mut columns, &entries);
+    put_ledger_slices(&mut columns, &recording.ledger_slices);
+    columns.put_strings("module.path", recording.modules.iter().map(|m| &*m.path));
+    columns.put_strings(
+        "module.build",
+        recording.modules.iter().map(|m| &*m.build_id),
+    );
+    columns.put(
+        "module.kind",
+        recording.modules.iter().map(|m| match m.kind {
+            ModuleKind::Elf => 0,
+            ModuleKind::Kernel => 1,
+            ModuleKind::Vdso => 2,
+            ModuleKind::Jit => 3,
+        }),
+    );
+    let (index, bytes) = columns.finish();
+    let mut head = super::meta::meta(recording, &scaled);
+    head["title"] = title.into();
+    head["finding"] = finding.into();
+    head["columns"] = index;
+    head["reasons"] = all_reasons().into();
+    let head = Value::to_string(&head).into_bytes();
+    let mut out = Vec::with_capacity(4 + head.len() + bytes.len());
+    out.extend_from_slice(&(head.len() as u32).to_le_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(&bytes);
+    out
+}
+
+fn put_rows(
+    columns: &mut Columns,
+    recording: &Recording,
+    scaled: &scale::Scaled,
+    entries: &mut Entries,
+) {
+    let shapes = SliceIndex::of(recording);
+    let mut builder = Builder::new();
+    let mut path = Vec::new();
+    let mut ids = Vec::new();
+    // Stacks first, each once: (node, line of the leaf).
+    let mut weight = vec![0u64; recording.stacks.len()];
+    for piece in &scaled.pieces {
+        let stack = sample_of(recording, piece.sample).map(|s| s.stack.0 as usize);
+        if let Some(w) = stack.and_then(|s| weight.get_mut(s)) {
+            *w += piece.ns;
+        }
+    }
+    let mut stack_lines = 0usize;
+    let leaves: Vec<(u32, u32)> = (0..recording.stacks.len())
+        .map(|stack| {
+            if weight[stack] == 0 {
+                return (0, 0);
+            }
+            entries.path(recording, stack as u32, &mut path);
+            ids.clear();
+            ids.extend(path.iter().map(|(entry, _)| *entry));
+            stack_lines += path.len();
+            let line = path.last().map_or(0, |(_, line)| *line);
+            (builder.add(&ids, weight[stack]), line)
+        })
+        .collect();
+
+    let mut rows = Vec::with_capacity(scaled.pieces.len() + scaled.unsampled.len());
+    for piece in &scaled.pieces {
+        let Some(sample) = sample_of(recording, piece.sample) else {
+            continue;
+        };
+        let reason = sample.reason_name();
+        let own = piece.context == sample.context;
+        let slices = if own {
+            spread(piece.ns, &sample.slices)
+        } else {
+            spread(piece.ns, &shapes.shape(piece.context, sample.state, reason))
+        };
+        let (node, leaf_line) = leaves
+            .get(sample.stack.0 as usize)
+            .copied()
+            .unwrap_or((0, 0));
+        rows.push(Row {
+            node,
+            leaf_line,
+            stack: Some(sample.stack.0),
+            context: piece.context.0,
+            tag: tag_of(sample.state, reason, sample.idle),
+            count: if own { sample.count } else { 0 },
+            ns: piece.ns,
+            slices,
+        });
+    }
+    let mark = entries.mark(scale::NOT_SAMPLED.to_owned());
+    for rest in scaled.unsampled.iter().copied().chain(places(recording)) {
+        rows.push(Row {
+            node: builder.add(&[mark], rest.ns),
+            leaf_line: 0,
+            stack: None,
+            context: rest.context.0,
+            tag: tag_of(rest.state, rest.reason, false),
+            count: 0,
+            ns: rest.ns,
+            slices: spread(
+                rest.ns,
+                &shapes.shape(rest.context, rest.state, rest.reason),
+            ),
+        });
+    }
+
+    let trie = builder.finish();
+    rows.sort_by_key(|r| (trie.left_at[r.node as usize], r.context, r.tag));
+    columns.put("node.pops", trie.pops.iter().map(|v| u64::from(*v)));
+    columns.put("node.entry", trie.entry.iter().map(|v| u64::from(*v)));
+    columns.put_deltas(
+        "row.node",
+        rows.iter()
+            .map(|r| u64::from(trie.renumbered[r.node as usize])),
+    );
+    columns.put("row.context", rows.iter().map(|r| u64::from(r.context)));
+    columns.put("row.tag", rows.iter().map(|r| u64::from(r.tag)));
+    columns.put("row.count", rows.iter().map(|r| r.count));
+    columns.put("row.ns", rows.iter().map(|r| r.ns));
+    columns.put("row.slices", rows.iter().map(|r| r.slices.len() as u64));
+    // Within a row slices ascend: differences, the first from 0.
+    let ascending = |r: &'_ Row| {
+        let mut last = 0;
+        let steps: Vec<u64> = r
+            .slices
+            .iter()
+            .map(|v| {
+                u64::from(
+                    v.slice
+                        .saturating_sub(std::mem::replace(&mut last, v.slice)),
+                )
+            })
+            .collect();
+        steps
+    };
+    columns.put("slice.step", rows.iter().flat_map(ascending));
+    let values = || rows.iter().flat_map(|r| &r.slices);
+    columns.put("slice.ns", values().map(|v| v.ns));
+    columns.put("slice.count", values().map(|v| v.count));
+
+    put_lines(columns, recording, entries, &rows, stack_lines);
+}
+
+/// For each group of exact time a row of none `[not sampled]`: within a part of the recording a
+/// group may lack samples that has some in the whole, and its time needs a place.
+fn places(recording: &Recording) -> impl Iterator<Item = scale::Unsampled> {
+    recording
+        .contexts
+        .iter()
+        .enumerate()
+        .flat_map(|(i, context)| {
+            let l = &context.ledger;
+            let whole = [State::OnCpu, State::Runnable].map(|s| (s, None, l.state_ns(s)));
+            let blocked = BlockReason::ALL.iter().map(|r| {
+                let ns = l.blocked[*r as usize];
+                (State::Blocked, Some(r.name()), ns)
+            });
+            let groups: Vec<_> = whole.into_iter().chain(blocked).collect();
+            groups
+                .into_iter()
+                .filter(|(_, _, ns)| *ns > 0)
+                .map(move |(state, reason, _)| scale::Unsampled {
+                    context: ContextId(i as u32),
+                    state,
+                    reason,
+                    ns: 0,
+                })
+        })
+}
+
+/// Source lines along each row's stack, as what differs from the row before; or, where that would
+/// be too much, the line of the leaf alone.
+fn put_lines(
+    columns: &mut Columns,
+    recording: &Recording,
+    entries: &mut Entries,
+    rows: &[Row],
+    stack_lines: usize,
+) {
+    if stack_lines > MOST_STACK_LINES {
+        columns.put("row.line", rows.iter().map(|r| u64::from(r.leaf_line)));
+        return;
+    }
+    let (mut alike, mut counts, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last: Vec<(u32, u32)> = Vec::new();
+    let mut path = Vec::new();
+    for row in rows {
+        match row.stack {
+            Some(stack) => entries.path(recording, stack, &mut path),
+            None => path.clear(),
+        }
+        let same = path.iter().zip(&last).take_while(|(a, b)| a == b).count();
+        alike.push(same as u64);
+        counts.push((path.len() - same) as u64);
+        rest.extend(path[same..].iter().map(|(_, line)| u64::from(*line)));
+        std::mem::swap(&mut last, &mut path);
+    }
+    columns.put("lines.alike", alike.into_iter());
+    columns.put("lines.more", counts.into_iter());
+    columns.put("lines.line", rest.into_iter());
+}
+
+fn sample_of(recording: &Recording, index: u32) -> Option<&Sample> {
+    recording.samples.get(index as usize)
+}
+
+fn put_entries(columns: &mut Columns, entries: &Entries) {
+    let all = &entries.all;
+    columns.put_strings("entry.name", all.iter().map(|e| &*e.name));
+    columns.put("entry.module", all.iter().map(|e| u64::from(e.module)));
+    let kind = |e: &Entry| e.kind as u64 | u64::from(e.inlined) << 2;
+    columns.put("entry.kind", all.iter().map(kind));
+    columns.put("entry.line", all.iter().map(|e| u64::from(e.line)));
+    let mut files: BTreeMap<&str, u64> = BTreeMap::new();
+    for e in all {
+        files.insert(&e.file, 0);
+    }
+    for (i, number) in files.values_mut().enumerate() {
+        *number = i as u64;
+    }
+    columns.put("entry.file", all.iter().map(|e| files[&*e.file]));
+    columns.put_strings("file", files.keys().copied());
+}
+
+fn put_ledger_slices(columns: &mut Columns, rows: &[LedgerSlice]) {
+    columns.put_deltas("ledger.context", rows.iter().map(|r| u64::from(r.context)));
+    columns.put_deltas("ledger.slice", rows.iter().map(|r| u64::from(r.slice)));
+    columns.put("ledger.on_cpu", rows.iter().map(|r| r.on_cpu_ns));
+    columns.put("ledger.runnable", rows.iter().map(|r| r.runnable_ns));
+    // Most threads wait for few things: a mask of the reasons that have time, then their times.
+    let mask = |r: &LedgerSlice| {
+        let present = r.blocked.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        present.fold(0u64, |mask, (i, _)| mask | 1 << i)
+    };
+    columns.put("ledger.reasons", rows.iter().map(mask));
+    columns.put(
+        "ledger.blocked",
+        rows.iter()
+            .flat_map(|r| r.blocked.iter().copied().filter(|ns| *ns > 0)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreading_loses_nothing() {
+        let shape: Vec<SliceValue> = [3, 0, 7, 11]
+            .iter()
+            .enumerate()
+            .map(|(i, ns)| SliceValue {
+                slice: i as u32,
+                count: 0,
+                ns: *ns,
+            })
+            .collect();
+        let parts = spread(1_000_003, &shape);
+        assert_eq!(parts.iter().map(|v| v.ns).sum::<u64>(), 1_000_003);
+        assert_eq!(parts.iter().map(|v| v.slice).collect::<Vec<_>>(), [0, 2, 3]);
+        assert!(spread(5, &[]).is_empty());
+    }
+
+    #[test]
+    fn tags_fit_a_byte_and_tell_all_apart() {
+        let mut seen = std::collections::HashSet::new();
+        assert!(all_reasons().len() < 31);
+        for (i, name) in all_reasons().into_iter().enumerate() {
+            assert_eq!(reason_number(name), Some(i));
+        }
+        for state in State::ALL {
+            for idle in [false, true] {
+                assert!(seen.insert(tag_of(*state, None, idle)));
+                for reason in all_reasons() {
+                    assert!(seen.insert(tag_of(*state, Some(reason), idle)));
+                }
+            }
+        }
+    }
+}

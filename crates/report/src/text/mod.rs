@@ -1,0 +1,501 @@
+//! The report at a terminal, for a tired person: one sentence, then the ledger, then where in the
+//! code, then how far all of it can be trusted.
+//!
+//! Whatever does not fit is said to be left out; nothing is cut silently. Without a terminal there
+//! is no width: lines are as long as they need to be, and names whole.
+
+pub(crate) mod layout;
+pub mod units;
+
+use wallscope_model::{State, View};
+
+use crate::view::{
+    self, Analysis, FunctionRow, LedgerRow, StackRow, Value, ViewValue, audit_lines, cost_lines,
+    domain_lines, ledger_rows, loss_lines, process_rows, reason_rows, scaling_lines, total_row,
+};
+use layout::{Ink, cells, clean, pad, shorten, wrap};
+use units::{count, ns, share_of};
+
+/// How to lay a report out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Cells of a line; `None`: no terminal, as long as it takes.
+    pub width: Option<usize>,
+    /// Whether to use colour.
+    pub colour: bool,
+    /// Whether the reader shows more than ASCII in bars.
+    pub unicode: bool,
+}
+
+/// What is said on top of a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headline {
+    /// Where the wall time went, in one sentence.
+    pub sentence: String,
+    /// What that rests on.
+    pub because: Vec<String>,
+}
+
+/// The most lines of a table before the rest becomes one line.
+const MOST_ROWS: usize = 10;
+/// The most stacks shown.
+const MOST_STACKS: usize = 5;
+/// The most user frames of a stack shown, from the leaf.
+const MOST_FRAMES: usize = 10;
+/// A view below this share of wall time is not broken down.
+const LEAST_VIEW: f64 = 0.001;
+
+/// The whole report.
+pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String {
+    let mut page = Page {
+        style,
+        out: String::new(),
+    };
+    for line in wrap(&headline.sentence, style.width, 0) {
+        page.line(&style.ink(Ink::Strong, &line));
+    }
+    for because in &headline.because {
+        page.faint(&format!("  {because}"), 4);
+    }
+    let total = total_row(analysis.recording);
+    page.ledger(analysis, &total);
+    page.threads(analysis, &total);
+    let functions = analysis.functions();
+    for view in [View::OnCpu, View::OffCpu, View::RunQueue, View::Wall] {
+        page.functions(analysis, &functions, view, total.ledger.wall_ns);
+    }
+    page.stacks(analysis);
+    page.trust(analysis);
+    page.out
+}
+
+struct Page<'a> {
+    style: &'a Style,
+    out: String,
+}
+
+impl Page<'_> {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    fn faint(&mut self, text: &str, indent: usize) {
+        for line in wrap(&clean(text), self.style.width, indent) {
+            let line = self.style.ink(Ink::Faint, &line);
+            self.line(&line);
+        }
+    }
+
+    fn heading(&mut self, title: &str, rest: &str) {
+        self.line("");
+        let room = self
+            .style
+            .width
+            .map_or(usize::MAX, |w| w.saturating_sub(cells(title) + 2));
+        let (near, below) = if cells(rest) <= room {
+            (rest, "")
+        } else {
+            ("", rest)
+        };
+        let title = self.style.ink(Ink::Strong, title);
+        let near = self.style.ink(Ink::Faint, near);
+        self.line(&format!("{title}  {near}"));
+        if !below.is_empty() {
+            self.faint(&format!("  {below}"), 2);
+        }
+    }
+
+    fn width(&self) -> usize {
+        self.style.width.unwrap_or(100)
+    }
+
+    fn ledger(&mut self, a: &Analysis, total: &LedgerRow) {
+        let rec = a.recording;
+        let l = &total.ledger;
+        let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+        let threads = match total.threads {
+            1 => "1 thread".to_string(),
+            n => format!("{} threads", count(u64::from(n))),
+        };
+        let target = clean(&rec.domain.target);
+        let about = [target, threads, format!("{} recorded", ns(length))];
+        let about: Vec<_> = about.into_iter().filter(|s| !s.is_empty()).collect();
+        self.heading("Where the time went", &about.join(", "));
+        let bar = self
+            .style
+            .bar(l, self.width().min(100).saturating_sub(4).max(10));
+        self.line(&format!("  {bar}"));
+        let reasons = reason_rows(l);
+        for state in State::ALL {
+            let time = l.state_ns(*state);
+            let parts: Vec<String> = reasons
+                .iter()
+                .filter(|r| r.state == *state)
+                .map(|r| format!("{} {}", r.reason, ns(r.ns)))
+                .collect();
+            let name = pad(label(*state), 9);
+            let head = format!(
+                "  {name} {} {}  ",
+                pad(&ns(time), -8),
+                pad(&share_of(time, l.wall_ns), -8)
+            );
+            let indent = cells(&head);
+            let text = format!("{head}{}", parts.join(", "));
+            for (i, line) in wrap(&text, self.style.width, indent)
+                .into_iter()
+                .enumerate()
+            {
+                let inked = self.style.ink(Ink::State(*state), &name);
+                let line = if i == 0 {
+                    line.replacen(&name, &inked, 1)
+                } else {
+                    line
+                };
+                self.line(&line);
+            }
+        }
+        let wall = format!(
+            "  {} {} {}",
+            pad("wall", 9),
+            pad(&ns(l.wall_ns), -8),
+            pad("100 %", -8)
+        );
+        let residue = l.residue_ns();
+        let sign = if residue < 0 { "-" } else { "" };
+        let residue = format!(
+            "unaccounted for: {sign}{} ({})",
+            ns(residue.unsigned_abs()),
+            units::ppm(residue.unsigned_abs() as f64 / l.wall_ns.max(1) as f64)
+        );
+        for line in wrap(&format!("{wall}  {residue}"), self.style.width, 32) {
+            self.line(&line);
+        }
+        if l.idle_ns > 0 {
+            let idle = format!(
+                "  Of the blocked time {} ({} of wall) was idle: no request in flight.",
+                ns(l.idle_ns),
+                share_of(l.idle_ns, l.wall_ns)
+            );
+            self.faint(&idle, 2);
+        }
+        if total.unattributed_on_cpu_ns > 0 {
+            let unseen = format!(
+                "  {} more on-CPU time belongs to threads that were never seen.",
+                ns(total.unattributed_on_cpu_ns)
+            );
+            self.faint(&unseen, 2);
+        }
+    }
+
+    fn threads(&mut self, a: &Analysis, total: &LedgerRow) {
+        let processes = process_rows(a.recording);
+        if processes.len() > 1 {
+            self.heading("Processes", "");
+            self.ledger_table("process", "pid", &processes, |r| r.pid);
+        }
+        if total.threads > 0 {
+            self.heading("Threads", "");
+            let rows = ledger_rows(a.recording);
+            self.ledger_table("thread", "tid", &rows, |r| r.tid.unwrap_or(0));
+        }
+    }
+
+    fn ledger_table(
+        &mut self,
+        what: &str,
+        id: &str,
+        rows: &[LedgerRow],
+        id_of: impl Fn(&LedgerRow) -> u32,
+    ) {
+        let shown = if rows.len() > MOST_ROWS + 1 {
+            MOST_ROWS
+        } else {
+            rows.len()
+        };
+        let rest = rows[shown..]
+            .iter()
+            .fold(LedgerRow::default(), |mut sum, r| {
+                sum.merge(r);
+                sum
+            });
+        let rest_name = format!("{} more", count((rows.len() - shown) as u64));
+        let names: Vec<String> = rows[..shown].iter().map(|r| clean(&r.name)).collect();
+        let widest = names.iter().map(|n| cells(n)).max().unwrap_or(0);
+        let most = self
+            .style
+            .width
+            .map_or(18, |w| w.saturating_sub(49).clamp(6, 18));
+        let name = widest.max(cells(what)).max(cells(&rest_name)).min(most) as isize;
+        let narrow = self.style.width.is_some_and(|w| w < 72);
+        let (column, heads) = if narrow {
+            (-6, ["wall", "CPU", "runq", "block"])
+        } else {
+            (-7, ["wall", "on-CPU", "runq", "blocked"])
+        };
+        let mut head = format!("  {} {}", pad(what, name), pad(id, -7));
+        for h in heads {
+            head.push(' ');
+            head.push_str(&pad(h, column));
+        }
+        let head = self.style.ink(Ink::Faint, &format!("{head}  waits for"));
+        self.line(&head);
+        let summed = (rest.threads > 0).then_some((&rest, rest_name, String::new()));
+        let rows: Vec<_> = rows[..shown]
+            .iter()
+            .zip(names)
+            .map(|(r, n)| (r, n, id_of(r).to_string()))
+            .chain(summed)
+            .collect();
+        for (row, row_name, row_id) in rows {
+            let l = &row.ledger;
+            let of = |state: State| {
+                let text = pad(&share_of(l.state_ns(state), l.wall_ns), column);
+                self.style.ink(Ink::State(state), &text)
+            };
+            let line = format!(
+                "  {} {} {} {} {} {}  ",
+                pad(&shorten(&row_name, name as usize), name),
+                pad(&row_id, -7),
+                pad(&ns(l.wall_ns), column),
+                of(State::OnCpu),
+                of(State::Runnable),
+                of(State::Blocked),
+            );
+            let used = 2 + name as usize + 8 + 4 * (column.unsigned_abs() + 1) + 2;
+            let room = self
+                .style
+                .width
+                .map_or(usize::MAX, |w| w.saturating_sub(used));
+            let line = format!("{line}{}", waits(row, room));
+            self.line(&line);
+        }
+    }
+
+    fn functions(&mut self, a: &Analysis, rows: &[FunctionRow], view: View, wall_ns: u64) {
+        let total = a.total(view);
+        let shown_ns = total.shown_ns();
+        if (shown_ns as f64) < LEAST_VIEW * wall_ns as f64 || shown_ns == 0 {
+            return;
+        }
+        // What waits has the scheduler at its leaf: there, the program's own innermost function
+        // is what tells.
+        let (title, value): (_, fn(&ViewValue) -> &Value) = match view {
+            View::OnCpu => ("On-CPU: where it computes", |v| &v.own),
+            View::OffCpu => ("Off-CPU: where it is blocked", |v| &v.user),
+            View::RunQueue => ("Run queue: where it waits for a CPU", |v| &v.user),
+            View::Wall => ("Wall: all of the time", |v| &v.user),
+        };
+        let mut about = format!("{} in {} samples", ns(shown_ns), count(total.samples));
+        if total.hidden_idle_ns > 0 {
+            about.push_str(&format!(
+                "; {} idle hidden (--idle show)",
+                ns(total.hidden_idle_ns)
+            ));
+        }
+        self.heading(title, &about);
+        let mut order: Vec<&FunctionRow> =
+            rows.iter().filter(|r| value(r.view(view)).ns > 0).collect();
+        order.sort_by_key(|r| std::cmp::Reverse(value(r.view(view)).ns));
+        let own = if view == View::OnCpu { "self" } else { "in it" };
+        let head = format!(
+            "  {} {} {}  function",
+            pad(own, -7),
+            pad("95 % interval", -15),
+            pad("total", -7)
+        );
+        let head = self.style.ink(Ink::Faint, &head);
+        self.line(&head);
+        let shown = if order.len() > MOST_ROWS + 1 {
+            MOST_ROWS
+        } else {
+            order.len()
+        };
+        for row in &order[..shown] {
+            let v = row.view(view);
+            let own = value(v);
+            let line = format!(
+                "  {} {} {}  ",
+                pad(&share_of(own.ns, shown_ns), -7),
+                pad(&interval(own, shown_ns), -15),
+                pad(&share_of(v.total.ns, shown_ns), -7)
+            );
+            let room = self.style.width.map(|w| w.saturating_sub(cells(&line)));
+            let line = line + &self.function(row, room);
+            self.line(&line);
+        }
+        let rest: u64 = order[shown..].iter().map(|r| value(r.view(view)).ns).sum();
+        if rest > 0 {
+            let text = format!(
+                "  {} in {} more functions (--json has all)",
+                pad(&share_of(rest, shown_ns), -7),
+                count((order.len() - shown) as u64)
+            );
+            self.faint(&text, 10);
+        }
+    }
+
+    fn function(&self, row: &FunctionRow, room: Option<usize>) -> String {
+        let f = &row.function;
+        // An unresolved name has the module in it already.
+        let module = if f.module.is_empty() || f.name.starts_with(&*f.module) {
+            String::new()
+        } else {
+            format!("  {}", clean(&f.module))
+        };
+        let Some(room) = room else {
+            return format!("{}{}", clean(&f.name), self.style.ink(Ink::Faint, &module));
+        };
+        if cells(&f.name) + cells(&module) <= room {
+            return format!("{}{}", clean(&f.name), self.style.ink(Ink::Faint, &module));
+        }
+        // The name matters more than the file it lies in, which the stacks tell.
+        shorten(&f.name, room.max(8))
+    }
+
+    fn stacks(&mut self, a: &Analysis) {
+        let total = a.total(View::Wall);
+        let stacks = a.stacks(View::Wall, MOST_STACKS);
+        if stacks.is_empty() {
+            return;
+        }
+        self.heading("Hottest stacks", "of wall time, leaf first");
+        for (i, s) in stacks.iter().enumerate() {
+            let threads = match s.threads {
+                1 => clean(&s.thread),
+                n => format!("{} and {} more threads", clean(&s.thread), n - 1),
+            };
+            let reason = s.reason.map(|r| format!(" ({r})")).unwrap_or_default();
+            let head = format!(
+                "{:>3}. {} {}  {}{reason}  {threads}",
+                i + 1,
+                pad(&share_of(s.ns, total.shown_ns()), -6),
+                pad(&ns(s.ns), -7),
+                label(s.state),
+            );
+            for line in wrap(&head, self.style.width, 6) {
+                let line = self.style.ink(Ink::State(s.state), &line);
+                self.line(&line);
+            }
+            self.stack(s);
+        }
+    }
+
+    fn stack(&mut self, s: &StackRow) {
+        use wallscope_model::FrameKind::Kernel;
+        let kernel = s
+            .frames
+            .iter()
+            .take_while(|f| f.function.kind == Kernel)
+            .count();
+        let (kernel, user) = s.frames.split_at(kernel);
+        let kernel: Vec<String> = kernel
+            .iter()
+            .map(|f| clean(&f.function.name))
+            .skip_while(|n| crate::name::is_scheduler(n))
+            .collect();
+        let room = self.style.width.map_or(usize::MAX, |w| w.saturating_sub(6));
+        if !kernel.is_empty() {
+            let most = if user.is_empty() { MOST_FRAMES } else { 4 };
+            let mut text = kernel[..kernel.len().min(most)].join(" < ");
+            if kernel.len() > most {
+                text.push_str(&format!(" < … {} more", kernel.len() - most));
+            }
+            self.faint(&format!("      kernel: {text}"), 14);
+        }
+        for (i, f) in user.iter().take(MOST_FRAMES).enumerate() {
+            let inlined = if f.inlined { " (inlined)" } else { "" };
+            let module = clean(&f.function.module);
+            let line = match f.line {
+                0 => String::new(),
+                n => format!(":{n}"),
+            };
+            let tail = format!("{line}{inlined}");
+            let ink = if i == 0 { Ink::Strong } else { Ink::Plain };
+            let name = shorten(&f.function.name, room.saturating_sub(cells(&tail)).max(8));
+            let mut text = format!("      {}{tail}", self.style.ink(ink, &name));
+            let space = room.saturating_sub(cells(&name) + cells(&tail));
+            if !f.function.name.starts_with(&module) && space > cells(&module) + 2 {
+                text.push_str(&self.style.ink(Ink::Faint, &format!("  {module}")));
+            }
+            self.line(&text);
+        }
+        let more = user.len().saturating_sub(MOST_FRAMES);
+        if more > 0 {
+            self.faint(&format!("      … {more} more frames towards the root"), 6);
+        }
+        if !s.end.is_whole() {
+            let text = format!(
+                "      the stack is cut here: {}",
+                crate::name::truncated(s.end)
+            );
+            self.faint(&text, 6);
+        }
+    }
+
+    fn trust(&mut self, a: &Analysis) {
+        let rec = a.recording;
+        self.heading("What this rests on", "");
+        let lines = domain_lines(rec)
+            .into_iter()
+            .chain(scaling_lines(&a.scaled))
+            .chain(loss_lines(rec))
+            .chain(audit_lines(rec))
+            .chain(cost_lines(rec));
+        for line in lines {
+            self.faint(&format!("  {line}"), 4);
+        }
+    }
+}
+
+/// A state as prose has it.
+pub(crate) fn label(state: State) -> &'static str {
+    match state {
+        State::OnCpu => "on-CPU",
+        State::Runnable => "runnable",
+        State::Blocked => "blocked",
+        State::Unknown => "unseen",
+    }
+}
+
+/// What a row's threads wait for: the largest reasons that fit; the rest is said to be there.
+fn waits(row: &LedgerRow, room: usize) -> String {
+    let l = &row.ledger;
+    let reasons: Vec<_> = view::reason_rows(l)
+        .into_iter()
+        .filter(|r| r.state == State::Blocked && r.ns * 1000 >= l.wall_ns)
+        .collect();
+    let mut out = String::new();
+    for (i, r) in reasons.iter().enumerate() {
+        let sep = if i == 0 { "" } else { ", " };
+        let share = (r.ns as f64 / l.wall_ns.max(1) as f64 * 100.0).round();
+        let item = match share as u64 {
+            0 => format!("{sep}{} <1 %", r.reason),
+            share => format!("{sep}{} {share} %", r.reason),
+        };
+        // What does not fit leaves room to say that there is more.
+        let more = if i + 1 == reasons.len() { 0 } else { 3 };
+        if i == 0 && cells(&item) + more > room {
+            return shorten(r.reason, room.max(4));
+        }
+        if i == 3 || (i > 0 && cells(&out) + cells(&item) + more > room) {
+            out.push_str(", …");
+            return out;
+        }
+        out.push_str(&item);
+    }
+    out
+}
+
+/// `low – high`, in percent of `whole`.
+pub(crate) fn interval(v: &Value, whole: u64) -> String {
+    if v.low_ns == v.high_ns {
+        return "exact".to_string();
+    }
+    let low = share_of(v.low_ns, whole);
+    format!(
+        "{}–{}",
+        low.trim_end_matches(" %"),
+        share_of(v.high_ns, whole)
+    )
+}

@@ -1,0 +1,591 @@
+//! What is written is read back equal, whatever it is; and what others read of it is right.
+
+#[path = "synthetic/mod.rs"]
+mod synthetic;
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use synthetic::Random;
+use wallscope_model::scale::{NOT_SAMPLED, scale};
+use wallscope_model::*;
+use wallscope_report::format::{Bounds, ReadError, pprof, read};
+
+fn bytes(rec: &Recording) -> Vec<u8> {
+    pprof::write(rec, &scale(rec), Vec::new()).unwrap()
+}
+
+fn gunzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut out)
+        .unwrap();
+    out
+}
+
+fn read_back(bytes: &[u8]) -> Recording {
+    let read = read(bytes, Bounds::default()).unwrap();
+    assert_eq!(read.warnings, [""; 0]);
+    read.recording
+}
+
+/// Any recording at all, as long as its indices are right and its sums do not overflow.
+fn random(seed: u64) -> Recording {
+    let mut r = Random(seed);
+    let mut n = |below: u64| r.below(below);
+    let words = [
+        "",
+        "a",
+        "naïve;\nname",
+        "operator new(unsigned long)",
+        "[kernel]",
+        "x y ",
+    ];
+    macro_rules! word {
+        () => {
+            words[n(words.len() as u64) as usize]
+        };
+    }
+    macro_rules! pick {
+        ($all:expr) => {
+            $all[n($all.len() as u64) as usize]
+        };
+    }
+    macro_rules! maybe {
+        ($value:expr) => {
+            if n(2) == 0 { None } else { Some($value) }
+        };
+    }
+    const BIG: u64 = 1 << 40;
+    let mut rec = Recording {
+        window: Window {
+            start_ns: n(BIG),
+            end_ns: n(BIG),
+            clock: word!().to_string(),
+            start_unix_ns: n(BIG),
+        },
+        slices: Slices {
+            start_ns: n(BIG),
+            width_ns: n(BIG),
+            count: 1 + n(30) as u32,
+        },
+        ..Recording::default()
+    };
+    rec.domain = Domain {
+        tool: word!().to_string(),
+        backend: word!().to_string(),
+        backend_reason: word!().to_string(),
+        privilege: word!().to_string(),
+        kernel: word!().to_string(),
+        cpus: n(300) as u32,
+        target: word!().to_string(),
+        events: (0..n(3))
+            .map(|_| EventSource {
+                what: word!().to_string(),
+                event: word!().to_string(),
+                rate: word!().to_string(),
+            })
+            .collect(),
+        columns: (0..n(4))
+            .map(|_| Column {
+                state: pick!(State::ALL),
+                exact: n(2) == 0,
+                how: word!().to_string(),
+            })
+            .collect(),
+        limits: (0..n(3))
+            .map(|_| Limit {
+                what: word!().to_string(),
+                remedy: word!().to_string(),
+            })
+            .collect(),
+        notes: (0..n(3)).map(|_| word!().to_string()).collect(),
+    };
+    for _ in 0..n(4) {
+        let kind = pick!([
+            ModuleKind::Elf,
+            ModuleKind::Kernel,
+            ModuleKind::Vdso,
+            ModuleKind::Jit
+        ]);
+        rec.modules.push(Module {
+            kind,
+            path: Arc::from(word!()),
+            build_id: Arc::from(word!()),
+            pid: n(1000) as u32,
+        });
+    }
+    for _ in 0..n(6) {
+        rec.functions.push(Function {
+            name: Arc::from(word!()),
+            system_name: Arc::from(word!()),
+            file: Arc::from(word!()),
+            start_line: n(1 << 32) as u32,
+        });
+    }
+    for _ in 0..n(12) {
+        let lines = if rec.functions.is_empty() { 0 } else { n(3) };
+        let module = (!rec.modules.is_empty() && n(3) > 0)
+            .then(|| ModuleId(n(rec.modules.len() as u64) as u32));
+        rec.frames.push(Frame {
+            kind: pick!([FrameKind::Native, FrameKind::Kernel, FrameKind::Jit]),
+            module,
+            address: if n(2) == 0 { n(u64::MAX) } else { n(4096) },
+            lines: (0..lines)
+                .map(|_| Line {
+                    function: FunctionId(n(rec.functions.len() as u64) as u32),
+                    line: n(1 << 32) as u32,
+                })
+                .collect(),
+        });
+    }
+    for _ in 0..1 + n(8) {
+        let frames = if rec.frames.is_empty() { 0 } else { n(9) };
+        rec.stacks.push(Stack {
+            frames: (0..frames)
+                .map(|_| FrameId(n(rec.frames.len() as u64) as u32))
+                .collect(),
+            end: pick!(StackEnd::ALL),
+        });
+    }
+    for _ in 0..1 + n(5) {
+        let mut l = Ledger {
+            wall_ns: n(BIG),
+            repaired_ns: n(BIG),
+            idle_ns: n(BIG),
+            voluntary_switches: n(BIG),
+            involuntary_switches: n(BIG),
+            audit: Audit {
+                on_cpu_ns: n(BIG),
+                run_delay_ns: n(BIG),
+                switches: n(BIG),
+                valid: n(2) == 0,
+            },
+            ..Ledger::default()
+        };
+        l.on_cpu = OnCpu {
+            user: n(BIG),
+            kernel: n(BIG),
+            irq: n(BIG),
+            stolen: n(BIG),
+        };
+        l.runnable = Runnable {
+            woken: n(BIG),
+            preempted: n(BIG),
+            throttled: n(BIG),
+        };
+        l.blocked.iter_mut().for_each(|b| *b = n(3) * n(BIG));
+        l.unknown.iter_mut().for_each(|b| *b = n(2) * n(BIG));
+        rec.contexts.push(Context {
+            pid: n(1 << 22) as u32,
+            tid: n(1 << 22) as u32,
+            name: Arc::from(word!()),
+            start_ns: n(BIG),
+            end_ns: n(BIG),
+            ledger: l,
+        });
+    }
+    for _ in 0..n(4) {
+        rec.processes.push(Process {
+            pid: n(1 << 22) as u32,
+            parent: n(1 << 22) as u32,
+            name: Arc::from(word!()),
+            exe: Arc::from(word!()),
+            cmdline: Arc::from(word!()),
+            unattributed_on_cpu_ns: n(BIG),
+        });
+    }
+    for _ in 0..n(30) {
+        let slices: Vec<SliceValue> = (0..n(4))
+            .map(|_| SliceValue {
+                slice: n(u64::from(rec.slices.count)) as u32,
+                count: n(1000),
+                ns: n(BIG),
+            })
+            .collect();
+        rec.samples.push(Sample {
+            context: ContextId(n(rec.contexts.len() as u64) as u32),
+            stack: StackId(n(rec.stacks.len() as u64) as u32),
+            state: pick!(State::ALL),
+            reason: maybe!(pick!(BlockReason::ALL)),
+            part: maybe!(pick!(Part::ALL)),
+            idle: n(2) == 0,
+            cpu: maybe!(n(1 << 32) as u32),
+            count: n(1000),
+            ns: n(BIG),
+            slices,
+        });
+    }
+    for _ in 0..n(10) {
+        let mut row = LedgerSlice {
+            context: n(rec.contexts.len() as u64) as u32,
+            slice: n(u64::from(rec.slices.count)) as u32,
+            on_cpu_ns: n(BIG),
+            runnable_ns: n(BIG),
+            ..LedgerSlice::default()
+        };
+        row.blocked.iter_mut().for_each(|b| *b = n(2) * n(BIG));
+        rec.ledger_slices.push(row);
+    }
+    for _ in 0..n(3) {
+        let mut facts = HostFacts {
+            load: maybe!([0.5, n(100) as f64, 1.25]),
+            runnable_tasks: maybe!(n(3)),
+            cpu_ns: maybe!([0, 1, 2, 3, 4, 5, n(BIG), 7]),
+            context_switches: maybe!(n(BIG)),
+            psi_memory: maybe!(Pressure {
+                some_avg10: n(100) as f64,
+                some_total_us: n(BIG),
+                full_avg10: 0.0,
+                full_total_us: n(BIG),
+            }),
+            memory: maybe!([n(BIG), 0, 0, 1]),
+            major_faults: maybe!(0),
+            net: maybe!(NetFacts {
+                tcp_in_use: n(BIG),
+                ..NetFacts::default()
+            }),
+            cgroup: maybe!(CgroupFacts {
+                path: word!().to_string(),
+                quota_us: maybe!(n(9)),
+                memory_limit_bytes: maybe!(0),
+                ..CgroupFacts::default()
+            }),
+            ..HostFacts::default()
+        };
+        for _ in 0..n(3) {
+            facts.disks.push(DiskFacts {
+                name: word!().to_string(),
+                reads: n(BIG),
+                busy_ms: n(BIG),
+                ..DiskFacts::default()
+            });
+            facts.limits.push(Limits {
+                pid: n(BIG) as u32,
+                threads: maybe!(0),
+                ..Limits::default()
+            });
+        }
+        rec.host.push(HostSample {
+            time_ns: n(BIG),
+            facts,
+        });
+    }
+    for _ in 0..n(3) {
+        rec.losses.push(Loss {
+            cause: word!().to_string(),
+            count: n(BIG),
+        });
+    }
+    rec.cost = Cost {
+        bpf_ns: n(BIG),
+        own_cpu_ns: n(BIG),
+        rss_bytes: n(BIG),
+        kernel_bytes: n(BIG),
+        target_stopped_ns: n(BIG),
+    };
+    rec
+}
+
+#[test]
+fn the_synthetic_recording_comes_back_equal() {
+    let rec = synthetic::recording(4);
+    assert_eq!(read_back(&bytes(&rec)), rec);
+}
+
+#[test]
+fn an_empty_recording_comes_back_equal() {
+    let rec = Recording::default();
+    assert_eq!(read_back(&bytes(&rec)), rec);
+}
+
+#[test]
+fn uncompressed_files_are_read_too() {
+    let rec = synthetic::recording(1);
+    assert_eq!(read_back(&gunzip(&bytes(&rec))), rec);
+}
+
+proptest! {
+    #[test]
+    fn every_recording_comes_back_equal(seed in any::<u64>()) {
+        let rec = random(seed);
+        prop_assert_eq!(read_back(&bytes(&rec)), rec);
+    }
+
+    /// Damage anywhere gives an error or another recording, never a panic.
+    #[test]
+    fn damaged_files_do_no_harm(seed in any::<u64>(), flips in prop::collection::vec(any::<(u32, u8)>(), 1..20)) {
+        let mut raw = gunzip(&bytes(&random(seed)));
+        for (at, with) in flips {
+            let at = at as usize % raw.len();
+            raw[at] ^= with;
+        }
+        use_everything(&raw);
+    }
+
+    #[test]
+    fn noise_does_no_harm(noise in prop::collection::vec(any::<u8>(), 0..400)) {
+        use_everything(&noise);
+        let mut gz = vec![0x1f, 0x8b, 8];
+        gz.extend(noise);
+        use_everything(&gz);
+    }
+}
+
+/// Reads and, where that works, computes all there is to compute.
+fn use_everything(bytes: &[u8]) {
+    use wallscope_report::{format::folded, json, markdown, text, view};
+    let Ok(read) = read(bytes, Bounds::default()) else {
+        return;
+    };
+    let rec = read.recording;
+    let analysis = view::Analysis::new(&rec, view::Idle::Hide);
+    let headline = text::Headline::default();
+    let style = text::Style {
+        width: Some(40),
+        colour: true,
+        unicode: true,
+    };
+    let _ = text::render(&analysis, &headline, &style);
+    let _ = json::render(&analysis, &headline);
+    let _ = markdown::render(&analysis, &headline);
+    folded::write(&rec, &folded::Options::default(), std::io::sink()).unwrap();
+    pprof::write(&rec, &analysis.scaled, std::io::sink()).unwrap();
+}
+
+#[test]
+fn a_file_cut_anywhere_is_an_error() {
+    let whole = bytes(&synthetic::recording(1));
+    for len in 0..whole.len() {
+        assert!(
+            read(&whole[..len], Bounds::default()).is_err(),
+            "{len} of {}",
+            whole.len()
+        );
+    }
+    assert_eq!(read(&[], Bounds::default()), Err(ReadError::Empty));
+    assert_eq!(
+        read(&whole[..whole.len() / 2], Bounds::default()),
+        Err(ReadError::Truncated)
+    );
+}
+
+#[test]
+fn what_is_no_profile_is_told_by_its_start() {
+    let e = read(b"#!/bin/sh\necho", Bounds::default()).unwrap_err();
+    assert!(e.to_string().contains("#!/bin/sh\\necho"), "{e}");
+}
+
+#[test]
+fn memory_is_bounded_before_it_is_taken() {
+    let small = Bounds {
+        decompressed: 1 << 20,
+        memory: 1 << 20,
+    };
+    // A compressed megabyte and more of zeros.
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gz.write_all(&vec![0; 3 << 20]).unwrap();
+    let e = read(&gz.finish().unwrap(), small).unwrap_err();
+    assert!(matches!(e, ReadError::TooLarge { .. }), "{e}");
+    // Very many empty samples (field 2), then empty contexts (field 9) in the extension.
+    let samples = [&[0x32, 0][..], &[0x12, 0].repeat(100_000)].concat();
+    let e = read(&samples, small).unwrap_err();
+    assert!(matches!(e, ReadError::TooLarge { .. }), "{e}");
+    let contexts = [&[0x08, 1][..], &[0x4a, 0].repeat(100_000)].concat();
+    let mut raw = vec![0x32, 0, 0xc2, 0x3e];
+    let mut len = contexts.len();
+    while len >= 0x80 {
+        raw.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    raw.push(len as u8);
+    raw.extend(contexts);
+    let e = read(&raw, small).unwrap_err();
+    assert!(matches!(e, ReadError::TooLarge { .. }), "{e}");
+}
+
+/// The file's fields apart from the extension, and the extension's bytes.
+fn apart(raw: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    fn varint(b: &mut &[u8]) -> u64 {
+        let (mut v, mut shift) = (0, 0);
+        loop {
+            let byte = b[0];
+            *b = &b[1..];
+            v |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return v;
+            }
+        }
+    }
+    let (mut rest, mut others, mut own) = (raw, Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let before = rest;
+        let key = varint(&mut rest);
+        let n = varint(&mut rest) as usize;
+        if key & 7 == 2 {
+            let (value, after) = rest.split_at(n);
+            rest = after;
+            if key >> 3 == 1000 {
+                own = value.to_vec();
+                continue;
+            }
+        }
+        others.extend(&before[..before.len() - rest.len()]);
+    }
+    (others, own)
+}
+
+#[test]
+fn an_unknown_version_is_told_and_the_rest_is_read() {
+    let rec = synthetic::recording(2);
+    let (mut raw, _) = apart(&gunzip(&bytes(&rec)));
+    // Field 1000, four bytes: version 9, and a field nobody knows.
+    raw.extend([0xc2, 0x3e, 4, 0x08, 9, 0x18, 1]);
+    let read = read(&raw, Bounds::default()).unwrap();
+    assert_eq!(read.warnings.len(), 1);
+    assert!(
+        read.warnings[0].contains("version 9"),
+        "{}",
+        read.warnings[0]
+    );
+    let got = read.recording;
+    assert_eq!(got.domain.backend, "import");
+    // Threads, states and reasons are as they were; only the residue is gone.
+    assert_eq!(got.contexts.len(), rec.contexts.len());
+    for c in &rec.contexts {
+        let same = got.contexts.iter().find(|d| d.tid == c.tid).unwrap();
+        assert_eq!(same.name, c.name);
+        for state in State::ALL {
+            assert_eq!(same.ledger.state_ns(*state), c.ledger.state_ns(*state));
+        }
+        assert_eq!(same.ledger.blocked, c.ledger.blocked);
+    }
+    assert!(got.stacks.iter().any(|s| s.end == StackEnd::WindowEnd));
+    let cut = |r: &Recording| r.functions.iter().any(|f| f.name.contains("[truncated:"));
+    assert!(cut(&got) && !cut(&rec));
+}
+
+/// Runs a tool of another project; `None`, with a line said, where it is not installed.
+fn tool(name: &str, args: &[&str], input: &[u8]) -> Option<String> {
+    let child = Command::new(name)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(c) => c,
+        Err(_) => {
+            println!(
+                "skipped: {name} is not installed, so what it reads of the file is not checked"
+            );
+            return None;
+        }
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || stdin.write_all(&input));
+    let out = child.wait_with_output().unwrap();
+    let _ = writer.join().unwrap();
+    assert!(
+        out.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    Some(String::from_utf8(out.stdout).unwrap())
+}
+
+#[test]
+fn go_tool_pprof_opens_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rec.pb.gz");
+    let rec = synthetic::recording(4);
+    std::fs::write(&path, bytes(&rec)).unwrap();
+    let path = path.to_str().unwrap();
+    let Some(top) = tool("go", &["tool", "pprof", "-top", path], &[]) else {
+        return;
+    };
+    assert!(
+        top.contains("Type: wall") && top.contains("File: orders-service"),
+        "{top}"
+    );
+    assert!(top.contains("_M_next() (inline)"), "{top}");
+    assert!(top.contains("libcodec.so.2+0x"), "{top}");
+    assert!(
+        top.contains("target: pid 4711"),
+        "the domain is a comment: {top}"
+    );
+    let focus = [
+        "tool",
+        "pprof",
+        "-sample_index=blocked",
+        "-tagfocus=reason=lock",
+        "-tags",
+        path,
+    ];
+    let tags = tool("go", &focus, &[]).unwrap();
+    assert!(
+        tags.contains("worker-3") && !tags.contains("disk"),
+        "{tags}"
+    );
+
+    // Go's own writer drops the extension: a foreign file, read as one.
+    let foreign = dir.path().join("foreign.pb.gz");
+    let output = format!("-output={}", foreign.display());
+    tool("go", &["tool", "pprof", "-proto", &output, path], &[]).unwrap();
+    let read = read(&std::fs::read(&foreign).unwrap(), Bounds::default()).unwrap();
+    assert_eq!(read.recording.domain.backend, "import");
+    let total: u64 = read
+        .recording
+        .contexts
+        .iter()
+        .map(|c| c.ledger.wall_ns)
+        .sum();
+    let states = |l: &Ledger| State::ALL.iter().map(|s| l.state_ns(*s)).sum::<u64>();
+    let known: u64 = rec.contexts.iter().map(|c| states(&c.ledger)).sum();
+    assert_eq!(total, known);
+    let names: Vec<_> = read.recording.functions.iter().map(|f| &*f.name).collect();
+    assert!(names.contains(&NOT_SAMPLED), "{names:?}");
+}
+
+/// The schema in the repository describes every field that is written.
+#[test]
+fn the_schema_decodes_the_extension() {
+    let (_, own) = apart(&gunzip(&bytes(&random(11))));
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema");
+    let args = [
+        &format!("--proto_path={schema}"),
+        "--decode=wallscope.v1.Recording",
+        "wallscope.proto",
+    ];
+    let Some(text) = tool("protoc", &args, &own) else {
+        return;
+    };
+    for line in text.lines() {
+        let unknown = line.trim_start().starts_with(|c: char| c.is_ascii_digit());
+        assert!(!unknown, "a field the schema does not have: {line}");
+    }
+    for field in [
+        "version: 1",
+        "blocked_mask:",
+        "slice_ns:",
+        "module_kinds:",
+        "start_unix_ns:",
+    ] {
+        assert!(text.contains(field), "{field} is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn a_profile_without_times_is_told_so() {
+    // sample_type {type: 1, unit: 2}; strings "", "inuse_space", "bytes".
+    let mut raw = vec![0x0a, 4, 0x08, 1, 0x10, 2, 0x32, 0, 0x32, 11];
+    raw.extend(b"inuse_space");
+    raw.extend([0x32, 5]);
+    raw.extend(b"bytes");
+    let e = read(&raw, Bounds::default()).unwrap_err();
+    assert!(e.to_string().contains("inuse_space/bytes"), "{e}");
+}

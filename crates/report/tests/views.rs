@@ -1,0 +1,442 @@
+//! Views sum to the ledger, count what they say they count, and are laid out within their width.
+
+#[path = "synthetic/mod.rs"]
+mod synthetic;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use wallscope_model::*;
+use wallscope_report::format::folded;
+use wallscope_report::text::{self, Headline, Style};
+use wallscope_report::view::{Analysis, FunctionRow, Idle};
+use wallscope_report::{json, markdown};
+
+fn ledger_of(rec: &Recording, view: View) -> u64 {
+    let states = State::ALL.iter().filter(|s| view.includes(**s));
+    states
+        .map(|s| {
+            rec.contexts
+                .iter()
+                .map(|c| c.ledger.state_ns(*s))
+                .sum::<u64>()
+        })
+        .sum()
+}
+
+fn fold(rec: &Recording, options: &folded::Options) -> String {
+    let mut out = Vec::new();
+    folded::write(rec, options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn values(folded: &str) -> BTreeMap<&str, u64> {
+    let mut lines = BTreeMap::new();
+    for line in folded.lines() {
+        let (stack, ns) = line.rsplit_once(' ').unwrap();
+        assert!(
+            lines.insert(stack, ns.parse().unwrap()).is_none(),
+            "twice: {stack}"
+        );
+    }
+    lines
+}
+
+#[test]
+fn the_stacks_of_every_view_sum_to_the_ledger() {
+    let rec = synthetic::recording(5);
+    let analysis = Analysis::new(&rec, Idle::Show);
+    let functions = analysis.functions();
+    for view in View::ALL {
+        let want = ledger_of(&rec, *view);
+        assert_eq!(analysis.total(*view).shown_ns(), want);
+        let own: u64 = functions.iter().map(|f| f.view(*view).own.ns).sum();
+        let user: u64 = functions.iter().map(|f| f.view(*view).user.ns).sum();
+        assert_eq!((own, user), (want, want), "{view}");
+        let folded = fold(
+            &rec,
+            &folded::Options {
+                view: *view,
+                ..Default::default()
+            },
+        );
+        assert_eq!(values(&folded).values().sum::<u64>(), want, "{view}");
+    }
+}
+
+#[test]
+fn folded_lines_follow_the_grammar() {
+    let rec = synthetic::recording(2);
+    let plain = fold(&rec, &folded::Options::default());
+    let mut sorted: Vec<_> = plain.lines().collect();
+    sorted.sort_unstable();
+    assert_eq!(sorted, plain.lines().collect::<Vec<_>>());
+    let lines = values(&plain);
+    let lock = "clone3;start_thread;orders::Worker::run();orders::Worker::handle(std::shared_ptr<\
+                orders::Request<std::pair<unsigned long, std::string> > > const&);\
+                orders::Inventory::reserve(long, int);std::mutex::lock()_[i];pthread_mutex_lock;\
+                __lll_lock_wait;do_syscall_64_[k];__x64_sys_futex_[k];do_futex_[k];futex_wait_[k];\
+                futex_wait_queue_[k];schedule_[k];__schedule_[k]";
+    assert!(lines.contains_key(lock), "{plain}");
+    assert!(
+        lines
+            .keys()
+            .any(|l| l.starts_with("[truncated:window_end];do_syscall_64_[k]"))
+    );
+    assert!(lines.keys().any(|l| l.contains(";libcodec.so.2+0x")));
+    assert!(lines.contains_key("[not sampled]"));
+
+    let with = folded::Options {
+        with_thread: true,
+        with_state: true,
+        with_reason: true,
+        ..Default::default()
+    };
+    let labelled = fold(&rec, &with);
+    let lines = values(&labelled);
+    assert!(
+        lines
+            .keys()
+            .any(|l| l.starts_with("worker-0;clone3;") && l.ends_with(";blocked;lock"))
+    );
+    // The resolver was never sampled: it keeps its name, state and reason.
+    assert_eq!(lines["resolver;[not sampled];blocked;network"], 400_000);
+    assert_eq!(lines["resolver;[not sampled];on_cpu"], 700_000);
+}
+
+#[test]
+fn filters_leave_what_they_name() {
+    let rec = synthetic::recording(3);
+    let sum = |options: folded::Options| values(&fold(&rec, &options)).values().sum::<u64>();
+    let worker = &rec
+        .contexts
+        .iter()
+        .find(|c| &*c.name == "worker-1")
+        .unwrap()
+        .ledger;
+    let thread = || folded::Options {
+        thread: Some("worker-1".to_string()),
+        ..Default::default()
+    };
+    assert_eq!(sum(thread()), worker.wall_ns - worker.residue_ns() as u64);
+    let state = folded::Options {
+        state: Some(State::OnCpu),
+        ..thread()
+    };
+    assert_eq!(sum(state), worker.on_cpu.total());
+    let reason = folded::Options {
+        reason: Some("disk"),
+        ..thread()
+    };
+    assert_eq!(sum(reason), worker.blocked[BlockReason::Disk as usize]);
+    let nothing = folded::Options {
+        view: View::OnCpu,
+        reason: Some("disk"),
+        ..thread()
+    };
+    assert_eq!(sum(nothing), 0);
+}
+
+/// One thread whose only sample has the given frames, each frame a list of functions, innermost
+/// first.
+fn one(frames: &[&[&str]], kind: FrameKind, end: StackEnd) -> Recording {
+    let mut rec = Recording::default();
+    for lines in frames {
+        let lines = lines.iter().map(|name| {
+            let known = rec.functions.iter().position(|f| &*f.name == *name);
+            let function = known.unwrap_or_else(|| {
+                rec.functions.push(Function {
+                    name: Arc::from(*name),
+                    system_name: Arc::from(*name),
+                    file: Arc::from(""),
+                    start_line: 0,
+                });
+                rec.functions.len() - 1
+            });
+            Line {
+                function: FunctionId(function as u32),
+                line: 0,
+            }
+        });
+        let lines = lines.collect();
+        rec.frames.push(Frame {
+            kind,
+            module: None,
+            address: 0x7f00 + rec.frames.len() as u64,
+            lines,
+        });
+    }
+    rec.stacks.push(Stack {
+        frames: (0..frames.len() as u32).map(FrameId).collect(),
+        end,
+    });
+    let mut ledger = Ledger {
+        wall_ns: 1000,
+        ..Ledger::default()
+    };
+    ledger.on_cpu.user = 1000;
+    rec.contexts.push(Context {
+        pid: 1,
+        tid: 1,
+        name: Arc::from("t"),
+        start_ns: 0,
+        end_ns: 1000,
+        ledger,
+    });
+    rec.samples.push(Sample {
+        context: ContextId(0),
+        stack: StackId(0),
+        state: State::OnCpu,
+        reason: None,
+        part: None,
+        idle: false,
+        cpu: None,
+        count: 1,
+        ns: 500,
+        slices: Vec::new(),
+    });
+    rec
+}
+
+fn row<'a>(rows: &'a [FunctionRow], name: &str) -> &'a FunctionRow {
+    rows.iter()
+        .find(|r| &*r.function.name == name)
+        .unwrap_or_else(|| panic!("{name}: {rows:?}"))
+}
+
+#[test]
+fn recursion_counts_once_and_inlined_functions_count() {
+    let rec = one(
+        &[&["leaf", "f"], &["f"], &["g", "f"], &["main"]],
+        FrameKind::Native,
+        StackEnd::Root,
+    );
+    let rows = Analysis::new(&rec, Idle::Hide).functions();
+    let value = |name| row(&rows, name).view(View::OnCpu);
+    assert_eq!((value("leaf").own.ns, value("leaf").total.ns), (1000, 1000));
+    assert_eq!((value("f").own.ns, value("f").total.ns), (0, 1000));
+    assert_eq!((value("g").own.ns, value("main").total.ns), (0, 1000));
+    // One sample is not certainty.
+    assert!(value("leaf").total.low_ns < 500, "{:?}", value("leaf"));
+    assert_eq!(value("leaf").total.high_ns, 1000);
+    assert_eq!(
+        fold(&rec, &Default::default()),
+        "main;f;g_[i];f;f;leaf_[i] 1000\n"
+    );
+}
+
+#[test]
+fn names_are_kept_apart_from_the_grammar() {
+    let rec = one(&[&["a;b\nc d"], &[]], FrameKind::Jit, StackEnd::BadRule);
+    assert_eq!(
+        fold(&rec, &Default::default()),
+        "[truncated:bad_rule];[0x7f01]_[j];a:b c d_[j] 1000\n"
+    );
+}
+
+#[test]
+fn a_stack_without_frames_has_a_name() {
+    let rec = one(&[], FrameKind::Native, StackEnd::Gone);
+    assert_eq!(fold(&rec, &Default::default()), "[truncated:gone] 1000\n");
+    let rows = Analysis::new(&rec, Idle::Hide).functions();
+    assert_eq!(row(&rows, "[truncated:gone]").view(View::Wall).own.ns, 1000);
+}
+
+#[test]
+fn idle_time_is_hidden_and_said_to_be() {
+    let mut rec = synthetic::recording(2);
+    for s in &mut rec.samples {
+        s.idle = s.reason == Some(BlockReason::Poll);
+    }
+    let text = |idle| {
+        let analysis = Analysis::new(&rec, idle);
+        let style = Style {
+            width: Some(100),
+            colour: false,
+            unicode: true,
+        };
+        text::render(&analysis, &Headline::default(), &style)
+    };
+    let hidden = text(Idle::Hide);
+    assert!(hidden.contains("9.91 s idle hidden (--idle show)") && !hidden.contains("epoll_wait"));
+    let shown = text(Idle::Show);
+    assert!(!shown.contains("hidden") && shown.contains("epoll_wait"));
+    let only = text(Idle::Only);
+    assert!(only.contains("epoll_wait") && !only.contains("fsync"));
+    let analysis = Analysis::new(&rec, Idle::Only);
+    assert_eq!(analysis.total(View::Wall).shown_ns(), 9_908_000_000);
+}
+
+#[test]
+fn lines_fit_the_terminal_and_say_what_they_leave_out() {
+    let mut rec = synthetic::recording(40);
+    // A long name among those shown.
+    rec.contexts[20].name = Arc::from("a-very-long-name");
+    let analysis = Analysis::new(&rec, Idle::Hide);
+    let headline = Headline {
+        sentence: "Of 400 s of wall time, most was blocked on locks.".to_string(),
+        because: vec!["also: something".to_string()],
+    };
+    for width in [60, 72, 80, 120, 200] {
+        let style = Style {
+            width: Some(width),
+            colour: false,
+            unicode: true,
+        };
+        let out = text::render(&analysis, &headline, &style);
+        for line in out.lines() {
+            let cells = unicode_width::UnicodeWidthStr::width(line);
+            assert!(cells <= width, "{cells} cells of {width}: {line}");
+        }
+        assert!(out.starts_with("Of 400 s"));
+        assert!(
+            out.contains("32 mo"),
+            "the other threads are one line:\n{out}"
+        );
+        assert!(!out.contains('\x1b'));
+    }
+    let style = Style {
+        width: None,
+        colour: true,
+        unicode: false,
+    };
+    let out = text::render(&analysis, &headline, &style);
+    assert!(out.contains("\x1b[32m") && !out.contains('█'));
+    assert!(
+        out.contains("unsigned long, std::string> > > const&)"),
+        "names are whole in a pipe"
+    );
+}
+
+#[test]
+fn json_has_the_keys_of_the_contract() {
+    let rec = synthetic::recording(3);
+    let out = json::render(&Analysis::new(&rec, Idle::Show), &Headline::default());
+    let v: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(v["schema"], "wallscope.report/1");
+    for key in ["start_ns", "end_ns"] {
+        assert!(v["window"][key].is_u64());
+    }
+    assert_eq!(v["window"]["clock"], "CLOCK_MONOTONIC");
+    let times = "wall_ns on_cpu_ns runnable_ns blocked_ns unknown_ns residue_ns repaired_ns idle_ns \
+                 voluntary_switches involuntary_switches";
+    for key in times.split_whitespace().chain(["pid", "tid"]) {
+        assert!(
+            v["threads"][0][key].is_i64() || v["threads"][0][key].is_u64(),
+            "{key}"
+        );
+    }
+    assert_eq!(v["threads"].as_array().unwrap().len(), rec.contexts.len());
+    for thread in v["threads"].as_array().unwrap() {
+        let n = |key: &str| thread[key].as_i64().unwrap();
+        let parts = n("on_cpu_ns") + n("runnable_ns") + n("blocked_ns") + n("unknown_ns");
+        assert_eq!(n("wall_ns"), parts + n("residue_ns"));
+        for group in ["on_cpu", "runnable", "blocked"] {
+            let sum: i64 = thread[group]
+                .as_object()
+                .unwrap()
+                .values()
+                .map(|v| v.as_i64().unwrap())
+                .sum();
+            assert_eq!(sum, n(&format!("{group}_ns")));
+        }
+    }
+    assert_eq!(v["processes"][0]["unattributed_on_cpu_ns"], 1_500_000);
+    let lock = v["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|f| f["name"] == "__schedule")
+        .unwrap();
+    assert_eq!(lock["module"], "[kernel]");
+    for key in ["self_ns", "total_ns", "low_ns", "high_ns"] {
+        assert!(lock["views"]["off-cpu"][key].is_u64(), "{key}");
+    }
+    let view = &lock["views"]["off-cpu"];
+    assert!(view["low_ns"].as_u64() <= view["total_ns"].as_u64());
+    assert!(view["total_ns"].as_u64() <= view["high_ns"].as_u64());
+    assert_eq!(v["losses"][0]["count"], 120);
+    for key in [
+        "bpf_ns",
+        "own_cpu_ns",
+        "rss_bytes",
+        "kernel_bytes",
+        "target_stopped_ns",
+    ] {
+        assert!(v["cost"][key].is_u64(), "{key}");
+    }
+    assert!(
+        v["reasons"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|r| r["reason"] == "lock")
+    );
+}
+
+#[test]
+fn markdown_is_not_broken_by_names() {
+    let mut rec = one(&[&["a|b`c"]], FrameKind::Native, StackEnd::Root);
+    rec.contexts[0].name = Arc::from("x|y\n# z");
+    let out = markdown::render(&Analysis::new(&rec, Idle::Hide), &Headline::default());
+    assert!(out.contains("| x\\|y \\# z | 1 |"), "{out}");
+    assert!(out.contains("`a\\|b'c`"), "{out}");
+    for table in out.split("\n\n").filter(|p| p.starts_with('|')) {
+        let columns = |line: &str| line.replace("\\|", "").matches('|').count();
+        let first = columns(table.lines().next().unwrap());
+        assert!(table.lines().all(|l| columns(l) == first), "{table}");
+    }
+}
+
+#[test]
+fn merged_recordings_add_up() {
+    let a = synthetic::recording(2);
+    let b = synthetic::recording(3);
+    let both = merge::merge(&[a.clone(), b.clone()]).unwrap();
+    for view in View::ALL {
+        let want = ledger_of(&a, *view) + ledger_of(&b, *view);
+        let analysis = Analysis::new(&both, Idle::Show);
+        assert_eq!(analysis.total(*view).shown_ns(), want);
+    }
+    assert_eq!(both.stacks, b.stacks, "equal code is there once");
+    assert_eq!(both.slices.count, a.slices.count + b.slices.count);
+    let sum = |r: &Recording| {
+        r.samples
+            .iter()
+            .flat_map(|s| &s.slices)
+            .map(|v| v.ns)
+            .sum::<u64>()
+    };
+    assert_eq!(sum(&both), sum(&a) + sum(&b));
+    let mut other = b.clone();
+    other.domain.backend = "perf".to_string();
+    assert!(
+        merge::merge(&[a.clone(), other]).is_err(),
+        "two domains do not add"
+    );
+    let mut coarse = b;
+    coarse.slices.width_ns *= 2;
+    let merged = merge::merge(&[a, coarse]).unwrap();
+    assert!(merged.ledger_slices.is_empty() && merged.slices.count == 0);
+    assert!(merged.samples.iter().all(|s| s.slices.is_empty()));
+}
+
+proptest! {
+    #[test]
+    fn intervals_hold_their_estimate(workers in 1..6u32, idle in 0..3usize) {
+        let rec = synthetic::recording(workers);
+        let analysis = Analysis::new(&rec, [Idle::Show, Idle::Hide, Idle::Only][idle]);
+        for row in analysis.functions() {
+            for view in View::ALL {
+                let v = row.view(*view);
+                let total = analysis.total(*view).shown_ns();
+                for value in [v.own, v.total, v.user] {
+                    prop_assert!(value.low_ns <= value.ns && value.ns <= value.high_ns);
+                    prop_assert!(value.high_ns <= total);
+                }
+                prop_assert!(v.own.ns <= v.total.ns);
+            }
+        }
+    }
+}

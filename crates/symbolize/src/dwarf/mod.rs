@@ -1,0 +1,311 @@
+//! Names, inlined functions and lines from DWARF.
+//!
+//! The wanted addresses are known before anything is read. So instead of building an index of the
+//! debug information, which for a large program takes hundreds of MB, the units are walked one
+//! after the other, and of each one that covers a wanted address the entries and the line program
+//! are streamed once ([`scopes`], [`lines`]). Nothing is kept but answers; memory does not depend
+//! on the size of the debug information. Nesting is followed with a stack of our own and not by
+//! recursion, so hostile nesting cannot exhaust the thread's.
+//!
+//! References to other units, and to the supplementary file that `dwz` moves shared entries to,
+//! are followed ([`origin`]). Every step is bounded by the size of the input, except that entries
+//! can share range lists, abbreviations and line programs; against that there is a deadline, after
+//! which the answers so far stand.
+//!
+//! Not read: split debug information (`.dwo`, `.dwp`); such units give lines but no functions, and
+//! are counted. Macros, variables, and scopes other than functions are of no use here.
+
+mod lines;
+mod origin;
+mod scopes;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimli::{DwarfSections, EndianSlice, RunTimeEndian, Section, SectionId, UnitRef, UnitType};
+use wallscope_object::elf::Elf;
+
+use lines::LineHits;
+use origin::Units;
+use scopes::Scope;
+
+pub(crate) type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
+pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
+
+/// A function as DWARF describes it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Described {
+    /// Linkage name, else plain name; empty where it has neither.
+    pub name: Vec<u8>,
+    /// Whether `name` is what the symbol table calls it.
+    pub is_linkage: bool,
+    /// File of its declaration, empty where unknown.
+    pub file: Arc<str>,
+    /// Line of its declaration, 0 where unknown.
+    pub line: u32,
+}
+
+/// One function at an address.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The function.
+    pub function: Rc<Described>,
+    /// First address of its code.
+    pub entry: u64,
+    /// File of the code at this place, empty where unknown.
+    pub file: Arc<str>,
+    /// Line within it, 0 where unknown.
+    pub line: u32,
+}
+
+/// What DWARF says of one address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    /// Functions, innermost (inlined) first; empty where only a line is known, or nothing.
+    pub places: Vec<Place>,
+    /// File and line of the code itself, where known.
+    pub line: Option<(Arc<str>, u32)>,
+}
+
+/// What was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gaps {
+    /// Addresses in units whose entries are in a split file.
+    pub split: u64,
+    /// The deadline passed.
+    pub timed_out: bool,
+    /// The information is malformed somewhere.
+    pub malformed: bool,
+}
+
+/// The debug sections of a file, inflated where compressed.
+pub(crate) struct Sections<'d> {
+    sections: DwarfSections<Cow<'d, [u8]>>,
+    endian: RunTimeEndian,
+}
+
+impl<'d> Sections<'d> {
+    /// The sections of `elf`; `None` where it has no debug information that can be read.
+    pub(crate) fn load(elf: &Elf<'d>) -> Option<Sections<'d>> {
+        let load = |id: SectionId| -> Result<Cow<'d, [u8]>, ()> {
+            // Only what is used: the rest may be large, and compressed.
+            let used = matches!(
+                id,
+                SectionId::DebugAbbrev
+                    | SectionId::DebugAddr
+                    | SectionId::DebugInfo
+                    | SectionId::DebugLine
+                    | SectionId::DebugLineStr
+                    | SectionId::DebugRanges
+                    | SectionId::DebugRngLists
+                    | SectionId::DebugStr
+                    | SectionId::DebugStrOffsets
+            );
+            if !used {
+                return Ok(Cow::Borrowed(&[]));
+            }
+            let section = elf.section(id.name()).ok().flatten();
+            Ok(section.unwrap_or(Cow::Borrowed(&[])))
+        };
+        let sections = DwarfSections::load(load).ok()?;
+        let endian = if elf.is_little_endian() {
+            RunTimeEndian::Little
+        } else {
+            RunTimeEndian::Big
+        };
+        let found = Sections { sections, endian };
+        (!found.borrow().debug_info.reader().is_empty()).then_some(found)
+    }
+
+    fn borrow(&self) -> Dwarf<'_> {
+        self.sections
+            .borrow(|section| EndianSlice::new(section, self.endian))
+    }
+}
+
+/// Looks up `wanted` (ascending). `sup` is the file that `dwz` moved shared entries to;
+/// `executable` says whether an address is code: entries of discarded code have addresses that
+/// are not. After `deadline` the answers found so far are returned.
+pub(crate) fn resolve(
+    main: &Sections<'_>,
+    sup: Option<&Sections<'_>>,
+    wanted: &[u64],
+    executable: &dyn Fn(u64) -> bool,
+    deadline: Instant,
+) -> (Vec<Answer>, Gaps) {
+    let mut dwarf = main.borrow();
+    if let Some(sup) = sup {
+        dwarf.set_sup(sup.borrow());
+    }
+    let mut walk = Walk {
+        wanted,
+        executable,
+        deadline,
+        answers: vec![Answer::default(); wanted.len()],
+        open: wanted.len(),
+        gaps: Gaps::default(),
+        units: Units::new(&dwarf),
+    };
+    walk.run(&dwarf);
+    (walk.answers, walk.gaps)
+}
+
+struct Walk<'a, 'd> {
+    wanted: &'a [u64],
+    executable: &'a dyn Fn(u64) -> bool,
+    deadline: Instant,
+    answers: Vec<Answer>,
+    /// Addresses without a function so far.
+    open: usize,
+    gaps: Gaps,
+    units: Units<'a, 'd>,
+}
+
+impl<'a, 'd> Walk<'a, 'd> {
+    fn run(&mut self, dwarf: &'a Dwarf<'d>) {
+        let mut headers = dwarf.units();
+        loop {
+            let header = match headers.next() {
+                Ok(Some(header)) => header,
+                Ok(None) => return,
+                Err(_) => {
+                    self.gaps.malformed = true;
+                    return;
+                }
+            };
+            if self.open == 0 {
+                return;
+            }
+            if self.is_late() {
+                self.gaps.timed_out = true;
+                return;
+            }
+            if !matches!(
+                header.type_(),
+                UnitType::Compilation | UnitType::Skeleton(_)
+            ) {
+                continue;
+            }
+            match dwarf.unit(header) {
+                Ok(unit) => self.unit(UnitRef::new(dwarf, &unit)),
+                Err(_) => self.gaps.malformed = true,
+            }
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    fn unit(&mut self, unit: UnitRef<'_, Slice<'d>>) {
+        let mut covered = vec![];
+        match self.covered(unit, &mut covered) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => {
+                self.gaps.malformed = true;
+                return;
+            }
+        }
+        let lines = lines::find(unit, self.wanted, &covered, self.executable, self.deadline);
+        let split = unit.dwo_id.is_some();
+        let chains = if split {
+            Vec::new()
+        } else {
+            let (chains, whole) = scopes::find(
+                unit,
+                self.wanted,
+                &covered,
+                self.executable,
+                &self.units,
+                self.deadline,
+            );
+            self.gaps.malformed |= !whole;
+            chains
+        };
+        self.gaps.timed_out |= self.is_late();
+        for (i, at) in covered.iter().enumerate() {
+            let line = lines.get(i);
+            if split && line.is_some() {
+                self.gaps.split += 1;
+            }
+            let answer = &mut self.answers[*at];
+            if let Some(chain) = chains.get(i).filter(|c| !c.is_empty()) {
+                answer.places = places(unit, chain, line, &lines);
+                self.open -= 1;
+            } else if answer.line.is_none() {
+                answer.line = line;
+            }
+        }
+    }
+
+    /// Collects the indices of wanted addresses without a function so far that lie in `unit`'s
+    /// ranges, ascending. False where there are none.
+    fn covered(
+        &self,
+        unit: UnitRef<'_, Slice<'d>>,
+        covered: &mut Vec<usize>,
+    ) -> gimli::Result<bool> {
+        let mut declared = false;
+        let mut add = |begin: u64, end: u64| {
+            if begin >= end || !(self.executable)(begin) {
+                return;
+            }
+            let from = self.wanted.partition_point(|w| *w < begin);
+            for i in from..self.wanted.len() {
+                if self.wanted[i] >= end {
+                    break;
+                }
+                if self.answers[i].places.is_empty() {
+                    covered.push(i);
+                }
+            }
+        };
+        let mut ranges = unit.unit_ranges()?;
+        let mut steps = 0u32;
+        while let Some(range) = ranges.next()? {
+            declared = true;
+            add(range.begin, range.end);
+            steps += 1;
+            // Ranges that repeat would collect the same addresses without end.
+            if steps.is_multiple_of(4096) && Instant::now() >= self.deadline {
+                break;
+            }
+        }
+        if !declared && unit.line_program.is_some() {
+            // A unit that does not say where its code is: its line program and entries will.
+            covered.extend((0..self.wanted.len()).filter(|i| self.answers[*i].places.is_empty()));
+        }
+        covered.sort_unstable();
+        covered.dedup();
+        Ok(!covered.is_empty())
+    }
+}
+
+/// Joins the functions around an address, given outermost first, with lines: the code's own line
+/// belongs to the innermost, and each inlined function's call site to the one around it.
+fn places(
+    unit: UnitRef<'_, Slice<'_>>,
+    chain: &[Rc<Scope>],
+    line: Option<(Arc<str>, u32)>,
+    lines: &LineHits,
+) -> Vec<Place> {
+    let mut at = line;
+    let mut places = Vec::with_capacity(chain.len());
+    for scope in chain.iter().rev() {
+        let (file, line) = at.take().unwrap_or_default();
+        places.push(Place {
+            function: scope.function.clone(),
+            entry: scope.entry,
+            file,
+            line,
+        });
+        at = scope.call_line.map(|line| {
+            let file = scope.call_file.map(|f| lines.file(unit, f));
+            (file.unwrap_or_default(), line)
+        });
+    }
+    places
+}

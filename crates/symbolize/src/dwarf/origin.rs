@@ -1,0 +1,260 @@
+//! What a function is called and where it is declared, through the references between entries.
+//!
+//! An inlined copy refers to its abstract origin, which may refer to a declaration in a class: in
+//! the same unit, in another one (link-time optimisation), or in a supplementary file (`dwz`).
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gimli::{Attribute, AttributeValue, DebugInfoOffset, Unit, UnitHeader, UnitOffset, UnitRef};
+use rustc_hash::FxHashMap;
+
+use super::lines::file_path;
+use super::{Described, Dwarf, Slice};
+
+/// How many references are followed from one entry; real ones have at most three.
+const MAX_HOPS: usize = 16;
+/// Foreign units that are kept parsed.
+const MAX_UNITS: usize = 256;
+
+/// The attributes of an entry that name it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Names<'d> {
+    linkage: Option<AttributeValue<Slice<'d>>>,
+    name: Option<AttributeValue<Slice<'d>>>,
+    origin: Option<AttributeValue<Slice<'d>>>,
+    decl_file: Option<u64>,
+    decl_line: u32,
+}
+
+impl<'d> Names<'d> {
+    /// Takes note of an attribute, where it is one of these.
+    pub(super) fn note(&mut self, attribute: &Attribute<Slice<'d>>) {
+        match attribute.name() {
+            gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                self.linkage = Some(attribute.value());
+            }
+            gimli::DW_AT_name => self.name = Some(attribute.value()),
+            gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
+                self.origin = Some(attribute.value());
+            }
+            gimli::DW_AT_decl_file => {
+                if let AttributeValue::FileIndex(file) = attribute.value() {
+                    self.decl_file = Some(file);
+                }
+            }
+            gimli::DW_AT_decl_line => {
+                let line = attribute.udata_value().unwrap_or(0);
+                self.decl_line = u32::try_from(line).unwrap_or(0);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Which file a unit is in, and its index there.
+type UnitKey = (bool, usize);
+
+/// The units of a file and of its supplementary file, found by offset, and the functions that
+/// were described before.
+pub(super) struct Units<'a, 'd> {
+    main: &'a Dwarf<'d>,
+    main_headers: Vec<UnitHeader<Slice<'d>>>,
+    sup_headers: Vec<UnitHeader<Slice<'d>>>,
+    parsed: RefCell<FxHashMap<UnitKey, Option<Rc<Unit<Slice<'d>>>>>>,
+    /// By offset of the *origin* in the main file: many copies share one.
+    known: RefCell<FxHashMap<usize, Rc<Described>>>,
+    /// Paths by unit offset and file index.
+    files: RefCell<FxHashMap<(bool, usize, u64), Arc<str>>>,
+}
+
+impl<'a, 'd> Units<'a, 'd> {
+    pub(super) fn new(main: &'a Dwarf<'d>) -> Self {
+        Units {
+            main,
+            main_headers: headers(main),
+            sup_headers: main.sup().map(headers).unwrap_or_default(),
+            parsed: RefCell::default(),
+            known: RefCell::default(),
+            files: RefCell::default(),
+        }
+    }
+
+    /// Describes the entry at `offset` of `unit`, whose attributes `names` are.
+    pub(super) fn describe(
+        &self,
+        unit: UnitRef<'_, Slice<'d>>,
+        offset: UnitOffset,
+        names: &Names<'d>,
+    ) -> Rc<Described> {
+        let key = match names.origin {
+            _ if names.linkage.is_some() || names.name.is_some() => {
+                offset.to_debug_info_offset(&unit.header).map(|o| o.0)
+            }
+            Some(AttributeValue::UnitRef(origin)) => {
+                origin.to_debug_info_offset(&unit.header).map(|o| o.0)
+            }
+            Some(AttributeValue::DebugInfoRef(origin)) => Some(origin.0),
+            _ => None,
+        };
+        if let Some(known) = key.and_then(|k| self.known.borrow().get(&k).cloned()) {
+            return known;
+        }
+        let mut described = Described::default();
+        let mut plain: Option<Vec<u8>> = None;
+        self.follow(unit, *names, &mut described, &mut plain);
+        if !described.is_linkage {
+            described.name = plain.unwrap_or_default();
+        }
+        let described = Rc::new(described);
+        if let Some(key) = key {
+            self.known.borrow_mut().insert(key, described.clone());
+        }
+        described
+    }
+
+    /// Collects from an entry and the ones it refers to until a linkage name is found.
+    fn follow(
+        &self,
+        unit: UnitRef<'_, Slice<'d>>,
+        names: Names<'d>,
+        into: &mut Described,
+        plain: &mut Option<Vec<u8>>,
+    ) {
+        let Some(mut origin) = self.collect(unit, false, names, into, plain) else {
+            return;
+        };
+        // The first reference may stay within `unit`; later ones within the unit they led to.
+        let mut here: Option<(bool, Rc<Unit<Slice<'d>>>)> = None;
+        for _ in 0..MAX_HOPS {
+            let target = match (origin, &here) {
+                (AttributeValue::UnitRef(offset), None) => {
+                    let Ok(names) = read_names(unit, offset) else {
+                        return;
+                    };
+                    match self.collect(unit, false, names, into, plain) {
+                        Some(next) => {
+                            origin = next;
+                            continue;
+                        }
+                        None => return,
+                    }
+                }
+                (AttributeValue::UnitRef(offset), Some((sup, unit))) => {
+                    Some((*sup, unit.clone(), offset))
+                }
+                (AttributeValue::DebugInfoRef(offset), _) => {
+                    let sup = here.as_ref().is_some_and(|h| h.0);
+                    self.find(sup, offset)
+                }
+                (AttributeValue::DebugInfoRefSup(offset), _) => self.find(true, offset),
+                _ => None,
+            };
+            let Some((sup, target, offset)) = target else {
+                return;
+            };
+            let dwarf = match (sup, self.main.sup()) {
+                (true, Some(sup)) => sup,
+                (true, None) => return,
+                (false, _) => self.main,
+            };
+            let at = UnitRef::new(dwarf, &target);
+            let Ok(names) = read_names(at, offset) else {
+                return;
+            };
+            match self.collect(at, sup, names, into, plain) {
+                Some(next) => origin = next,
+                None => return,
+            }
+            here = Some((sup, target));
+        }
+    }
+
+    /// Takes what `names` knows; the reference to follow, where something is still missing.
+    fn collect(
+        &self,
+        unit: UnitRef<'_, Slice<'d>>,
+        sup: bool,
+        names: Names<'d>,
+        into: &mut Described,
+        plain: &mut Option<Vec<u8>>,
+    ) -> Option<AttributeValue<Slice<'d>>> {
+        if into.line == 0 && names.decl_line != 0 {
+            into.line = names.decl_line;
+            if let Some(file) = names.decl_file {
+                into.file = self.file(unit, sup, file);
+            }
+        }
+        let text = |value| {
+            let name: Slice<'d> = unit.attr_string(value).ok()?;
+            (!name.is_empty()).then(|| name.slice().to_vec())
+        };
+        if plain.is_none() {
+            *plain = names.name.and_then(text);
+        }
+        if let Some(linkage) = names.linkage.and_then(text) {
+            into.name = linkage;
+            into.is_linkage = true;
+            return None;
+        }
+        names.origin
+    }
+
+    fn file(&self, unit: UnitRef<'_, Slice<'d>>, sup: bool, index: u64) -> Arc<str> {
+        let offset = unit.header.debug_info_offset().map_or(0, |o| o.0);
+        self.files
+            .borrow_mut()
+            .entry((sup, offset, index))
+            .or_insert_with(|| file_path(unit, index))
+            .clone()
+    }
+
+    /// The unit that holds the entry at `offset`, and the entry's offset within it.
+    fn find(
+        &self,
+        sup: bool,
+        offset: DebugInfoOffset,
+    ) -> Option<(bool, Rc<Unit<Slice<'d>>>, UnitOffset)> {
+        let (dwarf, headers) = if sup {
+            (self.main.sup()?, &self.sup_headers)
+        } else {
+            (self.main, &self.main_headers)
+        };
+        let next =
+            headers.partition_point(|h| h.debug_info_offset().is_some_and(|o| o.0 <= offset.0));
+        let index = next.checked_sub(1)?;
+        let header = headers[index];
+        let inner = offset.to_unit_offset(&header)?;
+        let mut parsed = self.parsed.borrow_mut();
+        if parsed.len() >= MAX_UNITS && !parsed.contains_key(&(sup, index)) {
+            parsed.clear();
+        }
+        let unit = parsed
+            .entry((sup, index))
+            .or_insert_with(|| dwarf.unit(header).ok().map(Rc::new))
+            .clone()?;
+        Some((sup, unit, inner))
+    }
+}
+
+fn headers<'d>(dwarf: &Dwarf<'d>) -> Vec<UnitHeader<Slice<'d>>> {
+    let mut headers = Vec::new();
+    let mut units = dwarf.units();
+    // An error ends the list: what follows it cannot be found by anyone.
+    while let Ok(Some(header)) = units.next() {
+        headers.push(header);
+    }
+    headers
+}
+
+fn read_names<'d>(unit: UnitRef<'_, Slice<'d>>, offset: UnitOffset) -> gimli::Result<Names<'d>> {
+    let mut names = Names::default();
+    let mut entries = unit.entries_raw(Some(offset))?;
+    if let Some(abbreviation) = entries.read_abbreviation()? {
+        for spec in abbreviation.attributes() {
+            names.note(&entries.read_attribute(*spec)?);
+        }
+    }
+    Ok(names)
+}

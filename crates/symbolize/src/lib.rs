@@ -1,0 +1,238 @@
+//! Turns code addresses into functions and lines, after a recording has ended.
+//!
+//! [`resolve`] fills [`Frame::lines`] and [`Recording::functions`] for every frame that has none.
+//! Names come from, in this order: DWARF, with inlined functions and lines; `.symtab`;
+//! `.gnu_debugdata`; `.dynsym`; names of linkage stubs (`malloc@plt`); `/proc/kallsyms`; perf maps.
+//! DWARF and `.symtab` may lie in a separate debug file. What none of them knows stays unresolved,
+//! is counted by cause and returned: a miss is a value, never an error.
+//!
+//! Late and all at once, because then the addresses are known before a table is opened. One module
+//! at a time is mapped into memory, its addresses are sorted, every table of it is streamed once
+//! while keeping the answers only, and it is let go. Memory does not grow with the debug
+//! information (but compressed sections have to be inflated whole). General symbolisers, made to
+//! answer one address after the other, build and hold an index instead.
+//!
+//! The files belong to the profiled programs and are taken for hostile: no recursion over their
+//! structure, budgets where structures can multiply, a deadline for each module, names capped and
+//! made printable, links of a container never followed out of it.
+//!
+//! Not done: debuginfod or any other network, split DWARF (`.dwo`: lines only), line numbers of
+//! kernel code, naming stubs on machines other than x86-64.
+
+mod debugfile;
+mod demangle;
+mod dwarf;
+mod elf;
+mod kernel;
+mod losses;
+mod module;
+mod perfmap;
+mod source;
+mod table;
+
+use std::fs::File;
+use std::io::Seek;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
+use wallscope_object::kallsyms;
+use wallscope_object::mapped::open_regular;
+use wallscope_object::process::inner_pid;
+
+pub use demangle::demangle;
+pub use source::{ModuleSource, Sources, TargetRoot};
+
+use losses::Losses;
+use module::Wanted;
+use table::Table;
+
+/// Fills the lines of all frames that have none. Returns what stayed without a name, by cause; the
+/// counts are of distinct addresses, unless the cause says otherwise. To be appended to
+/// [`Recording::losses`].
+pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
+    let mut losses = Losses::default();
+    let groups = group(&recording.frames, &recording.modules, &mut losses);
+    let mut table = Table::new(&mut recording.functions);
+    let mut kernel = Vec::new();
+    for (module_id, frames) in groups {
+        let Some(id) = module_id else {
+            kernel = frames;
+            continue;
+        };
+        let module = &recording.modules[id.0 as usize];
+        // Taken out, so that its descriptors are closed when it is done.
+        let source = sources.modules.remove(&id);
+        let (addresses, slots) = distinct(&recording.frames, &frames);
+        let lines = match module.kind {
+            ModuleKind::Jit => jit(module, source, &addresses, &mut table, &mut losses),
+            _ => {
+                let wanted = Wanted {
+                    module,
+                    offsets: &addresses,
+                };
+                module::resolve(&wanted, &sources, source.as_ref(), &mut table, &mut losses)
+            }
+        };
+        for (frame, slot) in frames.iter().zip(slots) {
+            recording.frames[*frame].lines.clone_from(&lines[slot]);
+        }
+    }
+    if !kernel.is_empty() {
+        let text = sources.kallsyms.take();
+        kernel_frames(recording, &kernel, text, &mut losses);
+    }
+    losses.finish()
+}
+
+/// Frames to resolve by module, in order of modules; `None` collects the kernel's.
+fn group(
+    frames: &[Frame],
+    modules: &[Module],
+    losses: &mut Losses,
+) -> Vec<(Option<ModuleId>, Vec<usize>)> {
+    let mut groups: FxHashMap<Option<ModuleId>, Vec<usize>> = FxHashMap::default();
+    for (i, frame) in frames.iter().enumerate() {
+        if !frame.lines.is_empty() {
+            continue;
+        }
+        let module = frame.module.filter(|m| (m.0 as usize) < modules.len());
+        let is_kernel = frame.kind == FrameKind::Kernel
+            || module.is_some_and(|m| modules[m.0 as usize].kind == ModuleKind::Kernel);
+        match module {
+            _ if is_kernel => groups.entry(None).or_default().push(i),
+            Some(id) => groups.entry(Some(id)).or_default().push(i),
+            None => losses.add("address in no known module", 1),
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_unstable_by_key(|g| g.0);
+    groups
+}
+
+/// The distinct addresses of `frames`, ascending, and for each frame the position of its own.
+fn distinct(all: &[Frame], frames: &[usize]) -> (Vec<u64>, Vec<usize>) {
+    let mut addresses: Vec<u64> = frames.iter().map(|f| all[*f].address).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let slots = frames
+        .iter()
+        .map(|f| addresses.partition_point(|a| *a < all[*f].address))
+        .collect();
+    (addresses, slots)
+}
+
+fn kernel_frames(
+    recording: &mut Recording,
+    frames: &[usize],
+    text: Option<String>,
+    losses: &mut Losses,
+) {
+    let (addresses, slots) = distinct(&recording.frames, frames);
+    let count = addresses.len() as u64;
+    let text = match text.map_or_else(kallsyms::read, Ok) {
+        Ok(text) => text,
+        Err(_) => {
+            losses.add("kernel symbols cannot be read (/proc/kallsyms)", count);
+            return;
+        }
+    };
+    if kallsyms::is_hidden(&text) {
+        losses.add("kernel symbols are hidden (kernel.kptr_restrict)", count);
+        return;
+    }
+    let found = kernel::resolve(&text, &addresses);
+    let missing = found.iter().filter(|f| f.is_none()).count();
+    losses.add("no symbols: kernel", missing as u64);
+    let mut table = Table::new(&mut recording.functions);
+    let lines: Vec<Vec<Line>> = found
+        .iter()
+        .map(|f| {
+            let line = f.as_ref().map(|f| Line {
+                function: table.plain(f.name.as_bytes()),
+                line: 0,
+            });
+            line.into_iter().collect()
+        })
+        .collect();
+    for (frame, slot) in frames.iter().zip(slots) {
+        let in_module = found[slot].as_ref().map_or("", |f| f.module.as_str());
+        if !in_module.is_empty() {
+            let id = kernel_module(&mut recording.modules, in_module);
+            recording.frames[*frame].module = Some(id);
+        }
+        recording.frames[*frame].lines.clone_from(&lines[slot]);
+    }
+}
+
+/// The entry of kernel module `name` in the table of modules, made where there is none.
+fn kernel_module(modules: &mut Vec<Module>, name: &str) -> ModuleId {
+    let path = format!("[{name}]");
+    let known = modules
+        .iter()
+        .position(|m| m.kind == ModuleKind::Kernel && *m.path == path);
+    let index = known.unwrap_or_else(|| {
+        modules.push(Module {
+            kind: ModuleKind::Kernel,
+            path: path.into(),
+            build_id: Arc::default(),
+            pid: 0,
+        });
+        modules.len() - 1
+    });
+    ModuleId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn jit(
+    module: &Module,
+    source: Option<ModuleSource>,
+    addresses: &[u64],
+    table: &mut Table<'_>,
+    losses: &mut Losses,
+) -> Vec<Vec<Line>> {
+    let pid = module.pid;
+    let none = vec![Vec::new(); addresses.len()];
+    let count = addresses.len() as u64;
+    let Some(map) = perf_map(pid, source) else {
+        losses.add(format!("no perf map: pid {pid}"), count);
+        return none;
+    };
+    let Ok(answer) = perfmap::resolve(map, addresses) else {
+        losses.add(format!("unreadable perf map: pid {pid}"), count);
+        return none;
+    };
+    let missing = answer.names.iter().filter(|n| n.is_none()).count();
+    losses.add(format!("not in the perf map: pid {pid}"), missing as u64);
+    losses.add(
+        format!("lines of the perf map that are no entry: pid {pid}"),
+        answer.junk,
+    );
+    answer
+        .names
+        .iter()
+        .map(|name| {
+            let line = name.as_ref().map(|name| Line {
+                function: table.plain(name),
+                line: 0,
+            });
+            line.into_iter().collect()
+        })
+        .collect()
+}
+
+/// The perf map of `pid`: the one the capture kept, else the one in the process's own `/tmp`,
+/// where it is named by the id the process knows itself by, else the one in ours.
+fn perf_map(pid: u32, source: Option<ModuleSource>) -> Option<File> {
+    let source = source.unwrap_or_default();
+    if let Some(mut file) = source.file {
+        // Whoever opened it may have looked into it.
+        return file.rewind().ok().map(|()| file);
+    }
+    let inner = inner_pid(pid).unwrap_or(pid);
+    let path = |pid: u32| format!("/tmp/perf-{pid}.map");
+    let root = source
+        .root
+        .or_else(|| TargetRoot::open(pid).ok().map(Arc::new));
+    root.and_then(|r| r.open_file(path(inner).as_ref()).ok())
+        .or_else(|| open_regular(path(pid).as_ref()).ok())
+}

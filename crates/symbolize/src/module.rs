@@ -1,0 +1,301 @@
+//! One ELF module: opened, all its addresses resolved, and let go again.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use wallscope_model::{Line, Module};
+use wallscope_object::elf::{Binding, Elf, Symbol, SymbolTable};
+use wallscope_object::mapped::MappedFile;
+
+use crate::debugfile::Search;
+use crate::demangle::is_mangled;
+use crate::dwarf::{self, Sections};
+use crate::elf::SymbolSearch;
+use crate::losses::Losses;
+use crate::source::{ModuleSource, Sources, open_seen_from};
+use crate::table::Table;
+
+/// Frames of one module: file offset (ascending, each once) and what was found there.
+pub(crate) struct Wanted<'a> {
+    /// The module.
+    pub module: &'a Module,
+    /// File offsets, ascending, each once.
+    pub offsets: &'a [u64],
+}
+
+/// Resolves `wanted`; the lines of each offset, empty where it stays unresolved. What was missing
+/// is counted in `losses`, in distinct addresses.
+pub(crate) fn resolve(
+    wanted: &Wanted<'_>,
+    sources: &Sources,
+    source: Option<&ModuleSource>,
+    table: &mut Table<'_>,
+    losses: &mut Losses,
+) -> Vec<Vec<Line>> {
+    let unresolved = vec![Vec::new(); wanted.offsets.len()];
+    let name = wanted.module.name();
+    let count = wanted.offsets.len() as u64;
+    let data = match open(wanted.module, source) {
+        Ok(data) => data,
+        Err(cause) => {
+            losses.add(format!("{cause}: module {name}"), count);
+            return unresolved;
+        }
+    };
+    let elf = match Elf::parse(&data) {
+        Ok(elf) => elf,
+        Err(_) => {
+            losses.add(format!("unreadable ELF file: module {name}"), count);
+            return unresolved;
+        }
+    };
+    if !is_same(&elf, wanted.module) {
+        losses.add(format!("file was replaced: module {name}"), count);
+        return unresolved;
+    }
+    let mut lines = Resolver {
+        elf: &elf,
+        name,
+        table,
+        losses,
+        deadline: Instant::now() + sources.time_per_module,
+    }
+    .run(wanted, sources, source);
+    lines.resize(wanted.offsets.len(), Vec::new());
+    lines
+}
+
+enum Bytes<'a> {
+    File(MappedFile),
+    Memory(&'a [u8]),
+}
+
+impl std::ops::Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::File(map) => map,
+            Bytes::Memory(bytes) => bytes,
+        }
+    }
+}
+
+/// The module's bytes: those the capture kept, else the file of that name where it is proven to be
+/// the same.
+fn open<'a>(module: &Module, source: Option<&'a ModuleSource>) -> Result<Bytes<'a>, &'static str> {
+    if let Some(bytes) = source.and_then(|s| s.bytes.as_deref()) {
+        return Ok(Bytes::Memory(bytes));
+    }
+    if let Some(file) = source.and_then(|s| s.file.as_ref()) {
+        return match MappedFile::map(file) {
+            Ok(map) => Ok(Bytes::File(map)),
+            Err(_) => Err("file cannot be mapped"),
+        };
+    }
+    if module.build_id.is_empty() {
+        return Err("file was not kept");
+    }
+    let root = source.and_then(|s| s.root.as_deref());
+    let path = Path::new(&*module.path);
+    let file = open_seen_from(root, path).map_err(|_| "file is gone")?;
+    match MappedFile::map(&file) {
+        Ok(map) => Ok(Bytes::File(map)),
+        Err(_) => Err("file cannot be mapped"),
+    }
+}
+
+fn is_same(elf: &Elf<'_>, module: &Module) -> bool {
+    module.build_id.is_empty()
+        || elf
+            .build_id()
+            .is_none_or(|id| id.as_str() == &*module.build_id)
+}
+
+struct Resolver<'a, 'd, 't, 'r> {
+    elf: &'a Elf<'d>,
+    name: &'a str,
+    table: &'t mut Table<'r>,
+    losses: &'t mut Losses,
+    deadline: Instant,
+}
+
+impl Resolver<'_, '_, '_, '_> {
+    fn run(
+        mut self,
+        wanted: &Wanted<'_>,
+        sources: &Sources,
+        source: Option<&ModuleSource>,
+    ) -> Vec<Vec<Line>> {
+        // Offsets ascend; addresses need not, as segments may be laid out otherwise in memory.
+        let mapped: Vec<Option<u64>> = wanted
+            .offsets
+            .iter()
+            .map(|o| self.elf.vaddr_of_offset(*o))
+            .collect();
+        let mut addresses: Vec<u64> = mapped.iter().flatten().copied().collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let search = Search {
+            root: source.and_then(|s| s.root.as_deref()),
+            directories: &sources.debug_directories,
+            module: Path::new(&*wanted.module.path),
+        };
+        let found = self.lookup(&addresses, &search);
+        let mut without_symbols = 0;
+        let lines = mapped
+            .iter()
+            .map(|address| {
+                let lines = address
+                    .and_then(|a| addresses.binary_search(&a).ok())
+                    .map(|at| found[at].clone())
+                    .unwrap_or_default();
+                without_symbols += u64::from(lines.is_empty());
+                lines
+            })
+            .collect();
+        self.losses
+            .add(format!("no symbols: module {}", self.name), without_symbols);
+        lines
+    }
+
+    /// The lines at each of `addresses` (virtual, ascending).
+    fn lookup(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
+        let has_dwarf = matches!(self.elf.section(".debug_info"), Ok(Some(_)));
+        let complete = has_dwarf && self.elf.has_static_symbols();
+        let debug_map = (!complete).then(|| search.debug_file(self.elf)).flatten();
+        let debug = debug_map.as_deref().and_then(|d| Elf::parse(d).ok());
+        let mini_data = match self.elf.mini_debug_data() {
+            Ok(data) => data,
+            Err(_) => {
+                let cause = format!("unreadable .gnu_debugdata: module {}", self.name);
+                self.losses.add(cause, 1);
+                None
+            }
+        };
+        let mini = mini_data.as_deref().and_then(|d| Elf::parse(d).ok());
+
+        let mut symbols = SymbolSearch::new(addresses);
+        symbols.add(self.elf, SymbolTable::Static, self.elf);
+        for other in [&debug, &mini].into_iter().flatten() {
+            symbols.add(other, SymbolTable::Static, self.elf);
+        }
+        symbols.add(self.elf, SymbolTable::Dynamic, self.elf);
+        let symbols = symbols.finish(&self.elf.code_sections());
+
+        let answers = self.debug_information(addresses, debug.as_ref(), has_dwarf, search);
+        let stubs = self.elf.plt_entries();
+        addresses
+            .iter()
+            .enumerate()
+            .map(|(i, address)| {
+                let symbol = symbols[i].as_ref();
+                let answer = answers.get(i);
+                if let Some(answer) = answer.filter(|a| !a.places.is_empty()) {
+                    let lines = self.lines_of_places(&answer.places, symbol);
+                    if !lines.is_empty() {
+                        return lines;
+                    }
+                }
+                if let Some(symbol) = symbol {
+                    let (file, line) = answer.and_then(|a| a.line.clone()).unwrap_or_default();
+                    let function = self.table.mangled(symbol.name, &file, 0);
+                    return vec![Line { function, line }];
+                }
+                let after = stubs.partition_point(|s| s.start <= *address);
+                match after.checked_sub(1).map(|at| &stubs[at]) {
+                    Some(stub) if *address < stub.end => {
+                        let name = [&stub.name[..], b"@plt"].concat();
+                        let function = self.table.plain(&name);
+                        vec![Line { function, line: 0 }]
+                    }
+                    _ => Vec::new(),
+                }
+            })
+            .collect()
+    }
+
+    fn debug_information(
+        &mut self,
+        addresses: &[u64],
+        debug: Option<&Elf<'_>>,
+        own: bool,
+        search: &Search<'_>,
+    ) -> Vec<dwarf::Answer> {
+        let from = if own { Some(self.elf) } else { None };
+        let Some(from) = from.or(debug) else {
+            return Vec::new();
+        };
+        let Some(sections) = Sections::load(from) else {
+            return Vec::new();
+        };
+        let sup_map = search.supplementary(from);
+        let sup_elf = sup_map.as_deref().and_then(|d| Elf::parse(d).ok());
+        let sup = sup_elf.as_ref().and_then(Sections::load);
+        let executable = |address| self.elf.is_executable(address);
+        let (answers, gaps) = dwarf::resolve(
+            &sections,
+            sup.as_ref(),
+            addresses,
+            &executable,
+            self.deadline,
+        );
+        let causes = [
+            ("split debug information is not read", gaps.split),
+            ("debug information took too long", u64::from(gaps.timed_out)),
+            ("malformed debug information", u64::from(gaps.malformed)),
+        ];
+        for (cause, count) in causes {
+            self.losses
+                .add(format!("{cause}: module {}", self.name), count);
+        }
+        answers
+    }
+
+    /// Lines for the functions DWARF found, innermost first.
+    fn lines_of_places(
+        &mut self,
+        places: &[dwarf::Place],
+        symbol: Option<&Symbol<'_>>,
+    ) -> Vec<Line> {
+        let last = places.len() - 1;
+        let mut lines = Vec::with_capacity(places.len());
+        for (i, place) in places.iter().enumerate() {
+            let described = &place.function;
+            let mut name: Cow<'_, [u8]> = Cow::Borrowed(&described.name);
+            if i == last
+                && let Some(symbol) = symbol
+                && (name.is_empty() || is_better(symbol, place))
+            {
+                name = Cow::Borrowed(symbol.name);
+            }
+            if name.is_empty() {
+                continue;
+            }
+            let file: &Arc<str> = if described.file.is_empty() {
+                &place.file
+            } else {
+                &described.file
+            };
+            let function = self.table.mangled(&name, file, described.line);
+            lines.push(Line {
+                function,
+                line: place.line,
+            });
+        }
+        lines
+    }
+}
+
+/// Whether the symbol names the function at `place` better than DWARF does: it is the exported
+/// name of the same function (`read`, where DWARF has `__GI___libc_read`), or has its arguments
+/// where DWARF has only a bare name.
+fn is_better(symbol: &Symbol<'_>, place: &dwarf::Place) -> bool {
+    let exported = symbol.binding != Binding::Local;
+    symbol.address == place.entry
+        && symbol.function
+        && !place.function.is_linkage
+        && (exported || is_mangled(symbol.name))
+}

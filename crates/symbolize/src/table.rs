@@ -1,0 +1,90 @@
+//! The recording's table of functions: each one once.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_model::{Function, FunctionId};
+
+use crate::demangle::{demangle, printable};
+
+/// Hands out ids of functions, making new ones where needed.
+pub(crate) struct Table<'r> {
+    functions: &'r mut Vec<Function>,
+    ids: FxHashMap<Function, FunctionId>,
+    texts: FxHashSet<Arc<str>>,
+    /// Demangled and printable name of a raw one: the same few names come again and again.
+    names: FxHashMap<Vec<u8>, (Arc<str>, Arc<str>)>,
+}
+
+impl<'r> Table<'r> {
+    /// A table that continues `functions`.
+    pub(crate) fn new(functions: &'r mut Vec<Function>) -> Self {
+        let ids = functions
+            .iter()
+            .enumerate()
+            .map(|(i, f)| (f.clone(), id(i)))
+            .collect();
+        Table {
+            functions,
+            ids,
+            texts: FxHashSet::default(),
+            names: FxHashMap::default(),
+        }
+    }
+
+    /// The function that symbols call `raw`, declared at `line` of `file`.
+    pub(crate) fn mangled(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
+        let (name, system_name) = match self.names.get(raw) {
+            Some(known) => known.clone(),
+            None => {
+                let name = self.text(&demangle(raw));
+                let system_name = self.text(&printable(raw));
+                self.names
+                    .insert(raw.to_vec(), (name.clone(), system_name.clone()));
+                (name, system_name)
+            }
+        };
+        let file = self.text(file);
+        self.intern(Function {
+            name,
+            system_name,
+            file,
+            start_line: line,
+        })
+    }
+
+    /// The function whose name is written as people read it.
+    pub(crate) fn plain(&mut self, raw: &[u8]) -> FunctionId {
+        let name = self.text(&printable(raw));
+        self.intern(Function {
+            name: name.clone(),
+            system_name: name,
+            file: Arc::default(),
+            start_line: 0,
+        })
+    }
+
+    fn intern(&mut self, function: Function) -> FunctionId {
+        if let Some(known) = self.ids.get(&function) {
+            return *known;
+        }
+        let new = id(self.functions.len());
+        self.functions.push(function.clone());
+        self.ids.insert(function, new);
+        new
+    }
+
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(new.clone());
+        new
+    }
+}
+
+/// Ids are 32 bits wide: more functions than that do not fit any recording in memory.
+fn id(index: usize) -> FunctionId {
+    FunctionId(u32::try_from(index).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,75 @@
+//! Builds the truth programs (C and C++) with the system's compiler: optimised and without frame
+//! pointers, whatever the profile of the Rust side, because that is how the programs that people
+//! profile are built.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const C_FILES: &[&str] = &["truth", "main", "compute", "waits", "sched", "lives", "odd"];
+const FLAGS: &[&str] = &[
+    "-O2",
+    "-fomit-frame-pointer",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-pthread",
+];
+
+fn compiler(variable: &str, otherwise: &str) -> String {
+    println!("cargo:rerun-if-env-changed={variable}");
+    env::var(variable).unwrap_or_else(|_| otherwise.to_string())
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{program} {}: {status}", arguments.join(" ")),
+        Err(error) => panic!(
+            "{program} could not be started ({error}); install a C and a C++ compiler: apt-get install gcc g++"
+        ),
+    }
+}
+
+fn main() {
+    println!("cargo:rerun-if-changed=programs");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let cc = compiler("CC", "cc");
+    let cxx = compiler("CXX", "c++");
+    let text = |path: &Path| path.to_str().expect("the path is UTF-8").to_string();
+
+    let mut objects = Vec::new();
+    for name in C_FILES {
+        let object = text(&out.join(format!("{name}.o")));
+        let source = format!("programs/{name}.c");
+        let arguments = [
+            FLAGS,
+            &["-std=gnu17", "-c", source.as_str(), "-o", object.as_str()],
+        ]
+        .concat();
+        run(&cc, &arguments);
+        objects.push(object);
+    }
+    let thrower = text(&out.join("odd_throw.o"));
+    let source = "programs/odd_throw.cc";
+    run(
+        &cxx,
+        &[FLAGS, &["-std=c++17", "-c", source, "-o", &thrower]].concat(),
+    );
+    objects.push(thrower);
+
+    let binary = text(&out.join("wallscope-truth"));
+    // -rdynamic: the programs name their own frames. Lazy binding: PLT entries do their full work.
+    let mut link = vec!["-pthread", "-rdynamic", "-Wl,-z,lazy", "-o", &binary];
+    link.extend(objects.iter().map(String::as_str));
+    link.push("-ldl");
+    run(&cxx, &link);
+
+    let library = text(&out.join("libwallscope-odd.so"));
+    let source = "programs/odd_library.c";
+    let shared = ["-std=gnu17", "-shared", "-fPIC", source, "-o", &library];
+    run(&cc, &[FLAGS, &shared].concat());
+
+    println!("cargo:rustc-env=WALLSCOPE_TRUTH_PROGRAM={binary}");
+}

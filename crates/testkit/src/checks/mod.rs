@@ -1,0 +1,103 @@
+//! Whole experiments: a truth program, recorded by the real binary, read, and scored. One table
+//! row each; the live tests run them short, the full verification long.
+
+mod cost;
+mod lives;
+mod shares;
+mod stacks;
+
+use crate::{Error, Scorecard, Tool};
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    /// Of one recording, s.
+    pub seconds: f64,
+    /// Of experiments that need several recordings.
+    pub repeats: u32,
+}
+
+impl Length {
+    /// For a test run.
+    pub const SHORT: Length = Length {
+        seconds: 3.0,
+        repeats: 2,
+    };
+    /// For the full verification: the lengths that the promised numbers are stated for.
+    pub const FULL: Length = Length {
+        seconds: 10.0,
+        repeats: 16,
+    };
+
+    fn text(&self) -> String {
+        format!("{}", self.seconds)
+    }
+}
+
+/// What an experiment's outcome depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On wallscope alone: fit for a test on a busy machine.
+    Truth,
+    /// On how fast this machine is and what else runs on it: for a quiet one.
+    Timing,
+}
+
+/// One experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// What it asks.
+    pub about: &'static str,
+    /// What its outcome depends on.
+    pub kind: Kind,
+    /// Makes it. An error means that it could not be made.
+    pub run: fn(&Tool, Length) -> Result<Scorecard, Error>,
+}
+
+macro_rules! checks {
+    ($($kind:ident $name:literal $run:path: $about:literal;)*) => {
+        /// Every experiment.
+        pub const ALL: &[Check] = &[$(Check {
+            name: $name,
+            about: $about,
+            kind: Kind::$kind,
+            run: $run,
+        },)*];
+    };
+}
+
+checks! {
+    Truth "mix" shares::mix: "computing and sleeping: ledger, shares, sums, stacks";
+    Truth "shares" shares::shares: "50/30/15/5 % on-CPU at 499 Hz";
+    Truth "cover" shares::cover: "how often a printed interval at 99 Hz holds the truth";
+    Truth "convoy" shares::convoy: "threads queueing for one mutex";
+    Truth "disk" shares::disk: "fdatasync and O_DIRECT";
+    Truth "faults" shares::faults: "minor and major page faults";
+    Truth "rpc" shares::rpc: "a client waiting for a slow server, two processes";
+    Truth "crowd" shares::crowd: "busy threads that share one CPU";
+    Truth "throttled" shares::throttled: "a CPU quota";
+    Truth "micro" shares::micro: "very many short blocks against one long one";
+    Truth "migrate" shares::migrate: "blocks that begin on one CPU and end on another";
+    Truth "inject-sleep" shares::inject_sleep: "a delay by sleep is found where it was put";
+    Truth "inject-cpu" shares::inject_cpu: "a delay by computing is found where it was put";
+    Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
+    Truth "short" lives::short: "threads that live a millisecond";
+    Truth "span" lives::span: "blocks across the window's edges; a killed child";
+    Truth "execs" lives::execs: "fork and exec chains, exec by a non-leader, vfork";
+    Truth "rename" lives::rename: "a thread that changes its name";
+    Truth "parked" lives::parked: "ten thousand idle threads, and what each costs";
+    Truth "cgroup" lives::cgroup: "a cgroup as the target, and nothing beside it";
+    Truth "everything" lives::everything: "the whole machine as the target";
+    Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
+    Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
+    Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
+    Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
+    Timing "delays" cost::delays: "start to live, stop to file, file to report";
+}
+
+/// The experiment of that name.
+pub fn by_name(name: &str) -> Option<&'static Check> {
+    ALL.iter().find(|check| check.name == name)
+}

@@ -1,0 +1,269 @@
+//! Shares of named functions, and the ledger beneath them.
+
+use crate::folded::Line;
+use crate::score::ledger::{Limits, agrees};
+use crate::score::share::{self, Nearness};
+use crate::score::stacks;
+use crate::tool::{Options, Run};
+use crate::{Error, Scorecard, Tool};
+
+use super::Length;
+
+/// User stacks that reach the root, percent of sampled time.
+pub(super) const WHOLE: f64 = 99.9;
+
+/// The rows that every program can be held to.
+fn common(run: &Run, views: &[&str]) -> Scorecard {
+    let mut card = agrees(&run.report, &run.truth, &Limits::default());
+    for view in views {
+        let nearness = match *view {
+            "on-cpu" => Nearness::ON_CPU_SWITCHING,
+            _ => Nearness::OFF_CPU,
+        };
+        card.rows
+            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
+    }
+    card.rows
+        .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
+    let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
+    card.rows
+        .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
+    card
+}
+
+fn usual(
+    tool: &Tool,
+    name: &str,
+    length: Length,
+    flags: &[&str],
+    views: &[&str],
+) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let flags = [&["--seconds", &seconds], flags].concat();
+    Ok(common(
+        &tool.measure(name, &flags, &Options::at(499))?,
+        views,
+    ))
+}
+
+pub(super) fn mix(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("mix", &["--seconds", &seconds], &Options::at(499))?;
+    let mut card = common(&run, &["wall", "off-cpu", "on-cpu"]);
+    let bytes = run.report.cost.rss_bytes + run.report.cost.kernel_bytes;
+    card.at_most(
+        "memory, own and in the kernel",
+        bytes as f64 / 1048576.0,
+        64.0,
+        "MiB",
+    );
+    Ok(card)
+}
+
+pub(super) fn shares(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    // Nothing here blocks: only the on-CPU rows of the whole-stack score mean anything.
+    let seconds = length.text();
+    let run = tool.measure("shares", &["--seconds", &seconds], &Options::at(499))?;
+    let mut card = agrees(&run.report, &run.truth, &Limits::default());
+    card.rows
+        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
+    card.rows
+        .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
+    Ok(card)
+}
+
+pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let (mut held, mut cases) = (0, 0);
+    for _ in 0..length.repeats {
+        let run = tool.measure("cover", &["--seconds", &seconds], &Options::at(99))?;
+        let (more, of) = share::covered(&run.report, &run.truth, "on-cpu");
+        held += more;
+        cases += of;
+    }
+    // 93 % is promised over three hundred cases; over fewer, what chance would still allow.
+    let promised = 0.93;
+    let slack = if cases >= 300 {
+        0.0
+    } else {
+        2.6 * (promised * (1.0 - promised) / cases as f64).sqrt()
+    };
+    let mut card = Scorecard::default();
+    let share = 100.0 * held as f64 / cases as f64;
+    card.at_least(
+        format!("intervals that hold the truth, of {cases}"),
+        share,
+        100.0 * (promised - slack),
+        "%",
+    );
+    Ok(card)
+}
+
+pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    usual(tool, "convoy", length, &[], &["wall", "off-cpu", "on-cpu"])
+}
+
+/// A folder on a real disk: the one the binary was built in.
+fn disk_folder(tool: &Tool) -> String {
+    let folder = tool.path().parent().unwrap_or(tool.path());
+    folder.display().to_string()
+}
+
+pub(super) fn disk(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let folder = disk_folder(tool);
+    usual(
+        tool,
+        "disk",
+        length,
+        &["--dir", &folder],
+        &["wall", "off-cpu"],
+    )
+}
+
+pub(super) fn faults(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let folder = disk_folder(tool);
+    usual(
+        tool,
+        "faults",
+        length,
+        &["--dir", &folder],
+        &["wall", "off-cpu", "on-cpu"],
+    )
+}
+
+pub(super) fn rpc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    usual(tool, "rpc", length, &[], &["wall", "off-cpu"])
+}
+
+pub(super) fn crowd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    usual(tool, "crowd", length, &[], &["wall", "runq"])
+}
+
+pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("throttled", &["--seconds", &seconds], &Options::at(499))?;
+    let mut card = agrees(&run.report, &run.truth, &Limits::default());
+    card.rows
+        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
+    for own in &run.truth.threads {
+        let thread = run
+            .report
+            .thread(own.pid, own.tid)
+            .cloned()
+            .unwrap_or_default();
+        let percent = |ns: u64| 100.0 * ns as f64 / thread.wall_ns as f64;
+        let told = percent(own.run_delay_ns);
+        card.near(
+            "throttled is runnable",
+            told,
+            percent(thread.runnable_ns),
+            1.0,
+            "%",
+        );
+        let own_quota = run.truth.extra("throttled_ns")?;
+        card.at_least(
+            "the quota bit at all",
+            own_quota / 1e9,
+            0.2 * run.truth.ended_ns.saturating_sub(run.truth.released_ns) as f64 / 1e9,
+            "s",
+        );
+    }
+    Ok(card)
+}
+
+pub(super) fn micro(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    // About 8 µs a turn.
+    let count = format!("{}", (length.seconds * 100_000.0) as u64);
+    let run = tool.measure("micro", &["--count", &count], &Options::at(499))?;
+    Ok(common(&run, &["wall", "off-cpu"]))
+}
+
+pub(super) fn migrate(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("migrate", &["--seconds", &seconds], &Options::at(499))?;
+    // Here the kernel's run_delay is far too large (see the limit), so it bounds nothing. What the
+    // thread asked to sleep, and what was left of its wall time, do.
+    let limits = Limits {
+        below_delay_ppm: f64::INFINITY,
+        ..Limits::default()
+    };
+    let mut card = agrees(&run.report, &run.truth, &limits);
+    let wall = share::functions(&run.truth, &run.stacks, "wall", Nearness::OFF_CPU);
+    card.rows.extend(wall.rows);
+    let held = |line: &&Line| line.state == "blocked" && line.contains("migrate_block");
+    let blocked: u64 = run.stacks.iter().filter(held).map(|line| line.ns).sum();
+    let own = run
+        .truth
+        .functions
+        .iter()
+        .filter(|f| f.name == "migrate_block");
+    let most: u64 = own.map(|f| f.wall_ns - f.on_cpu_ns).sum();
+    let requested = run.truth.extra("requested_ns")?;
+    let percent = 100.0 * blocked as f64 / requested;
+    card.at_least(
+        "blocked in migrate_block, of the sleep asked for",
+        percent,
+        99.0,
+        "%",
+    );
+    let highest = 100.0 * most as f64 / requested + 1.0;
+    card.at_most("the same", percent, highest, "%");
+    card.at_least(
+        "blocks that changed CPU",
+        run.truth.extra("crossings")?,
+        10.0,
+        "",
+    );
+    Ok(card)
+}
+
+fn inject(tool: &Tool, length: Length, step: &str, kind: &str) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let flags = [
+        "--seconds",
+        &seconds,
+        "--in",
+        step,
+        "--kind",
+        kind,
+        "--delay-us",
+        "3000",
+    ];
+    let run = tool.measure("inject", &flags, &Options::at(499))?;
+    let mut card = agrees(&run.report, &run.truth, &Limits::default());
+    card.rows
+        .extend(share::functions(&run.truth, &run.stacks, "wall", Nearness::OFF_CPU).rows);
+    // What the step took beyond the delay is small beside it: the delay must stand under its name.
+    let times = run
+        .report
+        .function(step, "wall")
+        .map_or(0, |times| times.total_ns);
+    let injected = run.truth.extra("injected_ns")?;
+    let all: u64 = run
+        .truth
+        .threads
+        .iter()
+        .map(|t| t.work_wall_ns)
+        .max()
+        .unwrap_or(0);
+    let found = 100.0 * times as f64 / all as f64;
+    card.at_least(
+        format!("{kind} delay found in {step}"),
+        found,
+        100.0 * injected / all as f64 - 1.0,
+        "%",
+    );
+    Ok(card)
+}
+
+pub(super) fn inject_sleep(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    inject(tool, length, "step_parse", "sleep")
+}
+
+pub(super) fn inject_cpu(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    inject(tool, length, "step_lookup", "cpu")
+}
+
+pub(super) fn inject_lock(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    inject(tool, length, "step_store", "lock")
+}

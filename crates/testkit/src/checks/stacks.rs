@@ -1,0 +1,57 @@
+//! Deep and odd stacks: whole, and true.
+
+use crate::score::ledger::{Limits, agrees};
+use crate::score::{share, stacks};
+use crate::tool::Options;
+use crate::{Error, Row, Scorecard, Tool};
+
+use super::Length;
+use super::shares::WHOLE;
+
+/// The same of one case alone.
+const WHOLE_ALONE: f64 = 97.0;
+/// The thread whose stacks are deeper than anyone has to follow.
+const ABYSS: &str = "odd-abyss";
+
+pub(super) fn odd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("odd", &["--seconds", &seconds], &Options::at(997))?;
+    let mut card = agrees(&run.report, &run.truth, &Limits::default());
+    card.rows
+        .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
+    // Twice as deep as that need not be followed, but must be said to be.
+    let bounded = |name: &str| name != ABYSS;
+    card.rows
+        .extend(stacks::whole(&run.stacks, bounded, WHOLE).rows);
+    let abyss = run.stacks.iter().filter(|line| {
+        line.thread == ABYSS
+            && (line.contains("odd_abyss_spin") || line.contains("odd_abyss_block"))
+    });
+    let (mut followed, mut silent, mut least) = (0, 0, usize::MAX);
+    for line in abyss {
+        followed += 1;
+        least = least.min(line.user_names().len());
+        if line.truncated.as_deref() != Some("max_frames") && line.user_names().len() < 1300 {
+            silent += 1;
+        }
+    }
+    card.at_least("stacks of 1,300 frames met", f64::from(followed), 2.0, "");
+    card.at_least("frames kept of 1,300", least as f64, 512.0, "");
+    card.at_most(
+        "short of them without saying max_frames",
+        f64::from(silent),
+        0.0,
+        "",
+    );
+    // Each case by itself, so that a broken one shows by name; few samples each, so a lower limit.
+    for thread in run.truth.threads.iter().filter(|t| bounded(&t.name)) {
+        let own = |name: &str| name == thread.name;
+        let alone = stacks::whole(&run.stacks, own, WHOLE_ALONE);
+        let failed = |row: &Row| !row.pass && row.what.starts_with("stacks that reach");
+        let rows = alone.rows.into_iter().filter(failed).collect();
+        card.extend(&thread.name, Scorecard { rows });
+    }
+    card.rows
+        .extend(stacks::chains(&run.truth, &run.stacks).rows);
+    Ok(card)
+}

@@ -1,0 +1,135 @@
+//! `report --json`, as the contract promises it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The JSON of one recording. Keys that the experiments do not use are left out.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Report {
+    /// `wallscope.report/1`.
+    pub schema: String,
+    /// When.
+    pub window: Window,
+    /// Ledgers by thread.
+    pub threads: Vec<Thread>,
+    /// Functions by view.
+    pub functions: Vec<Function>,
+    /// What was lost.
+    pub losses: Vec<Loss>,
+    /// What it cost.
+    pub cost: Cost,
+}
+
+/// The window of the recording.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Window {
+    /// Start, ns on `clock`.
+    pub start_ns: u64,
+    /// End, ns on `clock`.
+    pub end_ns: u64,
+    /// The clock's name.
+    pub clock: String,
+}
+
+/// One thread's ledger, ns.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Thread {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Name.
+    pub name: String,
+    /// Wall time within the window.
+    pub wall_ns: u64,
+    /// On a CPU.
+    pub on_cpu_ns: u64,
+    /// Waiting for one.
+    pub runnable_ns: u64,
+    /// Waiting for something else.
+    pub blocked_ns: u64,
+    /// Not seen.
+    pub unknown_ns: u64,
+    /// Wall minus all of these.
+    pub residue_ns: i64,
+    /// Corrected from the kernel's counters.
+    pub repaired_ns: u64,
+    /// Parts of on-CPU time by name.
+    pub on_cpu: BTreeMap<String, u64>,
+    /// Parts of runnable time by name.
+    pub runnable: BTreeMap<String, u64>,
+    /// Blocked time by reason.
+    pub blocked: BTreeMap<String, u64>,
+    /// Times it left the CPU by its own will.
+    pub voluntary_switches: u64,
+    /// Times it was put off the CPU.
+    pub involuntary_switches: u64,
+}
+
+/// One function.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Function {
+    /// Name.
+    pub name: String,
+    /// Its times by view.
+    pub views: BTreeMap<String, FunctionTimes>,
+}
+
+/// A function's times in one view, ns.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct FunctionTimes {
+    /// With it innermost.
+    pub self_ns: u64,
+    /// With it anywhere on the stack.
+    pub total_ns: u64,
+    /// Lower end of the interval of `total_ns`.
+    pub low_ns: u64,
+    /// Upper end of the interval of `total_ns`.
+    pub high_ns: u64,
+}
+
+/// Something lost.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Loss {
+    /// Why.
+    pub cause: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// What the recording cost.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Cost {
+    /// Run time of the kernel programs, ns.
+    pub bpf_ns: u64,
+    /// Own CPU time, ns.
+    pub own_cpu_ns: u64,
+    /// Largest own resident size, bytes.
+    pub rss_bytes: u64,
+    /// Memory held in the kernel, bytes.
+    pub kernel_bytes: u64,
+}
+
+impl Report {
+    /// The ledger of a thread, if it was seen.
+    pub fn thread(&self, pid: u32, tid: u32) -> Option<&Thread> {
+        self.threads.iter().find(|t| t.pid == pid && t.tid == tid)
+    }
+
+    /// A function's times in a view, all modules of that name taken together.
+    pub fn function(&self, name: &str, view: &str) -> Option<FunctionTimes> {
+        let mut found = self
+            .functions
+            .iter()
+            .filter(|function| function.name == name)
+            .filter_map(|function| function.views.get(view).copied());
+        let first = found.next()?;
+        Some(found.fold(first, |sum, next| FunctionTimes {
+            self_ns: sum.self_ns + next.self_ns,
+            total_ns: sum.total_ns + next.total_ns,
+            low_ns: sum.low_ns + next.low_ns,
+            high_ns: sum.high_ns + next.high_ns,
+        }))
+    }
+}

@@ -1,0 +1,199 @@
+//! Compares what wallscope says with what a program knows about itself. Every comparison is one
+//! row: what, truth, measured, limit, passed or not.
+
+pub mod ledger;
+pub mod share;
+pub mod stacks;
+
+use std::fmt;
+
+/// One comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was compared.
+    pub what: String,
+    /// What the program, or arithmetic, says.
+    pub truth: String,
+    /// What wallscope says.
+    pub measured: String,
+    /// What would still do.
+    pub limit: String,
+    /// Whether it does.
+    pub pass: bool,
+}
+
+/// The rows of one experiment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scorecard {
+    /// The comparisons, in the order they were made.
+    pub rows: Vec<Row>,
+}
+
+impl Scorecard {
+    /// Adds a row.
+    pub fn push(
+        &mut self,
+        what: impl Into<String>,
+        truth: impl Into<String>,
+        measured: impl Into<String>,
+        limit: impl Into<String>,
+        pass: bool,
+    ) {
+        self.rows.push(Row {
+            what: what.into(),
+            truth: truth.into(),
+            measured: measured.into(),
+            limit: limit.into(),
+            pass,
+        });
+    }
+
+    /// Adds a row that holds a figure to an upper limit. A figure that is no number fails.
+    pub fn at_most(&mut self, what: impl Into<String>, measured: f64, limit: f64, unit: &str) {
+        let pass = measured <= limit;
+        self.push(
+            what,
+            "",
+            figure(measured, unit),
+            format!("≤ {}", figure(limit, unit)),
+            pass,
+        );
+    }
+
+    /// Adds a row that holds a figure to a lower limit. A figure that is no number fails.
+    pub fn at_least(&mut self, what: impl Into<String>, measured: f64, limit: f64, unit: &str) {
+        let pass = measured >= limit;
+        self.push(
+            what,
+            "",
+            figure(measured, unit),
+            format!("≥ {}", figure(limit, unit)),
+            pass,
+        );
+    }
+
+    /// Adds a row that wants a figure within `limit` of the truth, all in `unit`.
+    pub fn near(
+        &mut self,
+        what: impl Into<String>,
+        truth: f64,
+        measured: f64,
+        limit: f64,
+        unit: &str,
+    ) {
+        let pass = (measured - truth).abs() <= limit;
+        self.push(
+            what,
+            figure(truth, unit),
+            figure(measured, unit),
+            format!("± {}", figure(limit, unit)),
+            pass,
+        );
+    }
+
+    /// Takes over another card's rows, under a heading.
+    pub fn extend(&mut self, heading: &str, other: Scorecard) {
+        self.rows.extend(other.rows.into_iter().map(|row| Row {
+            what: format!("{heading}: {}", row.what),
+            ..row
+        }));
+    }
+
+    /// Whether there are rows and all of them passed: a card without a row proves nothing.
+    pub fn passed(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.pass)
+    }
+
+    /// How many rows did not pass.
+    pub fn failures(&self) -> usize {
+        self.rows.iter().filter(|row| !row.pass).count()
+    }
+}
+
+/// A figure with at most four significant digits, and its unit.
+fn figure(value: f64, unit: &str) -> String {
+    let decimals = match value.abs() {
+        v if v >= 1000.0 || v == 0.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        v if v >= 0.1 => 3,
+        _ => 5,
+    };
+    let space = if unit.is_empty() || unit == "%" {
+        ""
+    } else {
+        " "
+    };
+    format!("{value:.decimals$}{space}{unit}")
+}
+
+impl fmt::Display for Scorecard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heads = ["what", "truth", "measured", "limit"];
+        let cells = |row: &Row| {
+            [
+                row.what.clone(),
+                row.truth.clone(),
+                row.measured.clone(),
+                row.limit.clone(),
+            ]
+        };
+        let mut widths = heads.map(|head| head.chars().count());
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(cells(row)) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let [a, b, c, d] = widths;
+        let [what, truth, measured, limit] = heads;
+        writeln!(
+            f,
+            "      {what:a$}  {truth:>b$}  {measured:>c$}  {limit:>d$}"
+        )?;
+        for row in &self.rows {
+            let mark = if row.pass { "ok  " } else { "FAIL" };
+            let [what, truth, measured, limit] = cells(row);
+            writeln!(
+                f,
+                "{mark}  {what:a$}  {truth:>b$}  {measured:>c$}  {limit:>d$}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod canned;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_kept_on_both_sides_and_nonsense_fails() {
+        let mut card = Scorecard::default();
+        assert!(!card.passed(), "no row proves nothing");
+        card.at_most("a", 1.0, 1.0, "%");
+        card.at_least("b", 2.0, 2.0, "%");
+        card.near("c", 5.0, 5.5, 0.5, "pp");
+        assert!(card.passed());
+        card.at_most("d", 1.01, 1.0, "%");
+        card.at_least("e", 1.99, 2.0, "%");
+        card.near("f", 5.0, 4.4, 0.5, "pp");
+        card.near("g", 5.0, f64::NAN, 0.5, "pp");
+        card.at_most("h", f64::NAN, 1.0, "");
+        assert_eq!(card.failures(), 5);
+        assert!(!card.passed());
+    }
+
+    #[test]
+    fn the_table_shows_what_failed() {
+        let mut card = Scorecard::default();
+        card.near("share of f", 12.5, 14.0, 1.0, "%");
+        let text = card.to_string();
+        assert!(
+            text.contains("FAIL  share of f  12.50%    14.00%  ± 1.000%"),
+            "{text}"
+        );
+    }
+}

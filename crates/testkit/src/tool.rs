@@ -1,0 +1,355 @@
+//! Drives the real `wallscope` binary the way a script would: starts `record`, waits for the line
+//! on stderr that says it is live, stops it with SIGINT, and asks `report` and `export`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::program::{Owned, lines_of};
+use crate::{Error, Program, Truth, folded, report};
+
+/// The `wallscope` binary under test.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    path: PathBuf,
+}
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `-F`, Hz.
+    pub hz: u32,
+    /// Further arguments of `record`.
+    pub more: Vec<String>,
+}
+
+impl Options {
+    /// Samples at `hz`, everything else as the tool has it.
+    pub fn at(hz: u32) -> Options {
+        Options {
+            hz,
+            more: Vec::new(),
+        }
+    }
+}
+
+/// How long the tool took for what.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Took {
+    /// From its start to the line that says `recording`.
+    pub to_live: Duration,
+    /// From SIGINT to its end, the file written.
+    pub to_file: Duration,
+}
+
+/// A finished recording, in a folder that goes when it is dropped.
+#[derive(Debug)]
+pub struct Recorded {
+    tool: Tool,
+    folder: tempfile::TempDir,
+    /// How long things took.
+    pub took: Took,
+}
+
+/// A recording under way.
+#[derive(Debug)]
+pub struct Recorder {
+    child: Owned,
+    output: Receiver<String>,
+    lines: Receiver<String>,
+    said: Vec<String>,
+    recorded: Recorded,
+}
+
+/// A truth program, recorded from before its release to after its truth.
+#[derive(Debug)]
+pub struct Run {
+    /// What the program says.
+    pub truth: Truth,
+    /// What wallscope says.
+    pub report: report::Report,
+    /// Every stack of the wall view, with thread and state.
+    pub stacks: Vec<folded::Line>,
+    /// The recording itself.
+    pub recorded: Recorded,
+}
+
+const LIVE_LIMIT: Duration = Duration::from_secs(60);
+
+impl Tool {
+    /// The binary at `path`, whatever it is.
+    pub fn at(path: impl Into<PathBuf>) -> Tool {
+        Tool { path: path.into() }
+    }
+
+    /// The binary named by `WALLSCOPE`, else the newer of `wallscope` in the release and debug
+    /// folders beside the running test.
+    ///
+    /// # Errors
+    /// [`Error::CannotRunHere`] without root, BTF, or the binary, with what to do about it.
+    pub fn find() -> Result<Tool, Error> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Error::CannotRunHere("needs root".into()));
+        }
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(Error::CannotRunHere("this kernel has no BTF".into()));
+        }
+        if let Some(path) = std::env::var_os("WALLSCOPE") {
+            return Ok(Tool::at(path));
+        }
+        let own = std::env::current_exe().map_err(|e| Error::Start(format!("self: {e}")))?;
+        let modified = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).ok();
+        let path = own
+            .ancestors()
+            .skip(1)
+            .take(4)
+            .flat_map(|folder| {
+                ["wallscope", "release/wallscope", "debug/wallscope"].map(|name| folder.join(name))
+            })
+            .filter(|path| path.is_file())
+            .max_by_key(modified)
+            .ok_or_else(|| {
+                Error::CannotRunHere(
+                    "the wallscope binary is not built; run: cargo build --release -p wallscope"
+                        .into(),
+                )
+            })?;
+        Ok(Tool { path })
+    }
+
+    /// Where the binary is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs it to its end with `arguments`.
+    ///
+    /// # Errors
+    /// When it cannot be started; not when it fails.
+    pub fn run<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<Output, Error> {
+        Command::new(&self.path)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Error::Start(format!("{}: {error}", self.path.display())))
+    }
+
+    /// Starts `record -p PIDS` and returns when it is live.
+    ///
+    /// # Errors
+    /// [`Error::CannotRunHere`] where it exits with 3; otherwise what it said.
+    pub fn attach(&self, pids: &[u32], options: &Options) -> Result<Recorder, Error> {
+        let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+        self.record(&["-p", &list.join(",")], options)
+    }
+
+    /// Starts `record` with the given target and returns when it is live.
+    ///
+    /// # Errors
+    /// As [`Tool::attach`].
+    pub fn record(&self, target: &[&str], options: &Options) -> Result<Recorder, Error> {
+        let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
+        let began = Instant::now();
+        let mut child = Command::new(&self.path)
+            .arg("record")
+            .args(["-F", &options.hz.to_string(), "-o"])
+            .arg(folder.path().join(FILE))
+            .args(&options.more)
+            .args(target)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| Error::Start(format!("{}: {error}", self.path.display())))?;
+        let lines = lines_of(child.stderr.take().expect("stderr is piped"));
+        let output = lines_of(child.stdout.take().expect("stdout is piped"));
+        let mut recorder = Recorder {
+            child: Owned(child),
+            output,
+            lines,
+            said: Vec::new(),
+            recorded: Recorded {
+                tool: self.clone(),
+                folder,
+                took: Took::default(),
+            },
+        };
+        recorder.wait_until_live()?;
+        recorder.recorded.took.to_live = began.elapsed();
+        Ok(recorder)
+    }
+
+    /// Starts a truth program, records it whole, and reads the recording.
+    ///
+    /// # Errors
+    /// Whatever keeps the experiment from being made.
+    pub fn measure(&self, name: &str, flags: &[&str], options: &Options) -> Result<Run, Error> {
+        let mut program = Program::start(name, flags)?;
+        let recorder = self.attach(program.pids(), options)?;
+        program.release()?;
+        let truth = program.truth(Duration::from_secs(120))?;
+        let recorded = recorder.stop()?;
+        program.finish()?;
+        Run::read(truth, recorded)
+    }
+}
+
+const FILE: &str = "recording.pb.gz";
+
+impl Run {
+    /// Reads a finished recording beside its truth.
+    ///
+    /// # Errors
+    /// When `report` or `export` fail or say something else than the contract has.
+    pub fn read(truth: Truth, recorded: Recorded) -> Result<Run, Error> {
+        Ok(Run {
+            truth,
+            report: recorded.report()?,
+            stacks: recorded.folded("wall")?,
+            recorded,
+        })
+    }
+}
+
+impl Recorder {
+    /// The recorder's own process.
+    pub fn pid(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    fn wait_until_live(&mut self) -> Result<(), Error> {
+        loop {
+            match self.lines.recv_timeout(LIVE_LIMIT) {
+                Ok(line) => {
+                    let live = line.contains("recording");
+                    self.said.push(line);
+                    if live {
+                        return Ok(());
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(Error::Output(format!(
+                        "record was not live after {} s; it said: {}",
+                        LIVE_LIMIT.as_secs(),
+                        self.said.join(" / ")
+                    )));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.0.wait().ok().and_then(|status| status.code());
+                    let said = self.said.join(" / ");
+                    return Err(match status {
+                        Some(3) => Error::CannotRunHere(said),
+                        _ => Error::Output(format!(
+                            "record ended (status {status:?}) before it was live: {said}"
+                        )),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The next line on its standard output, which is also that of a command it started.
+    ///
+    /// # Errors
+    /// When there is none within `limit`.
+    pub fn output_line(&self, limit: Duration) -> Result<String, Error> {
+        self.output
+            .recv_timeout(limit)
+            .map_err(|_| Error::Output("record and its command printed no further line".into()))
+    }
+
+    /// Stops it with SIGINT and waits for the file.
+    ///
+    /// # Errors
+    /// When it exits with anything but 0.
+    pub fn stop(mut self) -> Result<Recorded, Error> {
+        let began = Instant::now();
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.0.id() as i32) {
+            // It may have ended by itself, which its status will tell.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        }
+        self.wait_for_end(0)?;
+        self.recorded.took.to_file = began.elapsed();
+        Ok(self.recorded)
+    }
+
+    /// Waits until it ends by itself, with `status`.
+    ///
+    /// # Errors
+    /// When it exits with anything else.
+    pub fn ends_with(mut self, status: i32) -> Result<Recorded, Error> {
+        self.wait_for_end(status)?;
+        Ok(self.recorded)
+    }
+
+    fn wait_for_end(&mut self, expected: i32) -> Result<(), Error> {
+        let status = self
+            .child
+            .0
+            .wait()
+            .map_err(|e| Error::Start(format!("wait: {e}")))?;
+        self.said.extend(self.lines.iter());
+        if status.code() == Some(expected) {
+            return Ok(());
+        }
+        let said = self.said.join(" / ");
+        Err(Error::Output(format!(
+            "record: {status}, expected {expected}; it said: {said}"
+        )))
+    }
+}
+
+impl Recorded {
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join(FILE)
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Result<String, Error> {
+        let (verb, rest) = arguments.split_first().expect("a verb is given");
+        let path = self.path();
+        let mut all = vec![verb.as_ref(), path.as_os_str()];
+        all.extend(rest.iter().map(std::ffi::OsStr::new));
+        let output = self.tool.run(&all)?;
+        if !output.status.success() {
+            return Err(Error::Output(format!(
+                "{verb}: {}: {}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            )));
+        }
+        String::from_utf8(output.stdout).map_err(|e| Error::Output(format!("{verb}: {e}")))
+    }
+
+    /// `report --json`.
+    ///
+    /// # Errors
+    /// When it fails or is not what the contract has.
+    pub fn report(&self) -> Result<report::Report, Error> {
+        let text = self.ask(&["report", "--json"])?;
+        let report: report::Report = serde_json::from_str(&text)
+            .map_err(|error| Error::Output(format!("report --json: {error}")))?;
+        if report.schema != "wallscope.report/1" {
+            return Err(Error::Output(format!("schema {:?}", report.schema)));
+        }
+        Ok(report)
+    }
+
+    /// `export --format folded --view VIEW --with thread,state`.
+    ///
+    /// # Errors
+    /// When it fails or is not what the contract has.
+    pub fn folded(&self, view: &str) -> Result<Vec<folded::Line>, Error> {
+        let arguments = [
+            "export",
+            "--format",
+            "folded",
+            "--view",
+            view,
+            "--with",
+            "thread,state",
+        ];
+        folded::parse(&self.ask(&arguments)?)
+    }
+}

@@ -1,0 +1,91 @@
+//! The experiments that do not depend on how fast the machine is, run short with the real binary,
+//! one at a time. Where they cannot run they print one line that says why; with
+//! `WALLSCOPE_REQUIRE_LIVE` set, that is a failure.
+
+use std::fs::File;
+
+use rustix::fs::{FlockOperation, flock};
+use wallscope_testkit::checks::{self, Kind, Length};
+use wallscope_testkit::{Error, Tool};
+
+/// Held while an experiment runs: two at once would measure each other, in this process or beside
+/// it.
+fn alone() -> File {
+    let path = std::env::temp_dir().join("wallscope-live-tests.lock");
+    let file = File::create(&path).expect("a lock file can be made");
+    flock(&file, FlockOperation::LockExclusive).expect("the lock can be waited for");
+    file
+}
+
+fn experiment(name: &str) {
+    let _alone = alone();
+    let check = checks::by_name(name).expect("the experiment is in the table");
+    // What else runs on this machine is part of what is measured: a failure may be its doing, but
+    // not one that comes every time.
+    for last in [false, false, true] {
+        let outcome = Tool::find().and_then(|tool| (check.run)(&tool, Length::SHORT));
+        match outcome {
+            Ok(card) => {
+                println!("{name}: {}\n{card}", check.about);
+                if card.passed() {
+                    return;
+                }
+                let failures = card.failures();
+                assert!(!last, "{name}: {failures} rows failed, again\n{card}");
+            }
+            Err(Error::CannotRunHere(why)) => {
+                let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
+                assert!(!required, "{name}: {why}");
+                eprintln!("skipped {name}: {why}");
+                return;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+macro_rules! experiments {
+    ($($test:ident $name:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            experiment($name);
+        })*
+
+        #[test]
+        fn every_experiment_of_this_kind_is_a_test() {
+            let tested = [$($name),*];
+            let left: Vec<_> = checks::ALL
+                .iter()
+                .filter(|check| check.kind == Kind::Truth && !tested.contains(&check.name))
+                .map(|check| check.name)
+                .collect();
+            assert!(left.is_empty(), "not tested: {left:?}");
+        }
+    };
+}
+
+experiments! {
+    mix "mix";
+    shares "shares";
+    cover "cover";
+    convoy "convoy";
+    disk "disk";
+    faults "faults";
+    rpc "rpc";
+    crowd "crowd";
+    throttled "throttled";
+    micro "micro";
+    migrate "migrate";
+    inject_sleep "inject-sleep";
+    inject_cpu "inject-cpu";
+    inject_lock "inject-lock";
+    short "short";
+    span "span";
+    execs "execs";
+    rename "rename";
+    parked "parked";
+    cgroup "cgroup";
+    everything "everything";
+    odd "odd";
+    rates "rates";
+}

@@ -1,0 +1,177 @@
+//! Exit codes and bad days of the real binary, as the contract has them. Where the binary or the
+//! privilege is missing, one line says so.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use wallscope_testkit::tool::Options;
+use wallscope_testkit::{Error, Program, Tool};
+
+/// Runs a test with the real binary.
+fn with_tool(name: &str, test: impl FnOnce(&Tool) -> Result<(), Error>) {
+    let outcome = Tool::find().and_then(|tool| test(&tool));
+    match outcome {
+        Ok(()) => {}
+        Err(Error::CannotRunHere(why)) if std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_none() => {
+            eprintln!("skipped {name}: {why}");
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+/// Checks the status, that something was said, and that it was no panic.
+fn ended_with(output: &Output, status: i32) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert!(!said.trim().is_empty(), "a failure is explained");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn a_target_that_does_not_exist_is_4() {
+    with_tool("no target", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let file = file.to_str().unwrap();
+        let output = tool.run(&["record", "-o", file, "-d", "1", "-p", "4194000"])?;
+        ended_with(&output, 4);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("4194000"));
+        Ok(())
+    });
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told_before_the_command_runs() {
+    with_tool("bad output", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let mark = folder.path().join("ran");
+        let mark = mark.to_str().unwrap();
+        let output = tool.run(&["record", "-o", "/proc/no/such/file", "--", "touch", mark])?;
+        ended_with(&output, 1);
+        assert!(!Path::new(mark).exists(), "the command ran");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_command_passes_its_status_on() {
+    with_tool("status", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let name = file.to_str().unwrap();
+        for (command, status) in [
+            (&["sh", "-c", "exit 7"][..], 7),
+            (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+            (&["true"], 0),
+        ] {
+            let arguments = [&["record", "-o", name, "--"], command].concat();
+            let output = tool.run(&arguments)?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(status), "{command:?}: {said}");
+            assert!(file.exists(), "the file is written: {command:?}: {said}");
+            let report = tool.run(&["report", name])?;
+            assert!(
+                report.status.success(),
+                "{}",
+                String::from_utf8_lossy(&report.stderr)
+            );
+            std::fs::remove_file(&file).unwrap();
+        }
+        ended_with(
+            &tool.run(&["record", "-o", name, "--", "/no/such/program"])?,
+            127,
+        );
+        ended_with(
+            &tool.run(&["record", "-o", name, "--", "/etc/passwd"])?,
+            126,
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_5() {
+    with_tool("bad input", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("junk.pb.gz");
+        for junk in [
+            &b""[..],
+            b"\x1f\x8b\x08",
+            b"no profile at all",
+            &[0xff; 4096],
+        ] {
+            std::fs::write(&file, junk).unwrap();
+            ended_with(&tool.run(&["report", file.to_str().unwrap()])?, 5);
+        }
+        ended_with(&tool.run(&["report", "/no/such/file"])?, 5);
+        Ok(())
+    });
+}
+
+#[test]
+fn wrong_usage_is_2() {
+    with_tool("usage", |tool| {
+        ended_with(&tool.run(&["record", "--no-such-flag"])?, 2);
+        ended_with(&tool.run(&["record", "-F", "0", "--", "true"])?, 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_recording_ends_with_its_target() {
+    with_tool("target ends", |tool| {
+        let mut program = Program::start("mix", &["--seconds", "0.3"])?;
+        let recorder = tool.attach(program.pids(), &Options::at(99))?;
+        program.release()?;
+        let truth = program.truth(Duration::from_secs(60))?;
+        program.finish()?;
+        let recorded = recorder.ends_with(0)?;
+        let report = recorded.report()?;
+        for own in &truth.threads {
+            assert!(report.thread(own.pid, own.tid).is_some(), "{own:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_killed_recorder_leaves_the_target_alone() {
+    with_tool("kill -9", |tool| {
+        let mut program = Program::start("mix", &["--seconds", "0.5"])?;
+        let recorder = tool.attach(program.pids(), &Options::at(499))?;
+        program.release()?;
+        // Dropping kills it with SIGKILL and waits for its end.
+        drop(recorder);
+        let truth = program.truth(Duration::from_secs(60))?;
+        assert!(truth.threads.iter().all(|thread| thread.operations > 0));
+        // And the next recording of the same program is as good as the first.
+        let again = tool.attach(program.pids(), &Options::at(99))?;
+        again.stop()?.report()?;
+        program.finish()
+    });
+}
+
+#[test]
+fn a_command_is_recorded_from_its_first_moment() {
+    with_tool("command", |tool| {
+        let program = wallscope_testkit::program::path().display().to_string();
+        let target = ["--", program.as_str(), "mix", "--seconds", "0.5"];
+        let recorder = tool.record(&target, &Options::at(499))?;
+        let limit = Duration::from_secs(60);
+        assert!(recorder.output_line(limit)?.starts_with("READY "));
+        let truth: wallscope_testkit::Truth =
+            serde_json::from_str(&recorder.output_line(limit)?).unwrap();
+        let recorded = recorder.ends_with(0)?;
+        let report = recorded.report()?;
+        for own in &truth.threads {
+            let thread = report
+                .thread(own.pid, own.tid)
+                .expect("every thread is seen");
+            // Its whole work lies in the window.
+            let work = own.work_wall_ns;
+            assert!(thread.wall_ns >= work, "{} of {work} ns", thread.wall_ns);
+        }
+        Ok(())
+    });
+}

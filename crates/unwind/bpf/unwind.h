@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * User stacks without frame pointers, for kernel programs.
+ *
+ * Include after <bpf/bpf_helpers.h> and definitions of u8 … u64, s16, s32, bool, the map types and
+ * flags. Defines the maps (filled by TableStore) and, for a struct uw_work that the caller owns:
+ *
+ *   uw_unwind_probe(w, tgid, regs, max)         current, where nothing may sleep
+ *   uw_unwind_fault(w, tgid, regs, max)         current, sleepable: pages are brought in
+ *   uw_unwind_remote(w, tgid, task, regs, max)  any task, sleepable
+ *   uw_unwind_window(w, tgid, regs, max, len)   out of the first len bytes of w->buf, which hold
+ *                                               the stack from rsp rounded down to 8
+ *   uw_save_window(to, bytes, sp)               saves such a window of current
+ *   uw_fork, uw_forget                          follow fork, exec and exit
+ *
+ * `regs` is a copy: fill it with uw_copy_regs(&copy, bpf_task_pt_regs(task)). The result is in
+ * w->out. A program of 32-bit code is not unwound: one frame, end UW_END_NO_INFO.
+ *
+ * What it does not do: name frames, read kernel stacks, keep results.
+ */
+#ifndef WALLSCOPE_UNWIND_H
+#define WALLSCOPE_UNWIND_H
+
+#include "unwind_abi.h"
+
+#ifndef UW_MAX_FILES
+#define UW_MAX_FILES 16384
+#endif
+#ifndef UW_MAX_RULES
+#define UW_MAX_RULES 65536
+#endif
+#ifndef UW_MAX_MAPPINGS
+#define UW_MAX_MAPPINGS 65536
+#endif
+#ifndef UW_MAX_PROCS
+#define UW_MAX_PROCS 32768
+#endif
+
+/* Values of the kernel's interface, by other names so as not to clash with the includer's. */
+#define UW_F_MMAPABLE (1u << 10)
+#define UW_F_INNER_MAP (1u << 12)
+#define UW_F_NO_PREALLOC 1u
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UW_MAX_RULES);
+	__uint(map_flags, UW_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct uw_rule);
+} uw_rules SEC(".maps");
+
+struct uw_inner_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, UW_F_INNER_MAP | UW_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, u64);
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, UW_MAX_FILES);
+	__type(key, u32);
+	__array(values, struct uw_inner_table);
+} uw_tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, UW_MAX_PROCS);
+	__uint(map_flags, UW_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct uw_proc);
+} uw_procs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UW_MAX_MAPPINGS);
+	__uint(map_flags, UW_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct uw_mapping);
+} uw_mappings SEC(".maps");
+
+typedef void *uw_table;
+
+static __always_inline struct uw_rule *uw_get_rule(u32 id)
+{
+	return bpf_map_lookup_elem(&uw_rules, &id);
+}
+static __always_inline struct uw_mapping *uw_get_mapping(u32 index)
+{
+	return bpf_map_lookup_elem(&uw_mappings, &index);
+}
+static __always_inline struct uw_proc *uw_get_proc(u32 tgid)
+{
+	return bpf_map_lookup_elem(&uw_procs, &tgid);
+}
+static __always_inline uw_table uw_open_table(u32 file)
+{
+	return bpf_map_lookup_elem(&uw_tables, &file);
+}
+static __always_inline u64 *uw_table_word(uw_table table, u32 index)
+{
+	return bpf_map_lookup_elem(table, &index);
+}
+
+#include "unwind_core.h"
+
+/* Bytes fetched at a time. In an interrupt few, since a short stack should stay cheap; where each
+ * read takes locks, whole pages. */
+#ifndef UW_PROBE_BYTES
+#define UW_PROBE_BYTES 1024
+#endif
+#define UW_FAULT_BYTES 2048
+#define UW_REMOTE_BYTES 4096
+
+struct uw_loop {
+	struct uw_work *w;
+	struct task_struct *task;
+};
+
+/* Fetches a chunk from w->want on, up to the end of its page if what follows cannot be read. */
+#define UW_FETCH(w, BYTES, READ)                                                     \
+	({                                                                           \
+		u64 from_ = (w)->want & ~7ull;                                       \
+		u32 which_ = (w)->victim & 1, got_ = BYTES;                          \
+		u64 *to_ = which_ ? (w)->buf + UW_CHUNK_BYTES / 8 : (w)->buf;        \
+		long err_ = READ(to_, BYTES, from_);                                 \
+		if (err_) {                                                          \
+			got_ = 4096 - (from_ & 4095);                                \
+			if (got_ < (BYTES))                                          \
+				err_ = READ(to_, got_ & ((BYTES) - 1), from_);       \
+		}                                                                    \
+		if (!err_) {                                                         \
+			(w)->base[which_] = from_;                                   \
+			(w)->len[which_] = got_;                                     \
+			(w)->victim = !which_;                                       \
+		}                                                                    \
+		err_;                                                                \
+	})
+
+#define UW_LOOP(NAME, BYTES, READ)                                                   \
+	static long NAME(u32 i, struct uw_loop *l)                                   \
+	{                                                                            \
+		struct uw_work *w = l->w;                                            \
+		int e = uw_advance(w);                                               \
+		if (e == UW_NEED && UW_FETCH(w, BYTES, READ)) {                      \
+			w->out.end = UW_END_UNREADABLE;                              \
+			return 1;                                                    \
+		}                                                                    \
+		return e == UW_DONE;                                                 \
+	}
+
+#define UW_READ_PROBE(to, bytes, from) bpf_probe_read_user(to, bytes, (void *)(from))
+#define UW_READ_FAULT(to, bytes, from) bpf_copy_from_user(to, bytes, (void *)(from))
+#define UW_READ_REMOTE(to, bytes, from) \
+	bpf_copy_from_user_task(to, bytes, (void *)(from), l->task, 0)
+
+UW_LOOP(uw_loop_probe, UW_PROBE_BYTES, UW_READ_PROBE)
+UW_LOOP(uw_loop_fault, UW_FAULT_BYTES, UW_READ_FAULT)
+UW_LOOP(uw_loop_remote, UW_REMOTE_BYTES, UW_READ_REMOTE)
+
+static long uw_loop_window(u32 i, struct uw_loop *l)
+{
+	int e = uw_advance(l->w);
+	if (e == UW_NEED)
+		l->w->out.end = UW_END_WINDOW;
+	return e != UW_MORE;
+}
+
+static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_regs)
+{
+	return bpf_probe_read_kernel(to, sizeof(*to), pt_regs);
+}
+
+/* A frame takes at most a few fetches, and a fetch serves many frames. */
+#define UW_STEPS (4 * UW_MAX_FRAMES)
+
+#define UW_RUN(LOOP, w, tgid, task, regs, max, len0, stack_only)                     \
+	do {                                                                         \
+		struct uw_loop l_ = { w, task };                                     \
+		uw_begin(w, tgid, max);                                              \
+		uw_set_regs(w, regs);                                                \
+		(w)->base[0] = (regs)->sp & ~7ull;                                   \
+		(w)->len[0] = len0;                                                  \
+		(w)->no_code = stack_only;                                           \
+		if (((regs)->cs & 0xffff) != 0x33)                                   \
+			(w)->count = (w)->gen = 0;                                   \
+		bpf_loop(UW_STEPS, LOOP, &l_, 0);                                    \
+		if (!(w)->out.end)                                                   \
+			(w)->out.end = UW_END_MAX_FRAMES;                            \
+		if (((regs)->cs & 0xffff) != 0x33)                                   \
+			(w)->out.end = UW_END_NO_INFO;                               \
+	} while (0)
+
+static __always_inline void uw_unwind_probe(struct uw_work *w, u32 tgid,
+					    const struct uw_pt_regs *regs, u32 max)
+{
+	UW_RUN(uw_loop_probe, w, tgid, NULL, regs, max, 0, 0);
+}
+
+static __always_inline void uw_unwind_fault(struct uw_work *w, u32 tgid,
+					    const struct uw_pt_regs *regs, u32 max)
+{
+	UW_RUN(uw_loop_fault, w, tgid, NULL, regs, max, 0, 0);
+}
+
+static __always_inline void uw_unwind_remote(struct uw_work *w, u32 tgid, struct task_struct *task,
+					     const struct uw_pt_regs *regs, u32 max)
+{
+	UW_RUN(uw_loop_remote, w, tgid, task, regs, max, 0, 0);
+}
+
+static __always_inline void uw_unwind_window(struct uw_work *w, u32 tgid,
+					     const struct uw_pt_regs *regs, u32 max, u32 len)
+{
+	UW_RUN(uw_loop_window, w, tgid, NULL, regs, max, len & ~7u, 1);
+}
+
+/* Saves up to BYTES (a power of two, at most UW_WINDOW_BYTES) of the current thread's stack from sp
+ * on, for uw_unwind_window. Near the top of a stack there is less, and one read across its end would
+ * fail whole: then up to the last page's end. Returns how many bytes; 0 if none is in memory. */
+#define uw_save_window(to, BYTES, sp)                                                \
+	({                                                                           \
+		u64 from_ = (sp) & ~7ull;                                            \
+		u32 page_ = 4096 - (from_ & 4095), got_ = BYTES;                     \
+		if (bpf_probe_read_user(to, BYTES, (void *)from_)) {                 \
+			got_ = page_ + 4096;                                         \
+			if (got_ >= (BYTES) ||                                       \
+			    bpf_probe_read_user(to, got_ & ((BYTES) - 1), (void *)from_)) { \
+				got_ = page_;                                        \
+				if (got_ >= (BYTES) ||                               \
+				    bpf_probe_read_user(to, got_ & ((BYTES) - 1),    \
+							(void *)from_))              \
+					got_ = 0;                                    \
+			}                                                            \
+		}                                                                    \
+		got_;                                                                \
+	})
+
+/* A new process has its parent's mappings until its own are known. */
+static __always_inline long uw_fork(u32 parent, u32 child)
+{
+	struct uw_proc *p = uw_get_proc(parent), copy;
+
+	if (!p || parent == child)
+		return 0;
+	copy = *p;
+	return bpf_map_update_elem(&uw_procs, &child, &copy, 0);
+}
+
+/* At exec and at exit the mappings are gone. */
+static __always_inline void uw_forget(u32 tgid)
+{
+	bpf_map_delete_elem(&uw_procs, &tgid);
+}
+
+#endif

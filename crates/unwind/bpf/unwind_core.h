@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * One frame at a time: the machine that both the kernel programs and user space run.
+ *
+ * It reads no memory itself. uw_advance() moves on by a frame and returns UW_MORE, or UW_NEED if
+ * it lacks the word at w->want (the caller fetches a chunk that begins there and calls again), or
+ * UW_DONE with w->out.end set. So the ways of reading (in an interrupt, sleeping, of another task,
+ * out of a saved window) are a few lines each, and the verifier sees the logic once: uw_advance and
+ * uw_lookup are global functions, verified by themselves.
+ *
+ * A stack counts as whole only where the unwind information says that the return address is
+ * undefined, or a chain of frame pointers ends with zero; nothing else is taken for a root.
+ *
+ * Needs u8 … u64, s16, s32, and from the includer:
+ *   uw_get_rule(id), uw_get_mapping(index): pointer or NULL
+ *   uw_open_table(file): handle or NULL; uw_table_word(handle, index): pointer to u64 or NULL
+ *   uw_get_proc(tgid): pointer or NULL
+ */
+#ifndef WALLSCOPE_UNWIND_CORE_H
+#define WALLSCOPE_UNWIND_CORE_H
+
+#include "unwind_abi.h"
+
+enum { UW_MORE = 0, UW_NEED = 1, UW_DONE = 2 };
+enum { UW_STAGE_ENTER = 0, UW_STAGE_CFA = 1, UW_STAGE_LEAVE = 2 };
+
+#define UW_RBX 3
+#define UW_RBP 6
+#define UW_RSP 7
+#define UW_CALLEE_SAVED 0xf0c8 /* rbx, rbp, rsp, r12 … r15 */
+
+/* A read that the verifier and the compiler must not carry knowledge across. */
+#define UW_FRESH(x) (*(volatile typeof(x) *)&(x))
+
+#define uw_inline static inline __attribute__((always_inline))
+
+/* Bits of uw_rule to bits by DWARF number. */
+uw_inline u32 uw_reg_bits(u32 m)
+{
+	return (m & 1) << 3 | (m & 2) << 5 | (m & 0x3c) << 10;
+}
+
+uw_inline int uw_finish(struct uw_work *w, u32 end)
+{
+	w->out.end = end;
+	return UW_DONE;
+}
+
+/* The word at addr, if it is at hand. */
+uw_inline int uw_word(struct uw_work *w, u64 addr, u64 *out)
+{
+	u64 off = addr - w->base[0];
+	if (off < w->len[0]) {
+		*out = w->buf[(off >> 3) & (UW_WINDOW_BYTES / 8 - 1)];
+		return UW_MORE;
+	}
+	off = addr - w->base[1];
+	if (off < w->len[1]) {
+		*out = w->buf[((off >> 3) + UW_CHUNK_BYTES / 8) & (UW_WINDOW_BYTES / 8 - 1)];
+		return UW_MORE;
+	}
+	w->want = addr;
+	return UW_NEED;
+}
+
+/* Finds the file, offset and rule of the current pc: w->frame (without the exact bit), w->rule. */
+__attribute__((noinline)) int uw_lookup(struct uw_work *w)
+{
+	if (!w)
+		return 0;
+	u64 pc = w->ip - !w->exact;
+	u32 gen = w->gen, first = w->first;
+
+	w->frame = pc & UW_FRAME_OFFSET;
+	w->rule = UW_END_NOT_LOADED;
+	if (!gen)
+		return 0;
+
+	/* The last mapping that begins at or before pc. */
+	w->lo = 0;
+	w->hi = w->count;
+	for (int k = 0; k < 17; k++) {
+		u32 lo = UW_FRESH(w->lo), hi = UW_FRESH(w->hi);
+		if (lo >= hi)
+			break;
+		u32 mid = (lo + hi) >> 1;
+		struct uw_mapping *m = uw_get_mapping(first + mid);
+		if (!m)
+			return 0;
+		if (m->start <= pc)
+			w->lo = mid + 1;
+		else
+			w->hi = mid;
+	}
+	u32 after = UW_FRESH(w->lo);
+	w->rule = UW_END_NO_MAPPING;
+	if (!after)
+		return 0;
+	struct uw_mapping *m = uw_get_mapping(first + after - 1);
+	if (!m)
+		return 0;
+	u64 start = UW_FRESH(m->start), end = UW_FRESH(m->end), delta = UW_FRESH(m->delta);
+	u32 file = UW_FRESH(m->file);
+	if (UW_FRESH(m->gen) != gen) {
+		w->rule = UW_END_NOT_LOADED;
+		return 0;
+	}
+	if (pc < start || pc >= end)
+		return 0;
+
+	u32 id = file & 0xffff;
+	u64 off = pc + delta;
+	if (id)
+		w->frame = (u64)id << UW_FRAME_FILE_SHIFT | (off & UW_FRAME_OFFSET);
+	if (file & UW_MAP_PENDING) {
+		w->rule = UW_END_NOT_LOADED;
+		return 0;
+	}
+	if (file & UW_MAP_FP) {
+		w->rule = UW_RULE_FP;
+		goto found;
+	}
+	w->rule = UW_END_NO_INFO;
+	if (!id || off >> 32)
+		return 0;
+
+	uw_table table = uw_open_table(id);
+	if (!table) {
+		w->rule = UW_END_NOT_LOADED;
+		return 0;
+	}
+	u64 *word = uw_table_word(table, 0);
+	if (!word)
+		return 0;
+	u32 blocks = *word >> 32, block = (u32)(off >> UW_BLOCK_SHIFT) - (u32)*word;
+	if (block >= blocks)
+		goto found;
+	word = uw_table_word(table, 1 + (block >> 1));
+	if (!word)
+		return 0;
+	u64 pair = *word;
+	if (block & 1) {
+		w->lo = pair >> 32;
+		word = uw_table_word(table, 1 + ((block + 1) >> 1));
+		if (!word)
+			return 0;
+		w->hi = *word;
+	} else {
+		w->lo = pair;
+		w->hi = pair >> 32;
+	}
+	u32 rows = 1 + (blocks >> 1) + 1;
+	for (int k = 0; k < UW_BLOCK_SHIFT + 1; k++) {
+		u32 lo = UW_FRESH(w->lo), hi = UW_FRESH(w->hi);
+		if (lo >= hi)
+			break;
+		u32 mid = (lo + hi) >> 1;
+		word = uw_table_word(table, rows + mid);
+		if (!word)
+			return 0;
+		if (*word >> 32 <= off)
+			w->lo = mid + 1;
+		else
+			w->hi = mid;
+	}
+	after = UW_FRESH(w->lo);
+	if (!after)
+		goto found;
+	word = uw_table_word(table, rows + after - 1);
+	if (!word)
+		return 0;
+	if ((u32)*word)
+		w->rule = (u32)*word;
+found:;
+	struct uw_cached *c =
+		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
+	c->pc = pc;
+	c->gen = gen;
+	c->frame = w->frame;
+	c->rule = w->rule;
+	return 0;
+}
+
+/* Records the current frame and finds its rule. */
+uw_inline int uw_enter(struct uw_work *w)
+{
+	u64 pc = w->ip - !w->exact;
+	struct uw_cached *c =
+		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
+	u64 frame;
+	u32 n = w->out.n;
+
+	if (n >= UW_MAX_FRAMES || n >= w->max_frames)
+		return uw_finish(w, UW_END_MAX_FRAMES);
+	if (c->pc == pc && c->gen == w->gen && w->gen) {
+		frame = c->frame;
+		w->rule = c->rule;
+	} else {
+		uw_lookup(w);
+		frame = w->frame;
+	}
+	frame = w->exact ? frame | UW_FRAME_EXACT : frame + 1;
+	w->out.frames[n & (UW_MAX_FRAMES - 1)] = frame;
+	w->out.n = n + 1;
+	u64 h = (w->out.hash ^ frame) * 0xff51afd7ed558ccdull;
+	w->out.hash = h ^ h >> 32;
+	return UW_MORE;
+}
+
+/* Finds the CFA of the current frame: w->cfa. */
+uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
+{
+	u32 reg = r->reg & 15, bit = 1u << reg;
+	u64 v, cfa;
+
+	if (!(w->valid & bit))
+		return uw_finish(w, UW_END_BAD_RULE);
+	v = w->regs[reg];
+	if (w->located & bit) {
+		if (v & 7)
+			return uw_finish(w, UW_END_NO_PROGRESS);
+		if (uw_word(w, v, &v))
+			return UW_NEED;
+		w->regs[reg] = v;
+		w->located &= ~bit;
+	}
+	if (r->kind == UW_KIND_FP && !v) {
+		/* The outermost function of a chain of frame pointers has none above it. A zero that
+		 * was not handed down such a chain says nothing. */
+		return uw_finish(w, w->by_fp ? UW_END_ROOT : UW_END_NO_INFO);
+	}
+	if (r->kind == UW_KIND_SPAWN) {
+		if (!w->exact || !(w->valid & 1) || (w->located & 1))
+			return uw_finish(w, UW_END_NO_INFO);
+		if (!w->regs[0])
+			return uw_finish(w, UW_END_ROOT);
+	}
+	cfa = v + r->cfa_off;
+	if (r->kind == UW_KIND_DEREF || r->kind == UW_KIND_SIGNAL) {
+		if (cfa & 7)
+			return uw_finish(w, UW_END_NO_PROGRESS);
+		if (uw_word(w, cfa, &cfa))
+			return UW_NEED;
+		cfa += r->cfa_add;
+	} else if (r->kind == UW_KIND_PLT) {
+		if ((w->ip & 15) >= (u64)r->cfa_add)
+			cfa += 8;
+	}
+	w->cfa = cfa;
+	w->stage = UW_STAGE_LEAVE;
+	return UW_MORE;
+}
+
+/* Code with frame pointers that was interrupted where it has none of its own would hide its caller:
+ * look at the instruction. Functions that never make a frame cannot be told. */
+uw_inline int uw_look_at_code(struct uw_work *w)
+{
+	u64 at = w->ip & ~7ull, code, more = 0;
+	u32 shift = (w->ip & 7) * 8;
+
+	if (uw_word(w, at, &code))
+		return UW_NEED;
+	if (shift > 32 && uw_word(w, at + 8, &more))
+		return UW_NEED;
+	code >>= shift;
+	if (shift > 32)
+		code |= more << (64 - shift);
+	u32 four = code;
+	u8 one = code;
+	/* push %rbp; ret; ret n; endbr64 */
+	if (one == 0x55 || one == 0xc3 || one == 0xc2 || four == 0xfa1e0ff3)
+		w->rule = UW_RULE_FP_ENTRY;
+	/* mov %rsp, %rbp in its two encodings */
+	else if ((four & 0xffffff) == 0xe58948 || (four & 0xffffff) == 0xec8b48)
+		w->rule = UW_RULE_FP_PUSHED;
+	return UW_MORE;
+}
+
+/* Where the kernel saves registers in a signal frame, from rsp after the handler's `ret`. */
+#define UW_SC_R8 40
+#define UW_SC_RDI 104
+#define UW_SC_RSI 112
+#define UW_SC_RBP 120
+#define UW_SC_RBX 128
+#define UW_SC_RDX 136
+#define UW_SC_RAX 144
+#define UW_SC_RCX 152
+#define UW_SC_RSP 160
+#define UW_SC_RIP 168
+
+uw_inline int uw_leave_signal(struct uw_work *w)
+{
+	u64 sp = w->regs[UW_RSP], bp, ip;
+
+	if (uw_word(w, sp + UW_SC_RBP, &bp) || uw_word(w, sp + UW_SC_RIP, &ip))
+		return UW_NEED;
+	w->regs[0] = sp + UW_SC_RAX;
+	w->regs[1] = sp + UW_SC_RDX;
+	w->regs[2] = sp + UW_SC_RCX;
+	w->regs[3] = sp + UW_SC_RBX;
+	w->regs[4] = sp + UW_SC_RSI;
+	w->regs[5] = sp + UW_SC_RDI;
+	for (int i = 8; i < 16; i++)
+		w->regs[i] = sp + UW_SC_R8 + 8 * (i - 8);
+	w->regs[UW_RBP] = bp;
+	w->regs[UW_RSP] = w->cfa;
+	w->ip = ip;
+	w->valid = 0xffff;
+	w->located = 0xffff & ~(1u << UW_RBP | 1u << UW_RSP);
+	w->exact = 1;
+	w->by_fp = 0;
+	w->stage = UW_STAGE_ENTER;
+	return UW_MORE;
+}
+
+/* Restores the caller's registers. */
+uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
+{
+	u64 cfa = w->cfa, old_bp = w->regs[UW_RBP], bp = old_bp, ra;
+	u32 saved = r->saved, rel = r->rbp_rel;
+
+	if (r->kind == UW_KIND_SIGNAL)
+		return uw_leave_signal(w);
+	if (rel) {
+		/* What is saved relative to rbp is so while rbp points into this frame. Compilers go
+		 * on saying it for the end of functions that realign the stack, where rbp and all
+		 * others have been popped again. */
+		if (!(w->valid & 1u << UW_RBP))
+			return uw_finish(w, UW_END_BAD_RULE);
+		if (old_bp < w->regs[UW_RSP] || old_bp >= cfa) {
+			if (r->kind != UW_KIND_REG || !w->exact)
+				return uw_finish(w, UW_END_NO_PROGRESS);
+			saved &= ~rel;
+		}
+	}
+	if (saved & UW_BIT_RBP) {
+		u64 at = (rel & UW_BIT_RBP ? old_bp : cfa) + 8 * (s64)r->slot[1];
+		if (at & 7)
+			return uw_finish(w, UW_END_NO_PROGRESS);
+		if (uw_word(w, at, &bp))
+			return UW_NEED;
+	}
+	if (r->ra) {
+		u32 reg = r->ra & 15;
+		if (!w->exact || w->located & 1u << reg)
+			return uw_finish(w, UW_END_BAD_RULE);
+		ra = w->regs[reg];
+		if (cfa < w->regs[UW_RSP])
+			return uw_finish(w, UW_END_NO_PROGRESS);
+	} else {
+		/* Each frame ends above the one it called; the same stack pointer twice is a loop. */
+		if (cfa <= w->regs[UW_RSP] || cfa & 7)
+			return uw_finish(w, UW_END_NO_PROGRESS);
+		if (uw_word(w, cfa - 8, &ra))
+			return UW_NEED;
+	}
+
+	u32 got = uw_reg_bits(saved), lost = uw_reg_bits(r->lost);
+	if (saved & 0x01)
+		w->regs[3] = (rel & 0x01 ? old_bp : cfa) + 8 * (s64)r->slot[0];
+	if (saved & 0x04)
+		w->regs[12] = (rel & 0x04 ? old_bp : cfa) + 8 * (s64)r->slot[2];
+	if (saved & 0x08)
+		w->regs[13] = (rel & 0x08 ? old_bp : cfa) + 8 * (s64)r->slot[3];
+	if (saved & 0x10)
+		w->regs[14] = (rel & 0x10 ? old_bp : cfa) + 8 * (s64)r->slot[4];
+	if (saved & 0x20)
+		w->regs[15] = (rel & 0x20 ? old_bp : cfa) + 8 * (s64)r->slot[5];
+	w->regs[UW_RBP] = bp;
+	w->regs[UW_RSP] = cfa;
+	w->valid = (w->valid & UW_CALLEE_SAVED & ~lost) | got | 1u << UW_RSP;
+	/* rbp has been read already; the others are, if ever a later frame is found through them. */
+	w->located = (w->located | got) & w->valid & ~(1u << UW_RBP | 1u << UW_RSP);
+	w->ip = ra;
+	w->exact = 0;
+	w->by_fp = r->kind == UW_KIND_FP;
+	w->out.by_fp += w->by_fp;
+	w->stage = UW_STAGE_ENTER;
+	return UW_MORE;
+}
+
+/* Frames done in one call: the calls in between are a good part of what a frame costs. */
+#define UW_AT_ONCE 4
+
+/* A few steps; see the top of this file. */
+__attribute__((noinline)) int uw_advance(struct uw_work *w)
+{
+	if (!w)
+		return UW_DONE;
+	for (int k = 0; k < UW_AT_ONCE; k++) {
+		int e;
+		if (w->stage == UW_STAGE_ENTER) {
+			if (uw_enter(w))
+				return UW_DONE;
+			w->stage = UW_STAGE_CFA;
+		}
+		if (w->rule == UW_RULE_FP && w->exact && !w->no_code &&
+		    w->stage == UW_STAGE_CFA) {
+			e = uw_look_at_code(w);
+			if (e)
+				return e;
+		}
+		u32 id = UW_FRESH(w->rule);
+		if (id < UW_RULE_FIRST)
+			return uw_finish(w, id);
+		struct uw_rule *r = uw_get_rule(id);
+		if (!r || r->kind == UW_KIND_INVALID)
+			return uw_finish(w, UW_END_BAD_RULE);
+		if (w->stage == UW_STAGE_CFA) {
+			e = uw_find_cfa(w, r);
+			if (e)
+				return e;
+		}
+		e = uw_leave(w, r);
+		if (e)
+			return e;
+	}
+	return UW_MORE;
+}
+
+/* Starts on a process's stack; regs, ip, valid have been set. */
+uw_inline void uw_begin(struct uw_work *w, u32 tgid, u32 max_frames)
+{
+	struct uw_proc *p = uw_get_proc(tgid);
+
+	w->gen = w->count = w->first = 0;
+	if (p) {
+		w->first = p->first;
+		w->count = p->count;
+		w->gen = p->gen;
+	}
+	w->located = 0;
+	w->valid = 0xffff;
+	w->exact = 1;
+	w->by_fp = 0;
+	w->stage = UW_STAGE_ENTER;
+	w->victim = 0;
+	w->no_code = 0;
+	w->max_frames = max_frames;
+	w->len[0] = w->len[1] = 0;
+	w->out.n = 0;
+	w->out.end = UW_END_NONE;
+	w->out.by_fp = 0;
+	w->out.hash = 0x9E3779B97F4A7C15ull;
+}
+
+uw_inline void uw_set_regs(struct uw_work *w, const struct uw_pt_regs *r)
+{
+	w->regs[0] = r->ax;
+	w->regs[1] = r->dx;
+	w->regs[2] = r->cx;
+	w->regs[3] = r->bx;
+	w->regs[4] = r->si;
+	w->regs[5] = r->di;
+	w->regs[6] = r->bp;
+	w->regs[7] = r->sp;
+	w->regs[8] = r->r8;
+	w->regs[9] = r->r9;
+	w->regs[10] = r->r10;
+	w->regs[11] = r->r11;
+	w->regs[12] = r->r12;
+	w->regs[13] = r->r13;
+	w->regs[14] = r->r14;
+	w->regs[15] = r->r15;
+	w->ip = r->ip;
+}
+
+#endif

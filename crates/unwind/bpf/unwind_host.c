@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * The unwinding machine in user space: the same steps as in the kernel, over tables in ordinary
+ * memory and a function that reads the stack.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int16_t s16;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#include "unwind_abi.h"
+
+struct uw_host_table {
+	const u64 *words;
+	u64 count;
+};
+
+struct uw_host {
+	const struct uw_rule *rules;
+	u64 rule_count;
+	const struct uw_host_table *tables;
+	u64 table_count;
+	const struct uw_mapping *mappings;
+	u64 mapping_count;
+	struct uw_proc proc;
+	/* Reads up to len bytes at addr; returns how many. */
+	u64 (*read)(void *context, u64 addr, u8 *to, u64 len);
+	void *context;
+};
+
+static _Thread_local const struct uw_host *host;
+
+typedef const struct uw_host_table *uw_table;
+
+static inline struct uw_rule *uw_get_rule(u32 id)
+{
+	return id < host->rule_count ? (struct uw_rule *)&host->rules[id] : NULL;
+}
+static inline struct uw_mapping *uw_get_mapping(u32 index)
+{
+	return index < host->mapping_count ? (struct uw_mapping *)&host->mappings[index] : NULL;
+}
+static inline struct uw_proc *uw_get_proc(u32 tgid)
+{
+	(void)tgid;
+	return (struct uw_proc *)&host->proc;
+}
+static inline uw_table uw_open_table(u32 file)
+{
+	if (file >= host->table_count || !host->tables[file].count)
+		return NULL;
+	return &host->tables[file];
+}
+static inline u64 *uw_table_word(uw_table table, u32 index)
+{
+	return index < table->count ? (u64 *)&table->words[index] : NULL;
+}
+
+/* Two programs of one process may hold this file; the machine's names stay inside. */
+#define uw_lookup uw_host_lookup
+#define uw_advance uw_host_advance
+int uw_host_lookup(struct uw_work *w);
+int uw_host_advance(struct uw_work *w);
+#include "unwind_core.h"
+
+/* Unwinds from w->regs and w->ip with the tables of `h`. */
+void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 max_frames)
+{
+	host = h;
+	uw_begin(w, 0, max_frames);
+	for (;;) {
+		int e = uw_advance(w);
+		if (e == UW_DONE)
+			break;
+		if (e != UW_NEED)
+			continue;
+		u32 which = w->victim & 1;
+		u64 from = w->want & ~7ull;
+		u8 *to = (u8 *)(w->buf + (which ? UW_CHUNK_BYTES / 8 : 0));
+		u64 got = h->read(h->context, from, to, UW_CHUNK_BYTES) & ~7ull;
+		if (!got || got > UW_CHUNK_BYTES) {
+			w->out.end = UW_END_UNREADABLE;
+			break;
+		}
+		w->base[which] = from;
+		w->len[which] = got;
+		w->victim = !which;
+	}
+	host = NULL;
+}
+
+/* Sizes and values, for the test that the Rust side says the same. */
+void uw_host_layout(u64 *out)
+{
+	out[0] = sizeof(struct uw_rule);
+	out[1] = sizeof(struct uw_mapping);
+	out[2] = sizeof(struct uw_proc);
+	out[3] = sizeof(struct uw_stack);
+	out[4] = sizeof(struct uw_work);
+	out[5] = sizeof(struct uw_pt_regs);
+	out[6] = sizeof(struct uw_host);
+	out[7] = offsetof(struct uw_rule, slot);
+	out[8] = offsetof(struct uw_stack, frames);
+	out[9] = offsetof(struct uw_work, ip);
+	out[10] = offsetof(struct uw_work, buf);
+	out[11] = offsetof(struct uw_work, out);
+	out[12] = UW_MAX_FRAMES;
+	out[13] = UW_RULE_USER;
+	out[14] = UW_FRAME_EXACT;
+	out[15] = UW_END_NO_PROGRESS;
+	out[16] = UW_MAP_PENDING;
+	out[17] = UW_KIND_SIGNAL;
+	out[18] = UW_KIND_SPAWN;
+	out[19] = offsetof(struct uw_mapping, gen);
+	out[20] = offsetof(struct uw_rule, saved);
+}

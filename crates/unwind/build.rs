@@ -1,0 +1,12 @@
+//! Compiles the unwinding machine of the kernel programs for user space.
+
+fn main() {
+    for file in ["unwind_abi.h", "unwind_core.h", "unwind_host.c"] {
+        println!("cargo:rerun-if-changed=bpf/{file}");
+    }
+    cc::Build::new()
+        .file("bpf/unwind_host.c")
+        .opt_level(2)
+        .warnings(true)
+        .compile("wallscope_unwind_host");
+}

@@ -1,0 +1,304 @@
+//! The values that the unwinder's C side (`bpf/unwind_abi.h`) and this side exchange.
+
+use wallscope_model::StackEnd;
+
+/// Most frames of one stack.
+pub const MAX_FRAMES: usize = 1024;
+/// Bytes of `uw_work.buf`: the longest stack window.
+pub const WINDOW_BYTES: usize = 8192;
+const CACHE_SIZE: usize = 512;
+
+/// Bit of a [`FrameWord`] that says that its address is not a return address.
+const FRAME_EXACT: u64 = 1 << 47;
+
+/// A frame as the unwinder puts it out: file and offset, the same in every process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct FrameWord(pub u64);
+
+impl FrameWord {
+    /// The file ([`crate::native::TableStore::file_key`]); 0 where the address lies in no mapped
+    /// file, and [`FrameWord::offset`] is the address itself.
+    pub fn file(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// Offset in the file, or the address. For a frame that is not exact, this is the return
+    /// address: one past the calling instruction.
+    pub fn offset(self) -> u64 {
+        self.0 & (FRAME_EXACT - 1)
+    }
+
+    /// Whether this is the innermost frame, or one that a signal interrupted.
+    pub fn is_exact(self) -> bool {
+        self.0 & FRAME_EXACT != 0
+    }
+
+    /// The offset to look up for names: within the calling instruction.
+    pub fn lookup_offset(self) -> u64 {
+        self.offset().saturating_sub(!self.is_exact() as u64)
+    }
+}
+
+/// How a stack ended (`enum uw_end`). The values are also the ids of rules that end a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum End {
+    /// The thread's entry point.
+    Root = 1,
+    /// The limit of frames.
+    MaxFrames = 2,
+    /// An address in no known mapping.
+    NoMapping = 3,
+    /// The process, or the mapping's table, is not loaded (yet).
+    NotLoaded = 4,
+    /// Code without unwind information.
+    NoInfo = 5,
+    /// Unwind information that cannot be followed.
+    BadRule = 6,
+    /// Stack memory that could not be read.
+    Unreadable = 7,
+    /// Outside the saved window.
+    Window = 8,
+    /// The next frame would not lie above this one.
+    NoProgress = 9,
+}
+
+impl End {
+    /// The end with this value; `None` for values that C never writes.
+    pub fn from_raw(raw: u16) -> Option<End> {
+        Some(match raw {
+            1 => End::Root,
+            2 => End::MaxFrames,
+            3 => End::NoMapping,
+            4 => End::NotLoaded,
+            5 => End::NoInfo,
+            6 => End::BadRule,
+            7 => End::Unreadable,
+            8 => End::Window,
+            9 => End::NoProgress,
+            _ => return None,
+        })
+    }
+}
+
+impl From<End> for StackEnd {
+    fn from(end: End) -> StackEnd {
+        match end {
+            End::Root => StackEnd::Root,
+            End::MaxFrames => StackEnd::MaxFrames,
+            End::NoMapping => StackEnd::NoMapping,
+            End::NotLoaded => StackEnd::TableNotLoaded,
+            End::NoInfo => StackEnd::NoUnwindInfo,
+            End::BadRule => StackEnd::BadRule,
+            End::Unreadable => StackEnd::Unreadable,
+            End::Window => StackEnd::WindowEnd,
+            End::NoProgress => StackEnd::NoProgress,
+        }
+    }
+}
+
+/// First rule id that describes what a file says.
+pub(crate) const RULE_USER: u32 = 20;
+pub(crate) const RULE_FP: u32 = 16;
+pub(crate) const RULE_SIGNAL: u32 = 17;
+pub(crate) const RULE_FP_ENTRY: u32 = 18;
+pub(crate) const RULE_FP_PUSHED: u32 = 19;
+
+pub(crate) const KIND_REG: u8 = 1;
+pub(crate) const KIND_DEREF: u8 = 2;
+pub(crate) const KIND_PLT: u8 = 3;
+pub(crate) const KIND_FP: u8 = 4;
+pub(crate) const KIND_SIGNAL: u8 = 5;
+pub(crate) const KIND_SPAWN: u8 = 6;
+
+pub(crate) const RA_IN_REG: u8 = 0x10;
+
+/// DWARF numbers of the registers that calls preserve, in the order of [`Rule::slot`].
+pub(crate) const SAVED_REGS: [u16; 6] = [3, 6, 12, 13, 14, 15];
+
+/// How one frame is left for its caller (`struct uw_rule`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Rule {
+    /// Added to the register, bytes.
+    pub cfa_off: i32,
+    /// Added after the dereference; for the PLT the byte from which on a push has happened.
+    pub cfa_add: i16,
+    /// `enum uw_kind`.
+    pub kind: u8,
+    /// DWARF number of the register that the CFA is found from.
+    pub reg: u8,
+    /// 0: return address at CFA − 8; else 0x10 | the register that holds it.
+    pub ra: u8,
+    /// Bit per preserved register: it is in memory…
+    pub saved: u8,
+    /// …relative to this frame's rbp instead of the CFA.
+    pub rbp_rel: u8,
+    /// Bit per preserved register: it cannot be recovered.
+    pub lost: u8,
+    /// Where, in words of 8 bytes.
+    pub slot: [i16; 6],
+}
+
+/// An executable mapping as the kernel programs see it (`struct uw_mapping`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// `pc + delta` = offset in the file (wrapping).
+    pub delta: u64,
+    /// File id | flags << 16.
+    pub file: u32,
+    /// Generation of the list it belongs to.
+    pub generation: u32,
+}
+
+pub(crate) const MAP_FP: u32 = 0x1_0000;
+pub(crate) const MAP_PENDING: u32 = 0x2_0000;
+
+/// Where a process's mappings are (`struct uw_proc`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Proc {
+    /// Index of the first.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    /// Their generation; 0 is none.
+    pub generation: u32,
+    /// Reserved.
+    pub flags: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Cached {
+    pc: u64,
+    frame: u64,
+    generation: u32,
+    rule: u32,
+}
+
+/// A stack as the unwinder puts it out (`struct uw_stack`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct RawStack {
+    /// Frames in use.
+    pub n: u32,
+    /// [`End`] as a number.
+    pub end: u16,
+    /// Frames that were left by frame pointer.
+    pub by_fp: u16,
+    /// Hash of the frames.
+    pub hash: u64,
+    /// Frames, innermost first.
+    pub frames: [u64; MAX_FRAMES],
+}
+
+#[repr(C)]
+pub(crate) struct Work {
+    pub regs: [u64; 16],
+    pub ip: u64,
+    valid: u16,
+    located: u16,
+    exact: u8,
+    stage: u8,
+    by_fp: u8,
+    victim: u8,
+    first: u32,
+    count: u32,
+    generation: u32,
+    max_frames: u32,
+    rule: u32,
+    lo: u32,
+    hi: u32,
+    no_code: u32,
+    frame: u64,
+    cfa: u64,
+    want: u64,
+    base: [u64; 2],
+    len: [u64; 2],
+    buf: [u64; WINDOW_BYTES / 8],
+    pub out: RawStack,
+    cache: [Cached; CACHE_SIZE],
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct HostTable {
+    pub words: *const u64,
+    pub count: u64,
+}
+
+#[repr(C)]
+pub(crate) struct Host {
+    pub rules: *const Rule,
+    pub rule_count: u64,
+    pub tables: *const HostTable,
+    pub table_count: u64,
+    pub mappings: *const Mapping,
+    pub mapping_count: u64,
+    pub proc: Proc,
+    pub read: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
+    pub context: *mut libc::c_void,
+}
+
+unsafe extern "C" {
+    pub(crate) fn uw_host_unwind(host: *const Host, work: *mut Work, max_frames: u32);
+    #[cfg(test)]
+    fn uw_host_layout(out: *mut u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn both_sides_agree_on_layout_and_values() {
+        let mut c = [0u64; 21];
+        // SAFETY: uw_host_layout writes 21 words.
+        unsafe { uw_host_layout(c.as_mut_ptr()) };
+        let rust = [
+            size_of::<Rule>() as u64,
+            size_of::<Mapping>() as u64,
+            size_of::<Proc>() as u64,
+            size_of::<RawStack>() as u64,
+            size_of::<Work>() as u64,
+            21 * 8,
+            size_of::<Host>() as u64,
+            offset_of!(Rule, slot) as u64,
+            offset_of!(RawStack, frames) as u64,
+            offset_of!(Work, ip) as u64,
+            offset_of!(Work, buf) as u64,
+            offset_of!(Work, out) as u64,
+            MAX_FRAMES as u64,
+            RULE_USER as u64,
+            FRAME_EXACT,
+            End::NoProgress as u64,
+            MAP_PENDING as u64,
+            KIND_SIGNAL as u64,
+            KIND_SPAWN as u64,
+            offset_of!(Mapping, generation) as u64,
+            offset_of!(Rule, saved) as u64,
+        ];
+        assert_eq!(c, rust);
+    }
+
+    #[test]
+    fn every_end_has_its_place_in_the_model() {
+        let ends: Vec<StackEnd> = (1..=9)
+            .map(|raw| End::from_raw(raw).unwrap().into())
+            .collect();
+        let mut distinct = ends.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), ends.len());
+        assert_eq!(End::from_raw(0), None);
+        assert_eq!(End::from_raw(10), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Unwind rules, each kept once for all files: a large program has a million rows and a few
+//! thousand rules.
+
+use crate::native::abi::{
+    End, KIND_FP, KIND_SIGNAL, RULE_FP, RULE_FP_ENTRY, RULE_FP_PUSHED, RULE_SIGNAL, RULE_USER,
+    Rule, SAVED_REGS,
+};
+use rustc_hash::FxHashMap;
+
+/// What applies from some offset on: a rule, or a cause for which stacks end there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Row {
+    /// Follow this rule.
+    Rule(Rule),
+    /// The stack ends here: `Root`, `NoInfo`, `BadRule`.
+    End(End),
+    /// The code that a signal handler returns to.
+    Signal,
+}
+
+/// All rules in use; ids are given once and never change meaning.
+#[derive(Debug)]
+pub struct RuleSet {
+    rules: Vec<Rule>,
+    ids: FxHashMap<Rule, u32>,
+    capacity: usize,
+    overflows: u64,
+    last: (Rule, u32),
+}
+
+impl RuleSet {
+    /// An empty set that gives ids below `capacity`.
+    pub fn new(capacity: usize) -> RuleSet {
+        let mut rules = vec![Rule::default(); RULE_USER as usize];
+        let fp = Rule {
+            kind: KIND_FP,
+            reg: 6,
+            cfa_off: 16,
+            saved: 1 << 1,
+            slot: [0, -2, 0, 0, 0, 0],
+            // Code made at run time saves the others where it likes.
+            lost: ((1 << SAVED_REGS.len()) - 1) & !(1 << 1),
+            ..Rule::default()
+        };
+        rules[RULE_FP as usize] = fp;
+        rules[RULE_FP_PUSHED as usize] = Rule { reg: 7, ..fp };
+        rules[RULE_FP_ENTRY as usize] = Rule {
+            reg: 7,
+            cfa_off: 8,
+            saved: 0,
+            ..fp
+        };
+        rules[RULE_SIGNAL as usize] = Rule {
+            kind: KIND_SIGNAL,
+            reg: 7,
+            cfa_off: 160,
+            ..Rule::default()
+        };
+        RuleSet {
+            rules,
+            ids: FxHashMap::default(),
+            capacity,
+            overflows: 0,
+            last: (Rule::default(), 0),
+        }
+    }
+
+    /// The id of `row`. When the set is full, that of an unusable rule, which is counted.
+    pub fn id(&mut self, row: Row) -> u32 {
+        let rule = match row {
+            Row::End(end) => return end as u32,
+            Row::Signal => return RULE_SIGNAL,
+            Row::Rule(rule) => rule,
+        };
+        if self.last.1 != 0 && self.last.0 == rule {
+            return self.last.1;
+        }
+        let id = match self.ids.get(&rule) {
+            Some(id) => *id,
+            None if self.rules.len() >= self.capacity => {
+                self.overflows += 1;
+                return End::BadRule as u32;
+            }
+            None => {
+                let id = self.rules.len() as u32;
+                self.rules.push(rule);
+                self.ids.insert(rule, id);
+                id
+            }
+        };
+        self.last = (rule, id);
+        id
+    }
+
+    /// The rules by id; the first ones are fixed.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Rows that got no rule because the set was full.
+    pub fn overflows(&self) -> u64 {
+        self.overflows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_set_is_counted_and_never_lies() {
+        let mut set = RuleSet::new(RULE_USER as usize + 1);
+        let rule = |cfa_off| {
+            Row::Rule(Rule {
+                kind: 1,
+                reg: 7,
+                cfa_off,
+                ..Rule::default()
+            })
+        };
+        assert_eq!(set.id(rule(8)), RULE_USER);
+        assert_eq!(set.id(rule(16)), End::BadRule as u32);
+        assert_eq!(set.id(rule(8)), RULE_USER);
+        assert_eq!(set.overflows(), 1);
+        assert_eq!(set.id(Row::End(End::Root)), 1);
+    }
+}

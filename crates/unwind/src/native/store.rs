@@ -1,0 +1,606 @@
+//! Which tables exist, and which process uses which.
+//!
+//! A file gets an id once, by inode and change time, or by build id where the same build lies in
+//! several places; ids are never given to another file, so that a frame means the same until the
+//! end. A table is built when the first process maps its file. A process's mappings are written to
+//! unused entries with a new generation and then switched to, so that kernel programs see the old
+//! list or the new one; entries are used again only when no process, not even one that the kernel
+//! copied at a fork, points at them. Memory is bounded: beyond the limit, tables that no process
+//! uses are dropped, and if that is not enough new ones are refused; both are counted. Such code
+//! ends stacks as `TableNotLoaded`.
+//!
+//! It does not learn about processes or mappings itself, and opens nothing.
+
+use crate::native::abi::{MAP_FP, MAP_PENDING, Mapping, Proc};
+use crate::native::image::{Identity, ImageError};
+use crate::native::rules::RuleSet;
+use crate::native::sink::{SinkError, TableSink};
+use crate::native::table::{self, Code, Table};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a file is told apart by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FileKey {
+    /// A file in a file system, as it was when last changed.
+    Inode {
+        /// Device.
+        dev: u64,
+        /// Inode number.
+        ino: u64,
+        /// Time of the last change, ns since 1970.
+        mtime_ns: i64,
+        /// Size, bytes.
+        size: u64,
+    },
+    /// An image in memory, by a hash of its bytes (the vdso).
+    Image(u64),
+}
+
+impl FileKey {
+    /// The key of an open file.
+    ///
+    /// # Errors
+    /// If the file cannot be asked.
+    pub fn of_file(file: &File) -> io::Result<FileKey> {
+        let m = file.metadata()?;
+        Ok(FileKey::Inode {
+            dev: m.dev(),
+            ino: m.ino(),
+            mtime_ns: m.mtime().wrapping_mul(1_000_000_000) + m.mtime_nsec(),
+            size: m.size(),
+        })
+    }
+
+    /// The key of an image in memory.
+    pub fn of_bytes(bytes: &[u8]) -> FileKey {
+        let mut hasher = FxHasher::default();
+        bytes.hash(&mut hasher);
+        FileKey::Image(hasher.finish())
+    }
+}
+
+/// Where the code of a mapping comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// A file. `file` is looked at only when the key is new or its table was dropped; without it
+    /// such code has no table.
+    File {
+        /// Its key.
+        key: &'a FileKey,
+        /// The open file.
+        file: Option<&'a File>,
+    },
+    /// An image in memory.
+    Bytes {
+        /// Its key.
+        key: &'a FileKey,
+        /// The whole image.
+        bytes: &'a [u8],
+    },
+    /// No file: code made at run time, unwound by frame pointer.
+    Anonymous,
+}
+
+/// One executable mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingSpec<'a> {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Offset in the file that `start` shows, bytes.
+    pub pgoff: u64,
+    /// What is mapped.
+    pub source: Source<'a>,
+}
+
+/// What the store holds and what it had to leave out. Counts are since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Files with an id.
+    pub files: u64,
+    /// Tables in the sink now.
+    pub tables: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Their size, bytes.
+    pub table_bytes: u64,
+    /// Rules, all files.
+    pub rules: u64,
+    /// Processes with mappings.
+    pub processes: u64,
+    /// Entries for mappings in use.
+    pub mappings: u64,
+    /// Tables dropped to keep the limit.
+    pub evicted: u64,
+    /// Tables not loaded because of the limit, or refused by the kernel.
+    pub tables_refused: u64,
+    /// Files that got no id because all were given.
+    pub files_refused: u64,
+    /// Rows whose rule did not fit.
+    pub rules_refused: u64,
+    /// Processes whose mappings did not fit.
+    pub processes_refused: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Loaded {
+        bytes: u64,
+        rows: u64,
+    },
+    FramePointers,
+    /// No information, and the reason.
+    Nothing(Option<String>),
+    /// Known, but its table is not in the sink.
+    Absent,
+}
+
+#[derive(Debug)]
+struct FileEntry {
+    key: FileKey,
+    state: State,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Region {
+    first: u32,
+    count: u32,
+    generation: u32,
+    files: Vec<u16>,
+}
+
+/// See the top of this file.
+#[derive(Debug)]
+pub struct TableStore<S> {
+    sink: S,
+    rules: RuleSet,
+    rules_put: usize,
+    /// By id − 1.
+    files: Vec<FileEntry>,
+    keys: FxHashMap<FileKey, u16>,
+    identities: FxHashMap<Identity, u16>,
+    processes: FxHashMap<u32, Region>,
+    retired: Vec<Region>,
+    /// Unused entries: (first, count), sorted.
+    free: Vec<(u32, u32)>,
+    generation: u32,
+    limit: u64,
+    stats: StoreStats,
+}
+
+/// Of all stores of this program, so that what an unwinder remembers of one is never believed of
+/// another.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+
+/// Retired lists that are kept before the processes are asked which are still in use.
+const RETIRED: usize = 64;
+/// Longest list of one process: the kernel programs search no further.
+const MAX_MAPPINGS: usize = 1 << 16;
+
+impl<S: TableSink> TableStore<S> {
+    /// An empty store that keeps at most `limit` bytes of tables in `sink`.
+    ///
+    /// # Errors
+    /// If the sink refuses the fixed rules.
+    pub fn new(mut sink: S, limit: u64) -> Result<TableStore<S>, SinkError> {
+        let capacity = sink.capacity();
+        let rules = RuleSet::new(capacity.rules);
+        sink.put_rules(0, rules.rules())?;
+        Ok(TableStore {
+            rules_put: rules.rules().len(),
+            sink,
+            rules,
+            files: Vec::new(),
+            keys: FxHashMap::default(),
+            identities: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            retired: Vec::new(),
+            free: vec![(0, capacity.mappings as u32)],
+            generation: 0,
+            limit,
+            stats: StoreStats::default(),
+        })
+    }
+
+    /// Where the tables went.
+    pub fn sink(&self) -> &S {
+        &self.sink
+    }
+
+    /// The key by which the file with this id became known first.
+    pub fn file_key(&self, id: u16) -> Option<&FileKey> {
+        self.files
+            .get((id as usize).checked_sub(1)?)
+            .map(|f| &f.key)
+    }
+
+    /// The id of a file, if it has one.
+    pub fn file_id(&self, key: &FileKey) -> Option<u16> {
+        self.keys.get(key).copied()
+    }
+
+    /// Why a file's code cannot be unwound, where there is a reason beyond "it says nothing".
+    pub fn file_problem(&self, id: u16) -> Option<&str> {
+        match &self.files.get((id as usize).checked_sub(1)?)?.state {
+            State::Nothing(reason) => reason.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What is held and what was refused.
+    pub fn stats(&self) -> StoreStats {
+        let mut s = self.stats;
+        s.files = self.files.len() as u64;
+        for f in &self.files {
+            if let State::Loaded { bytes, rows } = f.state {
+                s.tables += 1;
+                s.rows += rows;
+                s.table_bytes += bytes;
+            }
+        }
+        s.rules = self.rules.rules().len() as u64;
+        s.rules_refused = self.rules.overflows();
+        s.processes = self.processes.len() as u64;
+        s.mappings = self
+            .processes
+            .values()
+            .chain(&self.retired)
+            .map(|r| r.count as u64)
+            .sum();
+        s
+    }
+
+    /// Sets the mappings of one process; see [`TableStore::set_processes`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_process(
+        &mut self,
+        tgid: u32,
+        mappings: &[MappingSpec<'_>],
+    ) -> Result<Vec<u16>, SinkError> {
+        let mut ids = self.set_processes(&[(tgid, mappings)])?;
+        Ok(ids.pop().unwrap_or_default())
+    }
+
+    /// Sets the complete lists of executable mappings of several processes, building what tables
+    /// are missing. One call for many is cheaper: the kernel waits for its readers once a call.
+    /// Returns the file id of each mapping in the order given; 0 is none.
+    ///
+    /// # Errors
+    /// If the kernel refuses a process; what was set before it stands.
+    pub fn set_processes(
+        &mut self,
+        processes: &[(u32, &[MappingSpec<'_>])],
+    ) -> Result<Vec<Vec<u16>>, SinkError> {
+        let mut ids = Vec::with_capacity(processes.len());
+        let mut built = Vec::new();
+        for (_, mappings) in processes {
+            let of_process: Vec<u16> = mappings
+                .iter()
+                .map(|m| self.resolve(&m.source, &mut built))
+                .collect();
+            ids.push(of_process);
+        }
+        self.upload(built, &ids)?;
+        for ((tgid, mappings), ids) in processes.iter().zip(&ids) {
+            self.switch(*tgid, mappings, ids)?;
+        }
+        Ok(ids)
+    }
+
+    /// Forgets a process that exited, or whose address space was replaced.
+    pub fn forget_process(&mut self, tgid: u32) {
+        self.sink.remove_proc(tgid);
+        if let Some(region) = self.processes.remove(&tgid) {
+            self.retired.push(region);
+            if self.retired.len() > RETIRED {
+                // A failure to look leaves them for the next time.
+                let _ = self.collect();
+            }
+        }
+    }
+
+    /// Frees the mapping entries that nothing points at any more.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked.
+    pub fn collect(&mut self) -> Result<(), SinkError> {
+        let live: FxHashSet<u32> = self
+            .sink
+            .procs()?
+            .iter()
+            .map(|(_, p)| p.generation)
+            .collect();
+        let (kept, done): (Vec<_>, Vec<_>) = self
+            .retired
+            .drain(..)
+            .partition(|r| live.contains(&r.generation));
+        self.retired = kept;
+        for region in done {
+            self.release(region.first, region.count);
+        }
+        Ok(())
+    }
+
+    /// The id of what `source` names; a table that it needs is added to `built`.
+    fn resolve(&mut self, source: &Source<'_>, built: &mut Vec<(u16, Table)>) -> u16 {
+        let (key, data) = match source {
+            Source::Anonymous => return 0,
+            Source::File { key, file } => (*key, file.map(Data::File)),
+            Source::Bytes { key, bytes } => (*key, Some(Data::Bytes(bytes))),
+        };
+        let now = self.generation as u64;
+        if let Some(id) = self.keys.get(key).copied() {
+            let entry = &mut self.files[id as usize - 1];
+            entry.used = now;
+            let pending = built.iter().any(|(b, _)| *b == id);
+            if matches!(entry.state, State::Absent)
+                && !pending
+                && let Some(data) = data
+                && let Ok(parsed) = data.parse(&mut self.rules, |_| false)
+                && let Code::Table(table) = parsed.code
+            {
+                built.push((id, table));
+            }
+            return id;
+        }
+        let identities = &self.identities;
+        let parsed = data.map(|d| d.parse(&mut self.rules, |i| identities.contains_key(i)));
+        if let Some(Ok(parsed)) = &parsed
+            && let Some(identity) = &parsed.identity
+            && let Some(id) = self.identities.get(identity).copied()
+        {
+            self.keys.insert(key.clone(), id);
+            self.files[id as usize - 1].used = now;
+            return id;
+        }
+        // Id 0 means no file.
+        let limit = self.sink.capacity().files.min(u16::MAX as usize + 1);
+        if self.files.len() + 1 >= limit {
+            self.stats.files_refused += 1;
+            return 0;
+        }
+        let id = self.files.len() as u16 + 1;
+        let state = match parsed {
+            None => State::Absent,
+            Some(Err(ImageError::NotElf)) => State::FramePointers,
+            Some(Err(e)) => State::Nothing(Some(e.to_string())),
+            Some(Ok(parsed)) => {
+                if let Some(identity) = parsed.identity {
+                    self.identities.insert(identity, id);
+                }
+                match parsed.code {
+                    Code::Table(table) => {
+                        built.push((id, table));
+                        State::Absent
+                    }
+                    Code::FramePointers => State::FramePointers,
+                    Code::Nothing => State::Nothing(None),
+                }
+            }
+        };
+        self.files.push(FileEntry {
+            key: key.clone(),
+            state,
+            used: now,
+        });
+        self.keys.insert(key.clone(), id);
+        id
+    }
+
+    /// Puts new tables into the sink, within the limit.
+    fn upload(
+        &mut self,
+        mut built: Vec<(u16, Table)>,
+        wanted: &[Vec<u16>],
+    ) -> Result<(), SinkError> {
+        if built.is_empty() {
+            return Ok(());
+        }
+        let new: u64 = built.iter().map(|(_, t)| size(t)).sum();
+        let mut held = self.stats().table_bytes;
+        if held + new > self.limit {
+            let wanted = wanted.iter().flatten().copied().collect();
+            held -= self.evict(held + new - self.limit, wanted)?;
+        }
+        let before = built.len();
+        built.retain(|(_, t)| {
+            let fits = held + size(t) <= self.limit;
+            if fits {
+                held += size(t);
+            }
+            fits
+        });
+        self.stats.tables_refused += (before - built.len()) as u64;
+        let rules = self.rules.rules();
+        self.sink
+            .put_rules(self.rules_put, &rules[self.rules_put..])?;
+        self.rules_put = rules.len();
+        if self.sink.put_tables(&built).is_err() {
+            // Out of kernel memory, say: the code stays without tables, all else goes on.
+            self.stats.tables_refused += built.len() as u64;
+            return Ok(());
+        }
+        for (id, table) in built {
+            self.files[id as usize - 1].state = State::Loaded {
+                bytes: size(&table),
+                rows: table.rows() as u64,
+            };
+        }
+        Ok(())
+    }
+
+    /// Drops tables that no process uses, longest unused first, until `need` bytes are free.
+    fn evict(&mut self, need: u64, mut in_use: FxHashSet<u16>) -> Result<u64, SinkError> {
+        self.collect()?;
+        for region in self.processes.values().chain(&self.retired) {
+            in_use.extend(&region.files);
+        }
+        let mut idle: Vec<(u64, u16)> = self
+            .files
+            .iter()
+            .enumerate()
+            .filter(|(i, f)| {
+                matches!(f.state, State::Loaded { .. }) && !in_use.contains(&(*i as u16 + 1))
+            })
+            .map(|(i, f)| (f.used, i as u16 + 1))
+            .collect();
+        idle.sort_unstable();
+        let mut freed = 0;
+        for (_, id) in idle {
+            if freed >= need {
+                break;
+            }
+            self.sink.drop_table(id)?;
+            let entry = &mut self.files[id as usize - 1];
+            if let State::Loaded { bytes, .. } = entry.state {
+                freed += bytes;
+            }
+            entry.state = State::Absent;
+            self.stats.evicted += 1;
+        }
+        Ok(freed)
+    }
+
+    /// Writes a process's mappings and switches to them.
+    fn switch(
+        &mut self,
+        tgid: u32,
+        specs: &[MappingSpec<'_>],
+        ids: &[u16],
+    ) -> Result<(), SinkError> {
+        // Never 0, which means none.
+        let generation = GENERATION.fetch_add(1, Ordering::Relaxed).max(1);
+        self.generation = generation;
+        let mut list: Vec<Mapping> = specs
+            .iter()
+            .zip(ids)
+            .filter(|(m, _)| m.start < m.end)
+            .map(|(m, id)| Mapping {
+                start: m.start,
+                end: m.end,
+                delta: m.pgoff.wrapping_sub(m.start),
+                file: *id as u32 | self.flags(*id, &m.source),
+                generation,
+            })
+            .collect();
+        list.sort_by_key(|m| m.start);
+        list.truncate(MAX_MAPPINGS);
+        let mut files = ids.to_vec();
+        files.sort_unstable();
+        files.dedup();
+
+        let Some(first) = self.allocate(list.len() as u32)? else {
+            self.stats.processes_refused += 1;
+            return Ok(());
+        };
+        let region = Region {
+            first,
+            count: list.len() as u32,
+            generation,
+            files,
+        };
+        self.sink.put_mappings(first, &list);
+        let put = self.sink.put_proc(
+            tgid,
+            Proc {
+                first,
+                count: region.count,
+                generation,
+                flags: 0,
+            },
+        );
+        if put.is_err() {
+            self.release(region.first, region.count);
+            self.stats.processes_refused += 1;
+            return put;
+        }
+        if let Some(old) = self.processes.insert(tgid, region) {
+            self.retired.push(old);
+        }
+        if self.retired.len() > RETIRED {
+            self.collect()?;
+        }
+        Ok(())
+    }
+
+    fn flags(&self, id: u16, source: &Source<'_>) -> u32 {
+        let state = (id as usize).checked_sub(1).map(|i| &self.files[i].state);
+        match (state, source) {
+            (None, Source::Anonymous) => MAP_FP,
+            (None, _) | (Some(State::Absent), _) => MAP_PENDING,
+            (Some(State::FramePointers), _) => MAP_FP,
+            (Some(State::Loaded { .. } | State::Nothing(_)), _) => 0,
+        }
+    }
+
+    fn allocate(&mut self, count: u32) -> Result<Option<u32>, SinkError> {
+        if let Some(first) = self.take(count) {
+            return Ok(Some(first));
+        }
+        self.collect()?;
+        Ok(self.take(count))
+    }
+
+    fn take(&mut self, count: u32) -> Option<u32> {
+        let at = self.free.iter().position(|(_, n)| *n >= count)?;
+        let (first, n) = &mut self.free[at];
+        let taken = *first;
+        *first += count;
+        *n -= count;
+        if *n == 0 {
+            self.free.remove(at);
+        }
+        Some(taken)
+    }
+
+    fn release(&mut self, first: u32, count: u32) {
+        if count == 0 {
+            return;
+        }
+        let at = self.free.partition_point(|f| f.0 < first);
+        self.free.insert(at, (first, count));
+        if at + 1 < self.free.len() && first + count == self.free[at + 1].0 {
+            self.free[at].1 += self.free[at + 1].1;
+            self.free.remove(at + 1);
+        }
+        if at > 0 && self.free[at - 1].0 + self.free[at - 1].1 == first {
+            self.free[at - 1].1 += self.free[at].1;
+            self.free.remove(at);
+        }
+    }
+}
+
+fn size(table: &Table) -> u64 {
+    8 * table.words().len() as u64
+}
+
+enum Data<'a> {
+    File(&'a File),
+    Bytes(&'a [u8]),
+}
+
+impl Data<'_> {
+    fn parse(
+        &self,
+        rules: &mut RuleSet,
+        known: impl Fn(&Identity) -> bool,
+    ) -> Result<table::Parsed, ImageError> {
+        match self {
+            Data::File(file) => table::parse_file(file, rules, known),
+            Data::Bytes(bytes) => table::parse(*bytes, rules, known),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

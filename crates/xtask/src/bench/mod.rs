@@ -1,0 +1,109 @@
+//! What measuring costs.
+//!
+//! `compare` runs a workload bare and under each measuring tool in turn, several rounds, so that a
+//! machine that slows down for a while does so for all of them; a tool's figure is the median over
+//! the rounds of its ratio to the bare run of the same round. `own` takes wallscope's own figures:
+//! delays, CPU, memory. `peer` starts and ends the tools.
+//!
+//! Only the workload's own figure is compared, taken by itself from release to end; starting and
+//! ending a tool are not in it.
+
+mod compare;
+mod own;
+mod peer;
+
+pub use compare::{Comparison, Standing};
+pub use own::Figure;
+
+use wallscope_testkit::Tool;
+
+use crate::{Outcome, machine, release_tool};
+
+/// How long to try.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds of every comparison.
+    pub rounds: usize,
+    /// Turns of the ping-pong.
+    pub turns: u64,
+    /// Units of the fixed work.
+    pub units: u64,
+    /// Length of the recordings that are timed, s.
+    pub seconds: f64,
+    /// How often delays are taken.
+    pub repeats: usize,
+}
+
+impl Effort {
+    /// For figures to be believed.
+    pub const FULL: Effort = Effort {
+        rounds: 5,
+        turns: 300_000,
+        units: 2_000_000_000,
+        seconds: 10.0,
+        repeats: 5,
+    };
+    /// To see that it works.
+    pub const QUICK: Effort = Effort {
+        rounds: 2,
+        turns: 50_000,
+        units: 300_000_000,
+        seconds: 1.0,
+        repeats: 2,
+    };
+}
+
+/// Everything measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Workloads under several tools.
+    pub comparisons: Vec<Comparison>,
+    /// wallscope's own figures.
+    pub figures: Vec<Figure>,
+}
+
+impl Measured {
+    /// An own figure by its key; NaN if it was not taken.
+    pub fn figure(&self, key: &str) -> f64 {
+        let found = self.figures.iter().find(|figure| figure.key == key);
+        found.map_or(f64::NAN, |figure| figure.value)
+    }
+
+    /// How a tool stands in a comparison.
+    pub fn standing(&self, workload: &str, peer: &str) -> Option<&Standing> {
+        let comparison = self.comparisons.iter().find(|c| c.workload == workload)?;
+        comparison.standings.iter().find(|s| s.peer == peer)
+    }
+}
+
+/// Takes all figures, telling each as it comes.
+///
+/// # Errors
+/// When wallscope or a truth program cannot run here. A peer that cannot is left out, and said.
+pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
+    let mut measured = Measured::default();
+    for comparison in compare::all(tool, effort)? {
+        println!("{comparison}");
+        measured.comparisons.push(comparison);
+    }
+    for figure in own::all(tool, effort)? {
+        println!("{figure}");
+        measured.figures.push(figure);
+    }
+    Ok(measured)
+}
+
+/// The task.
+///
+/// # Errors
+/// As [`measure`].
+pub fn run(effort: Effort) -> Outcome<bool> {
+    let tool = release_tool()?;
+    println!("{}, {}", machine::date(), machine::describe());
+    println!(
+        "load before: {:.2}; more than a few tenths spoils the figures\n",
+        machine::load()
+    );
+    measure(&tool, effort)?;
+    Ok(true)
+}

@@ -1,0 +1,47 @@
+//! `cargo xtask TASK`.
+
+use std::process::ExitCode;
+
+use xtask::{Outcome, bench, tidy, verify};
+
+const HELP: &str = "\
+usage: cargo xtask TASK
+
+  bench [--quick]      what measuring costs, beside the bare program and other tools
+  verify [--quick] [--no-write]
+                       every promised number at full length; writes docs/verification.md
+  tidy                 which crate depends on which, lengths of files, paths of this machine
+
+bench and verify need root and a quiet machine. --quick: short, to see that they work; it writes
+nothing.
+";
+
+fn run(arguments: &[&str]) -> Outcome<bool> {
+    match arguments {
+        ["bench"] => bench::run(bench::Effort::FULL),
+        ["bench", "--quick"] => bench::run(bench::Effort::QUICK),
+        ["verify", flags @ ..] if flags.iter().all(|f| ["--quick", "--no-write"].contains(f)) => {
+            let quick = flags.contains(&"--quick");
+            verify::run(quick, !quick && !flags.contains(&"--no-write"))
+        }
+        ["tidy"] => tidy::run(),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        _ => Err(format!("no such task\n{HELP}").into()),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The long, full check: every experiment of the testkit at full length, every cost, held to what
+//! the project promises, and written down whether it holds or not.
+//!
+//! `promise` is the table of what is promised and how it is judged; `page` writes it as
+//! `docs/verification.md`. Nothing is repeated until it passes: one run, one page.
+//!
+//! It does not cover real programs, which need to be installed and set up.
+
+mod page;
+pub mod promise;
+
+use std::fs;
+use std::time::Instant;
+
+use wallscope_testkit::Error;
+use wallscope_testkit::checks::{self, Kind, Length};
+
+use crate::bench::{self, Effort};
+use crate::{Outcome, machine, release_tool, root};
+use promise::{Experiment, PROMISES};
+
+/// The task. Returns whether every promise held.
+///
+/// # Errors
+/// When it cannot measure here at all.
+pub fn run(quick: bool, write: bool) -> Outcome<bool> {
+    let (length, effort) = if quick {
+        (Length::SHORT, Effort::QUICK)
+    } else {
+        (Length::FULL, Effort::FULL)
+    };
+    let tool = release_tool()?;
+    let begun = Instant::now();
+    let header = page::Header {
+        date: machine::date(),
+        machine: machine::describe(),
+        load: machine::load(),
+    };
+    println!(
+        "{}, {}, load {:.2}\n",
+        header.date, header.machine, header.load
+    );
+
+    let measured = bench::measure(&tool, effort)?;
+    let mut experiments = Vec::new();
+    // What costs is measured by the benchmark above, against peers and over more rounds.
+    for check in checks::ALL.iter().filter(|check| check.kind == Kind::Truth) {
+        let outcome = match (check.run)(&tool, length) {
+            Ok(card) => Ok(card),
+            Err(Error::CannotRunHere(why)) => Err(format!("cannot run here: {why}")),
+            Err(error) => Err(error.to_string()),
+        };
+        let experiment = Experiment {
+            name: check.name,
+            about: check.about,
+            outcome,
+        };
+        println!("{}", page::experiment_line(&experiment));
+        experiments.push(experiment);
+    }
+    let judged: Vec<promise::Judged> = PROMISES
+        .iter()
+        .map(|promise| promise.judge(&experiments, &measured))
+        .collect();
+    let text = page::write(
+        &header,
+        begun.elapsed(),
+        length,
+        &judged,
+        &experiments,
+        &measured,
+    );
+    println!("\n{}", page::promises(&judged));
+    if write {
+        let path = root().join("docs/verification.md");
+        fs::write(&path, text)?;
+        println!("written: docs/verification.md");
+    }
+    Ok(judged.iter().all(|judged| judged.pass))
+}

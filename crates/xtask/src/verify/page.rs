@@ -1,0 +1,158 @@
+//! `docs/verification.md`.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use wallscope_testkit::checks::Length;
+
+use super::promise::{Experiment, Judged};
+use crate::bench::Measured;
+
+/// Where and when.
+pub struct Header {
+    /// UTC.
+    pub date: String,
+    /// In words.
+    pub machine: String,
+    /// Before it began.
+    pub load: f64,
+}
+
+fn mark(pass: bool) -> &'static str {
+    if pass { "yes" } else { "**no**" }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// An experiment in one line.
+pub fn experiment_line(experiment: &Experiment) -> String {
+    match &experiment.outcome {
+        Err(why) => format!("{:<13} not made: {why}", experiment.name),
+        Ok(card) => format!(
+            "{:<13} {} of {} rows hold",
+            experiment.name,
+            card.rows.len() - card.failures(),
+            card.rows.len()
+        ),
+    }
+}
+
+/// The promises as a table.
+pub fn promises(judged: &[Judged]) -> String {
+    let mut text = String::from("| what | required | measured | holds |\n|---|---|---|---|\n");
+    for j in judged {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            j.what,
+            j.required,
+            cell(&j.measured),
+            mark(j.pass)
+        );
+    }
+    text
+}
+
+/// The whole page.
+pub fn write(
+    header: &Header,
+    took: Duration,
+    length: Length,
+    judged: &[Judged],
+    experiments: &[Experiment],
+    measured: &Measured,
+) -> String {
+    let held = judged.iter().filter(|judged| judged.pass).count();
+    let mut text = format!(
+        "# Verification\n\n\
+         Written by `cargo xtask verify`: one run, nothing repeated until it passes.\n\n\
+         - when: {}, {:.0} minutes\n\
+         - where: {}\n\
+         - load average before: {:.2}\n\
+         - recordings of {} s; {} of {} promises hold\n\n\
+         ## Promises\n\n\
+         Each by the worst row that any experiment has on it, or by the benchmark below.\n\n{}",
+        header.date,
+        took.as_secs_f64() / 60.0,
+        header.machine,
+        header.load,
+        length.seconds,
+        held,
+        judged.len(),
+        promises(judged)
+    );
+    text.push_str("\n## Rows that do not hold\n\n");
+    let mut none = true;
+    for experiment in experiments {
+        match &experiment.outcome {
+            Err(why) => {
+                none = false;
+                let _ = writeln!(text, "- {}: not made: {why}", experiment.name);
+            }
+            Ok(card) => {
+                for row in card.rows.iter().filter(|row| !row.pass) {
+                    none = false;
+                    let truth = match row.truth.as_str() {
+                        "" => String::new(),
+                        truth => format!(", truth {truth}"),
+                    };
+                    let _ = writeln!(
+                        text,
+                        "- {}: {}: {}{truth}, limit {}",
+                        experiment.name, row.what, row.measured, row.limit
+                    );
+                }
+            }
+        }
+    }
+    if none {
+        text.push_str("None.\n");
+    }
+    text.push_str("\n## Experiments\n\n| experiment | asks | rows that hold |\n|---|---|---|\n");
+    for experiment in experiments {
+        let held = match &experiment.outcome {
+            Err(_) => "not made".to_string(),
+            Ok(card) => format!(
+                "{} of {}",
+                card.rows.len() - card.failures(),
+                card.rows.len()
+            ),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {held} |",
+            experiment.name, experiment.about
+        );
+    }
+    text.push_str(
+        "\n## Costs\n\nRatios to the bare run of the same round: median, and the range of the rounds.\n",
+    );
+    for comparison in &measured.comparisons {
+        let _ = write!(
+            text,
+            "\n**{}**, {}\n\n| | figure | ratio | range | own CPU and kernel programs |\n|---|---|---|---|---|\n",
+            comparison.workload, comparison.about
+        );
+        for s in &comparison.standings {
+            let cost = s
+                .cost_percent
+                .map_or(String::new(), |cost| format!("{cost:.3} %"));
+            let _ = writeln!(
+                text,
+                "| {} | {:.1} | {:.3} | {:.3} – {:.3} | {cost} |",
+                s.peer, s.figure, s.ratio, s.range.0, s.range.1
+            );
+        }
+    }
+    text.push_str("\n| | figure |\n|---|---|\n");
+    for figure in &measured.figures {
+        let _ = writeln!(
+            text,
+            "| {} | {:.3} {} |",
+            figure.what, figure.value, figure.unit
+        );
+    }
+    text
+}

@@ -1,0 +1,336 @@
+//! What is promised, and how it is judged: by the worst row that any experiment has on it, or by a
+//! figure of the benchmark.
+
+use wallscope_testkit::{Row, Scorecard};
+
+use crate::bench::Measured;
+
+/// An experiment that was made, or why it was not.
+pub struct Experiment {
+    /// Its name.
+    pub name: &'static str,
+    /// What it asks.
+    pub about: &'static str,
+    /// Its rows.
+    pub outcome: Result<Scorecard, String>,
+}
+
+/// A promise.
+pub struct Promise {
+    /// What.
+    pub what: &'static str,
+    /// The least that is promised, in words.
+    pub required: &'static str,
+    how: How,
+}
+
+/// How a figure is taken out of a row.
+#[derive(Clone, Copy)]
+enum Take {
+    /// What was measured; at most this.
+    AtMost(f64),
+    /// What was measured; at least this.
+    AtLeast(f64),
+    /// How far it is from the truth; at most this.
+    Off(f64),
+}
+
+enum How {
+    /// The worst of the rows whose name begins with one of these, over all experiments.
+    Rows(&'static [&'static str], Take),
+    /// Every row of every experiment, by its own limit.
+    AllRows,
+    /// An own figure of the benchmark, at most this.
+    Figure(&'static str, f64),
+    /// Slowdown of a workload in percent, at most this.
+    Slowdown(&'static str, f64),
+    /// Ratio of a workload's figure to the bare run, at most this.
+    Ratio(&'static str, f64),
+    /// Own CPU and kernel programs in a workload, percent of a CPU, at most this.
+    Cost(&'static str, f64),
+}
+
+/// What came of a promise.
+pub struct Judged {
+    /// What.
+    pub what: &'static str,
+    /// What was promised.
+    pub required: &'static str,
+    /// What was found.
+    pub measured: String,
+    /// Whether it holds.
+    pub pass: bool,
+}
+
+const fn promise(what: &'static str, required: &'static str, how: How) -> Promise {
+    Promise {
+        what,
+        required,
+        how,
+    }
+}
+
+/// All promises.
+pub const PROMISES: &[Promise] = &[
+    promise(
+        "residue of each thread",
+        "≤ 100 ppm of wall",
+        How::Rows(&["residue, worst"], Take::AtMost(100.0)),
+    ),
+    promise(
+        "unknown of each thread",
+        "≤ 0.1 % of wall",
+        How::Rows(&["unknown, worst"], Take::AtMost(1000.0)),
+    ),
+    promise(
+        "on-CPU time against the kernel's counter, worst thread",
+        "≤ 600 ppm of wall",
+        How::Rows(&["on-CPU against the kernel"], Take::AtMost(600.0)),
+    ),
+    promise(
+        "runnable time above the kernel's counter, worst thread",
+        "≤ 600 ppm of wall",
+        How::Rows(&["runnable above"], Take::AtMost(600.0)),
+    ),
+    promise(
+        "repaired time",
+        "≤ 1 % of wall",
+        How::Rows(&["repaired"], Take::AtMost(10_000.0)),
+    ),
+    promise(
+        "share of a named function, wall, off-CPU and run queue, 10 s",
+        "≤ 1 pp off",
+        How::Rows(&["wall ", "off-cpu ", "runq "], Take::Off(1.0)),
+    ),
+    promise(
+        "share of a named function, on-CPU, 499 Hz, 10 s",
+        "≤ 2 pp off",
+        How::Rows(&["on-cpu "], Take::Off(2.0)),
+    ),
+    promise(
+        "printed intervals at 99 Hz that hold the truth",
+        "≥ 93 % of ≥ 300 cases",
+        How::Rows(&["intervals that hold"], Take::AtLeast(93.0)),
+    ),
+    promise(
+        "totals at 49 Hz against 997 Hz",
+        "≤ 1 % apart",
+        How::Rows(RATES, Take::Off(1.0)),
+    ),
+    promise(
+        "stacks that reach the root, on-CPU, each truth program",
+        "≥ 99.9 %",
+        How::Rows(&["stacks that reach the root, on_cpu"], Take::AtLeast(99.9)),
+    ),
+    promise(
+        "stacks that reach the root, blocked, each truth program",
+        "≥ 99.9 %",
+        How::Rows(
+            &["stacks that reach the root, blocked"],
+            Take::AtLeast(99.9),
+        ),
+    ),
+    promise(
+        "wrong but complete stacks, against glibc's backtrace()",
+        "0",
+        How::Rows(&["wrong but complete"], Take::AtMost(0.0)),
+    ),
+    promise(
+        "CPU-bound program at 99 Hz: kernel programs and own CPU",
+        "≤ 0.1 % of a core",
+        How::Cost("fixed", 0.1),
+    ),
+    promise(
+        "CPU-bound program at 99 Hz: slowdown",
+        "≤ 1 %",
+        How::Slowdown("fixed", 1.0),
+    ),
+    promise(
+        "pipe ping-pong on one CPU, default settings",
+        "≤ 1.35 ×",
+        How::Ratio("pingpong", 1.35),
+    ),
+    promise(
+        "memory, ordinary target",
+        "≤ 64 MiB",
+        How::Figure("memory", 64.0),
+    ),
+    promise(
+        "memory, 150 MB library",
+        "≤ 200 MiB",
+        How::Figure("memory-large", 200.0),
+    ),
+    promise(
+        "memory for each further thread",
+        "≤ 6 KiB",
+        How::Figure("thread", 6.0),
+    ),
+    promise(
+        "start to `recording`, ordinary target",
+        "≤ 1 s",
+        How::Figure("live", 1.0),
+    ),
+    promise(
+        "start to `recording`, 150 MB library",
+        "≤ 2 s",
+        How::Figure("live-large", 2.0),
+    ),
+    promise("stop to file", "≤ 0.5 s", How::Figure("file", 0.5)),
+    promise(
+        "stop to file, 150 MB library",
+        "≤ 5 s",
+        How::Figure("file-large", 5.0),
+    ),
+    promise("file to report, 10 s", "≤ 1 s", How::Figure("report", 1.0)),
+    promise(
+        "file to report, 150 MB library",
+        "≤ 5 s",
+        How::Figure("report-large", 5.0),
+    ),
+    promise(
+        "every row of every experiment, by its own limit",
+        "all",
+        How::AllRows,
+    ),
+];
+
+const RATES: &[&str] = &[
+    "mix-0 on-CPU, 49",
+    "mix-0 blocked, 49",
+    "mix-1 on-CPU, 49",
+    "mix-1 blocked, 49",
+];
+
+/// The first number in a text.
+pub fn number(text: &str) -> Option<f64> {
+    let from = text.find(|c: char| c.is_ascii_digit() || c == '-')?;
+    let rest = &text[from..];
+    let end = rest
+        .char_indices()
+        .find(|(at, c)| !(c.is_ascii_digit() || *c == '.' || (*c == '-' && *at == 0)))
+        .map_or(rest.len(), |(at, _)| at);
+    rest[..end].parse().ok()
+}
+
+impl Take {
+    /// How bad a row is: above 1 the promise is broken.
+    fn badness(self, row: &Row) -> f64 {
+        // A row without a number cannot keep a promise.
+        let Some(measured) = number(&row.measured) else {
+            return f64::INFINITY;
+        };
+        match self {
+            Take::AtMost(0.0) => 1.0 + measured,
+            Take::AtMost(most) => measured.abs() / most,
+            Take::AtLeast(least) => (100.0 - measured) / (100.0 - least),
+            Take::Off(most) => match number(&row.truth) {
+                Some(truth) => (measured - truth).abs() / most,
+                None => f64::INFINITY,
+            },
+        }
+    }
+
+    fn tell(self, row: &Row) -> String {
+        match (self, number(&row.measured), number(&row.truth)) {
+            (Take::Off(_), Some(measured), Some(truth)) => {
+                format!("{:.2} off", (measured - truth).abs())
+            }
+            _ => row.measured.trim().to_string(),
+        }
+    }
+}
+
+impl Promise {
+    /// Judges by what was measured. What was not measured does not hold.
+    pub fn judge(&self, experiments: &[Experiment], measured: &Measured) -> Judged {
+        let (found, pass) = match &self.how {
+            How::Rows(names, take) => worst(experiments, names, *take),
+            How::AllRows => all_rows(experiments),
+            How::Figure(key, most) => {
+                let found = measured.figures.iter().find(|figure| figure.key == *key);
+                found.map_or(not_measured(), |figure| {
+                    (
+                        format!("{:.3} {}", figure.value, figure.unit),
+                        figure.value <= *most,
+                    )
+                })
+            }
+            How::Slowdown(workload, most) => ratio(measured, workload, |ratio| {
+                let percent = 100.0 * (ratio - 1.0);
+                (format!("{percent:.2} %"), percent <= *most)
+            }),
+            How::Ratio(workload, most) => ratio(measured, workload, |ratio| {
+                (format!("{ratio:.3} ×"), ratio <= *most)
+            }),
+            How::Cost(workload, most) => {
+                let standing = measured.standing(workload, "wallscope");
+                standing
+                    .and_then(|standing| standing.cost_percent)
+                    .map_or(not_measured(), |cost| {
+                        (format!("{cost:.3} %"), cost <= *most)
+                    })
+            }
+        };
+        Judged {
+            what: self.what,
+            required: self.required,
+            measured: found,
+            pass,
+        }
+    }
+}
+
+fn not_measured() -> (String, bool) {
+    ("not measured".into(), false)
+}
+
+fn ratio(
+    measured: &Measured,
+    workload: &str,
+    tell: impl Fn(f64) -> (String, bool),
+) -> (String, bool) {
+    let standing = measured.standing(workload, "wallscope");
+    standing.map_or(not_measured(), |standing| tell(standing.ratio))
+}
+
+fn worst(experiments: &[Experiment], names: &[&str], take: Take) -> (String, bool) {
+    let mut worst: Option<(f64, String)> = None;
+    let mut count = 0;
+    for experiment in experiments {
+        let Ok(card) = &experiment.outcome else {
+            continue;
+        };
+        for row in &card.rows {
+            if !names.iter().any(|name| row.what.starts_with(name)) {
+                continue;
+            }
+            count += 1;
+            let badness = take.badness(row);
+            if worst.as_ref().is_none_or(|(most, _)| badness > *most) {
+                let told = format!("{} in {}: {}", take.tell(row), experiment.name, row.what);
+                worst = Some((badness, told));
+            }
+        }
+    }
+    match worst {
+        None => not_measured(),
+        Some((badness, told)) => (format!("{told} (worst of {count})"), badness <= 1.0),
+    }
+}
+
+fn all_rows(experiments: &[Experiment]) -> (String, bool) {
+    let (mut all, mut held, mut not_made) = (0, 0, 0);
+    for experiment in experiments {
+        match &experiment.outcome {
+            Err(_) => not_made += 1,
+            Ok(card) => {
+                all += card.rows.len();
+                held += card.rows.len() - card.failures();
+            }
+        }
+    }
+    (
+        format!("{held} of {all} rows; {not_made} experiments not made"),
+        all > 0 && held == all && not_made == 0,
+    )
+}

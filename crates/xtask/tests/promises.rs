@@ -1,0 +1,89 @@
+//! Promises are judged by the worst row, and a promise without a row does not hold.
+
+use wallscope_testkit::Scorecard;
+use xtask::bench::Measured;
+use xtask::verify::promise::{Experiment, PROMISES, number};
+
+fn experiment(name: &'static str, fill: impl FnOnce(&mut Scorecard)) -> Experiment {
+    let mut card = Scorecard::default();
+    fill(&mut card);
+    Experiment {
+        name,
+        about: "",
+        outcome: Ok(card),
+    }
+}
+
+fn holds(what: &str, experiments: &[Experiment]) -> (bool, String) {
+    let promise = PROMISES.iter().find(|p| p.what.starts_with(what)).unwrap();
+    let judged = promise.judge(experiments, &Measured::default());
+    (judged.pass, judged.measured)
+}
+
+#[test]
+fn the_worst_row_decides() {
+    let good = experiment("good", |card| {
+        card.at_most("residue, worst thread (a 1)", 3.0, 100.0, "ppm");
+    });
+    let bad = experiment("bad", |card| {
+        card.at_most("residue, worst thread (b 2)", 130.0, 100.0, "ppm");
+    });
+    assert!(holds("residue", std::slice::from_ref(&good)).0);
+    let (pass, told) = holds("residue", &[good, bad]);
+    assert!(
+        !pass && told.contains("130") && told.contains("in bad"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_share_is_judged_by_its_distance_whatever_the_row_allowed() {
+    let shares = |measured| {
+        [experiment("mix", |card| {
+            card.near("wall f", 50.0, measured, 5.0, "%");
+        })]
+    };
+    assert!(holds("share of a named function, wall", &shares(50.9)).0);
+    assert!(!holds("share of a named function, wall", &shares(51.2)).0);
+    assert!(!holds("share of a named function, wall", &shares(48.8)).0);
+}
+
+#[test]
+fn a_lower_limit_and_a_zero_are_held() {
+    let roots = |percent| {
+        [experiment("odd", |card| {
+            card.at_least("stacks that reach the root, on_cpu", percent, 99.9, "%");
+        })]
+    };
+    assert!(holds("stacks that reach the root, on-CPU", &roots(99.95)).0);
+    assert!(!holds("stacks that reach the root, on-CPU", &roots(99.8)).0);
+    let wrong = |lines: u32| {
+        [experiment("odd", |card| {
+            let measured = format!("{lines} lines, 0 µs");
+            card.push("wrong but complete stacks", "0", measured, "0", lines == 0);
+        })]
+    };
+    assert!(holds("wrong but complete", &wrong(0)).0);
+    assert!(!holds("wrong but complete", &wrong(1)).0);
+}
+
+#[test]
+fn what_was_not_measured_does_not_hold() {
+    for promise in PROMISES {
+        let judged = promise.judge(&[], &Measured::default());
+        assert!(!judged.pass, "{}", judged.what);
+    }
+    let not_made = Experiment {
+        name: "x",
+        about: "",
+        outcome: Err("no".into()),
+    };
+    assert!(!holds("every row", &[not_made]).0);
+}
+
+#[test]
+fn numbers_are_found_in_cells() {
+    assert_eq!(number("≤ 100.5 ppm"), Some(100.5));
+    assert_eq!(number("-0.25%"), Some(-0.25));
+    assert_eq!(number("none"), None);
+}

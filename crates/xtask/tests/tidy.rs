@@ -1,0 +1,58 @@
+//! The repository is in order, and what is not would be found.
+
+use xtask::tidy::{floors, texts};
+
+fn package(name: &str, needs: &[&str], tests_need: &[&str]) -> floors::Crate {
+    let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    floors::Crate {
+        name: name.into(),
+        needs: owned(needs),
+        tests_need: owned(tests_need),
+    }
+}
+
+#[test]
+fn dependencies_point_downward() {
+    let crates = floors::crates().unwrap();
+    assert_eq!(crates.len(), floors::FLOORS.len(), "{crates:?}");
+    assert_eq!(floors::violations(&crates), Vec::<String>::new());
+}
+
+#[test]
+fn a_dependency_upward_or_sideways_is_found() {
+    let found = |own| floors::violations(&[own]).len();
+    assert_eq!(found(package("wallscope", &["wallscope-capture"], &[])), 0);
+    assert_eq!(
+        found(package("wallscope-object", &["wallscope-report"], &[])),
+        1
+    );
+    assert_eq!(
+        found(package("wallscope-model", &["wallscope-capture"], &[])),
+        1
+    );
+    assert_eq!(found(package("wallscope", &["wallscope-testkit"], &[])), 1);
+    assert_eq!(found(package("wallscope", &[], &["wallscope-testkit"])), 0);
+    assert_eq!(
+        found(package("wallscope-model", &[], &["wallscope-capture"])),
+        1
+    );
+    assert_eq!(found(package("wallscope-new", &[], &[])), 1);
+}
+
+#[test]
+fn texts_hold_nothing_of_this_machine() {
+    let wrong = texts::violations().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_fault_in_a_text_is_found() {
+    let path = ["see /ho", "me/someone/x"].concat();
+    assert_eq!(texts::faults("a.rs", &path).len(), 1);
+    assert_eq!(texts::faults("crates/x/src/utils/mod.rs", "").len(), 1);
+    assert_eq!(texts::faults("crates/x/src/util.rs", "").len(), 1);
+    assert_eq!(
+        texts::faults("crates/x/src/cause.rs", "fn f() {}"),
+        Vec::<String>::new()
+    );
+}

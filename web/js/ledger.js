@@ -1,0 +1,304 @@
+// The ledger: where the wall time of the chosen threads went, as one bar and a table of threads.
+
+import { el, fill, name, popUp } from './dom.js';
+import { hiddenIdle, sliceMask, threadMask } from './filter.js';
+import { PART_COLOURS, STATE_COLOURS, partTitle } from './palette.js';
+import { STATES, STATE_TITLES, stateOfPart } from './profile.js';
+import { count, duration, percent } from './text.js';
+
+/** @typedef {{wall: number, parts: Float64Array}} Sum */
+
+/** Sums of thread ledgers. @param {Sum[]} ledgers @param {Uint8Array} [threads] @returns {Sum} */
+export function sumLedgers(ledgers, threads) {
+  const sum = { wall: 0, parts: new Float64Array(23) };
+  ledgers.forEach((l, i) => {
+    if (threads && !threads[i]) return;
+    sum.wall += l.wall;
+    for (let k = 0; k < l.parts.length; k += 1) sum.parts[k] += l.parts[k];
+  });
+  return sum;
+}
+
+/** Time by state. @param {Sum} sum */
+export function byState(sum) {
+  const out = [0, 0, 0, 0];
+  for (let k = 0; k < sum.parts.length; k += 1) out[stateOfPart(k)] += sum.parts[k];
+  return out;
+}
+
+/**
+ * A badge beside a number; a click shows what it rests on.
+ * @param {'exact' | 'sampled' | 'suspected'} kind
+ * @param {string} text
+ * @param {() => (Node | string)[]} why
+ */
+export function badge(kind, text, why) {
+  return el(
+    'button',
+    {
+      class: `badge ${kind}`,
+      type: 'button',
+      'aria-label': `${kind} ${text === kind ? '' : text}: what it rests on`,
+      onclick: (/** @type {Event} */ e) => {
+        e.stopPropagation();
+        popUp(/** @type {Element} */ (e.currentTarget), ...why());
+      },
+    },
+    text,
+  );
+}
+
+/** What a state's total rests on. @param {import('./profile.js').Profile} profile @param {number} state */
+export function stateBadge(profile, state) {
+  const column = profile.meta.domain.columns.find((/** @type {any[]} */ c) => c[0] === STATES[state]);
+  const exact = column ? column[1] : false;
+  return badge(exact ? 'exact' : 'sampled', exact ? 'exact' : 'estimated', () => [
+    el('p', {}, el('b', {}, STATE_TITLES[state]), exact ? ': counted at every change, not sampled.' : ': an estimate.'),
+    el('p', {}, column ? name(column[2]) : 'The recording does not say how this was measured.'),
+  ]);
+}
+
+/**
+ * The sentence of what was found, when the recorder's own does not fit what is chosen.
+ * @param {Sum} sum
+ * @param {number} threads
+ * @param {import('./profile.js').Profile} profile
+ */
+export function sentence(sum, threads, profile) {
+  if (!(sum.wall > 0)) return 'No thread has any time in what is chosen.';
+  const [onCpu, runnable, blocked, unknown] = byState(sum);
+  let top = -1;
+  for (let k = 7; k < 20; k += 1) if (top < 0 || sum.parts[k] > sum.parts[top]) top = k;
+  const share = (/** @type {number} */ ns) => percent(ns / sum.wall);
+  const most = blocked > 0 ? `, most of that on ${partTitle(profile, top)} (${share(sum.parts[top])})` : '';
+  const who = threads === 1 ? 'One thread' : `${count(threads)} threads`;
+  const unseen = unknown > sum.wall / 1000 ? `, ${share(unknown)} not seen` : '';
+  const saving =
+    onCpu < sum.wall / 2
+      ? ` No work on the code's speed alone could save more than the ${share(onCpu)} spent computing.`
+      : '';
+  return `${who} lived ${duration(sum.wall)}: ${share(onCpu)} on a CPU, ${share(runnable)} waiting for one, ${share(blocked)} blocked${most}${unseen}.${saving}`;
+}
+
+/**
+ * A bar of parts.
+ * @param {import('./profile.js').Profile} profile
+ * @param {Sum} sum
+ * @param {boolean} labels
+ */
+export function bar(profile, sum, labels) {
+  const parts = [];
+  const words = [];
+  for (let k = 0; k < sum.parts.length; k += 1) {
+    const share = sum.parts[k] / sum.wall;
+    if (!(share > 0)) continue;
+    const title = `${STATE_TITLES[stateOfPart(k)]}${partTitle(profile, k) ? ` · ${partTitle(profile, k)}` : ''}`;
+    words.push(`${title} ${percent(share)}`);
+    parts.push(
+      el(
+        'span',
+        {
+          class: `part state-${STATES[stateOfPart(k)]}`,
+          title: `${title}: ${duration(sum.parts[k])}, ${percent(share)}`,
+          'data-part': k,
+          style: { width: `${share * 100}%`, background: PART_COLOURS[k] },
+        },
+        labels && share > 0.05 ? el('span', {}, `${k < 7 ? title : partTitle(profile, k)} ${percent(share)}`) : null,
+      ),
+    );
+  }
+  return el('div', { class: labels ? 'bar big' : 'bar', role: 'img', 'aria-label': words.join(', ') }, ...parts);
+}
+
+/**
+ * @param {Element} host
+ * @param {import('./profile.js').Profile} profile
+ * @param {import('./filter.js').Look} look
+ * @param {(change: Partial<import('./filter.js').Look>) => void} change
+ */
+export function showLedger(host, profile, look, change) {
+  const mask = sliceMask(profile, look);
+  const ledgers = profile.threadLedgers(mask);
+  const threads = threadMask(profile, look);
+  const chosen = threads.reduce((n, v) => n + v, 0);
+  const sum = sumLedgers(ledgers, threads);
+  const states = byState(sum);
+  const all = chosen === threads.length && !mask;
+  const idle = hiddenIdle(profile, look);
+
+  const big = bar(profile, sum, true);
+  big.addEventListener('click', (/** @type {Event} */ e) => {
+    const part = /** @type {Element} */ (e.target).closest('.part');
+    if (!part) return;
+    pickPart(Number(part.getAttribute('data-part')));
+  });
+  const pickPart = (/** @type {number} */ k) => {
+    const state = stateOfPart(k);
+    const reason = (k < 7 ? profile.reasons[13 + k] : profile.reasons[k < 20 ? k - 7 : k]) ?? '';
+    const same = look.reasons.length === 1 && look.reasons[0] === reason;
+    // Samples do not always tell the parts of on-CPU time.
+    change({
+      view: state === 3 ? 'wall' : ['on-cpu', 'runq', 'off-cpu'][state],
+      reasons: same || state === 0 ? [] : [reason],
+      zoom: '',
+    });
+  };
+
+  const legend = el('div', { class: 'legend' });
+  for (let s = 0; s < 4; s += 1) {
+    if (s === 3 && states[s] === 0) continue;
+    const parts = [];
+    for (let k = 0; k < sum.parts.length; k += 1) {
+      if (stateOfPart(k) !== s || !(sum.parts[k] > 0) || (mask !== null && s < 2)) continue;
+      parts.push({ k, ns: sum.parts[k] });
+    }
+    parts.sort((a, b) => b.ns - a.ns);
+    legend.append(
+      el(
+        'div',
+        { class: 'legend-state' },
+        el('div', { class: 'legend-head' }, el(
+          'button',
+          {
+            class: 'legend-title',
+            type: 'button',
+            title: `show ${STATE_TITLES[s]} only`,
+            onclick: () => change({ view: ['on-cpu', 'runq', 'off-cpu', 'wall'][s], reasons: [], zoom: '' }),
+          },
+          el('i', { class: 'swatch', style: { background: STATE_COLOURS[s] } }),
+          STATE_TITLES[s],
+        ),
+        el('b', {}, percent(states[s] / sum.wall)),
+        el('span', { class: 'quiet' }, duration(states[s])),
+        stateBadge(profile, s)),
+        el(
+          'div',
+          { class: 'legend-parts' },
+          ...parts.slice(0, 5).map(({ k, ns }) =>
+            el(
+              'button',
+              { type: 'button', class: 'legend-part', title: `${duration(ns)} of ${STATE_TITLES[s]}`, onclick: () => pickPart(k) },
+              el('i', { class: 'swatch', style: { background: PART_COLOURS[k] } }),
+              `${partTitle(profile, k)} ${percent(ns / sum.wall)}`,
+            ),
+          ),
+          parts.length > 5 ? el('span', { class: 'quiet' }, `and ${parts.length - 5} more`) : null,
+        ),
+      ),
+    );
+  }
+
+  const residue = profile.meta.threads.reduce(
+    (/** @type {number} */ worst, /** @type {any} */ t, /** @type {number} */ i) =>
+      threads[i] && t.wall > 0 ? Math.max(worst, Math.abs(t.residue) / t.wall) : worst,
+    0,
+  );
+  const finding = all && profile.meta.finding ? profile.meta.finding : sentence(sum, chosen, profile);
+  fill(
+    host,
+    el('p', { class: 'finding' }, name(finding)),
+    big,
+    legend,
+    el(
+      'p', { class: 'quiet small' },
+      `${duration(sum.wall)} of wall time of ${chosen === 1 ? 'one thread' : `${count(chosen)} threads`}`,
+      mask ? ' within the chosen time' : ` · the states add up to it within ${Math.ceil(residue * 1e6)} ppm`,
+      idle > 0 ? ` · ${duration(idle)} of idle waiting is hidden below` : null,
+    ),
+  );
+}
+
+const COLUMNS = /** @type {const} */ ([
+  ['name', 'Thread'],
+  ['bar', 'Its time'],
+  ['wall', 'Lived'],
+  ['on_cpu', 'On CPU'],
+  ['runnable', 'Runnable'],
+  ['blocked', 'Blocked'],
+]);
+
+/** How the table of threads is sorted; kept while the page is open. */
+const order = { by: 'on_cpu', down: true, shown: 100 };
+
+/**
+ * @param {Element} host
+ * @param {import('./profile.js').Profile} profile
+ * @param {import('./filter.js').Look} look
+ * @param {(change: Partial<import('./filter.js').Look>) => void} change
+ */
+export function showThreads(host, profile, look, change) {
+  const ledgers = profile.threadLedgers(sliceMask(profile, look));
+  const { threads } = profile.meta;
+  const many = new Set(threads.map((/** @type {any} */ t) => t.pid)).size > 1;
+  const rows = ledgers.map((/** @type {Sum} */ l, /** @type {number} */ i) => {
+    const [onCpu, runnable, blocked] = byState(l);
+    return { i, l, t: threads[i], wall: l.wall, on_cpu: onCpu, runnable, blocked };
+  });
+  const key = (/** @type {any} */ r) => {
+    if (order.by === 'name') return r.t.name;
+    if (order.by === 'bar') return r.on_cpu / Math.max(1, r.wall);
+    return r[order.by];
+  };
+  rows.sort((/** @type {any} */ a, /** @type {any} */ b) => {
+    const x = key(a);
+    const y = key(b);
+    const c = x < y ? -1 : x > y ? 1 : a.i - b.i;
+    return order.down ? -c : c;
+  });
+  const longest = Math.max(1, ...rows.slice(0, 10_000).map((/** @type {any} */ r) => r.wall));
+  const again = () => showThreads(host, profile, look, change);
+  const head = el(
+    'tr', {},
+    ...COLUMNS.map(([id, title]) =>
+      el(
+        'th',
+        { class: id === 'name' || id === 'bar' ? '' : 'number', 'aria-sort': order.by === id ? (order.down ? 'descending' : 'ascending') : null },
+        el('button', {
+          type: 'button',
+          onclick: () => {
+            order.down = order.by === id ? !order.down : id !== 'name';
+            order.by = id;
+            again();
+          },
+        }, title, order.by === id ? (order.down ? ' ▾' : ' ▴') : ''),
+      ),
+    ),
+  );
+  const chosen = new Set(look.threads);
+  const on = threadMask(profile, look);
+  const toggle = (/** @type {number} */ i, /** @type {boolean} */ add) => {
+    let next;
+    if (add) next = chosen.has(i) ? look.threads.filter((v) => v !== i) : [...look.threads, i];
+    else next = chosen.size === 1 && chosen.has(i) ? [] : [i];
+    change({ threads: next, zoom: '' });
+  };
+  const body = rows.slice(0, order.shown).map((/** @type {any} */ r) => {
+    const thin = bar(profile, r.l, false);
+    thin.style.width = `${Math.max(2, (r.wall / longest) * 100)}%`;
+    return el(
+      'tr',
+      {
+        class: `${on[r.i] ? '' : 'off'} ${chosen.has(r.i) ? 'chosen' : ''}`,
+        tabindex: '0',
+        'aria-selected': chosen.has(r.i) ? 'true' : 'false',
+        title: 'click: only this thread; with Ctrl: add or remove it',
+        onclick: (/** @type {MouseEvent} */ e) => toggle(r.i, e.ctrlKey || e.metaKey || e.shiftKey),
+        onkeydown: (/** @type {KeyboardEvent} */ e) => {
+          if (e.key === 'Enter') toggle(r.i, e.ctrlKey || e.shiftKey);
+        },
+      },
+      el('td', {}, name(r.t.name, { class: 'thread-name' }), el('span', { class: 'quiet', title: many ? `process ${r.t.pid}` : null }, ` ${r.t.tid}`)),
+      el('td', { class: 'bars' }, thin),
+      el('td', { class: 'number' }, duration(r.wall)),
+      ...['on_cpu', 'runnable', 'blocked'].map((k) => el('td', { class: 'number', title: duration(r[k]) }, r.wall > 0 ? percent(r[k] / r.wall) : '–')),
+    );
+  });
+  const more = rows.length - order.shown;
+  fill(
+    host,
+    el('table', { class: 'threads' }, el('caption', { class: 'offscreen' }, 'Threads and where their time went'), el('thead', {}, head), el('tbody', {}, ...body)),
+    more > 0
+      ? el('button', { type: 'button', class: 'more', onclick: () => { order.shown += 500; again(); } }, `${count(more)} more threads`)
+      : null,
+  );
+}

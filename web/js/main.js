@@ -1,0 +1,577 @@
+// The page: reads the data, keeps what is looked at in the address, and has each part show it.
+
+import { Columns, inflate } from './decode.js';
+import { leafFirst, mergeDown, mergeUp, TreeShape } from './derive.js';
+import { showDetail } from './detail.js';
+import { byId, closePopUp, copy, el, fill, name, popUp, say } from './dom.js';
+import { showDomain } from './domain.js';
+import {
+  fromAddress,
+  isFunction,
+  matchedTime,
+  plainLook,
+  search,
+  select,
+  toAddress,
+  viewOf,
+} from './filter.js';
+import { FlameGraph } from './flame.js';
+import { showFilters } from './menus.js';
+import { byState, showLedger, showThreads, sumLedgers } from './ledger.js';
+import { COLOURINGS, colouringFor, paint } from './palette.js';
+import { savePng, saveSvg, stackText } from './picture.js';
+import { KIND, Profile, STATES, STATE_TITLES, VIEWS } from './profile.js';
+import { showTable } from './table.js';
+import { showHeat, Strip } from './timeline.js';
+import { baseName, count, duration, percent, shorten } from './text.js';
+
+const TABS = [
+  ['flame', 'Flame graph'],
+  ['table', 'Functions'],
+  ['heat', 'Over time'],
+  ['domain', 'What was measured'],
+];
+
+class Page {
+  /** @param {Profile} profile */
+  constructor(profile) {
+    this.profile = profile;
+    this.look = fromAddress(location.hash.slice(1), profile.slices);
+    /** What the last look of each kind was made from, so that only what changed is made anew. */
+    this.made = { selection: '', shape: '', paint: '', search: '' };
+    /** @type {{entries: Uint8Array, problem: string} | null} */
+    this.found = null;
+    /** @type {number[]} */
+    this.stack = [];
+    this.focusKey = '';
+    this.lastZoom = this.look.zoom;
+    /** @type {number | undefined} */
+    this.tipTimer = undefined;
+    this.viewTotals = byState(sumLedgers(profile.threadLedgers(null)));
+    const { meta } = profile;
+    byId('title').textContent = shorten(meta.title || meta.domain.target || 'a recording', 200);
+    const when = meta.window.unix_ms > 0 ? `${new Date(meta.window.unix_ms).toISOString().slice(0, 16).replace('T', ' ')} UTC` : '';
+    byId('when').textContent = [duration(profile.duration), when, meta.domain.kernel].filter((v) => v).join(' · ');
+    const change = (/** @type {Partial<import('./filter.js').Look>} */ c) => this.change(c);
+    this.strip = new Strip(byId('strip'), profile, change);
+    this.flame = new FlameGraph(byId('flame'), this.flameActs(() => this.flame));
+    this.callers = new FlameGraph(byId('callers'), this.flameActs(() => this.callers));
+    this.callees = new FlameGraph(byId('callees'), this.flameActs(() => this.callees));
+    this.controls();
+    this.keys();
+    addEventListener('hashchange', () => {
+      const address = location.hash.slice(1);
+      if (address === toAddress(this.look)) return;
+      this.look = fromAddress(address, profile.slices);
+      this.show(true);
+    });
+    addEventListener('beforeprint', () => this.show(false));
+    this.show(false);
+  }
+
+  /**
+   * Looks at something else.
+   * @param {Partial<import('./filter.js').Look>} change
+   * @param {boolean} [quiet] whether the back button shall not return here
+   */
+  change(change, quiet = false) {
+    const before = this.look;
+    this.look = { ...before, ...change };
+    const picture = ['view', 'leaf', 'fold', 'threads', 'names', 'pids', 'states', 'reasons', 'idle', 'time', 'only'];
+    // A zoom belongs to one picture.
+    if (change.zoom === undefined && picture.some((k) => k in change && k !== 'icicle')) {
+      const shape = ['leaf', 'fold', 'only'].some((k) => k in change) || before.leaf || before.fold || before.zoom.includes('~');
+      if (shape) this.look.zoom = '';
+    }
+    if ('view' in change) this.look.states = [];
+    const address = `#${toAddress(this.look)}`;
+    if (address !== (location.hash || '#')) {
+      if (quiet) history.replaceState(null, '', address);
+      else location.hash = address;
+    }
+    this.show(true);
+  }
+
+  /** Makes and shows everything that the look asks for. @param {boolean} smooth */
+  show(smooth) {
+    const { look, profile } = this;
+    const searchKey = look.query;
+    if (searchKey !== this.made.search) {
+      this.found = search(profile, look.query);
+      this.made.search = searchKey;
+    }
+    const matches = this.found ? this.found.entries : null;
+    const chosen = JSON.stringify([look.view, look.threads, look.names, look.pids, look.states, look.reasons, look.idle, look.time, look.only ? look.query : '']);
+    const fresh = chosen !== this.made.selection;
+    if (fresh) {
+      this.made.selection = chosen;
+      this.selection = select(profile, look, matches);
+      const change = (/** @type {Partial<import('./filter.js').Look>} */ c) => this.change(c);
+      showLedger(byId('ledger'), profile, look, change);
+      showThreads(byId('threads'), profile, look, change);
+      this.strip.show(look);
+      showFilters(byId('filters'), byId('chips'), profile, look, change);
+    }
+    this.showViews();
+    this.showSearch(matches);
+    this.showTabs();
+    if (look.tab === 'flame') this.showFlame(smooth, matches);
+    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const act = { change: (/** @type {any} */ c) => this.change(c), pick: (/** @type {number} */ e) => this.pickEntry(e) };
+    if (look.tab === 'table') showTable(byId('pane-table'), selection, look, matches, act);
+    if (look.tab === 'heat') {
+      const whole = look.time.length > 0 ? select(profile, { ...look, time: [] }, matches) : selection;
+      showHeat(byId('pane-heat'), whole, look, act.change);
+    }
+    if (look.tab === 'domain') showDomain(byId('pane-domain'), selection);
+    const stack = this.stack.length > 0 && this.stack[this.stack.length - 1] === look.pick ? this.stack : [];
+    showDetail(byId('detail'), selection, look, stack, { ...act, close: () => this.change({ pick: -1 }, true) });
+    document.documentElement.dataset.ready = String((Number(document.documentElement.dataset.ready) || 0) + 1);
+  }
+
+  /** Shows a function's panel. @param {number} entry */
+  pickEntry(entry) {
+    this.stack = [];
+    this.change({ pick: entry }, true);
+  }
+
+  /** The shape that the look asks for. */
+  shape() {
+    const { look } = this;
+    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const key = `${this.made.selection}|${look.leaf}|${look.fold}`;
+    if (key !== this.made.shape || !this.lastShape) {
+      this.made.shape = key;
+      const options = { fold: look.fold };
+      if (look.leaf) this.lastShape = leafFirst(selection, options);
+      else if (look.fold) this.lastShape = mergeDown(selection, [0], options);
+      else this.lastShape = new TreeShape(selection);
+    }
+    return this.lastShape;
+  }
+
+  paint() {
+    const { look } = this;
+    const colouring = look.colour || colouringFor(look.view);
+    const key = `${this.made.selection}|${colouring}`;
+    if (key !== this.made.paint || !this.lastPaint) {
+      this.made.paint = key;
+      this.lastPaint = paint(colouring, /** @type {import('./profile.js').Selection} */ (this.selection));
+    }
+    return this.lastPaint;
+  }
+
+  /** @param {import('./derive.js').Shape} shape @returns {[number, number]} */
+  ends(shape) {
+    const { zoom } = this.look;
+    const total = Math.max(1, shape.total);
+    if (zoom.includes('~')) {
+      const [a, b] = zoom.split('~').map((v) => (Number(v) / 1e9) * total);
+      if (b > a && a >= 0) return [a, Math.min(total, b)];
+    } else if (zoom !== '') {
+      const node = Number(zoom);
+      const nodes = shape instanceof TreeShape ? this.profile.nodes : shape.order.length;
+      if (Number.isInteger(node) && node >= 0 && node < nodes && shape.right(node) > shape.left(node)) {
+        return [shape.left(node), shape.right(node)];
+      }
+    }
+    return [0, total];
+  }
+
+  /** @param {boolean} smooth @param {Uint8Array | null} matches */
+  showFlame(smooth, matches) {
+    const { look, profile } = this;
+    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const focused = look.focus >= 0 && look.focus < profile.names.length;
+    byId('flame').hidden = focused;
+    byId('focus').hidden = !focused;
+    const paintNow = this.paint();
+    const base = { profile, paint: paintNow, matches, icicle: look.icicle, picked: look.pick };
+    this.showFlameTools(focused);
+    fill(
+      byId('key'),
+      ...paintNow.titles.map((t, i) => (t ? el('span', {}, el('i', { class: 'swatch', style: { background: paintNow.colours[i] } }), name(t)) : null)),
+      paintNow.classOf ? null : el('span', {}, 'Each frame is a bar of what its own time was.'),
+      el('span', {}, 'A dark edge marks kernel frames, italics inlined ones. Width is time, not order.'),
+    );
+    if (focused) {
+      const key = `${this.made.selection}|${look.focus}|${look.fold}`;
+      if (this.focusKey !== key) {
+        this.focusKey = key;
+        const nodes = selection.nodesOf(look.focus);
+        this.up = mergeUp(selection, nodes, { fold: look.fold });
+        this.down = mergeDown(selection, nodes, { fold: look.fold });
+      }
+      const up = /** @type {import('./derive.js').DerivedShape} */ (this.up);
+      const down = /** @type {import('./derive.js').DerivedShape} */ (this.down);
+      fill(byId('focus-title'), 'Callers (above) and callees (below) of ', name(shorten(profile.names[look.focus], 120)), el('span', { class: 'quiet' }, ` ${duration(up.total)}, ${percent(up.total / Math.max(1, selection.total))} of the view`));
+      const from = Math.max(1, up.total);
+      this.callers.show({ ...base, icicle: false, shape: up, from: 0, to: from }, smooth);
+      this.callees.show({ ...base, icicle: true, shape: down, from: 0, to: from }, smooth);
+      fill(byId('trail'));
+      return;
+    }
+    const shape = this.shape();
+    const [from, to] = this.ends(shape);
+    this.flame.show({ ...base, shape, from, to }, smooth);
+    // What one zooms to comes up, with a few of its callers in sight.
+    if (look.zoom !== this.lastZoom && smooth && look.zoom !== '' && !look.zoom.includes('~')) this.flame.lift(Number(look.zoom));
+    this.lastZoom = look.zoom;
+    this.showTrail(shape);
+    const words = `flame graph of ${viewOf(look).what}: ${duration(selection.total)}, ${shape.levels - 1} levels. Arrow keys move, Enter zooms.`;
+    this.flame.canvas.setAttribute('aria-label', words);
+  }
+
+  /** The way from the root to what is zoomed to. @param {import('./derive.js').Shape} shape */
+  showTrail(shape) {
+    const { look, profile } = this;
+    if (shape.total === 0) {
+      fill(byId('trail'), el('b', {}, 'Nothing is left by these filters.'), ' ', el('button', { type: 'button', class: 'link', onclick: () => this.change({ ...plainLook(), view: look.view, tab: look.tab }) }, 'Clear them'));
+      return;
+    }
+    if (look.zoom === '') {
+      fill(byId('trail'), el('span', { class: 'quiet' }, `all: ${duration(shape.total)}. Click a frame to zoom, Ctrl and wheel for any place, back to return.`));
+      return;
+    }
+    /** @type {(Node | string)[]} */
+    const parts = [el('button', { type: 'button', class: 'link', onclick: () => this.change({ zoom: '' }) }, 'all')];
+    if (!look.zoom.includes('~')) {
+      const way = [];
+      for (let n = Number(look.zoom); n > 0; n = shape.parent(n)) way.push(n);
+      const shown = way.slice(0, 6).reverse();
+      if (way.length > shown.length) parts.push(` › … ${way.length - shown.length} more`);
+      for (const n of shown) {
+        const entry = shape.entry(n);
+        parts.push(' › ', el('button', { type: 'button', class: 'link', onclick: () => this.change({ zoom: String(n) }) }, name(entry >= 0 ? shorten(profile.names[entry], 34) : 'smaller ones')));
+      }
+    }
+    const [a, b] = this.ends(shape);
+    parts.push(el('span', { class: 'quiet' }, `  ${duration(b - a)}, ${percent((b - a) / shape.total)}`));
+    fill(byId('trail'), ...parts);
+  }
+
+  /** @param {boolean} focused */
+  showFlameTools(focused) {
+    const { look } = this;
+    const toggle = (/** @type {'icicle' | 'leaf' | 'fold'} */ key, /** @type {string} */ title, /** @type {string} */ hint) =>
+      el('button', { type: 'button', 'aria-pressed': String(look[key]), title: hint, onclick: () => this.change({ [key]: !look[key] }) }, title);
+    const colouring = look.colour || colouringFor(look.view);
+    fill(
+      byId('flame-tools'),
+      focused ? el('span', { class: 'choices' }, el('button', { type: 'button', onclick: () => this.change({ focus: -1 }) }, '← All stacks')) : null,
+      el(
+        'span', { class: 'choices' },
+        focused ? null : toggle('icicle', 'Root on top', 'icicle or flame (i)'),
+        focused ? null : toggle('leaf', 'Leaf first', 'what the time was spent in, then who called it (l)'),
+        toggle('fold', 'Fold recursion', 'direct recursion as one frame (r)'),
+      ),
+      el('span', {}, 'Colour: ', el('span', { class: 'choices' }, ...COLOURINGS.map((c) => el('button', { type: 'button', 'aria-pressed': String(c.id === colouring), onclick: () => this.change({ colour: c.id }) }, c.title)))),
+    );
+  }
+
+  showViews() {
+    const { look } = this;
+    const totals = this.viewTotals;
+    fill(
+      byId('views'),
+      ...VIEWS.map((v) => {
+        const ns = v.states.reduce((a, s) => a + totals[s], 0);
+        return el('button', { type: 'button', 'aria-pressed': String(v.id === look.view), 'data-view': v.id, title: `${v.what}: ${duration(ns)}`, onclick: () => this.change({ view: v.id, reasons: [] }) }, v.title);
+      }),
+    );
+  }
+
+  showTabs() {
+    const { look } = this;
+    if (!TABS.some(([id]) => id === look.tab)) look.tab = 'flame';
+    fill(
+      byId('tabs'),
+      ...TABS.map(([id, title]) =>
+        el('button', { type: 'button', role: 'tab', id: `tab-${id}`, 'aria-selected': String(id === look.tab), 'aria-controls': `pane-${id}`, onclick: () => this.change({ tab: id }) }, title),
+      ),
+    );
+    for (const [id] of TABS) byId(`pane-${id}`).hidden = id !== look.tab;
+  }
+
+  /** @param {Uint8Array | null} matches */
+  showSearch(matches) {
+    const { look } = this;
+    const input = byId('query');
+    if (input.value !== look.query && document.activeElement !== input) input.value = look.query;
+    byId('only').checked = look.only;
+    input.classList.toggle('wrong', Boolean(this.found && this.found.problem));
+    input.title = this.found ? this.found.problem : '';
+    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    if (!matches) {
+      byId('found').textContent = '';
+      return;
+    }
+    const ns = matchedTime(selection, matches);
+    byId('found').textContent = `${percent(ns / selection.total)} · ${duration(ns)}`;
+  }
+
+  /** @param {() => FlameGraph} graph */
+  flameActs(graph) {
+    return {
+      pick: (/** @type {number} */ node) => this.pickNode(graph(), node),
+      zoom: (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ node) => this.zoom(graph(), from, to, node),
+      hover: (/** @type {number} */ node, /** @type {any} */ strip, /** @type {number} */ x, /** @type {number} */ y) => this.hover(graph(), node, strip, x, y),
+      menu: (/** @type {number} */ node, /** @type {number} */ x, /** @type {number} */ y) => this.menu(graph(), node, x, y),
+    };
+  }
+
+  /** Entries from the root of a picture to a node, outermost first. @param {import('./derive.js').Shape} shape @param {number} node */
+  stackOf(shape, node) {
+    const out = [];
+    for (let n = node; n > 0; n = shape.parent(n)) if (shape.entry(n) >= 0) out.push(shape.entry(n));
+    if (shape.entry(0) >= 0) out.push(shape.entry(0));
+    return shape.inverted ? out : out.reverse();
+  }
+
+  /** @param {FlameGraph} graph @param {number} node */
+  pickNode(graph, node) {
+    const { shape } = /** @type {import('./flame.js').Scene} */ (graph.scene);
+    const entry = shape.entry(node);
+    if (entry < 0) return;
+    this.stack = shape.inverted ? [] : this.stackOf(shape, node);
+    this.look.pick = entry;
+  }
+
+  /** @param {FlameGraph} graph @param {number} from @param {number} to @param {number} node */
+  zoom(graph, from, to, node) {
+    if (graph !== this.flame) {
+      // The two of callers and callees zoom by themselves.
+      if (graph.scene) graph.show({ ...graph.scene, from, to, picked: this.look.pick }, true);
+      const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+      showDetail(byId('detail'), selection, this.look, [], { change: (c) => this.change(c), pick: (e) => this.pickEntry(e), close: () => this.change({ pick: -1 }, true) });
+      return;
+    }
+    const total = Math.max(1, this.shape().total);
+    let zoom = '';
+    if (node > 0) zoom = String(node);
+    else if (to - from < total * 0.999999) zoom = `${Math.floor((from / total) * 1e9)}~${Math.ceil((to / total) * 1e9)}`;
+    // A second click on what fills the picture already only picks it.
+    this.change({ zoom, pick: this.look.pick });
+  }
+
+  /** @param {FlameGraph} graph @param {number} node @param {any} strip @param {number} x @param {number} y */
+  hover(graph, node, strip, x, y) {
+    const tip = byId('tip');
+    clearTimeout(this.tipTimer);
+    if ((node < 0 && !strip) || !graph.scene) {
+      tip.hidden = true;
+      return;
+    }
+    const { shape } = graph.scene;
+    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const p = this.profile;
+    const whole = Math.max(1, shape.total);
+    if (strip) {
+      const n = strip.to - strip.from;
+      const ns = shape.right(shape.order[strip.to - 1]) - shape.left(shape.order[strip.from]);
+      fill(tip, el('div', { class: 'tip-name' }, `${count(n)} hidden`), el('p', {}, `frames too narrow to draw, ${duration(ns)} (${percent(ns / whole)}) together. Click to zoom in.`));
+    } else {
+      const entry = shape.entry(node);
+      const ns = shape.right(node) - shape.left(node);
+      const self = shape.self(node);
+      const spot = el('span', {});
+      const states = STATES.map((_, s) => {
+        const ranges = shape.ranges(node);
+        let v = 0;
+        if (ranges.length < 2000) for (let i = 0; i < ranges.length; i += 2) v += selection.stateTime(ranges[i], ranges[i + 1], s);
+        return v > 0 && v < ns * 0.9999 ? `${STATE_TITLES[s]} ${percent(v / ns)}` : '';
+      }).filter((v) => v);
+      const label = entry >= 0 ? p.names[entry] : entry === -1 ? 'all' : `${count(-2 - entry)} smaller functions`;
+      const module = entry >= 0 ? p.module(entry) : '';
+      fill(
+        tip,
+        el('div', { class: 'tip-name' }, name(label.length > 600 ? `${label.slice(0, 600)}…` : label)),
+        el('p', {}, el('b', {}, percent(ns / whole)), ` ${duration(ns)} `, spot, self !== ns ? ` · self ${duration(self)} (${percent(self / whole)})` : ' · all self'),
+        states.length > 0 ? el('p', {}, states.join(' · ')) : null,
+        module || (entry >= 0 && p.inlined[entry]) ? el('p', { class: 'quiet' }, [baseName(module), entry >= 0 && p.inlined[entry] ? 'inlined' : '', entry >= 0 && p.kind[entry] === KIND.kernel ? 'kernel' : ''].filter((v) => v).join(' · ')) : null,
+      );
+      // The interval may take a pass over all that lies below.
+      this.tipTimer = setTimeout(() => {
+        if (!isFunction(p, entry)) return;
+        const { low, high, samples } = selection.interval(shape.ranges(node));
+        spot.textContent = `(${percent(low)} … ${percent(high)}, ${count(samples)} samples)`;
+      }, 60);
+    }
+    tip.hidden = false;
+    const size = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - size.width - 6))}px`;
+    tip.style.top = `${y + 20 + size.height < innerHeight ? y + 18 : Math.max(4, y - size.height - 12)}px`;
+  }
+
+  /** @param {FlameGraph} graph @param {number} node @param {number} x @param {number} y */
+  menu(graph, node, x, y) {
+    const { shape } = /** @type {import('./flame.js').Scene} */ (graph.scene);
+    const entry = shape.entry(node);
+    if (entry < 0) return;
+    const anchor = { getBoundingClientRect: () => new DOMRect(x, y, 1, 1) };
+    const item = (/** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', onclick: () => { closePopUp(); act(); } }, title);
+    byId('tip').hidden = true;
+    popUp(
+      /** @type {any} */ (anchor),
+      item('Callers and callees', () => this.change({ focus: entry, pick: entry })),
+      item('Show in the table', () => this.change({ tab: 'table', query: '', pick: entry, sort: 'total' })),
+      item('Copy the stack', async () => say((await copy(stackText(this.profile, this.stackOf(shape, node), this.look.view, shape.right(node) - shape.left(node)))) ? 'The stack is copied.' : 'Copying is not allowed here.')),
+      item('Copy the name', async () => say((await copy(this.profile.names[entry])) ? 'Copied.' : 'Copying is not allowed here.')),
+    );
+  }
+
+  controls() {
+    const input = byId('query');
+    let timer = 0;
+    input.addEventListener('input', () => {
+      clearTimeout(timer);
+      // Letters typed in quick succession are one search.
+      timer = setTimeout(() => this.change({ query: input.value }, true), 40);
+    });
+    byId('only').addEventListener('change', () => this.change({ only: byId('only').checked }));
+    byId('help').addEventListener('click', () => this.help());
+    byId('theme').addEventListener('click', () => {
+      const dark = document.documentElement.classList.toggle('dark');
+      try {
+        localStorage.setItem('wallscope-theme', dark ? 'dark' : 'light');
+      } catch {
+        // Without storage the choice lasts as long as the page.
+      }
+      this.strip.draw();
+      this.show(false);
+    });
+    byId('save').addEventListener('click', () => {
+      const file = (this.profile.meta.title || 'recording').replace(/[^A-Za-z0-9._-]+/g, '-').slice(0, 60) + `-${this.look.view}`;
+      const graph = byId('focus').hidden ? this.flame : this.callees;
+      const scene = () => graph.scene ?? /** @type {any} */ (null);
+      const item = (/** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', onclick: () => { closePopUp(); act(); } }, title);
+      if (!scene()) {
+        this.change({ tab: 'flame' });
+        return;
+      }
+      const title = `${this.profile.meta.title} – ${viewOf(this.look).title}`;
+      popUp(
+        byId('save'),
+        item('Picture as SVG', () => saveSvg(scene(), title, file)),
+        item('Picture as PNG', () => savePng(scene(), title, file)),
+        item('Copy a link to this look', async () => say((await copy(location.href)) ? 'The link is copied.' : 'Copying is not allowed here.')),
+        item('Print', () => print()),
+      );
+    });
+  }
+
+  help() {
+    const key = (/** @type {string} */ k, /** @type {string} */ what) => [el('dt', {}, el('kbd', {}, k)), el('dd', {}, what)];
+    popUp(
+      byId('help'),
+      el('p', {}, el('b', {}, 'Reading it. '), 'The bar on top is all wall time of the threads, by state. Below, width is time and not order; a frame’s colours say what its time was. Blocked time is not always a problem: a thread with nothing to do waits. A wide parent is rarely the culprit.'),
+      el(
+        'dl', {},
+        ...key('/', 'search'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
+        ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o m', 'flame graph, table, over time, what was measured'), ...key('1 2 3 4', 'wall, on CPU, off CPU, run queue'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
+      ),
+      el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on. Click one to see what it rests on.'),
+    );
+  }
+
+  keys() {
+    addEventListener('keydown', (e) => {
+      const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(/** @type {Element} */ (e.target).tagName);
+      if (e.key === 'Escape') {
+        this.escape(typing);
+        return;
+      }
+      if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
+      const { look } = this;
+      const on = /** @type {Record<string, () => void>} */ ({
+        '/': () => {
+          byId('query').focus();
+          byId('query').select();
+        },
+        '?': () => this.help(),
+        i: () => this.change({ icicle: !look.icicle }),
+        l: () => this.change({ leaf: !look.leaf }),
+        r: () => this.change({ fold: !look.fold }),
+        f: () => this.change({ tab: 'flame' }),
+        t: () => this.change({ tab: look.tab === 'table' ? 'flame' : 'table' }),
+        o: () => this.change({ tab: 'heat' }),
+        m: () => this.change({ tab: 'domain' }),
+        s: () => look.pick >= 0 && this.change({ tab: 'flame', focus: look.focus >= 0 ? -1 : look.pick, zoom: '' }),
+        c: () => byId('detail').querySelector('.copy')?.click(),
+      });
+      VIEWS.forEach((v, i) => {
+        on[String(i + 1)] = () => this.change({ view: v.id, reasons: [] });
+      });
+      if (e.key in on) {
+        e.preventDefault();
+        on[e.key]();
+        return;
+      }
+      if (look.tab === 'flame' && look.focus < 0) this.arrows(e);
+    });
+  }
+
+  /** @param {KeyboardEvent} e */
+  arrows(e) {
+    const elsewhere = document.activeElement && document.activeElement !== document.body && document.activeElement !== this.flame.canvas;
+    if (elsewhere) return;
+    const way = /** @type {Record<string, 'up' | 'down' | 'left' | 'right'>} */ ({ ArrowUp: 'up', ArrowDown: 'down', ArrowLeft: 'left', ArrowRight: 'right' })[e.key];
+    if (way) {
+      e.preventDefault();
+      const node = this.flame.step(way);
+      if (node < 0 || !this.flame.scene) return;
+      const { shape } = this.flame.scene;
+      const entry = shape.entry(node);
+      say(`${entry >= 0 ? shorten(this.profile.names[entry], 80) : 'all'}: ${percent((shape.right(node) - shape.left(node)) / Math.max(1, shape.total))}`);
+      this.pickNode(this.flame, node);
+      this.change({ pick: this.look.pick }, true);
+    } else if (e.key === 'Enter' && this.flame.cursor >= 0) {
+      this.flame.open(this.flame.cursor);
+    }
+  }
+
+  /** @param {boolean} typing */
+  escape(typing) {
+    byId('tip').hidden = true;
+    for (const d of document.querySelectorAll('details[open]')) d.removeAttribute('open');
+    if (closePopUp()) return;
+    const { look } = this;
+    if (typing) byId('query').blur();
+    if (look.query !== '') {
+      byId('query').value = '';
+      this.change({ query: '', only: false });
+    } else if (look.pick >= 0) this.change({ pick: -1 }, true);
+    else if (look.zoom !== '') this.change({ zoom: '' });
+    else if (look.focus >= 0) this.change({ focus: -1 });
+    else if (look.time.length > 0) this.change({ time: [] });
+  }
+}
+
+function theme() {
+  let chosen = '';
+  try {
+    chosen = localStorage.getItem('wallscope-theme') ?? '';
+  } catch {
+    // Storage may be closed to files.
+  }
+  const dark = chosen === 'dark' || (chosen === '' && matchMedia('(prefers-color-scheme: dark)').matches);
+  document.documentElement.classList.toggle('dark', dark);
+}
+
+async function start() {
+  theme();
+  try {
+    const block = byId('data');
+    const data = await inflate(block.textContent);
+    // The text is large and not needed any more.
+    block.remove();
+    const page = new Page(new Profile(new Columns(data)));
+    /** @type {any} */ (globalThis).wallscope = page;
+  } catch (e) {
+    document.body.replaceChildren(
+      el('p', { class: 'failed' }, `This page could not read its data: ${e instanceof Error ? e.message : e}. It needs a browser of 2023 or later; if yours is, the file was cut short: make it again with \`wallscope view FILE\`.`),
+    );
+  }
+}
+
+start();

@@ -1,0 +1,115 @@
+// The flame graph as a file: SVG for documents, PNG for everything else.
+
+import { css, download, sharp } from './dom.js';
+import { canvasPainter, drawScene } from './flame.js';
+import { duration, escapeXml, printable } from './text.js';
+
+const ROW = 19;
+const WIDTH = 1400;
+const LETTER = 7.23;
+const MOST_LEVELS = 600;
+
+/**
+ * The picture of a scene, all of its levels.
+ * @param {import('./flame.js').Scene} scene
+ * @param {string} title
+ * @returns {string}
+ */
+export function toSvg(scene, title) {
+  const levels = Math.min(scene.shape.levels, MOST_LEVELS);
+  const head = 34;
+  const height = head + levels * ROW + 26;
+  const out = [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">`,
+    `<rect width="100%" height="100%" fill="#ffffff"/>`,
+    `<text x="8" y="21" font-size="14" fill="#1b1b1b">${escapeXml(printable(title))}</text>`,
+  ];
+  const style = /** @type {Record<string, string>} */ ({
+    inlined: ' font-style="italic"',
+    dim: ' fill="#777"',
+    small: ' fill="#555"',
+  });
+  const rect = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ h, /** @type {string} */ colour) => {
+    out.push(`<rect x="${fix(x)}" y="${y}" width="${fix(w)}" height="${h}" fill="${colour}"/>`);
+  };
+  drawScene(
+    scene,
+    {
+      letter: LETTER,
+      rect,
+      over: rect,
+      flush: () => {},
+      finish: () => {},
+      frame: (x, y, w, h, colour) =>
+        out.push(`<rect x="${fix(x)}" y="${y}" width="${fix(w)}" height="${h}" fill="none" stroke="${colour}"/>`),
+      text: (x, y, text, _, kind) =>
+        out.push(`<text x="${fix(x)}" y="${y + 13}"${style[kind] ?? ''}>${escapeXml(text)}</text>`),
+    },
+    WIDTH,
+    0,
+    levels,
+    (level) => head + (scene.icicle ? level : levels - 1 - level) * ROW,
+  );
+  out.push(legend(scene, height - 8), '</svg>');
+  return out.join('\n');
+}
+
+/** @param {import('./flame.js').Scene} scene @param {number} y */
+function legend(scene, y) {
+  let x = 8;
+  const { colours, titles } = scene.paint;
+  return titles
+    .map((title, i) => {
+      if (!title) return '';
+      const at = x;
+      x += 26 + title.length * LETTER;
+      return `<rect x="${at}" y="${y - 10}" width="12" height="12" fill="${colours[i]}"/><text x="${at + 16}" y="${y}" fill="#1b1b1b">${escapeXml(printable(title))}</text>`;
+    })
+    .join('');
+}
+
+/** @param {number} v */
+function fix(v) {
+  return Number(v.toFixed(2));
+}
+
+/** @param {import('./flame.js').Scene} scene @param {string} title @param {string} fileName */
+export function saveSvg(scene, title, fileName) {
+  download(`${fileName}.svg`, new Blob([toSvg(scene, title)], { type: 'image/svg+xml' }));
+}
+
+/** @param {import('./flame.js').Scene} scene @param {string} title @param {string} fileName */
+export function savePng(scene, title, fileName) {
+  const levels = Math.min(scene.shape.levels, MOST_LEVELS);
+  const canvas = document.createElement('canvas');
+  const height = 34 + levels * ROW + 4;
+  const context = sharp(canvas, WIDTH, height);
+  drawScene(scene, canvasPainter(context, WIDTH, height), WIDTH, 0, levels, (level) => 34 + (scene.icicle ? level : levels - 1 - level) * ROW);
+  // The ground goes below what is painted already.
+  context.globalCompositeOperation = 'destination-over';
+  context.fillStyle = css('--ground') || '#fff';
+  context.fillRect(0, 0, WIDTH, height);
+  context.globalCompositeOperation = 'source-over';
+  context.fillStyle = css('--ink') || '#000';
+  context.font = '14px system-ui, sans-serif';
+  context.fillText(printable(title), 8, 21);
+  canvas.toBlob((blob) => {
+    if (blob) download(`${fileName}.png`, blob);
+  });
+}
+
+/**
+ * A stack as text, outermost first, as one reads it in an issue.
+ * @param {import('./profile.js').Profile} profile
+ * @param {number[]} entries outermost first
+ * @param {string} view
+ * @param {number} ns
+ */
+export function stackText(profile, entries, view, ns) {
+  const lines = entries.map((e) => {
+    const marks = `${profile.kind[e] === 1 ? ' [kernel]' : ''}${profile.inlined[e] ? ' (inlined)' : ''}`;
+    const module = profile.module(e);
+    return `  ${profile.names[e]}${marks}${module ? `  ${module}` : ''}`;
+  });
+  return `${view}: ${duration(ns)}\n${lines.reverse().join('\n')}\n`;
+}

@@ -1,0 +1,523 @@
+// The recording in memory: entries (functions), the calling-context tree, rows of time.
+//
+// Rows lie in the order in which a depth-first walk leaves their nodes, so the rows of a subtree
+// are one run, `first[node]..last[node]`. With prefix sums over the rows' weights, any node's time
+// and any node's place in the picture are two look-ups: a filter costs one pass over the rows and
+// none over the tree, which may have millions of nodes.
+
+import { MAX_BLOCKS, join, shareInterval } from './stats.js';
+
+export const STATES = ['on_cpu', 'runnable', 'blocked', 'unknown'];
+export const STATE_TITLES = ['on CPU', 'runnable', 'blocked', 'not seen'];
+export const BLOCK_REASONS = 13;
+
+/** Views by their state; `wall` is all. */
+export const VIEWS = [
+  { id: 'wall', title: 'Wall', states: [0, 1, 2, 3], what: 'all time, whatever the thread did' },
+  { id: 'on-cpu', title: 'On CPU', states: [0], what: 'time on a CPU' },
+  { id: 'off-cpu', title: 'Off CPU', states: [2], what: 'time blocked, waiting for something other than a CPU' },
+  { id: 'runq', title: 'Run queue', states: [1], what: 'time wanting a CPU and having none' },
+];
+
+/** What an entry is. */
+export const KIND = { native: 0, kernel: 1, jit: 2, mark: 3 };
+
+export class Profile {
+  // Entries: what a frame stands for.
+  /** @type {string[]} */
+  names = [];
+  /** @type {Uint32Array} index of the module plus one; 0: none */
+  entryModule = new Uint32Array();
+  /** @type {Uint8Array} */
+  kind = new Uint8Array();
+  /** @type {Uint8Array} */
+  inlined = new Uint8Array();
+  /** @type {Uint32Array} */
+  entryLine = new Uint32Array();
+  /** @type {Uint32Array} */
+  entryFile = new Uint32Array();
+  /** @type {string[]} */
+  files = [];
+  /** @type {string[]} */
+  modules = [];
+  /** @type {string[]} */
+  builds = [];
+  notSampled = -1;
+
+  // The tree. Node 0 is the root; a subtree is the run of nodes up to `end`.
+  nodes = 0;
+  depth = 0;
+  /** @type {Uint32Array} */
+  entry = new Uint32Array();
+  /** @type {Uint32Array} */
+  parent = new Uint32Array();
+  /** @type {Uint32Array} */
+  end = new Uint32Array();
+  /** @type {Uint32Array} by depth, how many nodes lie higher */
+  levelStart = new Uint32Array();
+  /** @type {Uint32Array} first row of a subtree */
+  first = new Uint32Array();
+  /** @type {Uint32Array} the row after its last */
+  last = new Uint32Array();
+  /** @type {Uint32Array} first of its rows that no child has */
+  own = new Uint32Array();
+
+  // Rows of time: one stack in one state of one thread.
+  rows = 0;
+  /** @type {Uint32Array} */
+  rowNode = new Uint32Array();
+  /** @type {Uint32Array} */
+  rowContext = new Uint32Array();
+  /** @type {Uint8Array} state, reason and idleness */
+  rowTag = new Uint8Array();
+  /** @type {Uint32Array} samples */
+  rowCount = new Uint32Array();
+  /** @type {Float64Array} */
+  rowNs = new Float64Array();
+  /** @type {Uint32Array} the entry whose self time a row is */
+  rowBlame = new Uint32Array();
+  /** @type {Uint32Array} by row, where its slices begin */
+  sliceStart = new Uint32Array();
+  /** @type {Uint32Array} */
+  slice = new Uint32Array();
+  /** @type {Float64Array} */
+  sliceNs = new Float64Array();
+  /** @type {Uint32Array} */
+  sliceCount = new Uint32Array();
+  /** @type {Uint32Array | null} line of each row's leaf, where lines of whole stacks are too many */
+  rowLine = null;
+  /** @type {{alike: Uint32Array, more: Uint32Array, line: Uint32Array} | null} */
+  stackLines = null;
+
+  // Exact time by thread and slice.
+  /** @type {{context: Uint32Array, slice: Uint32Array, onCpu: Float64Array, runnable: Float64Array, blocked: Float64Array, rows: number}} */
+  ledger = {
+    context: new Uint32Array(),
+    slice: new Uint32Array(),
+    onCpu: new Float64Array(),
+    runnable: new Float64Array(),
+    blocked: new Float64Array(),
+    rows: 0,
+  };
+  slices = 0;
+  blocks = 1;
+  duration = 1;
+
+  /** @param {import('./decode.js').Columns} columns */
+  constructor(columns) {
+    /** @type {any} */
+    this.meta = columns.meta;
+    /** @type {string[]} */
+    this.reasons = columns.meta.reasons;
+    this.readEntries(columns);
+    this.readTree(columns);
+    this.readRows(columns);
+    this.readLedger(columns);
+  }
+
+  /** @param {import('./decode.js').Columns} columns */
+  readEntries(columns) {
+    this.names = columns.strings('entry.name');
+    this.entryModule = columns.u32('entry.module');
+    const kind = columns.u32('entry.kind');
+    this.kind = Uint8Array.from(kind, (k) => k & 3);
+    this.inlined = Uint8Array.from(kind, (k) => k >> 2);
+    this.entryLine = columns.u32('entry.line');
+    this.entryFile = columns.u32('entry.file');
+    this.files = columns.strings('file');
+    this.modules = columns.strings('module.path');
+    this.builds = columns.strings('module.build');
+    this.notSampled = this.names.indexOf('[not sampled]');
+  }
+
+  /** @param {import('./decode.js').Columns} columns */
+  readTree(columns) {
+    const pops = columns.u32('node.pops');
+    const n = pops.length;
+    this.nodes = n;
+    this.entry = columns.u32('node.entry');
+    const parent = new Uint32Array(n);
+    const end = new Uint32Array(n);
+    // `pops` becomes the depth in place.
+    const depthOf = pops;
+    let path = new Uint32Array(1024);
+    let deepest = 0;
+    let depth = 0;
+    depthOf[0] = 0;
+    for (let i = 1; i < n; i += 1) {
+      depth = depth + 1 - pops[i];
+      if (depth >= path.length) {
+        const longer = new Uint32Array(path.length * 2);
+        longer.set(path);
+        path = longer;
+      }
+      parent[i] = path[depth - 1];
+      path[depth] = i;
+      depthOf[i] = depth;
+      if (depth > deepest) deepest = depth;
+    }
+    for (let i = n - 1; i >= 0; i -= 1) {
+      if (end[i] < i + 1) end[i] = i + 1;
+      if (i > 0 && end[parent[i]] < end[i]) end[parent[i]] = end[i];
+    }
+    this.parent = parent;
+    this.end = end;
+    this.depth = deepest;
+    const levelStart = new Uint32Array(deepest + 2);
+    for (let i = 0; i < n; i += 1) levelStart[depthOf[i] + 1] += 1;
+    for (let d = 0; d <= deepest; d += 1) levelStart[d + 1] += levelStart[d];
+    this.levelStart = levelStart;
+  }
+
+  /** @param {import('./decode.js').Columns} columns */
+  readRows(columns) {
+    this.rowNode = columns.sums('row.node');
+    this.rowContext = columns.u32('row.context');
+    const tag = Uint8Array.from(columns.u32('row.tag'));
+    this.rowTag = tag;
+    this.rowCount = columns.u32('row.count');
+    this.rowNs = columns.f64('row.ns');
+    const rows = tag.length;
+    this.rows = rows;
+
+    const counts = columns.u32('row.slices');
+    const sliceStart = new Uint32Array(rows + 1);
+    for (let r = 0; r < rows; r += 1) sliceStart[r + 1] = sliceStart[r] + counts[r];
+    const slice = columns.u32('slice.step');
+    for (let r = 0; r < rows; r += 1) {
+      for (let k = sliceStart[r] + 1; k < sliceStart[r + 1]; k += 1) slice[k] += slice[k - 1];
+    }
+    this.sliceStart = sliceStart;
+    this.slice = slice;
+    this.sliceNs = columns.f64('slice.ns');
+    this.sliceCount = columns.u32('slice.count');
+
+    const n = this.nodes;
+    const first = new Uint32Array(n);
+    const last = new Uint32Array(n);
+    for (let r = 0; r < rows; r += 1) last[this.rowNode[r]] += 1;
+    for (let i = n - 1; i > 0; i -= 1) last[this.parent[i]] += last[i];
+    // While walking, `cursor[node]` is where the node's next child begins.
+    const cursor = new Uint32Array(n);
+    for (let i = 0; i < n; i += 1) {
+      const size = last[i];
+      if (i > 0) {
+        first[i] = cursor[this.parent[i]];
+        cursor[this.parent[i]] += size;
+      }
+      cursor[i] = first[i];
+      last[i] = first[i] + size;
+    }
+    this.first = first;
+    this.last = last;
+    // What the children left is the node's own: its rows from here to `last`.
+    this.own = cursor;
+
+    this.rowBlame = this.blame();
+    if (columns.has('row.line')) {
+      this.rowLine = columns.u32('row.line');
+    } else {
+      this.stackLines = {
+        alike: columns.u32('lines.alike'),
+        more: columns.u32('lines.more'),
+        line: columns.u32('lines.line'),
+      };
+    }
+  }
+
+  /**
+   * Whose self time each row is: the innermost function's; while it waits, the innermost one
+   * outside of the kernel, because all waiting ends in the same few kernel functions.
+   */
+  blame() {
+    const out = new Uint32Array(this.rows);
+    for (let r = 0; r < this.rows; r += 1) {
+      let node = this.rowNode[r];
+      if ((this.rowTag[r] & 3) !== 0) {
+        while (node > 0 && this.kind[this.entry[node]] === KIND.kernel) node = this.parent[node];
+        // A kernel thread: the innermost function that does more than give up the CPU.
+        if (node === 0) {
+          node = this.rowNode[r];
+          while (this.parent[node] > 0 && /^(__)?schedule(_|$)/.test(this.names[this.entry[node]])) node = this.parent[node];
+        }
+      }
+      out[r] = this.entry[node];
+    }
+    return out;
+  }
+
+  /** @param {import('./decode.js').Columns} columns */
+  readLedger(columns) {
+    const masks = columns.u32('ledger.reasons');
+    const times = columns.f64('ledger.blocked');
+    this.ledger = {
+      context: columns.sums('ledger.context'),
+      slice: columns.sums('ledger.slice'),
+      onCpu: columns.f64('ledger.on_cpu'),
+      runnable: columns.f64('ledger.runnable'),
+      blocked: new Float64Array(masks.length * BLOCK_REASONS),
+      rows: masks.length,
+    };
+    let at = 0;
+    masks.forEach((mask, row) => {
+      for (let r = 0; r < BLOCK_REASONS; r += 1) {
+        if ((mask >> r) & 1) {
+          this.ledger.blocked[row * BLOCK_REASONS + r] = times[at];
+          at += 1;
+        }
+      }
+    });
+    const { slices, window } = this.meta;
+    this.slices = slices.width > 0 ? slices.count : 0;
+    this.blocks = Math.max(1, Math.min(MAX_BLOCKS, this.slices));
+    this.duration = Math.max(1, window.end - window.start);
+  }
+
+  /** State of a row: 0..=3. @param {number} tag */
+  static state(tag) {
+    return tag & 3;
+  }
+
+  /** The reason's or part's name of a tag. @param {number} tag */
+  reason(tag) {
+    const r = (tag >> 2) & 31;
+    return r > 0 ? this.reasons[r - 1] : '';
+  }
+
+  /** @param {number} entry */
+  module(entry) {
+    const m = this.entryModule[entry];
+    return m > 0 ? this.modules[m - 1] : '';
+  }
+
+  /** Outermost first, without the root. @param {number} node @returns {number[]} */
+  path(node) {
+    const out = [];
+    for (let n = node; n > 0; n = this.parent[n]) out.push(n);
+    return out.reverse();
+  }
+
+  /** The time a slice begins, in ns after the start of the window. @param {number} slice */
+  sliceBegin(slice) {
+    const { slices, window } = this.meta;
+    return Math.min(this.duration, Math.max(0, slices.start + slice * slices.width - window.start));
+  }
+
+  /** Which of the statistic's blocks a slice lies in. @param {number} slice */
+  block(slice) {
+    return Math.min(this.blocks - 1, Math.floor((slice * this.blocks) / Math.max(1, this.slices)));
+  }
+
+  /**
+   * Ledgers of all threads within some slices (`null`: the whole recording), as
+   * `{wall, parts}` with parts in the order: 4 on-CPU, 3 runnable, 13 blocked, 3 unknown. Slices
+   * do not tell the parts of on-CPU and runnable time apart; all of it stands in the first.
+   * @param {Uint8Array | null} mask
+   */
+  threadLedgers(mask) {
+    const out = this.meta.threads.map((/** @type {any} */ t) => ({
+      wall: mask ? 0 : t.wall,
+      parts: mask
+        ? new Float64Array(23)
+        : Float64Array.from([...t.on_cpu, ...t.runnable, ...t.blocked, ...t.unknown]),
+    }));
+    if (!mask) return out;
+    const l = this.ledger;
+    for (let i = 0; i < l.rows; i += 1) {
+      const thread = out[l.context[i]];
+      if (!mask[l.slice[i]] || !thread) continue;
+      thread.parts[0] += l.onCpu[i];
+      thread.parts[4] += l.runnable[i];
+      thread.wall += l.onCpu[i] + l.runnable[i];
+      for (let r = 0; r < BLOCK_REASONS; r += 1) {
+        const ns = l.blocked[i * BLOCK_REASONS + r];
+        thread.parts[7 + r] += ns;
+        thread.wall += ns;
+      }
+    }
+    return out;
+  }
+}
+
+/** The state of each part of a thread's ledger as [`Profile.threadLedgers`] orders them. */
+export function stateOfPart(/** @type {number} */ part) {
+  if (part < 4) return 0;
+  if (part < 7) return 1;
+  return part < 7 + BLOCK_REASONS ? 2 : 3;
+}
+
+/** Rows with their weights under one filter. */
+export class Selection {
+  /**
+   * @param {Profile} profile
+   * @param {Float64Array} weight ns by row
+   * @param {Uint8Array | null} mask slices that count; `null`: all
+   */
+  constructor(profile, weight, mask) {
+    this.profile = profile;
+    this.weight = weight;
+    this.mask = mask;
+    const n = weight.length;
+    const prefix = new Float64Array(n + 1);
+    const present = [0, 0, 0, 0];
+    for (let r = 0; r < n; r += 1) {
+      prefix[r + 1] = prefix[r] + weight[r];
+      present[profile.rowTag[r] & 3] += weight[r];
+    }
+    this.prefix = prefix;
+    this.total = prefix[n];
+    this.byState = present;
+    /** @type {(Float64Array | undefined)[]} */
+    this.statePrefix = [];
+    /** @type {Float64Array | undefined} by row, what its time within the mask was scaled by */
+    this.scale = undefined;
+    /** @type {{time: Float64Array[], samples: number[]} | undefined} */
+    this.whole = undefined;
+    /** @type {{self: Float64Array, total: Float64Array} | undefined} */
+    this.entries = undefined;
+  }
+
+  /** Time of a subtree, ns. @param {number} node */
+  time(node) {
+    const p = this.profile;
+    return this.prefix[p.last[node]] - this.prefix[p.first[node]];
+  }
+
+  /** Time of a node without its children, ns. @param {number} node */
+  self(node) {
+    const p = this.profile;
+    return this.prefix[p.last[node]] - this.prefix[p.own[node]];
+  }
+
+  /** Prefix sums of one state's weights. @param {number} state */
+  stateSums(state) {
+    let sums = this.statePrefix[state];
+    if (!sums) {
+      const { rowTag } = this.profile;
+      sums = new Float64Array(this.weight.length + 1);
+      for (let r = 0; r < this.weight.length; r += 1) {
+        sums[r + 1] = sums[r] + ((rowTag[r] & 3) === state ? this.weight[r] : 0);
+      }
+      this.statePrefix[state] = sums;
+    }
+    return sums;
+  }
+
+  /** Time of rows `from..to` in one state, ns. @param {number} from @param {number} to @param {number} state */
+  stateTime(from, to, state) {
+    if (this.byState[state] === 0) return 0;
+    if (this.byState[state] === this.total) return this.prefix[to] - this.prefix[from];
+    const sums = this.stateSums(state);
+    return sums[to] - sums[from];
+  }
+
+  /**
+   * Sampled time by state and block, and samples by state, of some runs of rows. Time that was
+   * not sampled has no place here.
+   * @param {ArrayLike<number>} ranges from, to, from, to…
+   */
+  blocks(ranges) {
+    const p = this.profile;
+    const time = STATES.map(() => new Float64Array(p.blocks));
+    const samples = [0, 0, 0, 0];
+    for (let i = 0; i < ranges.length; i += 2) {
+      for (let r = ranges[i]; r < ranges[i + 1]; r += 1) {
+        if (this.weight[r] === 0 || p.rowCount[r] === 0) continue;
+        const state = p.rowTag[r] & 3;
+        const scale = this.scale ? this.scale[r] : 1;
+        if (p.sliceStart[r] === p.sliceStart[r + 1]) {
+          time[state][0] += this.weight[r];
+          samples[state] += p.rowCount[r];
+        }
+        for (let k = p.sliceStart[r]; k < p.sliceStart[r + 1]; k += 1) {
+          if (this.mask && !this.mask[p.slice[k]]) continue;
+          time[state][p.block(p.slice[k])] += p.sliceNs[k] * scale;
+          samples[state] += p.sliceCount[k];
+        }
+      }
+    }
+    return { time, samples };
+  }
+
+  /** [`blocks`] of everything. */
+  wholeBlocks() {
+    this.whole ??= this.blocks([0, this.weight.length]);
+    return this.whole;
+  }
+
+  /**
+   * The 95 % interval of the share that runs of rows have in this selection, and on how many
+   * samples it rests.
+   * @param {ArrayLike<number>} ranges
+   */
+  interval(ranges) {
+    const whole = this.wholeBlocks();
+    const part = this.blocks(ranges);
+    const states = [];
+    let samples = 0;
+    for (let s = 0; s < STATES.length; s += 1) {
+      if (this.byState[s] === 0) continue;
+      samples += part.samples[s];
+      let own = 0;
+      for (let i = 0; i < ranges.length; i += 2) own += this.stateTime(ranges[i], ranges[i + 1], s);
+      const sampled = whole.samples[s] > 0;
+      const share = own / this.byState[s];
+      const interval = sampled
+        ? shareInterval(part.time[s], whole.time[s], whole.samples[s])
+        : { low: share, high: share };
+      states.push({
+        weight: this.byState[s] / this.total,
+        share,
+        interval: { low: Math.min(interval.low, share), high: Math.max(interval.high, share) },
+      });
+    }
+    return { ...join(states), samples };
+  }
+
+  /** Self and total time by entry; a recursive function counts once. */
+  byEntry() {
+    if (!this.entries) {
+      const p = this.profile;
+      const self = new Float64Array(p.names.length);
+      const total = new Float64Array(p.names.length);
+      for (let r = 0; r < this.weight.length; r += 1) self[p.rowBlame[r]] += this.weight[r];
+      const inside = new Uint32Array(p.names.length);
+      const { entry, end, first, last } = p;
+      const { prefix } = this;
+      for (let i = 1; i < p.nodes; i += 1) {
+        const e = entry[i];
+        if (i >= inside[e]) {
+          inside[e] = end[i];
+          total[e] += prefix[last[i]] - prefix[first[i]];
+        }
+      }
+      this.entries = { self, total };
+    }
+    return this.entries;
+  }
+
+  /** Outermost nodes of an entry that have time. @param {number} entry @returns {number[]} */
+  nodesOf(entry) {
+    const p = this.profile;
+    const out = [];
+    for (let i = 1; i < p.nodes; ) {
+      if (p.entry[i] === entry) {
+        if (this.time(i) > 0) out.push(i);
+        i = p.end[i];
+      } else {
+        i += 1;
+      }
+    }
+    return out;
+  }
+
+  /** Runs of rows under nodes. @param {ArrayLike<number>} nodes */
+  ranges(nodes) {
+    const out = new Uint32Array(nodes.length * 2);
+    for (let i = 0; i < nodes.length; i += 1) {
+      out[2 * i] = this.profile.first[nodes[i]];
+      out[2 * i + 1] = this.profile.last[nodes[i]];
+    }
+    return out;
+  }
+}
