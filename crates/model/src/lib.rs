@@ -13,6 +13,7 @@
 
 mod domain;
 mod host;
+mod label;
 mod ledger;
 mod recording;
 mod stack;
@@ -24,6 +25,7 @@ pub mod stats;
 
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss};
 pub use host::{CgroupFacts, DiskFacts, HostFacts, HostSample, Limits, NetFacts, Pressure};
+pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use recording::{
     Context, ContextId, LedgerSlice, Process, Recording, Sample, SliceValue, Slices, Window,

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::{
-    Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, LedgerSlice, Line, ModuleId,
-    Recording, Sample, SliceValue, Slices, Stack, StackId, Window,
+    Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Label, LabelsId, LedgerSlice,
+    Line, ModuleId, Recording, Sample, SliceValue, Slices, Stack, StackId, Window,
 };
 
 /// Recordings that do not add.
@@ -162,6 +162,7 @@ struct Into {
     functions: HashMap<crate::Function, u32>,
     frames: HashMap<Frame, u32>,
     stacks: HashMap<Stack, u32>,
+    label_sets: HashMap<Vec<Label>, u32>,
     /// Slices of the recordings before this one.
     slices: u32,
 }
@@ -220,6 +221,9 @@ impl Into {
             })
             .map(|s| place(&mut out.stacks, &mut self.stacks, s))
             .collect();
+        let label_sets: Vec<u32> = (rec.label_sets.iter().cloned())
+            .map(|set| place(&mut out.label_sets, &mut self.label_sets, set))
+            .collect();
         let before = self.slices;
         let sliced = out.slices.count > 0;
         let values = |s: &Sample| -> Vec<SliceValue> {
@@ -232,6 +236,7 @@ impl Into {
         out.samples.extend(rec.samples.iter().map(|s| Sample {
             context: ContextId(s.context.0 + contexts),
             stack: StackId(stacks[s.stack.0 as usize]),
+            labels: s.labels.map(|l| LabelsId(label_sets[l.0 as usize])),
             slices: values(s),
             ..s.clone()
         }));

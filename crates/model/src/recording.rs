@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    BlockReason, Cost, Domain, Frame, Function, HostSample, Ledger, Loss, Module, Part, Stack,
-    StackId, State,
+    BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, Loss, Module,
+    Part, Stack, StackId, State,
 };
 
 /// Index into [`Recording::contexts`].
@@ -88,6 +88,8 @@ pub struct Sample {
     pub idle: bool,
     /// The CPU, for on-CPU samples where known.
     pub cpu: Option<u32>,
+    /// Further labels, if any.
+    pub labels: Option<LabelsId>,
     /// Number of samples.
     pub count: u64,
     /// Estimated time, ns, before scaling.
@@ -162,6 +164,8 @@ pub struct Recording {
     pub frames: Vec<Frame>,
     /// Distinct stacks.
     pub stacks: Vec<Stack>,
+    /// Distinct sets of further labels, each in ascending order.
+    pub label_sets: Vec<Vec<Label>>,
     /// Sampled time.
     pub samples: Vec<Sample>,
     /// The division into time slices.

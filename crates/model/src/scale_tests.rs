@@ -25,6 +25,7 @@ fn sample(context: u32, stack: u32, state: State, count: u64, ns: u64) -> Sample
         part: None,
         idle: false,
         cpu: None,
+        labels: None,
         count,
         ns,
         slices: vec![SliceValue {

@@ -197,6 +197,17 @@ fn random(seed: u64) -> Recording {
             unattributed_on_cpu_ns: n(BIG),
         });
     }
+    for _ in 0..n(4) {
+        let label = |key: &str, value| Label {
+            key: Arc::from(key),
+            value,
+        };
+        let text = LabelValue::Text(Arc::from(word!()));
+        let number = LabelValue::Number(n(BIG) as i64 - (BIG / 2) as i64, Arc::from(word!()));
+        let mut set = vec![label(word!(), text), label(word!(), number)];
+        set.truncate(n(3) as usize);
+        rec.label_sets.push(set);
+    }
     for _ in 0..n(30) {
         let slices: Vec<SliceValue> = (0..n(4))
             .map(|_| SliceValue {
@@ -213,6 +224,8 @@ fn random(seed: u64) -> Recording {
             part: maybe!(pick!(Part::ALL)),
             idle: n(2) == 0,
             cpu: maybe!(n(1 << 32) as u32),
+            labels: (!rec.label_sets.is_empty() && n(2) == 0)
+                .then(|| LabelsId(n(rec.label_sets.len() as u64) as u32)),
             count: n(1000),
             ns: n(BIG),
             slices,
@@ -502,7 +515,20 @@ fn tool(name: &str, args: &[&str], input: &[u8]) -> Option<String> {
 fn go_tool_pprof_opens_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rec.pb.gz");
-    let rec = synthetic::recording(4);
+    let mut rec = synthetic::recording(4);
+    let label = |key: &str, value| Label {
+        key: Arc::from(key),
+        value,
+    };
+    let labels = vec![
+        label("endpoint", LabelValue::Text(Arc::from("/cart"))),
+        label("request", LabelValue::Number(512, Arc::from("bytes"))),
+    ];
+    rec.label_sets.push(labels.clone());
+    let labelled = rec.samples.len() / 3;
+    for s in &mut rec.samples[..labelled] {
+        s.labels = Some(LabelsId(0));
+    }
     std::fs::write(&path, bytes(&rec)).unwrap();
     let path = path.to_str().unwrap();
     let Some(top) = tool("go", &["tool", "pprof", "-top", path], &[]) else {
@@ -532,6 +558,9 @@ fn go_tool_pprof_opens_the_file() {
         "{tags}"
     );
 
+    let tags = tool("go", &["tool", "pprof", "-tags", path], &[]).unwrap();
+    assert!(tags.contains("/cart") && tags.contains("512B"), "{tags}");
+
     // Go's own writer drops the extension: a foreign file, read as one.
     let foreign = dir.path().join("foreign.pb.gz");
     let output = format!("-output={}", foreign.display());
@@ -547,6 +576,12 @@ fn go_tool_pprof_opens_the_file() {
     let states = |l: &Ledger| State::ALL.iter().map(|s| l.state_ns(*s)).sum::<u64>();
     let known: u64 = rec.contexts.iter().map(|c| states(&c.ledger)).sum();
     assert_eq!(total, known);
+    assert_eq!(read.recording.label_sets, [labels]);
+    let with = |r: &Recording| -> u64 {
+        let own = r.samples.iter().filter(|s| s.labels.is_some());
+        own.map(|s| s.count).sum()
+    };
+    assert_eq!(with(&read.recording), with(&rec));
     let names: Vec<_> = read.recording.functions.iter().map(|f| &*f.name).collect();
     assert!(names.contains(&NOT_SAMPLED), "{names:?}");
 }
@@ -574,6 +609,7 @@ fn the_schema_decodes_the_extension() {
         "slice_ns:",
         "module_kinds:",
         "start_unix_ns:",
+        "label_sets {",
     ] {
         assert!(text.contains(field), "{field} is missing in:\n{text}");
     }

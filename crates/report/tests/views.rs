@@ -192,6 +192,7 @@ fn one(frames: &[&[&str]], kind: FrameKind, end: StackEnd) -> Recording {
         part: None,
         idle: false,
         cpu: None,
+        labels: None,
         count: 1,
         ns: 500,
         slices: Vec::new(),
@@ -391,8 +392,17 @@ fn markdown_is_not_broken_by_names() {
 
 #[test]
 fn merged_recordings_add_up() {
-    let a = synthetic::recording(2);
-    let b = synthetic::recording(3);
+    let mut a = synthetic::recording(2);
+    let mut b = synthetic::recording(3);
+    for (rec, values) in [(&mut a, &["x"][..]), (&mut b, &["y", "x"])] {
+        rec.label_sets.extend(values.iter().map(|v| {
+            vec![Label {
+                key: Arc::from("tenant"),
+                value: LabelValue::Text(Arc::from(*v)),
+            }]
+        }));
+        rec.samples[0].labels = Some(LabelsId(values.len() as u32 - 1));
+    }
     let both = merge::merge(&[a.clone(), b.clone()]).unwrap();
     for view in View::ALL {
         let want = ledger_of(&a, *view) + ledger_of(&b, *view);
@@ -401,6 +411,12 @@ fn merged_recordings_add_up() {
     }
     assert_eq!(both.stacks, b.stacks, "equal code is there once");
     assert_eq!(both.slices.count, a.slices.count + b.slices.count);
+    assert_eq!(
+        both.label_sets,
+        [a.label_sets[0].clone(), b.label_sets[0].clone()]
+    );
+    let first_of_b = &both.samples[a.samples.len()];
+    assert_eq!(first_of_b.labels, both.samples[0].labels);
     let sum = |r: &Recording| {
         r.samples
             .iter()

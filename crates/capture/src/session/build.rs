@@ -107,6 +107,7 @@ impl Stacks {
             part,
             idle: false,
             cpu: key.cpu.map(u32::from),
+            labels: None,
             count: sum.count,
             ns: sum.ns,
             slices: sum.slices,

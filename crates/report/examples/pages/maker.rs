@@ -226,6 +226,7 @@ impl Maker {
             part,
             idle: false,
             cpu: None,
+            labels: None,
             count,
             ns: sampled,
             slices,

@@ -293,6 +293,7 @@ pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
             part: None,
             idle: false,
             cpu: None,
+            labels: None,
             count,
             ns,
             slices: vec![SliceValue { slice, count, ns }],

@@ -167,6 +167,7 @@ impl Builder {
             part,
             idle: false,
             cpu: (state == State::OnCpu).then_some(context.0 % 4),
+            labels: None,
             count: slices.iter().map(|s| s.count).sum(),
             ns: slices.iter().map(|s| s.ns).sum(),
             slices,

@@ -156,6 +156,7 @@ impl Samples {
                     part,
                     idle: false,
                     cpu: None,
+                    labels: None,
                     count: sum.count,
                     ns: sum.ns,
                     slices: sum.slices,

@@ -6,7 +6,7 @@ use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
 
 use super::extension as ext;
-use super::host;
+use super::{host, labels};
 
 /// Names of the frame kinds, in the order of their numbers.
 pub(super) const FRAME_KINDS: [(FrameKind, &str); 3] = [
@@ -99,6 +99,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
             target_stopped_ns: rec.cost.target_stopped_ns,
         }),
         factors: Some(factors(scaled)),
+        label_sets: (!rec.label_sets.is_empty()).then(|| labels::to_message(&rec.label_sets)),
     }
     .encode_to_vec()
 }
@@ -220,6 +221,10 @@ fn samples(rec: &model::Recording) -> ext::Samples {
             s.slice_count.push(v.count);
             s.slice_ns.push(v.ns);
         }
+    }
+    if !rec.label_sets.is_empty() {
+        let number = |r: &model::Sample| r.labels.map_or(0, |l| 1 + l.0);
+        s.labels = rec.samples.iter().map(number).collect();
     }
     s
 }

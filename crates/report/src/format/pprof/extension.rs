@@ -49,6 +49,8 @@ pub(super) struct Recording {
     pub cost: Option<Cost>,
     #[prost(message, optional, tag = "17")]
     pub factors: Option<Factors>,
+    #[prost(message, optional, tag = "18")]
+    pub label_sets: Option<LabelSets>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -255,6 +257,24 @@ pub(super) struct Samples {
     pub slice_count: Vec<u64>,
     #[prost(uint64, repeated, tag = "13")]
     pub slice_ns: Vec<u64>,
+    #[prost(uint32, repeated, tag = "14")]
+    pub labels: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LabelSets {
+    #[prost(string, repeated, tag = "1")]
+    pub text: Vec<String>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub length: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub key: Vec<u32>,
+    #[prost(uint32, repeated, tag = "4")]
+    pub value: Vec<u32>,
+    #[prost(sint64, repeated, tag = "5")]
+    pub number: Vec<i64>,
+    #[prost(uint32, repeated, tag = "6")]
+    pub unit: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

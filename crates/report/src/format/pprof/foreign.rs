@@ -2,16 +2,17 @@
 //!
 //! One column of time is used: the default one, else the last whose unit is a time. Its name tells
 //! the state (`cpu` is on-CPU, `delay` blocked; anything else is not known). Labels `pid`, `tid`,
-//! `thread`, `process` make contexts, `state` and `reason` are believed. The ledger is the sum of
-//! the samples: the file has no other.
+//! `thread`, `process` make contexts, `state` and `reason` are believed, all others are kept as they
+//! are. The ledger is the sum of the samples: the file has no other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use wallscope_model::{
     BlockReason, Column, Context, ContextId, Domain, Frame, FrameId, FrameKind, Function,
-    FunctionId, Ledger, Limit, Line, Module, ModuleId, ModuleKind, Part, Process, Recording,
-    Sample, Slices, Stack, StackEnd, StackId, State, UnknownCause, Window,
+    FunctionId, Label, LabelValue, LabelsId, Ledger, Limit, Line, Module, ModuleId, ModuleKind,
+    Part, Process, Recording, Sample, Slices, Stack, StackEnd, StackId, State, UnknownCause,
+    Window,
 };
 
 use super::super::ReadError;
@@ -248,16 +249,20 @@ struct Labels {
     reason: Option<BlockReason>,
     part: Option<Part>,
     idle: bool,
+    cpu: Option<u32>,
+    /// All others: key, text, number, unit.
+    further: Vec<(u64, u64, u64, u64)>,
 }
 
 impl Labels {
     fn add(&mut self, bytes: &[u8], t: &Tables) -> Result<(), ReadError> {
-        let (mut key, mut text, mut num) = (0, 0, 0);
+        let (mut key, mut text, mut num, mut unit) = (0, 0, 0, 0);
         for item in Fields::new(bytes) {
             match item? {
                 (field::label::KEY, v) => key = v.number(),
                 (field::label::STR, v) => text = v.number(),
                 (field::label::NUM, v) => num = v.number(),
+                (field::label::UNIT, v) => unit = v.number(),
                 _ => {}
             }
         }
@@ -273,17 +278,31 @@ impl Labels {
                 self.part = Part::from_name(&name);
             }
             "idle" => self.idle = t.string(text) == "true",
-            _ => {}
+            "cpu" => self.cpu = u32::try_from(num).ok(),
+            "" => {}
+            _ => self.further.push((key, text, num, unit)),
         }
         Ok(())
     }
 }
 
+/// What samples that are added up have alike.
+type Key = (
+    ContextId,
+    StackId,
+    State,
+    Option<&'static str>,
+    bool,
+    Option<u32>,
+    Option<LabelsId>,
+);
+
 /// Samples, equal ones added up.
 #[derive(Default)]
 struct Samples {
     list: Vec<Sample>,
-    index: HashMap<(ContextId, StackId, State, Option<&'static str>, bool), usize>,
+    index: HashMap<Key, usize>,
+    label_sets: HashMap<Vec<(u64, u64, u64, u64)>, LabelsId>,
     stacks: HashMap<Stack, StackId>,
     contexts: HashMap<(u32, u32, u64), ContextId>,
     processes: HashMap<u32, ()>,
@@ -333,6 +352,7 @@ impl Samples {
             next
         });
         let context = self.context(&labels, t, rec);
+        let further = self.further(std::mem::take(&mut labels.further), t, rec);
         let sample = Sample {
             context,
             stack,
@@ -340,12 +360,21 @@ impl Samples {
             reason: labels.reason.filter(|_| state == State::Blocked),
             part: labels.part.filter(|_| state != State::Blocked),
             idle: labels.idle,
-            cpu: None,
+            cpu: labels.cpu,
+            labels: further,
             count,
             ns,
             slices: Vec::new(),
         };
-        let key = (context, stack, state, sample.reason_name(), sample.idle);
+        let key = (
+            context,
+            stack,
+            state,
+            sample.reason_name(),
+            sample.idle,
+            sample.cpu,
+            further,
+        );
         match self.index.get(&key) {
             Some(i) => {
                 let to = &mut self.list[*i];
@@ -358,6 +387,33 @@ impl Samples {
             }
         }
         Ok(())
+    }
+
+    fn further(
+        &mut self,
+        mut set: Vec<(u64, u64, u64, u64)>,
+        t: &Tables,
+        rec: &mut Recording,
+    ) -> Option<LabelsId> {
+        if set.is_empty() {
+            return None;
+        }
+        set.sort_unstable();
+        let next = LabelsId(rec.label_sets.len() as u32);
+        let id = *self.label_sets.entry(set).or_insert_with_key(|set| {
+            let label = |&(key, text, number, unit): &(u64, u64, u64, u64)| Label {
+                key: Arc::from(t.string(key)),
+                value: match text {
+                    0 => LabelValue::Number(number as i64, Arc::from(t.string(unit))),
+                    text => LabelValue::Text(Arc::from(t.string(text))),
+                },
+            };
+            let mut labels: Vec<Label> = set.iter().map(label).collect();
+            labels.sort_unstable();
+            rec.label_sets.push(labels);
+            next
+        });
+        Some(id)
     }
 
     fn context(&mut self, labels: &Labels, t: &Tables, rec: &mut Recording) -> ContextId {

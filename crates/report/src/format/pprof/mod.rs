@@ -14,6 +14,7 @@ mod convert;
 mod extension;
 mod foreign;
 mod host;
+mod labels;
 mod read;
 mod restore;
 mod write;
@@ -51,6 +52,7 @@ mod field {
         pub const KEY: u32 = 1;
         pub const STR: u32 = 2;
         pub const NUM: u32 = 3;
+        pub const UNIT: u32 = 4;
     }
     pub mod mapping {
         pub const ID: u32 = 1;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use wallscope_model as model;
 use wallscope_model::{
-    BlockReason, ContextId, FrameId, FrameKind, FunctionId, ModuleId, ModuleKind, Part, StackEnd,
-    StackId, State, UnknownCause,
+    BlockReason, ContextId, FrameId, FrameKind, FunctionId, LabelsId, ModuleId, ModuleKind, Part,
+    StackEnd, StackId, State, UnknownCause,
 };
 
 use super::super::{Read, ReadError};
 use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
-use super::host;
 use super::read::{Tables, damaged};
+use super::{host, labels};
 
 /// The meaning of numbers in columns; an unknown name has none.
 struct Names {
@@ -69,6 +69,7 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     rec.functions = functions(t, m.functions)?;
     rec.frames = frames(t, &m.frames.unwrap_or_default(), &names, &rec)?;
     rec.stacks = stacks(&m.stacks.unwrap_or_default(), &names, rec.frames.len())?;
+    rec.label_sets = labels::from_message(&m.label_sets.unwrap_or_default())?;
     rec.samples = samples(&m.samples.unwrap_or_default(), &names, &rec)?;
     rec.ledger_slices = ledger_slices(&m.ledger_slices.unwrap_or_default(), &names, &rec)?;
     check_sums(&rec)?;
@@ -233,7 +234,7 @@ fn process(p: ext::Process) -> model::Process {
 }
 
 /// A column that must have `len` entries.
-fn same<T>(column: &[T], len: usize, what: &str) -> Result<(), ReadError> {
+pub(super) fn same<T>(column: &[T], len: usize, what: &str) -> Result<(), ReadError> {
     if column.len() == len {
         return Ok(());
     }
@@ -244,7 +245,7 @@ fn same<T>(column: &[T], len: usize, what: &str) -> Result<(), ReadError> {
 }
 
 /// An index that must be below `len`.
-fn below(index: u32, len: usize, what: &str) -> Result<u32, ReadError> {
+pub(super) fn below(index: u32, len: usize, what: &str) -> Result<u32, ReadError> {
     if (index as usize) < len {
         return Ok(index);
     }
@@ -372,6 +373,10 @@ fn samples(
     same(&m.slices, n, "the slices of samples")?;
     same(&m.slice_count, m.slice.len(), "the counts of slices")?;
     same(&m.slice_ns, m.slice.len(), "the times of slices")?;
+    // Recordings without any label have no such column.
+    if !m.labels.is_empty() {
+        same(&m.labels, n, "the labels of samples")?;
+    }
     let mut from = 0usize;
     let mut out = Vec::with_capacity(n);
     for i in 0..n {
@@ -397,6 +402,11 @@ fn samples(
             part: m.part[i].checked_sub(1).and_then(|p| pick(&names.parts, p)),
             idle: m.idle[i],
             cpu: m.cpu[i].checked_sub(1).map(number),
+            labels: (m.labels.get(i).and_then(|l| l.checked_sub(1)))
+                .map(|l| {
+                    Ok::<_, ReadError>(LabelsId(below(l, rec.label_sets.len(), "set of labels")?))
+                })
+                .transpose()?,
             count: m.count[i],
             ns: m.ns[i],
             slices,

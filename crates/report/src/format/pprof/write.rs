@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use flate2::{Compression, write::GzEncoder};
 use wallscope_model::scale::{NOT_SAMPLED, Scaled};
-use wallscope_model::{Context, ContextId, Recording, StackEnd, State};
+use wallscope_model::{Context, ContextId, Label, LabelValue, Recording, StackEnd, State};
 
 use super::super::wire::Writer;
 use super::field;
@@ -186,6 +186,9 @@ fn samples<W: Write>(
             seen.then(|| extra.location(&name::truncated(*end)))
         })
         .collect();
+    let further: Vec<Vec<u8>> = (rec.label_sets.iter())
+        .map(|set| keys.further(set, strings))
+        .collect();
     let none = Vec::new();
     let labels = |context: ContextId| contexts.get(context.0 as usize).unwrap_or(&none);
     let mut message = Writer::default();
@@ -218,6 +221,9 @@ fn samples<W: Write>(
         }
         if let Some(cpu) = s.cpu {
             keys.numeric(&mut message, keys.cpu, u64::from(cpu));
+        }
+        if let Some(set) = s.labels.and_then(|l| further.get(l.0 as usize)) {
+            message.bytes.extend_from_slice(set);
         }
         to.bytes(field::profile::SAMPLE, &message.bytes)?;
     }
@@ -281,6 +287,24 @@ impl Keys {
         self.numeric(&mut w, self.tid, u64::from(c.tid));
         self.text(&mut w, self.process, strings.id(process));
         self.numeric(&mut w, self.pid, u64::from(c.pid));
+        w.bytes
+    }
+
+    /// Labels beyond the contract's own.
+    fn further(&self, set: &[Label], strings: &mut Strings) -> Vec<u8> {
+        let mut w = Writer::default();
+        for Label { key, value } in set {
+            let mut label = Writer::default();
+            label.number(field::label::KEY, strings.id(key));
+            match value {
+                LabelValue::Text(text) => label.number(field::label::STR, strings.id(text)),
+                LabelValue::Number(number, unit) => {
+                    label.number(field::label::NUM, *number as u64);
+                    label.number(field::label::UNIT, strings.id(unit));
+                }
+            }
+            w.bytes(field::sample::LABEL, &label.bytes);
+        }
         w.bytes
     }
 

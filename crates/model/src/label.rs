@@ -1,0 +1,37 @@
+//! Labels of a sample beyond those that the model has fields for: a request's endpoint, a trace id.
+//! They stand in [`crate::Recording::label_sets`], each distinct set once.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Index into [`crate::Recording::label_sets`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LabelsId(pub u32);
+
+/// One label. A set may hold several of one key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label {
+    /// What is labelled; none of the contract's own (`thread`, `pid`, `state`…).
+    pub key: Arc<str>,
+    /// With what.
+    pub value: LabelValue,
+}
+
+/// A label's value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LabelValue {
+    /// Text.
+    Text(Arc<str>),
+    /// A number in a unit; an empty unit is a plain count.
+    Number(i64, Arc<str>),
+}
+
+impl fmt::Display for LabelValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabelValue::Text(text) => f.write_str(text),
+            LabelValue::Number(n, unit) if unit.is_empty() => write!(f, "{n}"),
+            LabelValue::Number(n, unit) => write!(f, "{n} {unit}"),
+        }
+    }
+}
