@@ -69,6 +69,7 @@ enum {
 	TASK_DEAD = 0x0080,
 	TASK_FROZEN = 0x8000,
 };
+enum { PERF_TYPE_SOFTWARE = 1 };
 enum { PF_KTHREAD = 0x00200000 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -159,6 +160,31 @@ struct bpf_iter_meta {
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
+};
+
+struct timerqueue_node {
+	s64 expires;
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+};
+
+struct hw_perf_event {
+	struct hrtimer hrtimer;
+};
+
+struct perf_event_attr {
+	u32 type;
+};
+
+struct perf_event {
+	struct perf_event_attr attr;
+	struct hw_perf_event hw;
+};
+
+struct bpf_perf_event_data_kern {
+	struct perf_event *event;
 };
 
 #pragma clang attribute pop

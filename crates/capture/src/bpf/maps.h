@@ -120,7 +120,13 @@ struct ws_cpu {
 	u64 later_ns;  /* and of each stack that a thread read of itself */
 	u64 charges;   /* switches at which time was charged to a stack */
 	u32 countdown, pad0;
-	u64 fired;     /* when the timer last hit a task that is not measured */
+	u64 fired;     /* when the timer was last due in a task that is not measured */
+	/* The last two stretches in which measured threads had this CPU among them: sampler.h. */
+	u64 came;      /* when the current or last one began */
+	u64 left;      /* when the last one ended; 0: never */
+	u64 left_came; /* and had begun */
+	u64 left_id;   /* the thread that ended it */
+	u32 left_tid, pad1;
 };
 /* A prime, so that it does not fall into step with a pattern of events. */
 #define WS_TIMED 31

@@ -24,6 +24,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "reason.h"
 #include "ledger.h"
 #include "stack.h"
+#include "sampler.h"
 #include "thread.h"
 
 static __always_inline struct ws_thread *record_of(struct task_struct *p)
@@ -54,19 +55,12 @@ static __always_inline void switched(struct ws_cpu *c, bool preempt, struct task
 		else
 			save_window(prev);
 	}
+	sampler_switched(c, out, in, now);
 	if (in) {
 		u64 waited = enter_cpu(in, c, next, now, cpu);
 
-		/*
-		 * A task woken on an idle CPU is on it, in the kernel's books and so in ours, from
-		 * its wake-up; a sample that hit the idle task on its way out is therefore its.
-		 */
-		if (c->fired && (s64)(c->fired - now) >= 0)
-			in->early++;
-
 		charge_off_cpu(in, c, next, now, waited, cpu);
 	}
-	c->fired = 0;
 }
 
 SEC("tp_btf/sched_switch")
@@ -126,12 +120,10 @@ int ws_on_cpu(struct bpf_perf_event_data *ctx)
 	if (!c)
 		return 0;
 	start = bpf_ktime_get_ns();
-	if (!t) {
-		c->fired = start;
-		return 0;
-	}
-	sample_on_cpu(t, p, ctx);
-	c->timer_ns += bpf_ktime_get_ns() - start;
+	if (sample_is_its(c, t, sample_due(ctx, start)))
+		sample_on_cpu(t, p, ctx);
+	if (t)
+		c->timer_ns += bpf_ktime_get_ns() - start;
 	return 0;
 }
 

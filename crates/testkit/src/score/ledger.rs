@@ -124,17 +124,19 @@ pub fn closes(report: &Report, limits: &Limits) -> Scorecard {
     card
 }
 
-/// On-CPU time as the kernel counts it: whether that includes interrupts depends on
-/// how the kernel was configured, so the nearer of the two readings is taken.
+/// On-CPU time as the kernel counts it: without steal where the hypervisor tells of it, and without
+/// interrupts if so configured; the nearest of these readings is taken.
 fn like_the_kernel(thread: &Thread, truth: f64) -> f64 {
-    let part = |name: &str| thread.on_cpu.get(name).copied().unwrap_or(0);
+    let part = |name: &str| thread.on_cpu.get(name).copied().unwrap_or(0) as f64;
     let all = thread.on_cpu_ns as f64;
-    let own = all - (part("irq") + part("stolen")) as f64;
-    if (own - truth).abs() < (all - truth).abs() {
-        own
-    } else {
-        all
-    }
+    [
+        all,
+        all - part("stolen"),
+        all - part("stolen") - part("irq"),
+    ]
+    .into_iter()
+    .min_by(|a, b| (a - truth).abs().total_cmp(&(b - truth).abs()))
+    .unwrap_or(all)
 }
 
 /// Wall time that a thread with known birth and death had within the window.
