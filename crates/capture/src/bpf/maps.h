@@ -115,11 +115,13 @@ struct ws_cpu {
 	u32 irq_depth;
 	u32 measured;  /* the current task has a record */
 	u64 losses[WS_LOSSES];
-	u64 timed_ns;  /* own run time: of one switch or wake-up in WS_TIMED, */
+	u64 timed_ns;  /* own run time: of all switches and wake-ups, estimated, */
 	u64 timer_ns;  /* of each on-CPU sample, */
 	u64 later_ns;  /* and of each stack that a thread read of itself */
 	u64 charges;   /* switches at which time was charged to a stack */
-	u32 countdown, pad0;
+	u64 timed_tick; /* the jiffy whose first run was timed */
+	u32 untimed;    /* further runs since one of them was timed */
+	u32 stands_for; /* how many runs the one that is being timed stands for */
 	u64 fired;     /* when the timer was last due in a task that is not measured */
 	/* The last two stretches in which measured threads had this CPU among them: sampler.h. */
 	u64 came;      /* when the current or last one began */
@@ -128,7 +130,10 @@ struct ws_cpu {
 	u64 left_id;   /* the thread that ended it */
 	u32 left_tid, pad1;
 };
-/* A prime, so that it does not fall into step with a pattern of events. */
+/*
+ * How many runs one that is timed stands for, at most. A prime, so that it does not fall into step
+ * with a pattern of events.
+ */
 #define WS_TIMED 31
 
 struct {
@@ -153,19 +158,32 @@ static __always_inline void lost(enum ws_loss cause)
 		c->losses[cause]++;
 }
 
-/* What measuring costs is measured too: the start of a run that is to be timed, or 0. */
+/*
+ * What measuring costs is measured too: the start of a run that is to be timed, or 0. The first run
+ * of each jiffy is timed and stands for itself, of the others one in WS_TIMED stands for as many:
+ * the first is dearer, its code and data have left the caches; and where runs are few, each is
+ * timed, and one that was interrupted does not stand for thirty that were not.
+ */
 static __always_inline u64 time_run(struct ws_cpu *c)
 {
-	if (c->countdown--)
+	u64 tick = bpf_jiffies64();
+
+	if (tick != c->timed_tick) {
+		c->timed_tick = tick;
+		c->stands_for = 1;
+		return bpf_ktime_get_ns();
+	}
+	if (++c->untimed < WS_TIMED)
 		return 0;
-	c->countdown = WS_TIMED - 1;
+	c->untimed = 0;
+	c->stands_for = WS_TIMED;
 	return bpf_ktime_get_ns();
 }
 
 static __always_inline void run_timed(struct ws_cpu *c, u64 start)
 {
 	if (start)
-		c->timed_ns += bpf_ktime_get_ns() - start;
+		c->timed_ns += (bpf_ktime_get_ns() - start) * c->stands_for;
 }
 
 /* Wake user space only when a quarter of the ring is used; otherwise it looks by itself. */

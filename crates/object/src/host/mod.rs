@@ -22,6 +22,10 @@ use wallscope_model::{CgroupFacts, DiskFacts, HostFacts, NetFacts, Pressure};
 
 use crate::cgroup::{self, Group};
 
+/// A read of less than this was the last: the kernel fills a page before it stops early, but for a
+/// line that does not fit any more, and no line of these files is half a page long.
+const SHORT: usize = 2048;
+
 /// Reads [`HostFacts`] again and again from descriptors that stay open.
 pub struct HostReader {
     buffer: Vec<u8>,
@@ -56,8 +60,12 @@ impl Source {
                 buffer.resize(buffer.len() * 2, 0);
             }
             match file.read_at(&mut buffer[filled..], filled as u64) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
+                Ok(n) => {
+                    filled += n;
+                    if n < SHORT {
+                        break;
+                    }
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }

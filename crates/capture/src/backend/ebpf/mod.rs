@@ -61,9 +61,6 @@ pub enum Visit {
     End = 2,
 }
 
-/// `WS_TIMED`: switches and wake-ups are timed one in so many.
-const TIMED: u64 = 31;
-
 /// Where the run time of the programs went, so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTime {
@@ -333,10 +330,10 @@ impl Programs {
     /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
     pub fn run_time(&self) -> RunTime {
         let counters = self.counters();
-        let [timed, timer_ns, later_ns, charges] =
+        let [hooks_ns, timer_ns, later_ns, charges] =
             [0, 1, 2, 3].map(|i| counters[crate::event::LOSSES.len() + i]);
         RunTime {
-            hooks_ns: timed * TIMED,
+            hooks_ns,
             timer_ns,
             later_ns,
             charges,
