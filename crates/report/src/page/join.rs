@@ -2,10 +2,10 @@
 //!
 //! A page that may load nothing cannot import. Each module becomes a function scope that returns
 //! what it exports, and an import becomes a destructuring of an earlier module's result; comments
-//! (half of the text is types in them) and indentation stay behind. All else is exactly what lies
-//! in `web/js`. The modules keep to what this understands: named imports without `as`, `export`
-//! before `function`, `async function`, `class` or `const`, comments as `/** … */` or on lines of
-//! their own, no text over several lines.
+//! (half of the text is types in them), indentation and spaces that mean nothing stay behind. All
+//! else is exactly what lies in `web/js`, name by name and line by line. The modules keep to what
+//! this understands: named imports without `as`, `export` before `function`, `async function`,
+//! `class` or `const`, comments as `/** … */` or on lines of their own, no text over several lines.
 
 /// The page's modules in an order in which each stands after those it imports.
 pub(super) const MODULES: &[(&str, &str)] = &[
@@ -46,9 +46,9 @@ pub(super) fn join(modules: &[(&str, &str)]) -> String {
                 out.push_str(&import_as_const(&import));
             } else if let Some(rest) = line.strip_prefix("export ") {
                 exports.extend(declared_name(rest));
-                out.push_str(rest);
+                dense(rest, &mut out);
             } else {
-                out.push_str(line);
+                dense(line, &mut out);
             }
             out.push('\n');
         }
@@ -74,6 +74,40 @@ fn bare(text: &str) -> String {
             out.push('\n');
             out
         })
+}
+
+/// Appends `line` without the spaces beside punctuation that no reader of code needs: those inside
+/// of `'…'` stay, and all of a line that may hold another kind of text or a regular expression.
+/// Those beside `+`, `-` and `!` stay too, because `a - -b` needs them.
+fn dense(line: &str, out: &mut String) {
+    if line.contains(['/', '`', '"']) {
+        out.push_str(line);
+        return;
+    }
+    const PUNCTUATION: &[char] = &[
+        '=', '<', '>', '{', '}', '(', ')', '[', ']', ',', ';', ':', '?', '&', '|', '*',
+    ];
+    let mut quoted = false;
+    let mut escaped = false;
+    let mut space = false;
+    for c in line.chars() {
+        if quoted {
+            quoted = escaped || c != '\'';
+            escaped = c == '\\' && !escaped;
+            out.push(c);
+            continue;
+        }
+        if c == ' ' {
+            space = true;
+            continue;
+        }
+        if space && !PUNCTUATION.contains(&c) && !out.ends_with(PUNCTUATION) {
+            out.push(' ');
+        }
+        space = false;
+        quoted = c == '\'';
+        out.push(c);
+    }
 }
 
 fn import_as_const(import: &str) -> String {
@@ -120,7 +154,7 @@ mod tests {
         ]);
         assert_eq!(
             joined,
-            "'use strict';\nconst module_a = (() => {\nconst x = 1;\nfunction f() { return x; }\n\
+            "'use strict';\nconst module_a = (() => {\nconst x=1;\nfunction f(){return x;}\n\
              return { x, f };\n})();\nconst module_b = (() => {\nconst {x,f,} = module_a;\nf(x);\n\
              return {  };\n})();\n"
         );
@@ -131,6 +165,28 @@ mod tests {
         let text =
             "/** a\n * b */\n// c\nf(/** @type {x} */ (y), '//');\n  if (z) {\n    // d\n  }\n";
         assert_eq!(bare(text), "f( (y), '//');\nif (z) {\n}\n");
+    }
+
+    #[test]
+    fn only_spaces_that_mean_nothing_stay_behind() {
+        let dense = |line| {
+            let mut out = String::new();
+            super::dense(line, &mut out);
+            out
+        };
+        for (line, wanted) in [
+            ("const a = { b: [1, 2] };", "const a={b:[1,2]};"),
+            (
+                "if (a && !b) return c ? -1 : d - -e;",
+                "if(a&&!b)return c?-1:d - -e;",
+            ),
+            ("f('it\\'s ( so )', x );", "f('it\\'s ( so )',x);"),
+            ("x = 'a , b' + y in z;", "x='a , b' + y in z;"),
+            ("a = / ( b )/.test(c);", "a = / ( b )/.test(c);"),
+            ("a = `( ${b} )`;", "a = `( ${b} )`;"),
+        ] {
+            assert_eq!(dense(line), wanted);
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub fn write(
         "default-src 'none'; script-src '{}'; style-src '{}'; img-src data: blob:; base-uri \
          'none'; form-action 'none'",
         hash(script),
-        hash(STYLE)
+        hash(style())
     );
     // The template's marks, in the order in which they stand in it.
     let mut rest = TEMPLATE;
@@ -82,7 +82,7 @@ pub fn write(
         match mark {
             "{{policy}}" => out.write_all(policy.as_bytes())?,
             "{{title}}" => out.write_all(escape(title).as_bytes())?,
-            "{{style}}" => out.write_all(STYLE.as_bytes())?,
+            "{{style}}" => out.write_all(style().as_bytes())?,
             "{{script}}" => out.write_all(script.as_bytes())?,
             _ => {
                 // In pieces, so that a large page is not held twice; a multiple of 3 bytes each.
@@ -99,6 +99,23 @@ pub fn write(
 fn script() -> &'static str {
     static SCRIPT: OnceLock<String> = OnceLock::new();
     SCRIPT.get_or_init(|| join::join(join::MODULES))
+}
+
+/// The style sheet without the spaces beside its punctuation.
+fn style() -> &'static str {
+    static DENSE: OnceLock<String> = OnceLock::new();
+    DENSE.get_or_init(|| {
+        let beside = [
+            (": ", ":"),
+            ("; ", ";"),
+            (", ", ","),
+            (" {", "{"),
+            ("{ ", "{"),
+            (" }", "}"),
+        ];
+        let text = STYLE.lines().map(str::trim).collect::<String>();
+        (beside.iter()).fold(text, |text, (spaced, dense)| text.replace(spaced, dense))
+    })
 }
 
 fn hash(text: &str) -> String {
