@@ -12,6 +12,7 @@ import { KIND, Profile, Selection, STATES, VIEWS } from './profile.js';
  * @property {number[]} pids empty: all
  * @property {string[]} states empty: all of the view
  * @property {string[]} reasons empty: all
+ * @property {string[]} labels `key=value`; values of one key are alternatives; empty: all
  * @property {'hide' | 'show' | 'only'} idle
  * @property {[number, number][]} time runs of slices, the end not included; empty: all
  * @property {string} query
@@ -37,6 +38,7 @@ export function plainLook() {
     pids: [],
     states: [],
     reasons: [],
+    labels: [],
     idle: 'hide',
     time: [],
     query: '',
@@ -171,6 +173,19 @@ function tagMask(profile, look) {
   return mask;
 }
 
+/** Which sets of labels count, by index plus one; `null`: all. @param {Profile} profile @param {Look} look */
+function labelMask(profile, look) {
+  if (look.labels.length === 0) return null;
+  const mask = new Uint8Array(profile.labelSets.length + 1);
+  const keys = new Set(look.labels.map((text) => profile.labels.find((l) => l.text === text)?.key));
+  const chosen = profile.labels.map((l) => look.labels.includes(l.text));
+  profile.labelSets.forEach((set, i) => {
+    const has = new Set(set.filter((l) => chosen[l]).map((l) => profile.labels[l].key));
+    mask[i + 1] = has.size === keys.size ? 1 : 0;
+  });
+  return mask;
+}
+
 /**
  * The rows' time within some slices, scaled once more so that each thread's states sum to what
  * its ledger counted in those slices.
@@ -240,6 +255,7 @@ export function select(profile, look, matches) {
   const mask = sliceMask(profile, look);
   const tags = tagMask(profile, look);
   const threads = threadMask(profile, look);
+  const labels = labelMask(profile, look);
   /** @type {Float64Array} */
   let source = profile.rowNs;
   let scale;
@@ -251,10 +267,10 @@ export function select(profile, look, matches) {
     source = lastTime.value.weight;
     scale = lastTime.value.scale;
   }
-  const { rows, rowTag, rowContext } = profile;
+  const { rows, rowTag, rowContext, rowLabels } = profile;
   let weight = new Float64Array(rows);
   for (let r = 0; r < rows; r += 1) {
-    if (tags[rowTag[r]] && threads[rowContext[r]]) weight[r] = source[r];
+    if (tags[rowTag[r]] && threads[rowContext[r]] && (!labels || (rowLabels && labels[rowLabels[r]]))) weight[r] = source[r];
   }
   if (look.only && matches) {
     const kept = new Float64Array(rows);

@@ -59,6 +59,27 @@ export function stateBadge(profile, state) {
 }
 
 /**
+ * What a finding rests on.
+ * @param {import('./profile.js').Profile} profile
+ * @param {any} found the recorder's finding; `null`: the page's own sentence
+ */
+function findingBadge(profile, found) {
+  const exact = profile.meta.domain.columns.every((/** @type {any[]} */ c) => c[1]);
+  const kind = found?.assumes ? 'suspected' : exact ? 'exact' : 'sampled';
+  return badge(kind, kind === 'sampled' ? 'estimated' : kind, () => [
+    el('p', {}, `The shares are sums of ${found ? 'all' : 'the chosen'} threads’ ledgers${exact ? ', counted and not sampled.' : '; how each state is known stands at its own badge.'}`),
+    ...(found
+      ? [
+          el('p', {}, el('b', {}, found.assumes ? 'The verdict is a suspicion: ' : 'The verdict is arithmetic on them. '), found.assumes ? `it takes for granted that ${found.assumes}.` : ''),
+          el('p', { class: 'quiet' }, `Rule ${found.rule}, which speaks when ${found.when}. It judged by:`),
+          el('dl', {}, ...found.evidence.flatMap((/** @type {string[]} */ [what, much]) => [el('dt', {}, what), el('dd', {}, much)])),
+          ...found.also.map((/** @type {string[]} */ [rule, says]) => el('p', {}, `Also, by rule ${rule}: ${says}.`)),
+        ]
+      : []),
+  ]);
+}
+
+/**
  * The sentence of what was found, when the recorder's own does not fit what is chosen.
  * @param {Sum} sum
  * @param {number} threads
@@ -193,16 +214,17 @@ export function showLedger(host, profile, look, change) {
       threads[i] && t.wall > 0 ? Math.max(worst, Math.abs(t.residue) / t.wall) : worst,
     0,
   );
-  const finding = all && profile.meta.finding ? profile.meta.finding : sentence(sum, chosen, profile);
+  const found = all ? profile.meta.finding : null;
   fill(
     host,
-    el('p', { class: 'finding' }, name(finding)),
+    el('p', { class: 'finding' }, name(found ? found.sentence : sentence(sum, chosen, profile)), ' ', sum.wall > 0 ? findingBadge(profile, found) : null),
     big,
     legend,
     el(
       'p', { class: 'quiet small' },
       `${duration(sum.wall)} of wall time of ${chosen === 1 ? 'one thread' : `${count(chosen)} threads`}`,
       mask ? ' within the chosen time' : ` · the states add up to it within ${Math.ceil(residue * 1e6)} ppm`,
+      look.labels.length > 0 ? ' · labels belong to stacks: they choose among those below' : null,
       idle > 0 ? ` · ${duration(idle)} of idle waiting is hidden below` : null,
     ),
   );

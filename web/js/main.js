@@ -77,7 +77,7 @@ class Page {
   change(change, quiet = false) {
     const before = this.look;
     this.look = { ...before, ...change };
-    const picture = ['view', 'leaf', 'fold', 'threads', 'names', 'pids', 'states', 'reasons', 'idle', 'time', 'only'];
+    const picture = ['view', 'leaf', 'fold', 'threads', 'names', 'pids', 'states', 'reasons', 'labels', 'idle', 'time', 'only'];
     // A zoom belongs to one picture.
     if (change.zoom === undefined && picture.some((k) => k in change && k !== 'icicle')) {
       const shape = ['leaf', 'fold', 'only'].some((k) => k in change) || before.leaf || before.fold || before.zoom.includes('~');
@@ -101,7 +101,7 @@ class Page {
       this.made.search = searchKey;
     }
     const matches = this.found ? this.found.entries : null;
-    const chosen = JSON.stringify([look.view, look.threads, look.names, look.pids, look.states, look.reasons, look.idle, look.time, look.only ? look.query : '']);
+    const chosen = JSON.stringify([look.view, look.threads, look.names, look.pids, look.states, look.reasons, look.labels, look.idle, look.time, look.only ? look.query : '']);
     const fresh = chosen !== this.made.selection;
     if (fresh) {
       this.made.selection = chosen;

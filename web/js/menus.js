@@ -4,7 +4,7 @@ import { el, fill, name } from './dom.js';
 import { hiddenIdle, plainLook } from './filter.js';
 import { byState, sumLedgers } from './ledger.js';
 import { STATES, STATE_TITLES } from './profile.js';
-import { duration, percent } from './text.js';
+import { count, duration, percent } from './text.js';
 
 /**
  * @param {HTMLElement} host of the menus
@@ -23,7 +23,12 @@ export function showFilters(host, chipsHost, profile, look, change) {
     .map((r, i) => ({ r, ns: sum.parts[i < 13 ? 7 + i : i < 20 ? i - 13 : i] }))
     .filter((v) => v.ns > 0 && !['user', 'kernel', 'irq', 'stolen'].includes(v.r))
     .sort((a, b) => b.ns - a.ns);
-  const menu = (/** @type {'names' | 'pids' | 'states' | 'reasons'} */ key, /** @type {string} */ title, /** @type {{value: any, label: string, note: string}[]} */ items) => {
+  const lived = (/** @type {number} */ ns) => percent(ns / Math.max(1, sum.wall));
+  const labelTimes = profile.labelTimes();
+  const labels = profile.labels
+    .map((l, i) => ({ ns: labelTimes[i], value: l.text, label: l.text, note: lived(labelTimes[i]) }))
+    .sort((a, b) => b.ns - a.ns);
+  const menu = (/** @type {'names' | 'pids' | 'states' | 'reasons' | 'labels'} */ key, /** @type {string} */ title, /** @type {{value: any, label: string, note: string}[]} */ items) => {
     const chosen = /** @type {any[]} */ (look[key]);
     const toggle = (/** @type {any} */ v) => change({ [key]: chosen.includes(v) ? chosen.filter((c) => c !== v) : [...chosen, v] });
     return el(
@@ -36,18 +41,18 @@ export function showFilters(host, chipsHost, profile, look, change) {
           box.checked = chosen.includes(i.value);
           return el('label', {}, box, name(i.label), el('span', { class: 'quiet number' }, i.note));
         }),
-        items.length > 300 ? el('p', { class: 'quiet small' }, `and ${items.length - 300} more: click them in the table of threads`) : null,
+        items.length > 300 ? el('p', { class: 'quiet small' }, `and ${count(items.length - 300)} with less`) : null,
       ),
     );
   };
   const idle = threads.some((/** @type {any} */ t) => t.idle > 0);
   const opened = host.querySelector('details[open]')?.getAttribute('data-filter');
-  const lived = (/** @type {number} */ ns) => percent(ns / Math.max(1, sum.wall));
   fill(
     host,
     menu('names', 'Thread name', names.map((n) => ({ value: n.key, label: String(n.key), note: `${n.n}` }))),
     pids.length > 1 ? menu('pids', 'Process', pids.map((n) => ({ value: n.key, label: `${processName(Number(n.key))} ${n.key}`, note: `${n.n}` }))) : null,
     look.view === 'wall' ? menu('states', 'State', STATES.map((s, i) => ({ value: s, label: STATE_TITLES[i], note: lived(byState(sum)[i]) }))) : null,
+    labels.length > 0 ? menu('labels', 'Label', labels) : null,
     menu('reasons', 'Reason', reasons.map((v) => ({ value: v.r, label: v.r.replace(/_/g, ' '), note: lived(v.ns) }))),
     idle
       ? el('span', { class: 'choices', role: 'group', 'aria-label': 'idle' }, ...['hide', 'show', 'only'].map((v) => el('button', { type: 'button', 'aria-pressed': String(look.idle === v), onclick: () => change({ idle: /** @type {any} */ (v) }) }, v === 'hide' ? 'hide idle' : v === 'show' ? 'show idle' : 'idle only')))
@@ -62,6 +67,7 @@ export function showFilters(host, chipsHost, profile, look, change) {
     ...look.names.map((v) => chip(`name ${v}`, { names: look.names.filter((w) => w !== v) })),
     ...look.pids.map((v) => chip(`process ${processName(v)} ${v}`, { pids: look.pids.filter((w) => w !== v) })),
     ...look.states.map((v) => chip(`state ${v}`, { states: look.states.filter((w) => w !== v) })),
+    ...look.labels.map((v) => chip(`label ${v}`, { labels: look.labels.filter((w) => w !== v) })),
     ...look.reasons.map((v) => chip(`reason ${v.replace(/_/g, ' ')}`, { reasons: look.reasons.filter((w) => w !== v) })),
   ];
   if (look.time.length > 0) {

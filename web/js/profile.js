@@ -68,6 +68,12 @@ export class Profile {
   rowNode = new Uint32Array();
   /** @type {Uint32Array} */
   rowContext = new Uint32Array();
+  /** @type {Uint32Array | null} index of the row's set of labels plus one; 0: none */
+  rowLabels = null;
+  /** @type {{key: string, text: string}[]} every label; `text` is `key=value` */
+  labels = [];
+  /** @type {number[][]} labels by set */
+  labelSets = [];
   /** @type {Uint8Array} state, reason and idleness */
   rowTag = new Uint8Array();
   /** @type {Uint32Array} samples */
@@ -113,6 +119,7 @@ export class Profile {
     this.readTree(columns);
     this.readRows(columns);
     this.readLedger(columns);
+    if (columns.has('row.labels')) this.readLabels(columns);
   }
 
   /** @param {import('./decode.js').Columns} columns */
@@ -271,6 +278,33 @@ export class Profile {
     this.slices = slices.width > 0 ? slices.count : 0;
     this.blocks = Math.max(1, Math.min(MAX_BLOCKS, this.slices));
     this.duration = Math.max(1, window.end - window.start);
+  }
+
+  /** @param {import('./decode.js').Columns} columns */
+  readLabels(columns) {
+    this.rowLabels = columns.u32('row.labels');
+    const values = columns.strings('label.value');
+    this.labels = columns.strings('label.key').map((key, i) => ({ key, text: `${key}=${values[i]}` }));
+    const members = columns.u32('set.label');
+    let at = 0;
+    this.labelSets = Array.from(columns.u32('set.size'), (n) => {
+      at += n;
+      return Array.from(members.subarray(at - n, at));
+    });
+  }
+
+  /** Time of all rows by label, ns. */
+  labelTimes() {
+    const sets = new Float64Array(this.labelSets.length + 1);
+    const out = new Float64Array(this.labels.length);
+    this.rowLabels?.forEach((set, r) => {
+      sets[set] += this.rowNs[r];
+    });
+    // A set may name one label twice.
+    this.labelSets.forEach((set, i) => new Set(set).forEach((l) => {
+      out[l] += sets[i + 1];
+    }));
+    return out;
   }
 
   /** State of a row: 0..=3. @param {number} tag */

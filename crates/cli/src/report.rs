@@ -79,7 +79,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The sentence on top, and what it rests on.
-pub fn headline(recording: &Recording) -> Headline {
+fn headline(recording: &Recording) -> Headline {
     let finding = finding(recording);
     let also = finding
         .also

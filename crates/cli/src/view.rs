@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
-use wallscope_report::page::{self, PageOptions};
+use wallscope_report::page::{self, Finding, PageOptions};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::{input, output, report};
+use crate::{input, output};
 
 /// Write a recording as one HTML page to look at, and open it where there is a browser
 #[derive(clap::Args)]
@@ -37,11 +37,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // The place is tried before the work is done.
     let mut out = Output::create(&path)?;
     let recording = input::recording(&args.file)?;
-    let headline = report::headline(&recording);
+    let found = wallscope_explain::finding(&recording);
     let options = PageOptions {
-        finding: Some(&headline.sentence)
-            .filter(|s| !s.is_empty())
-            .map(|s| s.as_str()),
+        finding: Some(Finding {
+            sentence: &found.sentence,
+            rule: (found.rule, found.when),
+            assumes: found.assumes,
+            evidence: &found.evidence,
+            also: &found.also,
+        }),
         ..PageOptions::default()
     };
     page::write(&recording, &options, &mut out).with_context(|| {

@@ -25,6 +25,12 @@ pub struct Finding {
     pub sentence: String,
     /// The rule that ends the sentence.
     pub rule: &'static str,
+    /// When that rule speaks, in words.
+    pub when: &'static str,
+    /// What it takes for granted ([`Rule::assumes`]): with it the verdict is a suspicion.
+    pub assumes: Option<&'static str>,
+    /// The figures that rules judge by, in words.
+    pub evidence: Vec<(&'static str, String)>,
     /// What else speaks, each with the name of its rule.
     pub also: Vec<(&'static str, String)>,
 }
@@ -89,6 +95,44 @@ impl Evidence {
         self.total.blocked_ns().saturating_sub(self.total.idle_ns)
     }
 
+    /// The figures in words, those that are nothing left out.
+    pub fn figures(&self) -> Vec<(&'static str, String)> {
+        let of_all = |ns: u64| format!("{}, {}", words::time(ns), words::share(self.share(ns)));
+        let l = &self.total;
+        let waiting = l.state_ns(State::Runnable) - l.runnable.throttled;
+        let quota = l.runnable.throttled;
+        let mut out = vec![("wall time that was not idle", words::time(self.busy_ns()))];
+        let states = [
+            ("computing", l.state_ns(State::OnCpu)),
+            ("waiting for a CPU", waiting),
+            ("held back by a CPU quota", quota),
+            ("blocked", self.blocked_ns()),
+            ("not seen", l.unknown_ns()),
+            ("threads too short to be seen", self.unattributed_ns),
+        ];
+        let present = states.iter().filter(|(_, ns)| *ns > 0);
+        out.extend(present.map(|(what, ns)| (*what, of_all(*ns))));
+        if l.idle_ns > 0 {
+            out.push(("idle, left out", words::time(l.idle_ns)));
+        }
+        if let Some((reason, ns)) = self.main_reason() {
+            let most = format!("{} for {}", words::reason(reason), of_all(ns));
+            out.push(("blocked most on", most));
+        }
+        if self.window_ns > 0 {
+            let busy = l.state_ns(State::OnCpu) as f64 / self.window_ns as f64;
+            let cpus = match self.cpus {
+                0 => String::new(),
+                n => format!(" of {n}"),
+            };
+            out.push(("CPUs kept busy", format!("{busy:.2}{cpus}")));
+        }
+        if let Some(quota) = self.quota_cpus {
+            out.push(("CPU quota", format!("{quota:.1} CPUs")));
+        }
+        out
+    }
+
     /// The largest block reason and its time.
     pub fn main_reason(&self) -> Option<(BlockReason, u64)> {
         BlockReason::ALL
@@ -102,15 +146,18 @@ impl Evidence {
 /// What `recording` says.
 pub fn finding(recording: &Recording) -> Finding {
     let e = Evidence::new(recording);
-    let mut spoken = RULES.iter().filter_map(|r| Some((r.name, (r.speaks)(&e)?)));
+    let mut spoken = RULES.iter().filter_map(|r| Some((r, (r.speaks)(&e)?)));
     let Some((rule, verdict)) = spoken.next() else {
         return Finding {
             sentence: format!("{}.", base(&e)),
             rule: "none",
+            when: "no rule applies",
+            assumes: None,
+            evidence: e.figures(),
             also: Vec::new(),
         };
     };
-    let also = spoken.collect();
+    let also = spoken.map(|(r, says)| (r.name, says)).collect();
     let sentence = if e.total.wall_ns == 0 {
         format!("{verdict}.")
     } else {
@@ -118,7 +165,10 @@ pub fn finding(recording: &Recording) -> Finding {
     };
     Finding {
         sentence,
-        rule,
+        rule: rule.name,
+        when: rule.when,
+        assumes: rule.assumes,
+        evidence: e.figures(),
         also,
     }
 }

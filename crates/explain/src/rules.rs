@@ -11,55 +11,73 @@ pub struct Rule {
     pub name: &'static str,
     /// When it speaks, in words.
     pub when: &'static str,
+    /// What it takes for granted beyond the sums; `None`: it is arithmetic on them and as sure as
+    /// they are. A verdict that takes something for granted is a suspicion.
+    pub assumes: Option<&'static str>,
     /// What it says of the evidence, if anything: a clause without a full stop.
     pub speaks: fn(&Evidence) -> Option<String>,
 }
+
+/// Sums say how long threads waited, not for whom.
+const WHO_WAITS: &str =
+    "what is waited for is no computing of the program's own: sums do not say who waits for whom";
 
 /// Every rule; the first that speaks ends the sentence.
 pub const RULES: &[Rule] = &[
     Rule {
         name: "empty",
         when: "no thread existed in the window",
+        assumes: None,
         speaks: empty,
     },
     Rule {
         name: "unseen",
         when: "5 % of the time or more was not seen",
+        assumes: None,
         speaks: unseen,
     },
     Rule {
         name: "throttled",
         when: "5 % of the time or more was lost to a CPU quota",
+        assumes: None,
         speaks: throttled,
     },
     Rule {
         name: "starved",
         when: "threads waited for a CPU a quarter of the time or more, and half as long as they computed",
+        assumes: Some(
+            "with CPUs enough, these threads would run at once and wait for nothing else instead",
+        ),
         speaks: starved,
     },
     Rule {
         name: "computing",
         when: "threads computed half of the time or more",
+        assumes: None,
         speaks: computing,
     },
     Rule {
         name: "busy_beside_waiting",
         when: "most time is blocked, yet at least 80 % of a CPU was kept busy throughout",
+        assumes: Some(WHO_WAITS),
         speaks: busy_beside_waiting,
     },
     Rule {
         name: "blocked",
         when: "blocked time is the largest part",
+        assumes: Some(WHO_WAITS),
         speaks: blocked,
     },
     Rule {
         name: "mixed",
         when: "no part is the largest by these measures",
+        assumes: Some(WHO_WAITS),
         speaks: mixed,
     },
     Rule {
         name: "unattributed",
         when: "threads too short to be seen used 1 % of the time or more",
+        assumes: None,
         speaks: unattributed,
     },
 ];

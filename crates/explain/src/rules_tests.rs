@@ -132,3 +132,24 @@ fn rules_have_distinct_names() {
     names.dedup();
     assert_eq!(names.len(), RULES.len());
 }
+
+#[test]
+fn a_verdict_beyond_the_sums_is_a_suspicion_and_shows_its_evidence() {
+    let sums = finding(&recording(&[(95, 1, 0, BlockReason::Lock, 4)]));
+    assert_eq!((sums.rule, sums.assumes), ("computing", None));
+    let f = finding(&recording(&[(10, 5, 0, BlockReason::Lock, 85)]));
+    assert!(f.assumes.is_some_and(|a| a.contains("who waits for whom")));
+    assert_eq!(f.when, "blocked time is the largest part");
+    let evidence: Vec<(&str, &str)> = f.evidence.iter().map(|(k, v)| (*k, &**v)).collect();
+    assert_eq!(
+        evidence,
+        [
+            ("wall time that was not idle", "10.0 s"),
+            ("computing", "1.0 s, 10 %"),
+            ("waiting for a CPU", "500 ms, 5 %"),
+            ("blocked", "8.5 s, 85 %"),
+            ("blocked most on", "locks for 8.5 s, 85 %"),
+            ("CPUs kept busy", "0.10"),
+        ]
+    );
+}

@@ -80,7 +80,12 @@ test('in every view the stacks sum to the ledger, to the nanosecond', async () =
 
 test('the ledger stands on top: finding, bar, states with badges that say what they rest on', async () => {
   await on('demo', {}, async (page) => {
-    assert.match(await page.locator('.finding').innerText(), /threads .* blocked/);
+    assert.match(await page.locator('.finding').innerText(), /threads.* blocked .*no CPU work could save/);
+    // The finding is the recorder's, by a rule that takes something for granted: suspected.
+    await page.locator('.finding .badge.suspected').click();
+    const why = await page.locator('.popup').innerText();
+    for (const part of ['counted and not sampled', 'is a suspicion: it takes for granted that', 'Rule blocked, which speaks when', 'blocked most on', 'CPUs kept busy']) assert.ok(why.includes(part), part);
+    await page.keyboard.press('Escape');
     assert.match(await page.locator('.bar.big').getAttribute('aria-label'), /on CPU · user .*blocked · network/);
     const legend = await page.locator('.legend-state').allInnerTexts();
     assert.equal(legend.length, 3);
@@ -108,6 +113,11 @@ test('threads are bars that sort, and a click filters by them', async () => {
     await page.locator('table.threads tbody tr').first().click();
     const one = await total(page);
     assert.ok(one > 0 && one < whole / 10);
+    // The sentence of what is chosen is the page's own, and arithmetic.
+    assert.match(await page.locator('.finding').innerText(), /One thread lived/);
+    await page.locator('.finding .badge.exact').click();
+    assert.match(await page.locator('.popup').innerText(), /sums of the chosen threads/);
+    await page.keyboard.press('Escape');
     assert.equal(await page.locator('#chips .chip').count(), 1);
     await page.locator('table.threads tbody tr').nth(1).click({ modifiers: ['Control'] });
     assert.equal((await look(page)).threads.length, 2);
@@ -271,6 +281,43 @@ test('filters combine, and a link shows the same picture', async () => {
       assert.deepEqual(await look(other), here.look);
       assert.equal(await other.locator('#query').inputValue(), 'cache');
     });
+  });
+});
+
+test('labels of the program filter the stacks, alone and together, and stand in the address', async () => {
+  await on('labels', {}, async (page) => {
+    const labelled = (...wanted) =>
+      page.evaluate((pairs) => {
+        const { profile } = globalThis.wallscope;
+        const has = (r, pair) => (profile.labelSets[profile.rowLabels[r] - 1] ?? []).some((l) => profile.labels[l].text === pair);
+        return profile.rowNs.reduce((sum, ns, r) => sum + (pairs.every((pair) => has(r, pair)) ? ns : 0), 0);
+      }, wanted);
+    const whole = await total(page);
+    const choose = async (text) => {
+      await page.locator('[data-filter=labels] summary').click();
+      await page.locator('[data-filter=labels] label', { hasText: text }).click();
+      await page.keyboard.press('Escape');
+    };
+    await choose('endpoint=/cart');
+    const cart = await total(page);
+    assert.ok(cart > 0 && cart < whole);
+    assert.equal(cart, await labelled('endpoint=/cart'));
+    assert.equal(await page.evaluate(() => globalThis.wallscope.selection.byEntry().total.some((ns, e) => ns > 0 && /sort\./.test(globalThis.wallscope.profile.names[e]))), false);
+    // Labels of two keys must both be there.
+    await choose('tenant=b');
+    assert.equal(await total(page), await labelled('endpoint=/cart', 'tenant=b'));
+    const address = new URL(page.url()).hash.slice(1);
+    await on('labels', { look: address }, async (other) => {
+      assert.deepEqual((await look(other)).labels, ['endpoint=/cart', 'tenant=b']);
+      assert.equal(await total(other), await total(page));
+      assert.equal(await other.locator('#chips .chip', { hasText: 'label endpoint=/cart' }).count(), 1);
+    });
+    // Values of one key are alternatives.
+    await page.evaluate(() => globalThis.wallscope.change({ labels: ['endpoint=/cart', 'endpoint=/search'] }));
+    assert.equal(await total(page), cart + (await labelled('endpoint=/search')));
+    await page.evaluate(() => globalThis.wallscope.change({ labels: ['endpoint=/nowhere'] }));
+    assert.equal(await total(page), 0);
+    assert.match(await page.locator('#trail').innerText(), /Nothing is left/);
   });
 });
 

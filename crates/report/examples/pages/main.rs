@@ -1,5 +1,4 @@
-//! Writes pages of made-up recordings and of a real one, for looking at and for the tests in
-//! `web/`:
+//! Writes pages of made-up recordings, for looking at and for the tests in `web/`:
 //! `cargo run --release -p wallscope-report --example pages -- OUT-DIR [NAME…]`.
 
 mod maker;
@@ -14,7 +13,7 @@ use wallscope_model::*;
 use wallscope_report::page::{self, PageOptions};
 
 use crate::maker::SECOND;
-use crate::programs::{deep, demo, hostile, many, shop};
+use crate::programs::{deep, hostile, many, shop};
 
 /// The same stacks in speedscope's own format, the quickest it reads.
 fn speedscope(r: &Recording, out: &mut impl Write) -> std::io::Result<()> {
@@ -55,7 +54,6 @@ fn main() -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     type Make = fn() -> Recording;
     let all: &[(&str, Make)] = &[
-        ("demo", demo),
         ("shop", || shop(SECOND / 20)),
         ("coarse", || shop(SECOND)),
         ("deep", || deep(5_000)),

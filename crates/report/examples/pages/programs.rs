@@ -345,14 +345,6 @@ pub fn deep(depth: usize) -> Recording {
     m.r
 }
 
-/// A real recording: the demonstration service for twelve seconds.
-pub fn demo() -> Recording {
-    let file = include_bytes!("../../../../web/tests/fixtures/demo.pb.gz");
-    let read = wallscope_report::format::read(file, wallscope_report::format::Bounds::default());
-    read.expect("the recording in web/tests/fixtures can be read")
-        .recording
-}
-
 /// Names that try to break out.
 pub fn hostile() -> Recording {
     let mut m = Maker::new("</title><script>alert('title')</script>", 10, SECOND);

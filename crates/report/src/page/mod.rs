@@ -38,8 +38,23 @@ const STYLE: &str = include_str!("../../../../web/page.css");
 pub struct PageOptions<'a> {
     /// Title; empty: the recording's target.
     pub title: &'a str,
-    /// One sentence of what was found, shown while nothing is filtered; `None`: the page's own.
-    pub finding: Option<&'a str>,
+    /// What was found, shown while nothing is filtered; `None`: the page's own words.
+    pub finding: Option<Finding<'a>>,
+}
+
+/// What was found, and what that rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    /// In one sentence.
+    pub sentence: &'a str,
+    /// The rule that found it, and when it speaks.
+    pub rule: (&'a str, &'a str),
+    /// What the rule takes for granted beyond what was counted: then it is a suspicion.
+    pub assumes: Option<&'a str>,
+    /// The figures it judged by: what, and how much.
+    pub evidence: &'a [(&'a str, String)],
+    /// What other rules say: their names and words.
+    pub also: &'a [(&'a str, String)],
 }
 
 /// Writes `recording` as one self-contained HTML file to `out`.

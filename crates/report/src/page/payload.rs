@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use wallscope_model::{
-    BlockReason, ContextId, LedgerSlice, ModuleKind, Part, Recording, Sample, SliceValue, State,
-    UnknownCause, scale,
+    BlockReason, ContextId, Label, LedgerSlice, ModuleKind, Part, Recording, Sample, SliceValue,
+    State, UnknownCause, scale,
 };
 
+use super::Finding;
 use super::columns::Columns;
 use super::entries::{Entries, Entry};
 use super::trie::Builder;
@@ -22,6 +23,8 @@ struct Row {
     leaf_line: u32,
     stack: Option<u32>,
     context: u32,
+    /// Index into the recording's sets of labels plus one; 0: none.
+    labels: u32,
     tag: u8,
     count: u64,
     ns: u64,
@@ -105,13 +108,14 @@ fn spread(total: u64, shape: &[SliceValue]) -> Vec<SliceValue> {
 }
 
 /// The page's data: `[u32 LE length of the JSON][JSON][columns]`, uncompressed.
-pub(super) fn payload(recording: &Recording, title: &str, finding: Option<&str>) -> Vec<u8> {
+pub(super) fn payload(recording: &Recording, title: &str, finding: Option<Finding>) -> Vec<u8> {
     let mut columns = Columns::default();
     let mut entries = Entries::of(recording);
     let scaled = scale::scale(recording);
     put_rows(&mut columns, recording, &scaled, &mut entries);
     put_entries(&mut columns, &entries);
     put_ledger_slices(&mut columns, &recording.ledger_slices);
+    put_labels(&mut columns, &recording.label_sets);
     columns.put_strings("module.path", recording.modules.iter().map(|m| &*m.path));
     columns.put_strings(
         "module.build",
@@ -129,7 +133,12 @@ pub(super) fn payload(recording: &Recording, title: &str, finding: Option<&str>)
     let (index, bytes) = columns.finish();
     let mut head = super::meta::meta(recording, &scaled);
     head["title"] = title.into();
-    head["finding"] = finding.into();
+    head["finding"] = finding.map_or(Value::Null, |f| {
+        json!({
+            "sentence": f.sentence, "rule": f.rule.0, "when": f.rule.1, "assumes": f.assumes,
+            "evidence": f.evidence, "also": f.also,
+        })
+    });
     head["columns"] = index;
     head["reasons"] = all_reasons().into();
     let head = Value::to_string(&head).into_bytes();
@@ -194,6 +203,7 @@ fn put_rows(
             leaf_line,
             stack: Some(sample.stack.0),
             context: piece.context.0,
+            labels: sample.labels.map_or(0, |l| l.0 + 1),
             tag: tag_of(sample.state, reason, sample.idle),
             count: if own { sample.count } else { 0 },
             ns: piece.ns,
@@ -207,6 +217,7 @@ fn put_rows(
             leaf_line: 0,
             stack: None,
             context: rest.context.0,
+            labels: 0,
             tag: tag_of(rest.state, rest.reason, false),
             count: 0,
             ns: rest.ns,
@@ -227,6 +238,9 @@ fn put_rows(
             .map(|r| u64::from(trie.renumbered[r.node as usize])),
     );
     columns.put("row.context", rows.iter().map(|r| u64::from(r.context)));
+    if !recording.label_sets.is_empty() {
+        columns.put("row.labels", rows.iter().map(|r| u64::from(r.labels)));
+    }
     columns.put("row.tag", rows.iter().map(|r| u64::from(r.tag)));
     columns.put("row.count", rows.iter().map(|r| r.count));
     columns.put("row.ns", rows.iter().map(|r| r.ns));
@@ -333,6 +347,25 @@ fn put_entries(columns: &mut Columns, entries: &Entries) {
     }
     columns.put("entry.file", all.iter().map(|e| files[&*e.file]));
     columns.put_strings("file", files.keys().copied());
+}
+
+/// Labels as `key=value`, and which of them each set has. Nothing where there are none.
+fn put_labels(columns: &mut Columns, sets: &[Vec<Label>]) {
+    if sets.is_empty() {
+        return;
+    }
+    let mut places: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    for Label { key, value } in sets.iter().flatten() {
+        places.insert((key, value.to_string()), 0);
+    }
+    for (i, place) in places.values_mut().enumerate() {
+        *place = i as u64;
+    }
+    columns.put_strings("label.key", places.keys().map(|(key, _)| *key));
+    columns.put_strings("label.value", places.keys().map(|(_, value)| &**value));
+    columns.put("set.size", sets.iter().map(|set| set.len() as u64));
+    let place = |label: &Label| places[&(&*label.key, label.value.to_string())];
+    columns.put("set.label", sets.iter().flatten().map(place));
 }
 
 fn put_ledger_slices(columns: &mut Columns, rows: &[LedgerSlice]) {
