@@ -6,7 +6,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const C_FILES: &[&str] = &["truth", "main", "compute", "waits", "sched", "lives", "odd"];
+const C_FILES: &[&str] = &[
+    "truth", "main", "compute", "waits", "reasons", "sched", "lives", "odd",
+];
 const FLAGS: &[&str] = &[
     "-O2",
     "-fomit-frame-pointer",

@@ -18,7 +18,7 @@ pub mod target;
 
 mod error;
 mod event;
-
+mod places;
 mod syscalls;
 
 pub use error::Error;

@@ -3,12 +3,16 @@
 //! Calls that are not listed count as `other`. Calls on a descriptor are decided in the kernel by
 //! the descriptor's kind ([`BY_FD`]).
 
-use wallscope_model::BlockReason::{self, Child, Disk, Lock, Memory, Network, Pipe, Poll, Timer};
+use wallscope_model::BlockReason::{self, Child, Disk, Lock, Memory, Pipe, Poll, Timer};
 
 /// The kind of the descriptor in the first argument decides (`WS_BY_FD`).
 pub const BY_FD: u8 = 32;
 /// `restart_syscall`: the reason of the interrupted call stands (`WS_RESTART`).
 pub const RESTART: u8 = 33;
+/// `fcntl`: its command decides (`WS_BY_FCNTL`).
+pub const BY_FCNTL: u8 = 34;
+/// Calls of sockets: network, but for unix sockets (`WS_BY_SOCKET`).
+pub const BY_SOCKET: u8 = 35;
 /// Entries of the kernel's table (`WS_SYSCALLS`).
 pub const TABLE: usize = 512;
 
@@ -90,21 +94,6 @@ const BY_REASON: &[(BlockReason, &[libc::c_long])] = &[
         ],
     ),
     (
-        Network,
-        &[
-            libc::SYS_connect,
-            libc::SYS_accept,
-            libc::SYS_accept4,
-            libc::SYS_sendto,
-            libc::SYS_recvfrom,
-            libc::SYS_sendmsg,
-            libc::SYS_recvmsg,
-            libc::SYS_sendmmsg,
-            libc::SYS_recvmmsg,
-            libc::SYS_shutdown,
-        ],
-    ),
-    (
         Pipe,
         &[
             libc::SYS_tee,
@@ -141,9 +130,21 @@ const BY_DESCRIPTOR: &[libc::c_long] = &[
     libc::SYS_preadv2,
     libc::SYS_pwritev2,
     libc::SYS_ioctl,
-    libc::SYS_fcntl,
     libc::SYS_close,
     libc::SYS_sendfile,
+];
+
+const BY_SOCKET_CALL: &[libc::c_long] = &[
+    libc::SYS_connect,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_shutdown,
 ];
 
 /// The table by system call number, as the kernel programs read it.
@@ -157,6 +158,10 @@ pub fn reasons() -> [u8; TABLE] {
     for call in BY_DESCRIPTOR {
         table[*call as usize] = BY_FD;
     }
+    for call in BY_SOCKET_CALL {
+        table[*call as usize] = BY_SOCKET;
+    }
+    table[libc::SYS_fcntl as usize] = BY_FCNTL;
     table[libc::SYS_restart_syscall as usize] = RESTART;
     table
 }

@@ -23,6 +23,8 @@ static const struct program PROGRAMS[] = {
     {"disk", "dir", "fdatasync and O_DIRECT writes to a file in --dir", program_disk},
     {"faults", "dir megabytes", "minor page fault storms and major faults from a file",
      program_faults},
+    {"reasons", "dir", "a thread for each kind of wait that the system call does not tell",
+     program_reasons},
     {"rpc", "backend-us compute-us", "a client waiting for a slow server over loopback",
      program_rpc},
     {"crowd", "threads cpu", "more busy threads than their one CPU can carry", program_crowd},

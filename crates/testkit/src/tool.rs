@@ -341,6 +341,14 @@ impl Recorded {
     /// # Errors
     /// When it fails or is not what the contract has.
     pub fn folded(&self, view: &str) -> Result<Vec<folded::Line>, Error> {
+        self.folded_where(view, &[])
+    }
+
+    /// The same with further arguments.
+    ///
+    /// # Errors
+    /// When it fails or is not what the contract has.
+    pub fn folded_where(&self, view: &str, more: &[&str]) -> Result<Vec<folded::Line>, Error> {
         let arguments = [
             "export",
             "--format",
@@ -350,6 +358,6 @@ impl Recorded {
             "--with",
             "thread,state",
         ];
-        folded::parse(&self.ask(&arguments)?)
+        folded::parse(&self.ask(&[&arguments, more].concat())?)
     }
 }

@@ -72,6 +72,7 @@ experiments! {
     disk "disk";
     faults "faults";
     rpc "rpc";
+    reasons "reasons";
     crowd "crowd";
     throttled "throttled";
     micro "micro";

@@ -105,8 +105,27 @@ struct inode {
 	unsigned short i_mode;
 };
 
+struct file_operations {
+	void *read;
+	void *read_iter;
+};
+
 struct file {
 	struct inode *f_inode;
+	const struct file_operations *f_op;
+	void *private_data;
+};
+
+struct sock_common {
+	unsigned short skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+};
+
+struct socket {
+	struct sock *sk;
 };
 
 struct fdtable {
@@ -125,6 +144,7 @@ struct task_struct {
 	pid_t pid;
 	pid_t tgid;
 	unsigned int in_iowait : 1;
+	unsigned int frozen : 1;
 	bool throttled;
 	u64 utime;
 	u64 stime;

@@ -37,6 +37,10 @@ enum ws_reason {
 	WS_BY_FD = 32,
 	/* restart_syscall: the reason of the interrupted call stands. */
 	WS_RESTART = 33,
+	/* fcntl: its command decides. */
+	WS_BY_FCNTL = 34,
+	/* Calls of sockets: network, or a unix socket's peer on this machine. */
+	WS_BY_SOCKET = 35,
 };
 
 /* Closed intervals of one thread, and what the kernel's books say about the same stretch. */

@@ -243,8 +243,8 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 }
 
 /* The thread leaves the CPU now. */
-static __always_inline void leave_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
-				      bool preempted, u32 state, u64 now, u32 cpu)
+static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
+				      struct task_struct *p, bool preempted, u32 state, u64 now, u32 cpu)
 {
 	u64 exec = p->se.sum_exec_runtime, delay = p->sched_info.run_delay;
 
@@ -285,7 +285,7 @@ static __always_inline void leave_cpu(struct ws_thread *t, struct ws_cpu *c, str
 			t->state = WS_DEAD;
 		} else {
 			t->state = WS_BLOCKED;
-			t->detail = block_reason(p, state, t->block_reason);
+			t->detail = block_reason(ctx, p, state, t->block_reason);
 			t->block_reason = t->detail;
 			t->block_begin = now;
 		}

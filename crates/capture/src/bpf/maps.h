@@ -16,6 +16,7 @@ const volatile u32 cfg_irq_in_clock = 0;   /* sum_exec_runtime already leaves in
 const volatile u32 cfg_task_work = 0;      /* read user stacks by task work, not from a window */
 const volatile u32 cfg_all = 0;            /* measure every task of the machine */
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
+const volatile u64 cfg_timerfd_read = 0;   /* the kernel function that reads a timerfd, 0: unknown */
 const volatile u32 cfg_cpu_period = 0;     /* ns of on-CPU time a timer sample stands for */
 
 /* Settings that user space changes while programs run. */

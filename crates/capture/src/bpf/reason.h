@@ -1,68 +1,153 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * What a thread waits for, told from where it stood when it left the CPU: its task state, its
- * system call and, for reads and writes, the kind of its descriptor.
- *
- * This is the coarse reason, one table look-up at each switch-out. It does not follow kernel
- * stacks, so a wait for a lock inside the kernel counts for the call that ran into it.
+ * system call and, for calls on a descriptor, what is behind it. Where that may be wrong or tells
+ * nothing, the kernel functions it stands in decide (place.h).
  */
 #pragma once
 
-/* Kinds of file, as in stat(2). */
-enum { S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFREG = 0100000, S_IFDIR = 0040000, S_IFBLK = 0060000 };
+#include "place.h"
 
-static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd)
+/* Kinds of file, as in stat(2). */
+enum {
+	S_IFMT = 0170000,
+	S_IFSOCK = 0140000,
+	S_IFREG = 0100000,
+	S_IFDIR = 0040000,
+	S_IFBLK = 0060000,
+	S_IFCHR = 0020000,
+};
+enum { AF_UNIX = 1 };
+/* Commands of fcntl(2) that wait for a lock. */
+enum { F_SETLKW = 7, F_OFD_SETLKW = 38 };
+
+static __always_inline struct file *file_of(struct task_struct *p, u64 fd)
 {
+	struct files_struct *files = p->files;
 	struct fdtable *table;
 	struct file *file = NULL, **slot;
-	unsigned short mode;
 
-	if (!p->files)
-		return WS_OTHER;
-	table = p->files->fdt;
+	if (!files)
+		return NULL;
+	table = files->fdt;
 	if (!table || fd >= table->max_fds)
-		return WS_OTHER;
+		return NULL;
 	slot = table->fd;
 	bpf_probe_read_kernel(&file, sizeof(file), slot + (u32)fd);
+	return file;
+}
+
+static __always_inline struct sock *sock_of(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+
+	return socket ? BPF_CORE_READ(socket, sk) : NULL;
+}
+
+/* The function that reads from it: all files of one make have the same. */
+static __always_inline u64 file_reader(struct file *file)
+{
+	const struct file_operations *of = BPF_CORE_READ(file, f_op);
+	void *reader = BPF_CORE_READ(of, read_iter);
+
+	return (u64)(reader ? reader : BPF_CORE_READ(of, read));
+}
+
+static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwise)
+{
+	struct file *file = file_of(p, fd);
+	struct sock *sk;
+
 	if (!file)
-		return WS_OTHER;
-	mode = BPF_CORE_READ(file, f_inode, i_mode);
-	switch (mode & S_IFMT) {
+		return otherwise;
+	switch (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) {
 	case S_IFSOCK:
-		return WS_NETWORK;
+		sk = sock_of(file);
+		return sk && BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX ? WS_PIPE
+									       : WS_NETWORK;
 	case S_IFREG:
 	case S_IFDIR:
 	case S_IFBLK:
 		return WS_DISK;
+	case 0: /* eventfd, timerfd, signalfd and the like: all without a kind */
+		return cfg_timerfd_read && file_reader(file) == cfg_timerfd_read ? WS_TIMER : WS_PIPE;
 	default:
-		return WS_PIPE; /* pipe, FIFO, terminal, eventfd and the like */
+		return WS_PIPE; /* pipe, FIFO, terminal */
 	}
 }
 
-static __always_inline u8 block_reason(struct task_struct *task, u32 state, u8 previous)
+/* By its number and arguments; WS_REASONS where they tell nothing. */
+static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous)
 {
+	u32 key = regs->orig_ax;
+	u8 *entry = bpf_map_lookup_elem(&syscall_reason, &key), reason = entry ? *entry : WS_OTHER;
+
+	switch (reason) {
+	case WS_RESTART:
+		return previous;
+	case WS_BY_FCNTL:
+		if ((u32)regs->si == F_SETLKW || (u32)regs->si == F_OFD_SETLKW)
+			return WS_LOCK;
+		return WS_DISK;
+	case WS_BY_FD:
+		return reason_by_fd(task, regs->di, WS_OTHER);
+	case WS_BY_SOCKET:
+		return reason_by_fd(task, regs->di, WS_NETWORK);
+	}
+	return reason;
+}
+
+/* Whether a wait of this kind sleeps interruptibly and its call says all. */
+static __always_inline bool call_says_all(u8 reason)
+{
+	switch (reason) {
+	case WS_LOCK:
+	case WS_GIL:
+	case WS_NETWORK:
+	case WS_PIPE:
+	case WS_TIMER:
+	case WS_POLL:
+	case WS_CHILD:
+		return true;
+	}
+	return false;
+}
+
+/* `ctx`: of the hook in which `task` itself runs, else NULL. */
+static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 state, u8 previous)
+{
+	bool io = BPF_CORE_READ_BITFIELD(task, in_iowait), kernel = task->flags & PF_KTHREAD;
+	bool hard = state & TASK_UNINTERRUPTIBLE;
+	u8 reason = WS_OTHER;
 	struct pt_regs *regs;
-	bool io = BPF_CORE_READ_BITFIELD(task, in_iowait);
-	u8 *entry, reason;
-	u64 nr;
-	u32 key;
+	u32 place;
 
 	if (state & (TASK_STOPPED_BIT | TASK_TRACED_BIT | TASK_FROZEN))
 		return WS_STOPPED;
-	if (task->flags & PF_KTHREAD)
-		return io ? WS_DISK : WS_OTHER;
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	nr = regs->orig_ax;
-	if (nr >= WS_SYSCALLS) /* not a system call: it came here by an exception */
-		return io || (state & TASK_UNINTERRUPTIBLE) ? WS_PAGE_FAULT : WS_OTHER;
-	key = nr;
-	entry = bpf_map_lookup_elem(&syscall_reason, &key);
-	reason = entry ? *entry : WS_OTHER;
-	if (reason == WS_RESTART)
-		return previous;
-	if (reason == WS_BY_FD)
-		reason = reason_by_fd(task, regs->di);
-	if (io && reason != WS_POLL) /* io_uring marks its idle waits as I/O waits */
-		reason = WS_DISK;
-	return reason;
+	if (bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen)) {
+		/* Frozen, or as good as: the kernel marks waits for a vfork so as well. */
+		place = reason_by_place(ctx, task);
+		return place == WS_CHILD ? WS_CHILD : WS_STOPPED;
+	}
+	if (kernel) {
+		if (!hard) /* parked: the usual way for a kernel thread to be */
+			return WS_OTHER;
+	} else {
+		regs = (struct pt_regs *)bpf_task_pt_regs(task);
+		if (regs->orig_ax < WS_SYSCALLS)
+			reason = reason_by_call(task, regs, previous);
+		else if (io || hard) /* not a system call: it came here by an exception */
+			reason = WS_PAGE_FAULT;
+		if (!hard && call_says_all(reason))
+			return reason;
+	}
+	place = reason_by_place(ctx, task);
+	if (place < WS_REASONS)
+		return place;
+	if (reason == WS_PAGE_FAULT)
+		return reason;
+	if (io)
+		return WS_DISK;
+	/* It sleeps where its call would not, and nothing tells why. */
+	return cfg_places && hard && call_says_all(reason) ? WS_OTHER : reason;
 }

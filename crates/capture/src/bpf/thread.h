@@ -74,7 +74,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
 		} else {
 			guess = WS_BLOCKED;
-			detail = block_reason(p, state, WS_OTHER);
+			detail = block_reason(NULL, p, state, WS_OTHER);
 			t->block_begin = now;
 			t->block_reason = detail;
 		}

@@ -32,7 +32,7 @@ static __always_inline struct ws_thread *record_of(struct task_struct *p)
 	return bpf_task_storage_get(&threads, p, 0, 0);
 }
 
-static __always_inline void switched(struct ws_cpu *c, bool preempt, struct task_struct *prev,
+static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, struct task_struct *prev,
 				     struct task_struct *next, u32 state)
 {
 	struct ws_thread *out = record_of(prev), *in = record_of(next);
@@ -49,7 +49,7 @@ static __always_inline void switched(struct ws_cpu *c, bool preempt, struct task
 	now = event_time(out ? prev : next);
 	cpu = bpf_get_smp_processor_id();
 	if (out) {
-		leave_cpu(out, c, prev, preempt, state, now, cpu);
+		leave_cpu(ctx, out, c, prev, preempt, state, now, cpu);
 		if (out->state == WS_DEAD)
 			thread_gone(out, prev);
 		else
@@ -73,7 +73,7 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!c)
 		return 0;
 	start = time_run(c);
-	switched(c, preempt, prev, next, cfg_has_prev_state ? prev_state : prev->__state);
+	switched(ctx, c, preempt, prev, next, cfg_has_prev_state ? prev_state : prev->__state);
 	run_timed(c, start);
 	return 0;
 }

@@ -19,6 +19,8 @@ pub struct Facts<'a> {
     pub cpus: u32,
     /// Rates at the end.
     pub pace: &'a Pace,
+    /// Reasons could be told from kernel functions.
+    pub kernel_named: bool,
     /// What happened on the way.
     pub notes: Vec<String>,
 }
@@ -88,7 +90,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
             ),
             column(
                 State::Blocked,
-                "counted from switch-out to wake-up; reason from system call, descriptor and task state",
+                "counted from switch-out to wake-up; reason from system call, descriptor, task state and kernel stack",
             ),
             column(State::Unknown, "counted by cause"),
         ],
@@ -110,13 +112,13 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
         what: what.into(),
         remedy: remedy.into(),
     };
-    let mut limits = vec![
-        limit("who woke a thread, and which lock it waited for", ""),
-        limit(
-            "waits for locks inside the kernel count for the system call that ran into them",
-            "",
-        ),
-    ];
+    let mut limits = vec![limit("who woke a thread, and which lock it waited for", "")];
+    if !f.kernel_named {
+        limits.push(limit(
+            "waits for locks inside the kernel, page faults within system calls and memory reclaim count for the system call that ran into them: the kernel hides its symbols",
+            "root, or sysctl kernel.kptr_restrict=0",
+        ));
+    }
     if f.timer.contains("software") {
         limits.push(limit(
             "on-CPU samples in code that runs with interrupts off appear where they are switched on again",

@@ -45,7 +45,9 @@ use crate::{
         Backend,
         proc::{self, PerfEvents},
     },
-    event, probe,
+    event,
+    places::Places,
+    probe,
     target::{CommandEnd, Held, Target, cgroup_members, watch, with_descendants},
 };
 use build::Stacks;
@@ -171,7 +173,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         off_cpu_period: options.off_cpu_period,
         mechanism,
         all: matches!(options.target, Target::All),
+        places: Places::of_kernel(),
     };
+    let named = !settings.places.ranges.is_empty();
     let mut programs = Programs::load(&kernel, settings)?;
     let mut sideband = Sideband::open(&cpus).map_err(|e| {
         Error::io(
@@ -335,6 +339,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         timer: timer.describe(),
         cpus: cpus.len() as u32,
         pace: &pace,
+        kernel_named: named,
         notes,
     });
     losses.extend(processes.losses());

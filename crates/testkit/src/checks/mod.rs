@@ -5,6 +5,7 @@ mod cost;
 mod lives;
 mod shares;
 mod stacks;
+mod why;
 
 use crate::{Error, Scorecard, Tool};
 
@@ -76,6 +77,7 @@ checks! {
     Truth "disk" shares::disk: "fdatasync and O_DIRECT";
     Truth "faults" shares::faults: "minor and major page faults";
     Truth "rpc" shares::rpc: "a client waiting for a slow server, two processes";
+    Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";
     Truth "crowd" shares::crowd: "busy threads that share one CPU";
     Truth "throttled" shares::throttled: "a CPU quota";
     Truth "micro" shares::micro: "very many short blocks against one long one";

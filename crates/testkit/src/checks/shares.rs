@@ -7,7 +7,7 @@ use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
-use super::Length;
+use super::{Length, why::reasons_right};
 
 /// User stacks that reach the root, percent of sampled time.
 pub(super) const WHOLE: f64 = 99.9;
@@ -40,10 +40,10 @@ fn usual(
 ) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let flags = [&["--seconds", &seconds], flags].concat();
-    Ok(common(
-        &tool.measure(name, &flags, &Options::at(499))?,
-        views,
-    ))
+    let run = tool.measure(name, &flags, &Options::at(499))?;
+    let mut card = common(&run, views);
+    card.rows.extend(reasons_right(&run)?.rows);
+    Ok(card)
 }
 
 pub(super) fn mix(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
@@ -104,7 +104,7 @@ pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// A folder on a real disk: the one the binary was built in.
-fn disk_folder(tool: &Tool) -> String {
+pub(super) fn disk_folder(tool: &Tool) -> String {
     let folder = tool.path().parent().unwrap_or(tool.path());
     folder.display().to_string()
 }

@@ -24,7 +24,7 @@ use zerocopy::FromBytes;
 
 pub use allowed::{Kernel, Mechanism};
 
-use crate::{Error, event::Dump, syscalls};
+use crate::{Error, event::Dump, places::Places, syscalls};
 
 // Generated: public fields without comments, and names as in C.
 #[allow(
@@ -38,7 +38,7 @@ mod skel {
 }
 
 /// What the programs are told before they start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// On-CPU samples a second and CPU.
     pub hz: u32,
@@ -48,6 +48,8 @@ pub struct Settings {
     pub mechanism: Mechanism,
     /// Every task of the machine.
     pub all: bool,
+    /// What the kernel's code tells about waits.
+    pub places: Places,
 }
 
 /// The order given to the task iterator (`set_iter`).
@@ -148,6 +150,13 @@ impl Programs {
         rodata.cfg_all = u32::from(settings.all);
         rodata.cfg_self = std::process::id();
         rodata.cfg_cpu_period = 1_000_000_000 / settings.hz.max(1);
+        rodata.cfg_timerfd_read = settings.places.timerfd_read;
+        rodata.cfg_places = settings.places.ranges.len() as u32;
+        for (slot, place) in rodata.places.iter_mut().zip(&settings.places.ranges) {
+            slot.start = place.start;
+            slot.size = place.size;
+            slot.reason = place.reason as u32;
+        }
         let data = open
             .maps
             .data_data

@@ -141,6 +141,9 @@ fn judge(
             Some(_) => BlockReason::Pipe,
             None => BlockReason::Other,
         },
+        Some(syscalls::BY_SOCKET) => BlockReason::Network,
+        Some(syscalls::BY_FCNTL) if begins(&["fcntl_setlk", "locks_lock"]) => BlockReason::Lock,
+        Some(syscalls::BY_FCNTL) => BlockReason::Disk,
         Some(reason) => BlockReason::ALL
             .get(reason as usize)
             .copied()

@@ -1,0 +1,352 @@
+//! Kernel functions whose name tells what a thread that stands in them waits for.
+//!
+//! The kernel programs compare a sleeper's kernel stack, innermost function first, with the address
+//! ranges made here (`bpf/place.h`). Functions that only say *that* somebody sleeps (`schedule`,
+//! `io_schedule`, `folio_wait_bit_common`) are left out on purpose: their callers say why.
+
+use wallscope_model::BlockReason::{
+    self, Child, Disk, KernelLock, Lock, Memory, Network, PageFault, Pipe, Poll, Stopped, Timer,
+};
+use wallscope_object::kallsyms;
+
+/// Entries of the kernel programs' table (`WS_PLACES`).
+pub const TABLE: usize = 4096;
+/// Kernel symbols have no sizes; no function is believed to be longer, bytes.
+const LONGEST: u64 = 256 << 10;
+
+/// Names; one that ends in `*` stands for all that begin so. The first row that fits counts.
+const BY_REASON: &[(BlockReason, &[&str])] = &[
+    (
+        Stopped,
+        &[
+            "do_signal_stop",
+            "ptrace_stop",
+            "ptrace_do_notify",
+            "__refrigerator",
+            "do_freezer_trap",
+        ],
+    ),
+    // The kernel's locks, by the slow paths that sleep; futexes with priority inheritance use some
+    // of them, but sleep interruptibly and are known by their call.
+    (
+        KernelLock,
+        &[
+            "__mutex_lock*",
+            "mutex_lock*",
+            "__ww_mutex_lock*",
+            "ww_mutex_lock*",
+            "rwsem_down_*",
+            "down_read*",
+            "down_write*",
+            "__down*",
+            "percpu_rwsem_wait*",
+            "__percpu_down_read*",
+            "percpu_down_write",
+            "__rt_mutex_slowlock*",
+            "rt_mutex_slowlock*",
+            "__lock_sock",
+            "lock_sock_nested",
+            "synchronize_rcu*",
+            "__wait_rcu_gp",
+            "synchronize_srcu*",
+            "__synchronize_srcu",
+        ],
+    ),
+    (
+        Memory,
+        &[
+            "try_to_free_pages",
+            "do_try_to_free_pages",
+            "try_to_free_mem_cgroup_pages",
+            "shrink_node",
+            "shrink_lruvec",
+            "shrink_folio_list",
+            "shrink_inactive_list",
+            "shrink_slab",
+            "do_shrink_slab",
+            "reclaim_throttle",
+            "throttle_direct_reclaim",
+            "__alloc_pages_direct_*",
+            "compact_zone*",
+            "try_to_compact_pages",
+            "__mem_cgroup_handle_over_high",
+            "mem_cgroup_handle_over_high",
+            "mem_cgroup_oom_synchronize",
+            "try_charge_memcg",
+            "out_of_memory",
+        ],
+    ),
+    (
+        PageFault,
+        &[
+            "filemap_fault",
+            "shmem_fault",
+            "hugetlb_fault",
+            "do_swap_page",
+            "do_page_mkwrite",
+            "do_user_addr_fault",
+            "exc_page_fault",
+            "asm_exc_page_fault",
+            "handle_mm_fault",
+            "handle_userfault",
+            "faultin_page",
+            "migration_entry_wait*",
+            "__do_fault",
+        ],
+    ),
+    (
+        Child,
+        &[
+            "do_wait",
+            "__do_wait",
+            "kernel_wait4",
+            "wait_for_vfork_done",
+            "kernel_clone", // which it may be a part of
+        ],
+    ),
+    (
+        Lock,
+        &[
+            "futex_wait*",
+            "__futex_wait",
+            "futex_do_wait",
+            "do_semtimedop",
+            "__do_semtimedop",
+            "locks_lock_inode_wait",
+            "fcntl_setlk",
+        ],
+    ),
+    (
+        Poll,
+        &[
+            "do_poll*",
+            "do_sys_poll",
+            "do_select",
+            "ep_poll",
+            "do_epoll_wait",
+            "io_cqring_wait*",
+            "read_events",
+        ],
+    ),
+    (Timer, &["do_nanosleep", "hrtimer_nanosleep"]),
+    (
+        Pipe,
+        &[
+            "pipe_read",
+            "pipe_write",
+            "anon_pipe_*",
+            "fifo_*",
+            "wait_for_partner",
+            "splice_from_pipe*",
+            "eventfd_read",
+            "n_tty_*",
+            "unix_stream_*",
+            "unix_dgram_*",
+            "unix_seqpacket_*",
+            "unix_wait_for_peer",
+        ],
+    ),
+    (
+        Network,
+        &[
+            "sk_wait_data",
+            "sk_stream_wait_*",
+            "inet_csk_accept",
+            "inet_wait_for_connect",
+            "__inet_stream_connect",
+            "__skb_wait_for_more_packets",
+            "tcp_sendmsg*",
+            "tcp_recvmsg*",
+        ],
+    ),
+    (
+        Disk,
+        &[
+            "balance_dirty_pages*",
+            "submit_bio_wait",
+            "blk_mq_get_tag",
+            "blk_mq_submit_bio",
+            "rq_qos_wait",
+            "wbt_wait",
+            "blkdev_*",
+            "__blkdev_*",
+            "iomap_*",
+            "__iomap_*",
+            "filemap_read",
+            "filemap_get_pages",
+            "filemap_write_and_wait*",
+            "filemap_fdatawait*",
+            "__filemap_fdatawait*",
+            "file_write_and_wait_range",
+            "folio_wait_writeback",
+            "generic_file_*",
+            "generic_perform_write",
+            "truncate_inode_pages*",
+            "vfs_fsync*",
+            "ksys_sync",
+            "sync_filesystem",
+            "wb_wait_for_completion",
+            "__wait_on_buffer",
+            "inode_dio_wait",
+            "iterate_dir",
+            "path_openat",
+            "lookup_slow",
+            "__lookup_slow",
+            "wait_transaction_locked",
+            "jbd2_*",
+            "ext4_*",
+            "xfs_*",
+            "btrfs_*",
+            "f2fs_*",
+            "fuse_*",
+            "request_wait_answer",
+            "nfs_*",
+            "nfs4_*",
+            "rpc_*",
+            "ovl_*",
+        ],
+    ),
+];
+
+/// What `name` tells, whatever suffix the compiler gave it (`.constprop.0`).
+fn reason_of(name: &str) -> Option<BlockReason> {
+    let plain = name.split('.').next().unwrap_or(name);
+    BY_REASON
+        .iter()
+        .find(|(_, names)| {
+            names.iter().any(|n| match n.strip_suffix('*') {
+                Some(prefix) => plain.starts_with(prefix),
+                None => plain == *n,
+            })
+        })
+        .map(|(reason, _)| *reason)
+}
+
+/// A range of kernel code, and what it tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub size: u32,
+    /// What a thread waits for that stands in it.
+    pub reason: BlockReason,
+}
+
+/// What the kernel programs are told about this kernel's code.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Ranges by address, neighbours that tell the same joined.
+    pub ranges: Vec<Place>,
+    /// The function that reads a timerfd, 0 where not known.
+    pub timerfd_read: u64,
+}
+
+impl Places {
+    /// Those of the running kernel; empty where it hides its symbols.
+    pub fn of_kernel() -> Places {
+        kallsyms::read().map_or_else(|_| Places::default(), |text| Places::parse(&text))
+    }
+
+    fn parse(text: &str) -> Places {
+        let mut places = Places::default();
+        if kallsyms::is_hidden(text) {
+            return places;
+        }
+        let mut code: Vec<_> = kallsyms::parse(text)
+            .filter(|s| s.is_code() && s.address != 0)
+            .map(|s| (s.address, s.name))
+            .collect();
+        // Of names at one address the one that tells something must stay.
+        code.sort_unstable_by_key(|(address, name)| (*address, reason_of(name).is_none(), *name));
+        code.dedup_by_key(|(address, _)| *address);
+        for (i, (start, name)) in code.iter().enumerate() {
+            if matches!(*name, "timerfd_read" | "timerfd_read_iter") {
+                places.timerfd_read = *start;
+            }
+            let Some(reason) = reason_of(name) else {
+                continue;
+            };
+            let end = code.get(i + 1).map_or(start + 4096, |next| next.0);
+            if end - start > LONGEST {
+                continue;
+            }
+            let size = (end - start) as u32;
+            match places.ranges.last_mut() {
+                Some(last)
+                    if last.reason == reason && last.start + u64::from(last.size) == *start =>
+                {
+                    last.size += size;
+                }
+                _ => places.ranges.push(Place {
+                    start: *start,
+                    size,
+                    reason,
+                }),
+            }
+        }
+        if places.ranges.len() > TABLE {
+            // File systems have the most functions and tell the least.
+            places.ranges.retain(|p| p.reason != Disk);
+            places.ranges.truncate(TABLE);
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_reasons_whatever_their_suffix() {
+        assert_eq!(reason_of("__mutex_lock.constprop.0"), Some(KernelLock));
+        assert_eq!(reason_of("rwsem_down_read_slowpath"), Some(KernelLock));
+        assert_eq!(reason_of("filemap_fault"), Some(PageFault));
+        assert_eq!(reason_of("ext4_sync_file"), Some(Disk));
+        assert_eq!(reason_of("schedule"), None);
+        assert_eq!(reason_of("folio_wait_bit_common"), None);
+    }
+
+    #[test]
+    fn ranges_end_where_the_next_symbol_begins_and_neighbours_join() {
+        let text = "ffffffff81000000 t ext4_read\nffffffff81000100 t ext4_write\n\
+                    ffffffff81000180 T schedule\nffffffff81000200 t timerfd_read_iter\n\
+                    ffffffff81000300 T do_wait\nffffffff81000340 T other\n";
+        let places = Places::parse(text);
+        let place = |start, size, reason| Place {
+            start,
+            size,
+            reason,
+        };
+        assert_eq!(
+            places.ranges,
+            [
+                place(0xffff_ffff_8100_0000, 0x180, Disk),
+                place(0xffff_ffff_8100_0300, 0x40, Child),
+            ]
+        );
+        assert_eq!(places.timerfd_read, 0xffff_ffff_8100_0200);
+    }
+
+    #[test]
+    fn hidden_symbols_tell_nothing() {
+        let text = "0000000000000000 T do_wait\n0000000000000000 t ext4_read\n";
+        assert!(Places::parse(text).ranges.is_empty());
+    }
+
+    #[test]
+    fn this_kernel_fits_the_table() {
+        let places = Places::of_kernel();
+        if places.ranges.is_empty() {
+            println!("skipped: the kernel hides its symbols");
+            return;
+        }
+        assert!(places.ranges.len() < TABLE, "{}", places.ranges.len());
+        let sorted = places
+            .ranges
+            .windows(2)
+            .all(|w| w[0].start + u64::from(w[0].size) <= w[1].start);
+        assert!(sorted);
+    }
+}
