@@ -3,10 +3,12 @@
 //! One file a verb, one row each in [`Verb`]. Errors reach the user once, as `wallscope: …` with
 //! the cause, the value at fault and what to do next ([`failure`]).
 
+mod completions;
 mod doctor;
 mod export;
 mod failure;
 mod input;
+mod man;
 mod output;
 mod record;
 mod report;
@@ -14,7 +16,7 @@ mod view;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Where did the wall time go? All of it, for every thread: computing, waiting for a CPU, or
 /// blocked, each with stacks, and the parts add up to the whole.
@@ -39,6 +41,8 @@ enum Verb {
     View(view::Args),
     Export(export::Args),
     Doctor(doctor::Args),
+    Man(man::Args),
+    Completions(completions::Args),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,8 @@ fn main() -> ExitCode {
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        Verb::Man(args) => man::run(args, Cli::command()),
+        Verb::Completions(args) => completions::run(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
