@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use wallscope_model::scale::scale;
-use wallscope_model::{Recording, State, View, merge};
+use wallscope_model::{Recording, View, merge};
 use wallscope_report::format::{FORMATS, folded, pprof, svg};
 
 use crate::failure::Failure;
+use crate::select::SelectArgs;
 use crate::{input, output};
 
 /// Write a recording in another format; several files are merged first
@@ -19,7 +20,7 @@ Examples:
   wallscope export rec.pb.gz --format folded --view off-cpu | flamegraph.pl --countname ns
   wallscope export rec.pb.gz --format folded --with thread,state,reason -o all.folded
   wallscope export rec.pb.gz --format folded --thread worker --reason lock
-  wallscope export rec.pb.gz --format svg --view off-cpu -o off-cpu.svg
+  wallscope export rec.pb.gz --format svg --view off-cpu --focus 'cache|store' -o off-cpu.svg
   wallscope export monday.pb.gz tuesday.pb.gz --format pprof -o both.pb.gz
 
 Values are nanoseconds, scaled so that a view's stacks sum to the ledger. Idle time is not hidden.")]
@@ -39,15 +40,8 @@ pub struct Args {
     /// Frames to add: thread at the root, state and reason at the leaf (folded only)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LABEL,…")]
     with: Vec<With>,
-    /// Only threads with this name (folded only)
-    #[arg(long, value_name = "NAME")]
-    thread: Option<String>,
-    /// Only this state (folded only)
-    #[arg(long, value_parser = states())]
-    state: Option<State>,
-    /// Only this block reason or part of a state (folded only)
-    #[arg(long, value_parser = reasons())]
-    reason: Option<&'static str>,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 /// A label that may become a frame.
@@ -68,51 +62,19 @@ fn views() -> impl TypedValueParser<Value = View> {
         .map(|name| View::from_name(&name).unwrap_or(View::Wall))
 }
 
-fn states() -> impl TypedValueParser<Value = State> {
-    PossibleValuesParser::new(State::ALL.iter().map(|s| s.name()))
-        .map(|name| State::from_name(&name).unwrap_or(State::Unknown))
-}
-
-fn reasons() -> impl TypedValueParser<Value = &'static str> {
-    PossibleValuesParser::new(folded::reasons()).try_map(|name| {
-        folded::reasons()
-            .find(|r| *r == name)
-            .ok_or("no such reason")
-    })
-}
-
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let format = FORMATS.iter().find(|f| f.name == args.format);
-    if args.format == "svg" {
-        let folded_only = [
-            ("--with", !args.with.is_empty()),
-            ("--thread", args.thread.is_some()),
-            ("--state", args.state.is_some()),
-            ("--reason", args.reason.is_some()),
-        ];
-        if let Some((option, _)) = folded_only.iter().find(|(_, given)| *given) {
-            return Err(Failure::usage(format!(
-                "{option} is for --format folded: leave it out, or filter in the page (wallscope \
-                 view FILE), which saves its picture as SVG too"
-            )));
-        }
+    if args.format != "folded" && !args.with.is_empty() {
+        return Err(Failure::usage(
+            "--with is for --format folded: leave it out; other formats keep labels beside stacks",
+        ));
     }
-    if args.format == "pprof" {
-        let folded_only = [
-            ("--view", args.view.is_some()),
-            ("--with", !args.with.is_empty()),
-            ("--thread", args.thread.is_some()),
-            ("--state", args.state.is_some()),
-            ("--reason", args.reason.is_some()),
-        ];
-        if let Some((option, _)) = folded_only.iter().find(|(_, given)| *given) {
-            return Err(Failure::usage(format!(
-                "{option} is for --format folded: a pprof file holds every view and label; leave \
-                 it out, and choose in the reader (go tool pprof -sample_index=blocked \
-                 -tagfocus=reason=lock)"
-            )));
-        }
+    if args.format == "pprof" && args.view.is_some() {
+        return Err(Failure::usage(
+            "--view is not for --format pprof, which holds every view: leave it out, and choose in \
+             the reader (go tool pprof -sample_index=blocked)",
+        ));
     }
     if args.output.is_none() && format.is_some_and(|f| f.binary) && output::is_terminal() {
         return Err(Failure::usage(format!(
@@ -126,7 +88,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .as_deref()
         .map(output::Output::create)
         .transpose()?;
-    let recording = recording(&args.files)?;
+    let recording = args.select.of(recording(&args.files)?)?;
     match file {
         None => output::to_stdout(|w| write(&args, &recording, w)),
         Some(mut out) => {
@@ -172,9 +134,6 @@ fn write(args: &Args, recording: &Recording, out: &mut dyn Write) -> std::io::Re
         with_thread: args.with.contains(&With::Thread),
         with_state: args.with.contains(&With::State),
         with_reason: args.with.contains(&With::Reason),
-        thread: args.thread.clone(),
-        state: args.state,
-        reason: args.reason,
     };
     folded::write(recording, &options, out)
 }

@@ -12,6 +12,7 @@ mod man;
 mod output;
 mod record;
 mod report;
+mod select;
 mod view;
 
 use std::process::ExitCode;

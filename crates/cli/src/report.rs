@@ -6,10 +6,11 @@ use clap::{ArgGroup, ValueEnum};
 use wallscope_explain::finding;
 use wallscope_model::Recording;
 use wallscope_report::text::{Headline, Style};
-use wallscope_report::view::{Analysis, Idle};
+use wallscope_report::view::{Analysis, Idle, groups, groups_text};
 use wallscope_report::{json, markdown, text};
 
 use crate::failure::Failure;
+use crate::select::SelectArgs;
 use crate::{input, output};
 
 /// Show where the wall time went: a sentence, the ledger, functions, stacks, and how far to trust
@@ -23,6 +24,8 @@ Examples:
   wallscope report rec.pb.gz --json | jq '.threads[] | {name, blocked_ns}'
   wallscope report rec.pb.gz --md >> ticket.md
   wallscope report - < rec.pb.gz             from standard input
+  wallscope report rec.pb.gz --focus reserve --time 2..7.5
+  wallscope report rec.pb.gz --by endpoint   time by the values of a label
 
 Colour is used on a terminal unless NO_COLOR is set; COLUMNS overrides its width."
 )]
@@ -38,6 +41,11 @@ pub struct Args {
     /// What to do with idle time (blocked while no request is in flight)
     #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
     idle: IdleArg,
+    /// Instead, a table of time by thread, process, state, reason, cpu, or a label of the file's own
+    #[arg(long, value_name = "KEY", group = "form")]
+    by: Option<String>,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 /// `--idle`.
@@ -63,13 +71,15 @@ impl From<IdleArg> for Idle {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let recording = input::recording(&args.file)?;
+    let recording = args.select.of(input::recording(&args.file)?)?;
     let headline = headline(&recording);
     let out = if args.json {
         json::render(&Analysis::new(&recording, Idle::Show), &headline)
     } else {
         let analysis = Analysis::new(&recording, args.idle.into());
-        if args.md {
+        if let Some(key) = &args.by {
+            groups_text(&groups(&analysis, key), key)
+        } else if args.md {
             markdown::render(&analysis, &headline)
         } else {
             text::render(&analysis, &headline, &style())

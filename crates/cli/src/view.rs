@@ -9,6 +9,7 @@ use wallscope_report::page::{self, Finding, PageOptions};
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::select::SelectArgs;
 use crate::{input, output};
 
 /// Write a recording as one HTML page to look at, and open it where there is a browser
@@ -29,6 +30,8 @@ pub struct Args {
     /// Only write the page
     #[arg(long)]
     no_open: bool,
+    #[command(flatten)]
+    select: SelectArgs,
 }
 
 /// Runs the verb.
@@ -36,7 +39,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let path = args.output.unwrap_or_else(|| beside(&args.file));
     // The place is tried before the work is done.
     let mut out = Output::create(&path)?;
-    let recording = input::recording(&args.file)?;
+    let recording = args.select.of(input::recording(&args.file)?)?;
     let found = wallscope_explain::finding(&recording);
     let options = PageOptions {
         finding: Some(Finding {

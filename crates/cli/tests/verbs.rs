@@ -151,6 +151,47 @@ fn export_folds_merges_and_writes_files() {
 }
 
 #[test]
+fn selecting_is_the_same_in_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 3);
+    let path = path.to_str().unwrap();
+    let select = ["--focus", "Inventory", "--state", "blocked"];
+    let folded = run(&[&["export", path, "--format", "folded"], &select[..]].concat());
+    let sum: u64 = String::from_utf8(folded.stdout)
+        .unwrap()
+        .lines()
+        .map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+        .sum();
+    let report = run(&[&["report", path, "--json"], &select[..]].concat());
+    let v: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let of = |key: &str| -> u64 {
+        let threads = v["threads"].as_array().unwrap();
+        threads.iter().map(|t| t[key].as_u64().unwrap()).sum()
+    };
+    assert!(sum > 0);
+    assert_eq!(
+        (of("wall_ns"), of("blocked_ns"), of("on_cpu_ns")),
+        (sum, sum, 0)
+    );
+    assert!(
+        v["domain"]
+            .to_string()
+            .contains("selected: state blocked, focus Inventory")
+    );
+
+    let misspelt = run(&["report", path, "--focus", "Inventroy"]);
+    let err = String::from_utf8(misspelt.stderr).unwrap();
+    assert!(
+        misspelt.status.success() && err.contains("--focus meets nothing"),
+        "{err}"
+    );
+    let late = run(&["report", path, "--time", "11..12"]);
+    fails(&late, 2, &["it lasts 10.000 s", "--time"]);
+    let wrong = run(&["report", path, "--focus", "("]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
 fn unreadable_input_is_exit_code_5() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), "a.pb.gz", 1);
@@ -214,7 +255,11 @@ fn wrong_use_is_exit_code_2() {
         assert_eq!(run(args).status.code(), Some(2), "{args:?}");
     }
     let out = run(&["export", path, "--format", "pprof", "--view", "wall"]);
-    fails(&out, 2, &["--view is for --format folded", "-sample_index"]);
+    fails(
+        &out,
+        2,
+        &["--view is not for --format pprof", "-sample_index"],
+    );
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn svg_takes_a_view_and_refuses_what_it_cannot_do() {
     let out = export(&["--view", "off-cpu"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     assert!(text(&out.stdout).starts_with("<svg ") && text(&out.stdout).contains("off-cpu:"));
-    let out = export(&["--thread", "worker-0"]);
+    let out = export(&["--with", "thread"]);
     assert_eq!(out.status.code(), Some(2));
-    assert!(text(&out.stderr).contains("--thread is for --format folded"));
+    assert!(text(&out.stderr).contains("--with is for --format folded"));
 }

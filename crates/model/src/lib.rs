@@ -16,9 +16,11 @@ mod host;
 mod label;
 mod ledger;
 mod recording;
+mod special;
 mod stack;
 mod state;
 
+pub mod compare;
 pub mod merge;
 pub mod scale;
 pub mod stats;

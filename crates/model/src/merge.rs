@@ -81,12 +81,13 @@ fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
     Ok(())
 }
 
+const MERGED: &str = "merged from ";
+
 /// The domain of all: what is said of one holds for all, or is said of each.
 fn domain(recordings: &[Recording]) -> Domain {
     fn each(recordings: &[Recording], of: impl Fn(&Domain) -> &str) -> String {
         let mut values: Vec<&str> = Vec::new();
-        for r in recordings {
-            let v = of(&r.domain);
+        for v in recordings.iter().flat_map(|r| of(&r.domain).split("; ")) {
             if !v.is_empty() && !values.contains(&v) {
                 values.push(v);
             }
@@ -109,8 +110,21 @@ fn domain(recordings: &[Recording]) -> Domain {
             same.map_or("", |o| &o.how)
         });
     }
-    let mut notes = vec![format!("merged from {} recordings", recordings.len())];
-    notes.extend(all(recordings, |d| &d.notes));
+    // A merge of merges is a merge of all.
+    let of = |note: &str| {
+        note.strip_prefix(MERGED)?
+            .strip_suffix(" recordings")?
+            .parse()
+            .ok()
+    };
+    let merged = |d: &Domain| d.notes.iter().find_map(|n| of(n)).unwrap_or(1u64);
+    let count: u64 = recordings.iter().map(|r| merged(&r.domain)).sum();
+    let mut notes = vec![format!("{MERGED}{count} recordings")];
+    notes.extend(
+        all(recordings, |d| &d.notes)
+            .into_iter()
+            .filter(|n| of(n).is_none()),
+    );
     Domain {
         tool: each(recordings, |d| &d.tool),
         backend: each(recordings, |d| &d.backend),

@@ -13,5 +13,6 @@ pub mod json;
 pub mod markdown;
 pub mod name;
 pub mod page;
+pub mod select;
 pub mod text;
 pub mod view;

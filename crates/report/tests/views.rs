@@ -105,39 +105,6 @@ fn folded_lines_follow_the_grammar() {
     assert_eq!(lines["resolver;[not sampled];on_cpu"], 700_000);
 }
 
-#[test]
-fn filters_leave_what_they_name() {
-    let rec = synthetic::recording(3);
-    let sum = |options: folded::Options| values(&fold(&rec, &options)).values().sum::<u64>();
-    let worker = &rec
-        .contexts
-        .iter()
-        .find(|c| &*c.name == "worker-1")
-        .unwrap()
-        .ledger;
-    let thread = || folded::Options {
-        thread: Some("worker-1".to_string()),
-        ..Default::default()
-    };
-    assert_eq!(sum(thread()), worker.wall_ns - worker.residue_ns() as u64);
-    let state = folded::Options {
-        state: Some(State::OnCpu),
-        ..thread()
-    };
-    assert_eq!(sum(state), worker.on_cpu.total());
-    let reason = folded::Options {
-        reason: Some("disk"),
-        ..thread()
-    };
-    assert_eq!(sum(reason), worker.blocked[BlockReason::Disk as usize]);
-    let nothing = folded::Options {
-        view: View::OnCpu,
-        reason: Some("disk"),
-        ..thread()
-    };
-    assert_eq!(sum(nothing), 0);
-}
-
 /// One thread whose only sample has the given frames, each frame a list of functions, innermost
 /// first.
 fn one(frames: &[&[&str]], kind: FrameKind, end: StackEnd) -> Recording {

@@ -22,12 +22,6 @@ pub struct Options {
     pub with_state: bool,
     /// A frame with the reason at the leaf.
     pub with_reason: bool,
-    /// Only threads with this name.
-    pub thread: Option<String>,
-    /// Only this state.
-    pub state: Option<State>,
-    /// Only this reason or part, by the contract's name.
-    pub reason: Option<&'static str>,
 }
 
 impl Default for Options {
@@ -37,9 +31,6 @@ impl Default for Options {
             with_thread: false,
             with_state: false,
             with_reason: false,
-            thread: None,
-            state: None,
-            reason: None,
         }
     }
 }
@@ -54,20 +45,6 @@ pub fn reasons() -> impl Iterator<Item = &'static str> {
 }
 
 impl Options {
-    fn wants(
-        &self,
-        rec: &Recording,
-        context: ContextId,
-        state: State,
-        reason: Option<&str>,
-    ) -> bool {
-        let thread = || &*rec.contexts[context.0 as usize].name;
-        self.view.includes(state)
-            && self.state.is_none_or(|s| s == state)
-            && self.reason.is_none_or(|r| reason == Some(r))
-            && self.thread.as_deref().is_none_or(|t| t == thread())
-    }
-
     /// The line's stack, from the frames between.
     fn line(
         &self,
@@ -121,7 +98,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
     for p in &scaled.pieces {
         let s = &recording.samples[p.sample as usize];
         let reason = s.reason_name();
-        if !options.wants(recording, p.context, s.state, reason) {
+        if !options.view.includes(s.state) {
             continue;
         }
         let frames = stacks[s.stack.0 as usize].get_or_insert_with(|| {
@@ -146,7 +123,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
         *lines.entry(line).or_default() += p.ns;
     }
     for u in &scaled.unsampled {
-        if options.wants(recording, u.context, u.state, u.reason) {
+        if options.view.includes(u.state) {
             let line = options.line(recording, u.context, u.state, u.reason, NOT_SAMPLED);
             *lines.entry(line).or_default() += u.ns;
         }

@@ -7,6 +7,7 @@
 mod code;
 mod domain;
 mod functions;
+mod groups;
 mod ledger;
 mod stacks;
 
@@ -16,6 +17,7 @@ use wallscope_model::{Recording, View};
 pub use code::FunctionName;
 pub use domain::{audit_lines, cost_lines, domain_lines, loss_lines, scaling_lines};
 pub use functions::{FunctionRow, Value, ViewValue};
+pub use groups::{GroupRow, groups, groups_text};
 pub use ledger::{LedgerRow, ReasonRow, ledger_rows, process_rows, reason_rows, total_row};
 pub use stacks::{StackFrame, StackRow};
 

@@ -1,0 +1,296 @@
+//! Is a difference real? Estimates of one quantity from runs of two sides, compared.
+//!
+//! **Within a run** a quantity is a ratio `V = Σx / Σn` over blocks of time (`x` the quantity's time,
+//! `n` what it is normalised by). Its error has two sizes ([`Estimate`]): *sampling*, from residuals
+//! of neighbouring blocks and never below that of independent samples; and *blocks*, from residuals
+//! about the mean, which holds the program's own unsteadiness too.
+//!
+//! **Between runs.** With one run a side nothing tells how much runs differ, and the blocks' error
+//! stands in for it. With more, the variance between runs of a side is set against their sampling
+//! error; their ratio, the dispersion, is what two runs differ more than sampling explains. Few runs
+//! tell it badly for one function, but all functions together tell what is usual: the dispersions
+//! are moderated by empirical Bayes ([`Prior`]; Smyth, *Statistical Applications in Genetics and
+//! Molecular Biology* 3, 2004; as a quasi-likelihood dispersion, Lund et al., same journal 11,
+//! 2012), and Student's t has the degrees of freedom of both. A dispersion below 1 is not believed.
+//!
+//! **Many functions.** [`adjust`] controls the false discovery rate by Benjamini and Yekutieli's
+//! procedure (*Annals of Statistics* 29, 2001), which holds whatever the dependence: shares of one
+//! whole depend on each other in both directions. Where nothing changed, that is the probability of
+//! any report at all.
+
+use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
+
+/// A quantity in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Its value.
+    pub value: f64,
+    /// Variance of the value by sampling alone.
+    pub sampling: f64,
+    /// Variance of the value if time were taken from the same program again; not below `sampling`.
+    pub blocks: f64,
+    /// Degrees of freedom of these variances.
+    pub df: f64,
+}
+
+/// With fewer blocks than this, the variance between them says too little to be used.
+const FEWEST_BLOCKS: f64 = 4.0;
+
+/// How many times the variance of independent samples is taken where blocks cannot tell.
+const ASSUMED_DESIGN_EFFECT: f64 = 2.0;
+
+/// Estimates `Σx / Σn`, where `floor` is the variance that independent samples would have.
+///
+/// `x` and `n` are by block of time, of equal length. Without any `n` the value is 0.
+pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
+    let whole: f64 = n.iter().sum();
+    if whole <= 0.0 {
+        return Estimate::default();
+    }
+    let value = x.iter().sum::<f64>() / whole;
+    let blocks = whole * whole / n.iter().map(|n| n * n).sum::<f64>();
+    if blocks < FEWEST_BLOCKS {
+        let variance = floor * ASSUMED_DESIGN_EFFECT;
+        return Estimate {
+            value,
+            sampling: variance,
+            blocks: variance,
+            df: FEWEST_BLOCKS,
+        };
+    }
+    let residuals: Vec<f64> = x.iter().zip(n).map(|(x, n)| x - value * n).collect();
+    let scale = blocks / (blocks - 1.0) / (whole * whole);
+    let successive: f64 = residuals
+        .windows(2)
+        .map(|r| (r[1] - r[0]).powi(2) / 2.0)
+        .sum();
+    let sampling = (scale * successive).max(floor);
+    // Slow changes make neighbouring blocks alike; longer blocks tell how much.
+    let about_mean = |length: usize| -> f64 {
+        let sums = residuals.chunks_exact(length);
+        let count = sums.len() as f64;
+        let squares: f64 = sums.map(|c| c.iter().sum::<f64>().powi(2)).sum();
+        count / (count - 1.0) * squares / (whole * whole)
+    };
+    let mut long_run = about_mean(1);
+    if residuals.len() >= 16 {
+        long_run = long_run.max((about_mean(2) + about_mean(4)) / 2.0);
+    }
+    Estimate {
+        value,
+        sampling,
+        blocks: long_run.max(sampling),
+        df: blocks - 1.0,
+    }
+}
+
+/// What dispersions are usual, from all quantities of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// The usual dispersion.
+    pub dispersion: f64,
+    /// How many degrees of freedom that knowledge is worth.
+    pub df: f64,
+}
+
+impl Prior {
+    /// Nothing is known.
+    pub const NONE: Prior = Prior {
+        dispersion: 1.0,
+        df: 0.0,
+    };
+
+    /// The prior that the dispersions of `quantities` (base runs, new runs) suggest.
+    pub fn of<'a>(quantities: impl Iterator<Item = (&'a [Estimate], &'a [Estimate])>) -> Prior {
+        let mut df = 0.0;
+        let logs: Vec<f64> = quantities
+            .filter_map(|(base, new)| {
+                let (dispersion, d) = dispersion(base, new)?;
+                df = d;
+                (dispersion > 0.0).then(|| dispersion.ln())
+            })
+            .collect();
+        if logs.len() < 3 {
+            return Prior::NONE;
+        }
+        // Moments of the logarithm of an F variable (Smyth 2004, section 6.2).
+        let centre = digamma(df / 2.0) - (df / 2.0).ln();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64 - centre;
+        let spread = logs
+            .iter()
+            .map(|l| (l - centre - mean).powi(2))
+            .sum::<f64>()
+            / (logs.len() - 1) as f64;
+        let excess = spread - trigamma(df / 2.0);
+        // All other quantities together know no more than their own degrees of freedom.
+        let most = df * (logs.len() - 1) as f64;
+        let (prior_df, log) = if excess > 0.0 {
+            let half = trigamma_inverse(excess);
+            (2.0 * half, mean + digamma(half) - half.ln())
+        } else {
+            (f64::INFINITY, mean)
+        };
+        Prior {
+            dispersion: log.exp().max(1.0),
+            df: prior_df.min(most),
+        }
+    }
+}
+
+/// How many times more the runs of a side differ than sampling explains, and its degrees of
+/// freedom; `None` with one run a side or nothing sampled.
+fn dispersion(base: &[Estimate], new: &[Estimate]) -> Option<(f64, f64)> {
+    let df = (base.len() + new.len()).checked_sub(2)? as f64;
+    let (mut sum, mut known) = (0.0, 0.0);
+    for side in [base, new] {
+        let sampling = mean(side, |e| e.sampling);
+        if sampling <= 0.0 {
+            continue;
+        }
+        let centre = mean(side, |e| e.value);
+        sum += side.iter().map(|e| (e.value - centre).powi(2)).sum::<f64>() / sampling;
+        known += side.len() as f64 - 1.0;
+    }
+    (df > 0.0 && known > 0.0).then(|| (sum / known, df))
+}
+
+fn mean(side: &[Estimate], of: impl Fn(&Estimate) -> f64) -> f64 {
+    side.iter().map(of).sum::<f64>() / side.len().max(1) as f64
+}
+
+/// Two sides compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// Mean of the base runs.
+    pub base: f64,
+    /// Mean of the new runs.
+    pub new: f64,
+    /// `new − base`.
+    pub delta: f64,
+    /// Standard error of the difference.
+    pub error: f64,
+    /// Its degrees of freedom.
+    pub df: f64,
+    /// The part of the error's variance that longer runs would make smaller, 0..=1; the rest is
+    /// how much runs differ, which only more runs do.
+    pub sampled: f64,
+    /// Lower end of the 95 % interval of the difference.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Two-sided p-value of there being no difference.
+    pub p: f64,
+}
+
+impl Difference {
+    /// The difference relative to the base; `None` without one.
+    pub fn relative(&self) -> Option<f64> {
+        (self.base > 0.0).then(|| self.delta / self.base)
+    }
+
+    /// The smallest true difference that such data would find in four of five attempts, each
+    /// judged at 5 %.
+    pub fn resolvable(&self) -> f64 {
+        if self.error <= 0.0 {
+            return 0.0;
+        }
+        let t = |share| student_quantile(share, self.df);
+        (t(0.975) + t(0.8)) * self.error
+    }
+}
+
+/// Compares the runs of two sides, of which neither may be empty.
+pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference {
+    let (b, n) = (mean(base, |e| e.value), mean(new, |e| e.value));
+    let runs = (base.len().max(1) as f64, new.len().max(1) as f64);
+    let sampling = (mean(base, |e| e.sampling), mean(new, |e| e.sampling));
+    let least = sampling.0 / runs.0 + sampling.1 / runs.1;
+    let (variance, df) = match dispersion(base, new) {
+        Some((own, own_df)) => {
+            let df = own_df + prior.df;
+            let dispersion = (own_df * own + prior.df * prior.dispersion) / df;
+            (dispersion.max(1.0) * least, df)
+        }
+        None if base.len() + new.len() > 2 => (least, 1.0),
+        None => {
+            let v = (mean(base, |e| e.blocks), mean(new, |e| e.blocks));
+            let d = (mean(base, |e| e.df), mean(new, |e| e.df));
+            // Welch and Satterthwaite.
+            let parts = v.0 * v.0 / d.0.max(1.0) + v.1 * v.1 / d.1.max(1.0);
+            let df = if parts > 0.0 {
+                (v.0 + v.1).powi(2) / parts
+            } else {
+                1.0
+            };
+            (v.0 + v.1, df)
+        }
+    };
+    let error = variance.sqrt();
+    let delta = n - b;
+    let half = student_quantile(0.975, df) * error;
+    Difference {
+        base: b,
+        new: n,
+        delta,
+        error,
+        df,
+        sampled: if variance > 0.0 {
+            least / variance
+        } else {
+            1.0
+        },
+        low: delta - half,
+        high: delta + half,
+        p: match (error > 0.0, delta == 0.0) {
+            (true, _) => student_p(delta / error, df),
+            (false, true) => 1.0,
+            (false, false) => 0.0,
+        },
+    }
+}
+
+/// Adjusts p-values so that taking those at most `q` keeps the false discovery rate at `q`.
+pub fn adjust(p: &[f64]) -> Vec<f64> {
+    let m = p.len();
+    let harmonic: f64 = (1..=m).map(|i| 1.0 / i as f64).sum();
+    let mut order: Vec<usize> = (0..m).collect();
+    order.sort_by(|a, b| p[*b].total_cmp(&p[*a]));
+    let mut out = vec![1.0; m];
+    let mut least = 1.0f64;
+    for (i, at) in order.into_iter().enumerate() {
+        let rank = (m - i) as f64;
+        least = least.min(p[at] * m as f64 * harmonic / rank);
+        out[at] = least;
+    }
+    out
+}
+
+/// What it takes to resolve a difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effort {
+    /// These data do.
+    Enough,
+    /// Runs this many times as long.
+    Longer(f64),
+    /// This many times as many runs (longer ones would not do).
+    MoreRuns(f64),
+}
+
+/// What it takes for `d` to resolve a difference of `size` in four of five attempts.
+pub fn effort(d: &Difference, size: f64) -> Effort {
+    let times = (d.resolvable() / size).powi(2);
+    if times <= 1.0 {
+        return Effort::Enough;
+    }
+    // Variance must fall to 1/times; its part that does not depend on length stays.
+    let left = 1.0 / times - (1.0 - d.sampled);
+    if left > 0.0 && d.sampled / left <= 4.0 * times {
+        Effort::Longer(d.sampled / left)
+    } else {
+        Effort::MoreRuns(times)
+    }
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+use super::*;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+/// A run of `blocks` blocks around `mean`, with a deviation from block to block and one from run
+/// to run.
+fn run(r: &mut Random, mean: f64, block: f64, between: f64, blocks: usize) -> Estimate {
+    let mean = mean + between * r.normal();
+    let x: Vec<f64> = (0..blocks).map(|_| mean + block * r.normal()).collect();
+    estimate(&x, &vec![1.0; blocks], 0.0)
+}
+
+#[test]
+fn intervals_cover_and_tests_keep_their_level() {
+    let mut r = Random(1);
+    for (runs, between) in [(1, 0.0), (2, 0.0), (5, 0.0), (5, 2.0), (3, 5.0)] {
+        let (mut covered, mut called, mut trials) = (0, 0, 0);
+        for _ in 0..300 {
+            // Ten quantities at a time: they tell each other how much runs differ.
+            let sides: Vec<[Vec<Estimate>; 2]> = (0..10)
+                .map(|_| {
+                    let mut side = |mean: f64| -> Vec<Estimate> {
+                        (0..runs)
+                            .map(|_| run(&mut r, mean, 10.0, between * 10.0 / 20f64.sqrt(), 20))
+                            .collect()
+                    };
+                    [side(100.0), side(103.0)]
+                })
+                .collect();
+            let prior = Prior::of(sides.iter().map(|[b, n]| (&b[..], &n[..])));
+            for [base, new] in &sides {
+                let d = compare(base, new, prior);
+                trials += 1;
+                covered += usize::from(d.low <= 3.0 && 3.0 <= d.high);
+                // The same for no difference: as far from its truth as this one.
+                called += usize::from((d.delta - 3.0).abs() / d.error > 3.9);
+            }
+        }
+        let share = covered as f64 / trials as f64;
+        assert!(share > 0.93, "{runs} runs, {between}: {share}");
+        assert!(called <= 12, "{runs} runs, {between}: {called} of {trials}");
+    }
+}
+
+#[test]
+fn all_quantities_together_tell_how_much_runs_differ() {
+    let mut r = Random(2);
+    let sides: Vec<[Vec<Estimate>; 2]> = (0..40)
+        .map(|_| {
+            let mut side = || (0..5).map(|_| run(&mut r, 50.0, 4.0, 1.8, 20)).collect();
+            [side(), side()]
+        })
+        .collect();
+    let prior = Prior::of(sides.iter().map(|[b, n]| (&b[..], &n[..])));
+    // Sampling variance 16/20 = 0.8, between runs 3.24: runs differ 5 times more.
+    assert!((3.5..7.0).contains(&prior.dispersion), "{prior:?}");
+    assert!(prior.df > 20.0, "{prior:?}");
+    let d = compare(&sides[0][0], &sides[0][1], prior);
+    assert!(d.df > 28.0 && d.sampled < 0.4, "{d:?}");
+}
+
+#[test]
+fn slow_changes_count() {
+    // A program that is fast for a while and slow for a while: from one stretch to the next
+    // nothing changes, yet a second run may come out differently.
+    let x: Vec<f64> = (0..20)
+        .map(|i| if i / 5 % 2 == 0 { 1.0 } else { 3.0 })
+        .collect();
+    let e = estimate(&x, &[1.0; 20], 0.0);
+    assert_eq!(e.value, 2.0);
+    assert!(e.blocks > 3.0 * e.sampling, "{e:?}");
+    assert!(e.blocks > 0.1, "{e:?}");
+}
+
+#[test]
+fn adjusting_is_benjamini_and_yekutielis() {
+    let q = adjust(&[0.01, 0.04, 0.001, 0.5]);
+    let h = 1.0 + 1.0 / 2.0 + 1.0 / 3.0 + 1.0 / 4.0;
+    let want: [f64; 4] = [
+        0.01 * 2.0 * h,
+        0.04 * 4.0 / 3.0 * h,
+        0.001 * 4.0 * h,
+        0.5 * h,
+    ];
+    for (q, w) in q.iter().zip(want) {
+        assert!((q - w.min(1.0)).abs() < 1e-12, "{q} {w}");
+    }
+    assert!(adjust(&[]).is_empty());
+}
+
+#[test]
+fn effort_is_what_it_takes() {
+    let mut r = Random(3);
+    let side = |r: &mut Random, n, between| -> Vec<Estimate> {
+        (0..n).map(|_| run(r, 100.0, 10.0, between, 20)).collect()
+    };
+    let d = compare(&side(&mut r, 1, 0.0), &side(&mut r, 1, 0.0), Prior::NONE);
+    let size = d.resolvable();
+    assert_eq!(effort(&d, size * 1.01), Effort::Enough);
+    let Effort::Longer(times) = effort(&d, size / 2.0) else {
+        panic!("{d:?}")
+    };
+    assert!(
+        (times - 4.0).abs() < 0.01,
+        "half the size, four times the time: {times}"
+    );
+    let noisy = compare(&side(&mut r, 6, 20.0), &side(&mut r, 6, 20.0), Prior::NONE);
+    let few = effort(&noisy, noisy.resolvable() / 3.0);
+    assert!(
+        matches!(few, Effort::MoreRuns(t) if (8.9..9.1).contains(&t)),
+        "{few:?}"
+    );
+}
+
+#[test]
+fn nothing_is_no_difference() {
+    let d = compare(&[Estimate::default()], &[Estimate::default()], Prior::NONE);
+    assert_eq!((d.delta, d.p), (0.0, 1.0));
+    assert_eq!(d.relative(), None);
+    assert_eq!(estimate(&[], &[], 1.0), Estimate::default());
+}

@@ -1,0 +1,65 @@
+//! Leaves behind what nothing refers to any more: a selection holds no names of what it left out.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{ContextId, FrameId, FunctionId, LabelsId, ModuleId, Recording};
+
+/// New numbers for those of `used`, in their order; the list keeps only those.
+fn keep<T>(list: &mut Vec<T>, used: impl Fn(u32) -> bool) -> FxHashMap<u32, u32> {
+    let mut numbers = FxHashMap::default();
+    let mut old = 0;
+    list.retain(|_| {
+        let kept = used(old);
+        if kept {
+            numbers.insert(old, numbers.len() as u32);
+        }
+        old += 1;
+        kept
+    });
+    numbers
+}
+
+fn set<T: Eq + Hash>(items: impl Iterator<Item = T>) -> rustc_hash::FxHashSet<T> {
+    items.collect()
+}
+
+/// Drops contexts that are not `wanted`, and whatever no context or sample needs.
+pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
+    let contexts = keep(&mut rec.contexts, |i| wanted[i as usize]);
+    let pids = set(rec.contexts.iter().map(|c| c.pid));
+    rec.processes.retain(|p| pids.contains(&p.pid));
+    rec.ledger_slices
+        .retain(|row| contexts.contains_key(&row.context));
+    for row in &mut rec.ledger_slices {
+        row.context = contexts[&row.context];
+    }
+    for s in &mut rec.samples {
+        s.context = ContextId(contexts[&s.context.0]);
+    }
+
+    let sets = set(rec.samples.iter().filter_map(|s| s.labels.map(|l| l.0)));
+    let sets = keep(&mut rec.label_sets, |i| sets.contains(&i));
+    for s in &mut rec.samples {
+        s.labels = s.labels.map(|l| LabelsId(sets[&l.0]));
+    }
+
+    let frames = set(rec.stacks.iter().flat_map(|s| s.frames.iter().map(|f| f.0)));
+    let frames = keep(&mut rec.frames, |i| frames.contains(&i));
+    for f in rec.stacks.iter_mut().flat_map(|s| &mut s.frames) {
+        *f = FrameId(frames[&f.0]);
+    }
+    let functions = set(rec
+        .frames
+        .iter()
+        .flat_map(|f| f.lines.iter().map(|l| l.function.0)));
+    let functions = keep(&mut rec.functions, |i| functions.contains(&i));
+    for l in rec.frames.iter_mut().flat_map(|f| &mut f.lines) {
+        l.function = FunctionId(functions[&l.function.0]);
+    }
+    let modules = set(rec.frames.iter().filter_map(|f| f.module.map(|m| m.0)));
+    let modules = keep(&mut rec.modules, |i| modules.contains(&i));
+    for f in &mut rec.frames {
+        f.module = f.module.map(|m| ModuleId(modules[&m.0]));
+    }
+}

@@ -1,0 +1,249 @@
+//! The ledgers of what is selected.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::scale::Unsampled;
+use wallscope_model::{
+    Audit, BlockReason, Context, Ledger, LedgerSlice, OnCpu, Part, Recording, Runnable, Sample,
+    State, UnknownCause,
+};
+
+use super::Selection;
+
+/// Time by state, and by reason where the ledger has one.
+#[derive(Clone, Default)]
+struct Sums {
+    on_cpu: [u64; 4],
+    /// On-CPU time whose part is not known.
+    on_cpu_whole: u64,
+    runnable: [u64; 3],
+    /// Runnable time whose part is not known.
+    runnable_whole: u64,
+    blocked: [u64; BlockReason::COUNT],
+    unknown: [u64; UnknownCause::COUNT],
+    idle: u64,
+}
+
+const ON_CPU: [Part; 4] = [Part::User, Part::Kernel, Part::Irq, Part::Stolen];
+const RUNNABLE: [Part; 3] = [Part::Woken, Part::Preempted, Part::Throttled];
+
+impl Sums {
+    fn add(&mut self, state: State, reason: Option<&str>, ns: u64) {
+        match state {
+            State::OnCpu => match ON_CPU.iter().position(|p| Some(p.name()) == reason) {
+                Some(i) => self.on_cpu[i] += ns,
+                None => self.on_cpu_whole += ns,
+            },
+            State::Runnable => match RUNNABLE.iter().position(|p| Some(p.name()) == reason) {
+                Some(i) => self.runnable[i] += ns,
+                None => self.runnable_whole += ns,
+            },
+            State::Blocked => {
+                let reason = reason.and_then(BlockReason::from_name);
+                self.blocked[reason.unwrap_or(BlockReason::Other) as usize] += ns;
+            }
+            State::Unknown => {
+                let cause = reason.and_then(UnknownCause::from_name);
+                self.unknown[cause.unwrap_or(UnknownCause::NotInSource) as usize] += ns;
+            }
+        }
+    }
+
+    /// The ledger of these sums; what they do not divide is divided as `whole` is.
+    fn ledger(&self, whole: &Ledger) -> Ledger {
+        let c = whole.on_cpu;
+        let rest = split(self.on_cpu_whole, [c.user, c.kernel, c.irq, c.stolen]);
+        let [user, kernel, irq, stolen] = std::array::from_fn(|i| self.on_cpu[i] + rest[i]);
+        let r = whole.runnable;
+        let rest = split(self.runnable_whole, [r.woken, r.preempted, r.throttled]);
+        let [woken, preempted, throttled] = std::array::from_fn(|i| self.runnable[i] + rest[i]);
+        let mut ledger = Ledger {
+            on_cpu: OnCpu {
+                user,
+                kernel,
+                irq,
+                stolen,
+            },
+            runnable: Runnable {
+                woken,
+                preempted,
+                throttled,
+            },
+            blocked: self.blocked,
+            unknown: self.unknown,
+            idle_ns: self.idle,
+            audit: Audit::default(),
+            ..Ledger::default()
+        };
+        ledger.wall_ns = State::ALL.iter().map(|s| ledger.state_ns(*s)).sum();
+        ledger
+    }
+}
+
+/// `ns` in proportion to `parts`, to the nanosecond; all in the first where they are empty.
+fn split<const N: usize>(ns: u64, parts: [u64; N]) -> [u64; N] {
+    let all: u128 = parts.iter().map(|p| u128::from(*p)).sum();
+    if all == 0 {
+        return std::array::from_fn(|i| if i == 0 { ns } else { 0 });
+    }
+    let (mut before, mut given) = (0u128, 0);
+    parts.map(|p| {
+        before += u128::from(p);
+        let upto = (u128::from(ns) * before / all) as u64;
+        upto - std::mem::replace(&mut given, upto)
+    })
+}
+
+/// Cuts the ledgers of `rec`, whole and by slice, to what is selected.
+pub(super) fn cut(
+    selection: &Selection,
+    rec: &mut Recording,
+    samples: &[Sample],
+    unsampled: &[Unsampled],
+    slices: Option<&Range<u32>>,
+) {
+    if !selection.is_partial() {
+        return;
+    }
+    if let Some(range) = slices {
+        rec.ledger_slices.retain(|row| range.contains(&row.slice));
+        for row in &mut rec.ledger_slices {
+            row.slice -= range.start;
+        }
+    }
+    let first = slices.map_or(0, |r| r.start);
+    let idle = idle_by_context(samples);
+    // Slices do not keep the parts of on-CPU and runnable time: those are known from samples.
+    let by_sample = selection.by_stack() || !selection.reasons.is_empty();
+    if by_sample {
+        rec.ledger_slices = sampled_slices(samples, first);
+    } else {
+        for row in &mut rec.ledger_slices {
+            mask(selection, row);
+        }
+        rec.ledger_slices
+            .retain(|row| State::ALL.iter().any(|s| row.state_ns(*s) > 0));
+    }
+    let sums = if selection.is_estimated() {
+        sampled(rec.contexts.len(), samples, unsampled)
+    } else {
+        counted(selection, &rec.contexts, &rec.ledger_slices, slices)
+    };
+    for (i, (c, mut sums)) in rec.contexts.iter_mut().zip(sums).enumerate() {
+        let blocked: u64 = sums.blocked.iter().sum();
+        sums.idle = idle.get(&(i as u32)).copied().unwrap_or(0).min(blocked);
+        c.ledger = sums.ledger(&c.ledger);
+    }
+    // Not known for a part of their time.
+    for p in &mut rec.processes {
+        p.unattributed_on_cpu_ns = 0;
+    }
+}
+
+fn idle_by_context(samples: &[Sample]) -> FxHashMap<u32, u64> {
+    let mut idle: FxHashMap<u32, u64> = FxHashMap::default();
+    for s in samples.iter().filter(|s| s.idle) {
+        *idle.entry(s.context.0).or_default() += s.ns;
+    }
+    idle
+}
+
+/// Sums of what was sampled, with what was not.
+fn sampled(contexts: usize, samples: &[Sample], unsampled: &[Unsampled]) -> Vec<Sums> {
+    let mut sums = vec![Sums::default(); contexts];
+    for s in samples {
+        sums[s.context.0 as usize].add(s.state, s.reason_name(), s.ns);
+    }
+    for u in unsampled {
+        sums[u.context.0 as usize].add(u.state, u.reason, u.ns);
+    }
+    sums
+}
+
+/// The exact sums of the states and reasons that are wanted.
+fn counted(
+    selection: &Selection,
+    contexts: &[Context],
+    rows: &[LedgerSlice],
+    slices: Option<&Range<u32>>,
+) -> Vec<Sums> {
+    let mut sums = vec![Sums::default(); contexts.len()];
+    if slices.is_some() {
+        for row in rows {
+            let Some(s) = sums.get_mut(row.context as usize) else {
+                continue;
+            };
+            s.on_cpu_whole += row.on_cpu_ns;
+            s.runnable_whole += row.runnable_ns;
+            for (a, b) in s.blocked.iter_mut().zip(row.blocked) {
+                *a += b;
+            }
+        }
+        return sums;
+    }
+    for (s, c) in sums.iter_mut().zip(contexts) {
+        let l = &c.ledger;
+        let c = l.on_cpu;
+        for (i, ns) in [c.user, c.kernel, c.irq, c.stolen].into_iter().enumerate() {
+            if selection.wants_state(State::OnCpu, Some(ON_CPU[i].name())) {
+                s.on_cpu[i] = ns;
+            }
+        }
+        let r = l.runnable;
+        for (i, ns) in [r.woken, r.preempted, r.throttled].into_iter().enumerate() {
+            if selection.wants_state(State::Runnable, Some(RUNNABLE[i].name())) {
+                s.runnable[i] = ns;
+            }
+        }
+        for (r, ns) in BlockReason::ALL.iter().zip(l.blocked) {
+            if selection.wants_state(State::Blocked, Some(r.name())) {
+                s.blocked[*r as usize] = ns;
+            }
+        }
+        for (u, ns) in UnknownCause::ALL.iter().zip(l.unknown) {
+            if selection.wants_state(State::Unknown, Some(u.name())) {
+                s.unknown[*u as usize] = ns;
+            }
+        }
+    }
+    sums
+}
+
+/// Takes the states out of a slice that are not wanted.
+fn mask(selection: &Selection, row: &mut LedgerSlice) {
+    if !selection.wants_state(State::OnCpu, None) {
+        row.on_cpu_ns = 0;
+    }
+    if !selection.wants_state(State::Runnable, None) {
+        row.runnable_ns = 0;
+    }
+    if !selection.wants_state(State::Blocked, None) {
+        row.blocked = Default::default();
+    }
+}
+
+/// Ledgers by slice from samples alone.
+fn sampled_slices(samples: &[Sample], first: u32) -> Vec<LedgerSlice> {
+    let mut rows: FxHashMap<(u32, u32), LedgerSlice> = FxHashMap::default();
+    for s in samples {
+        for v in &s.slices {
+            let row = rows.entry((s.context.0, v.slice)).or_insert(LedgerSlice {
+                context: s.context.0,
+                slice: v.slice - first,
+                ..LedgerSlice::default()
+            });
+            match s.state {
+                State::OnCpu => row.on_cpu_ns += v.ns,
+                State::Runnable => row.runnable_ns += v.ns,
+                State::Blocked => {
+                    row.blocked[s.reason.unwrap_or(BlockReason::Other) as usize] += v.ns;
+                }
+                State::Unknown => {}
+            }
+        }
+    }
+    let mut rows: Vec<LedgerSlice> = rows.into_values().collect();
+    rows.sort_unstable_by_key(|r| (r.context, r.slice));
+    rows
+}
