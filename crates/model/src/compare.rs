@@ -234,7 +234,8 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
         delta,
         error,
         df,
-        sampled: if variance > 0.0 {
+        // What differs between blocks evens out with more of them; what differs between runs stays.
+        sampled: if variance > 0.0 && base.len() + new.len() > 2 {
             least / variance
         } else {
             1.0

@@ -208,7 +208,7 @@ impl Selection {
         };
         let wanted = self.contexts(&rec);
         let mut unmet = Vec::new();
-        if !wanted.contains(&true) && !(self.threads.is_empty() && self.processes.is_empty()) {
+        if !wanted.is_empty() && !wanted.contains(&true) {
             unmet.push(if self.threads.is_empty() {
                 "process"
             } else {
