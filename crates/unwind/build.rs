@@ -1,11 +1,19 @@
-//! Compiles the unwinding machine of the kernel programs for user space.
+//! Compiles the machines of the kernel programs for user space: native frames, Python frames.
 
 fn main() {
-    for file in ["unwind_abi.h", "unwind_core.h", "unwind_host.c"] {
+    for file in [
+        "unwind_abi.h",
+        "unwind_core.h",
+        "unwind_host.c",
+        "python_abi.h",
+        "python_core.h",
+        "python_host.c",
+    ] {
         println!("cargo:rerun-if-changed=bpf/{file}");
     }
     cc::Build::new()
         .file("bpf/unwind_host.c")
+        .file("bpf/python_host.c")
         .opt_level(2)
         .warnings(true)
         .compile("wallscope_unwind_host");

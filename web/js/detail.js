@@ -106,7 +106,7 @@ export function showDetail(host, selection, look, stack, act) {
   const ranges = selection.ranges(nodes);
   const { self, total } = selection.byEntry();
   const share = (/** @type {number} */ ns) => percent(ns / selection.total);
-  const kind = ['native code', 'kernel', 'code made at run time', 'no function, but what stands for one'][p.kind[entry]];
+  const kind = ['native code', 'kernel', 'code made at run time', 'no function, but what stands for one', 'managed code'][p.kind[entry]];
   const module = p.module(entry);
   const file = p.files[p.entryFile[entry]];
   const build = p.entryModule[entry] > 0 ? p.builds[p.entryModule[entry] - 1] : '';

@@ -20,7 +20,7 @@ export const VIEWS = [
 ];
 
 /** What an entry is. */
-export const KIND = { native: 0, kernel: 1, jit: 2, mark: 3 };
+export const KIND = { native: 0, kernel: 1, jit: 2, mark: 3, managed: 4 };
 
 export class Profile {
   // Entries: what a frame stands for.
@@ -127,8 +127,8 @@ export class Profile {
     this.names = columns.strings('entry.name');
     this.entryModule = columns.u32('entry.module');
     const kind = columns.u32('entry.kind');
-    this.kind = Uint8Array.from(kind, (k) => k & 3);
-    this.inlined = Uint8Array.from(kind, (k) => k >> 2);
+    this.kind = Uint8Array.from(kind, (k) => k & 7);
+    this.inlined = Uint8Array.from(kind, (k) => k >> 3);
     this.entryLine = columns.u32('entry.line');
     this.entryFile = columns.u32('entry.file');
     this.files = columns.strings('file');

@@ -31,6 +31,10 @@ pub mod kind {
     pub const RESOLVE: u32 = 0x10005;
     /// A stack as it is, to be unwound later.
     pub const RAW: u32 = 0x10006;
+    /// The managed frames of a stack.
+    pub const MANAGED: u32 = 0x10007;
+    /// A native stack and the managed frames that belong to it.
+    pub const JOIN: u32 = 0x10008;
 }
 
 /// `struct ws_head`.
@@ -225,8 +229,40 @@ pub struct RawHead {
     pub regs: [u64; 21],
 }
 
+/// `struct ws_join`: one hash for a native stack and the managed frames that were read with it.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Join {
+    /// Kind and size.
+    pub head: Head,
+    /// Stands for both.
+    pub hash: u64,
+    /// Hash of the native stack.
+    pub native: u64,
+    /// Hash of the managed frames.
+    pub managed: u64,
+}
+
+/// `struct py_stack` without its frames, which follow.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ManagedHead {
+    /// Kind and size.
+    pub head: Head,
+    /// Hash of process and frames.
+    pub hash: u64,
+    /// Process.
+    pub pid: u32,
+    /// Frames, two words each.
+    pub n: u32,
+    /// How the walk ended.
+    pub end: u32,
+    /// Unused.
+    pub pad0: u32,
+}
+
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 19] = [
+pub const LOSSES: [&str; 20] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -246,6 +282,7 @@ pub const LOSSES: [&str; 19] = [
     "stack met code without a table yet; unwound after the recording",
     "wake-up not seen (repaired)",
     "sleeper moved to another CPU: the kernel counts its sleep as queued (not believed)",
+    "no managed frame could be read of a stack that has some",
 ];
 
 const _: () = {
@@ -255,6 +292,8 @@ const _: () = {
     assert!(size_of::<SampleEvent>() == 80);
     assert!(size_of::<Resolve>() == 32);
     assert!(size_of::<RawHead>() == 200);
+    assert!(size_of::<Join>() == 32);
+    assert!(size_of::<ManagedHead>() == 32);
 };
 
 /// A C string field as text.

@@ -309,3 +309,20 @@ pub fn cgroup_members(path: &Path) -> Result<(Vec<u64>, Vec<u32>), Error> {
     pids.dedup();
     Ok((ids, pids))
 }
+
+/// Copies memory at `address` of process `pid`, without stopping it; returns how many bytes could
+/// be read.
+pub(crate) fn read_memory(pid: u32, address: u64, to: &mut [u8]) -> usize {
+    let local = libc::iovec {
+        iov_base: to.as_mut_ptr().cast(),
+        iov_len: to.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: to.len(),
+    };
+    // SAFETY: the kernel writes at most `to.len()` bytes to `to`; the other address is only looked
+    // up in the other process.
+    let n = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
+    usize::try_from(n).unwrap_or(0)
+}

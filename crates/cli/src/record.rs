@@ -78,6 +78,10 @@ pub struct Args {
     /// How stacks of blocked threads are read; default: the better one that the kernel has
     #[arg(long, value_enum, value_name = "HOW")]
     off_cpu_stacks: Option<OffCpuStacks>,
+
+    /// Keep the native frames of interpreters (CPython) beside the functions that they run
+    #[arg(long)]
+    interpreter_frames: bool,
 }
 
 /// Ways to measure.
@@ -118,6 +122,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Backend::Perf => backend::Backend::Perf,
             Backend::Proc => backend::Backend::Proc,
         }),
+        interpreter_frames: args.interpreter_frames,
     };
     warn_of_aliasing(args.frequency);
     let path = args.output.unwrap_or_else(dated_name);

@@ -26,6 +26,8 @@ pub enum ModuleKind {
     Vdso,
     /// Code made at run time (anonymous executable memory); one per process.
     Jit,
+    /// A source file that a runtime runs without making machine code of it.
+    Source,
 }
 
 /// A file (or pseudo file) that code was mapped from.
@@ -57,6 +59,8 @@ pub enum FrameKind {
     Kernel,
     /// Code made at run time, named by a perf map or not at all; `_[j]`.
     Jit,
+    /// A Python function, as its interpreter tells it.
+    Python,
 }
 
 /// A function as named by symbols or debug information.
@@ -88,8 +92,9 @@ pub struct Frame {
     pub kind: FrameKind,
     /// The file it lies in, where known.
     pub module: Option<ModuleId>,
-    /// For [`ModuleKind::Elf`] and [`ModuleKind::Vdso`]: the offset in the file. Otherwise, or
-    /// without a module: the virtual address.
+    /// For [`ModuleKind::Elf`] and [`ModuleKind::Vdso`]: the offset in the file. For
+    /// [`ModuleKind::Source`]: the line. Otherwise, or without a module: the virtual address (of a
+    /// Python frame without a name: that of its code object).
     ///
     /// For a return address this is the address itself *minus one*, so that it lies within the
     /// calling instruction; for the innermost frame and the one a signal interrupted it is exact.

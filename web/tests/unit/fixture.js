@@ -97,7 +97,7 @@ export function small() {
     meta,
     {
       'entry.module': [1, 1, 1, 1, 2, 1, 0],
-      'entry.kind': [0, 0, 0 | 4, 0, 1, 0, 3],
+      'entry.kind': [0, 0, 0 | 8, 0, 1, 0, 3],
       'entry.line': [1, 2, 3, 4, 0, 6, 0],
       'entry.file': [1, 1, 1, 1, 0, 1, 0],
       'node.pops': pops,

@@ -137,6 +137,10 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	unsigned int __state;
 	int on_cpu;
@@ -158,6 +162,7 @@ struct task_struct {
 	char comm[16];
 	struct sched_entity se;
 	struct sched_info sched_info;
+	struct thread_struct thread;
 };
 
 struct kernfs_node {

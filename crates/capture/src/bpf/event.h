@@ -67,6 +67,8 @@ enum ws_kind {
 	WS_EV_KSTACK,           /* struct ws_kstack */
 	WS_EV_RESOLVE,          /* struct ws_resolve */
 	WS_EV_RAW,              /* struct ws_raw */
+	WS_EV_MANAGED,          /* struct py_stack: the managed frames of a stack */
+	WS_EV_JOIN,             /* struct ws_join */
 };
 
 struct ws_head {
@@ -144,6 +146,14 @@ struct ws_raw {
 	u8 bytes[WS_RAW_BYTES]; /* from rsp on */
 };
 
+/* One hash for a native stack and the managed frames that were read with it. */
+struct ws_join {
+	struct ws_head head;
+	u64 hash;
+	u64 native;
+	u64 managed;
+};
+
 #define WS_KFRAMES 127
 struct ws_kstack {
 	struct ws_head head;
@@ -173,6 +183,7 @@ enum ws_loss {
 	WS_L_RAW,           /* stack kept to be unwound at the end */
 	WS_L_HOLE_WAKE,     /* wake-up not seen (repaired) */
 	WS_L_CARRIED,       /* sleeper moved while queued: the kernel's queue figure is not its own */
+	WS_L_MANAGED,       /* no managed frame could be read of a stack that has some */
 	WS_LOSSES,
 };
 
@@ -182,4 +193,5 @@ _Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 80, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 19, "named in event.rs");
+_Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
+_Static_assert(WS_LOSSES == 20, "named in event.rs");

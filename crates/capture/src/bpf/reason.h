@@ -5,6 +5,8 @@
  * nothing, the kernel functions it stands in decide (place.h).
  */
 #pragma once
+#include "../../../unwind/bpf/unwind.h"
+#include "../../../unwind/bpf/python.h"
 
 #include "place.h"
 
@@ -89,6 +91,8 @@ static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_reg
 		if ((u32)regs->si == F_SETLKW || (u32)regs->si == F_OFD_SETLKW)
 			return WS_LOCK;
 		return WS_DISK;
+	case WS_LOCK:
+		return py_is_gil(task->tgid, regs->di) ? WS_GIL : WS_LOCK;
 	case WS_BY_FD:
 		return reason_by_fd(task, regs->di, WS_OTHER);
 	case WS_BY_SOCKET:

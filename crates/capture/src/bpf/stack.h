@@ -21,6 +21,7 @@
  */
 #pragma once
 #include "../../../unwind/bpf/unwind.h"
+#include "../../../unwind/bpf/python.h"
 
 #define SLOTS 16
 
@@ -58,6 +59,7 @@ struct {
 struct ws_slot {
 	u32 busy, pad0;
 	struct ws_unwind u;
+	struct py_work python;
 	struct ws_raw raw;
 };
 
@@ -73,6 +75,7 @@ struct ws_visit {
 	struct ws_dump d;
 	struct ws_kstack k;
 	struct ws_unwind u;
+	struct py_work python;
 };
 
 struct {
@@ -175,6 +178,8 @@ static __always_inline u64 user_hash(struct uw_stack *out)
 	return out->hash;
 }
 
+#include "managed.h"
+
 static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
 {
 	struct ws_resolve r = {
@@ -276,7 +281,8 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 		if (too_early(&s->u))
 			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_copy_from_user);
 		else
-			tell_resolved(t->id, t->ticket, user_hash(&s->u.work.out));
+			tell_resolved(t->id, t->ticket,
+				      managed_hash(&s->u.work.out, &s->python, p, READ_FAULT));
 		give_slot(s);
 	}
 	next_ticket(t);
@@ -357,7 +363,9 @@ static __always_inline void read_before_exit(struct ws_thread *t, struct task_st
 	if (raw && too_early(u))
 		SEND_RAW(u, raw, t->id, t->ticket, p->tgid, bpf_probe_read_user);
 	else
-		tell_resolved(t->id, t->ticket, user_hash(&u->work.out));
+		tell_resolved(t->id, t->ticket,
+			      managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
+					   READ_PROBE));
 	next_ticket(t);
 }
 
@@ -497,7 +505,8 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 			s.ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
 			SEND_RAW(u, raw, t->id, s.ustack, p->tgid, bpf_probe_read_user);
 		} else {
-			s.ustack = user_hash(&u->work.out);
+			s.ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
+						READ_PROBE);
 		}
 	}
 	send_sample(&s);
@@ -526,7 +535,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		uw_copy_regs(&v->u.regs, (void *)bpf_task_pt_regs(p));
 		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs, UW_MAX_FRAMES);
 		if (t->seq == seq)
-			hash = user_hash(&v->u.work.out);
+			hash = managed_hash(&v->u.work.out, &v->python, p, READ_REMOTE);
 	} else {
 		s.flags = WS_S_NO_USER;
 	}

@@ -91,6 +91,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 static __always_inline void thread_exec(struct ws_thread *t, struct task_struct *p)
 {
 	uw_forget(p->tgid);
+	py_forget(p->tgid);
 	stack_exec(t);
 	t->pid = p->tgid;
 	t->tid = p->pid;

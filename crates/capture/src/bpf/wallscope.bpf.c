@@ -134,8 +134,10 @@ int BPF_PROG(ws_fork, struct task_struct *parent, struct task_struct *child)
 		return 0;
 	if (child->tgid == cfg_self)
 		return 0;
-	if (child->tgid != parent->tgid)
+	if (child->tgid != parent->tgid) {
 		uw_fork(parent->tgid, child->tgid);
+		py_fork(parent->tgid, child->tgid);
+	}
 	thread_born(child, WS_BORN);
 	return 0;
 }

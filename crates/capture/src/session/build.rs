@@ -2,16 +2,20 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
-    BlockReason, ContextId, Frame, FrameId, FrameKind, Module, ModuleId, ModuleKind, Part, Sample,
-    Stack, StackEnd, StackId, State,
+    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Line, Module,
+    ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
 };
-use wallscope_unwind::native::{
-    TableSink,
-    abi::{End, FrameWord},
+use wallscope_unwind::{
+    native::{
+        TableSink,
+        abi::{End, FrameWord},
+    },
+    runtime::{self, Entry},
 };
 
 use super::{
-    intake::Intake,
+    intake::{Intake, ManagedStack},
+    managed::Word,
     processes::Processes,
     samples::{Key, Sum, User},
 };
@@ -23,6 +27,8 @@ pub struct Stacks {
     pub modules: Vec<Module>,
     /// Distinct addresses.
     pub frames: Vec<Frame>,
+    /// Functions of managed frames.
+    pub functions: Vec<Function>,
     /// Distinct stacks.
     pub stacks: Vec<Stack>,
     /// How often user stacks ended before their root, by cause: (cause, weight in samples).
@@ -31,11 +37,17 @@ pub struct Stacks {
     stack_ids: FxHashMap<(u64, User, u32), StackId>,
     jit: FxHashMap<u32, ModuleId>,
     kernel: ModuleId,
+    function_ids: FxHashMap<Function, FunctionId>,
+    source_ids: FxHashMap<String, ModuleId>,
+    managed_ids: FxHashMap<(u32, Word), FrameId>,
+    source_frames: FxHashMap<(FunctionId, u32), FrameId>,
+    interpreter_frames: bool,
 }
 
 impl Stacks {
     /// Starts with the files that the processes had mapped; their index is the module's id.
-    pub fn new<S: TableSink>(processes: &Processes<S>) -> Stacks {
+    /// `interpreter_frames`: those of interpreters are kept beside those of their programs.
+    pub fn new<S: TableSink>(processes: &Processes<S>, interpreter_frames: bool) -> Stacks {
         let mut modules = processes.modules();
         modules.push(Module {
             kind: ModuleKind::Kernel,
@@ -47,12 +59,18 @@ impl Stacks {
         Stacks {
             modules,
             frames: Vec::new(),
+            functions: Vec::new(),
             stacks: Vec::new(),
             truncated: FxHashMap::default(),
             frame_ids: FxHashMap::default(),
             stack_ids: FxHashMap::default(),
             jit: FxHashMap::default(),
             kernel,
+            function_ids: FxHashMap::default(),
+            source_ids: FxHashMap::default(),
+            managed_ids: FxHashMap::default(),
+            source_frames: FxHashMap::default(),
+            interpreter_frames,
         }
     }
 
@@ -124,10 +142,13 @@ impl Stacks {
     ) -> StackId {
         // Stacks with addresses outside all files mean something in their own process only.
         let own = match user {
-            User::Hash(h) => intake
-                .user
-                .get(&h)
-                .is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0)),
+            User::Hash(h) => {
+                intake.joins.contains_key(&h)
+                    || intake
+                        .user
+                        .get(&h)
+                        .is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0))
+            }
             User::Missing(_) => false,
         };
         let memo = (kernel, user, if own { pid } else { 0 });
@@ -149,9 +170,19 @@ impl Stacks {
         match user {
             User::Missing(cause) => end = cause,
             User::Hash(hash) => {
-                if let Some(stack) = intake.user.get(&hash) {
-                    for word in &stack.frames {
-                        frames.push(self.user_frame(FrameWord(*word), stack.late, pid, processes));
+                let (native, managed) = match intake.joins.get(&hash) {
+                    Some((native, managed)) => (*native, intake.managed.get(managed)),
+                    None => (hash, None),
+                };
+                if let Some(stack) = intake.user.get(&native) {
+                    match managed {
+                        Some(m) => self.mixed(&mut frames, &stack.frames, stack.end, m, processes),
+                        None => {
+                            for word in &stack.frames {
+                                let word = FrameWord(*word);
+                                frames.push(self.user_frame(word, stack.late, pid, processes));
+                            }
+                        }
                     }
                     end = End::from_raw(stack.end).map_or(StackEnd::Lost, StackEnd::from);
                 }
@@ -178,6 +209,93 @@ impl Stacks {
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
         id
+    }
+
+    /// Adds the user frames of a stack with managed ones in the interpreter's place.
+    fn mixed<S: TableSink>(
+        &mut self,
+        frames: &mut Vec<FrameId>,
+        native: &[u64],
+        end: u16,
+        managed: &ManagedStack,
+        processes: &Processes<S>,
+    ) {
+        let pid = managed.pid;
+        let words: Vec<Word> = Word::all(&managed.words).collect();
+        let entries: Vec<_> = words
+            .iter()
+            .map(|w| runtime::Managed { entry: w.entry })
+            .collect();
+        let roles = processes.managed().roles(pid, native);
+        let whole = End::from_raw(end) == Some(End::Root);
+        for entry in runtime::fold(&roles, &entries, whole, self.interpreter_frames) {
+            frames.push(match entry {
+                Entry::Native(i) => self.user_frame(FrameWord(native[i]), false, pid, processes),
+                Entry::Managed(i) => self.managed_frame(pid, words[i], processes),
+            });
+        }
+    }
+
+    fn managed_frame<S: TableSink>(
+        &mut self,
+        pid: u32,
+        word: Word,
+        processes: &Processes<S>,
+    ) -> FrameId {
+        let key = Word {
+            entry: false,
+            ..word
+        };
+        if let Some(id) = self.managed_ids.get(&(pid, key)) {
+            return *id;
+        }
+        let id = match processes.managed().code(pid, word) {
+            Some(code) => {
+                let function = Function {
+                    name: code.name.as_str().into(),
+                    system_name: code.name.as_str().into(),
+                    file: code.file.as_str().into(),
+                    start_line: code.line,
+                };
+                self.source_frame(function, code.line_at(word.lasti))
+            }
+            None => self.frame(FrameKind::Python, None, word.code),
+        };
+        self.managed_ids.insert((pid, key), id);
+        id
+    }
+
+    /// The frame of a function of a source file; one for each line of it.
+    fn source_frame(&mut self, function: Function, line: u32) -> FrameId {
+        let modules = &mut self.modules;
+        let path = function.file.to_string();
+        let module = *self.source_ids.entry(path).or_insert_with_key(|path| {
+            modules.push(Module {
+                kind: ModuleKind::Source,
+                path: path.as_str().into(),
+                build_id: "".into(),
+                pid: 0,
+            });
+            ModuleId((modules.len() - 1) as u32)
+        });
+        let functions = &mut self.functions;
+        let id = *self
+            .function_ids
+            .entry(function)
+            .or_insert_with_key(|function| {
+                functions.push(function.clone());
+                FunctionId((functions.len() - 1) as u32)
+            });
+        let frames = &mut self.frames;
+        *self.source_frames.entry((id, line)).or_insert_with(|| {
+            frames.push(Frame {
+                kind: FrameKind::Python,
+                module: Some(module),
+                address: u64::from(line),
+                lines: vec![Line { function: id, line }],
+            });
+            FrameId((frames.len() - 1) as u32)
+        })
     }
 
     fn user_frame<S: TableSink>(

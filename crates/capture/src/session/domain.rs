@@ -23,6 +23,8 @@ pub struct Facts<'a> {
     pub kernel_named: bool,
     /// What happened on the way.
     pub notes: Vec<String>,
+    /// Runtimes of managed code that were met.
+    pub runtimes: Vec<String>,
 }
 
 /// The domain.
@@ -51,6 +53,12 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         "user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact"
             .into(),
     );
+    if !f.runtimes.is_empty() {
+        notes.push(format!(
+            "managed frames read with the stack, in place of the interpreter's: {}",
+            f.runtimes.join(", ")
+        ));
+    }
     notes.push("idle waiting is not judged in this recording".into());
     notes.push(
         "run time of the kernel programs: one switch or wake-up in 31 was timed, and each stack that was read".into(),
@@ -127,6 +135,12 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
         limits.push(limit(
             "whether compute is bound by memory or by instructions",
             "a machine with a usable PMU",
+        ));
+    }
+    if f.mechanism == Mechanism::Window && !f.runtimes.is_empty() {
+        limits.push(limit(
+            "managed frames of blocked threads",
+            "Linux 6.18 or later, where the thread can read its own stack",
         ));
     }
     if f.mechanism == Mechanism::Window {

@@ -15,7 +15,9 @@ use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
 };
 
-use super::processes::Mapped;
+use wallscope_unwind::runtime;
+
+use super::{managed::Found, processes::Mapped};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},
@@ -33,6 +35,8 @@ struct Entry {
     bytes: Option<Vec<u8>>,
     pid: u32,
     root: Option<Arc<TargetRoot>>,
+    /// The runtime it holds; the outer `None`: nobody has looked yet.
+    runtime: Option<Option<Found>>,
 }
 
 /// All files met so far.
@@ -131,6 +135,7 @@ impl<S: TableSink> Files<S> {
             bytes: None,
             pid: m.pid,
             root: root.cloned(),
+            runtime: None,
         };
         self.add(identity, entry)
     }
@@ -156,6 +161,7 @@ impl<S: TableSink> Files<S> {
             bytes: Some(bytes),
             pid: 0,
             root: None,
+            runtime: Some(None),
         };
         self.add(identity, entry)
     }
@@ -180,6 +186,37 @@ impl<S: TableSink> Files<S> {
         };
         // The table stays; the process's true mappings replace this list when it has some.
         self.refused += u64::from(self.store.set_process(pid, &[spec]).is_err());
+    }
+
+    /// The runtime of managed code in file `index`, if it holds one.
+    pub fn runtime(&mut self, index: u16) -> Option<Found> {
+        let e = &mut self.entries[index as usize];
+        if e.runtime.is_none() {
+            let mapped = e.file.as_ref().and_then(|f| MappedFile::map(f).ok());
+            let found = mapped.and_then(|bytes| runtime::recognise(&bytes, &e.path));
+            e.runtime = Some(found.map(Arc::new));
+        }
+        e.runtime.clone().flatten()
+    }
+
+    /// How far the addresses of file `index` are moved where its code at `offset` is mapped at
+    /// `start`; with the unwinder's id of the file.
+    pub fn placed(&self, index: u16, start: u64, offset: u64) -> Option<(u64, u16)> {
+        let mapped = MappedFile::map(self.entries[index as usize].file.as_ref()?).ok()?;
+        let elf = Elf::parse(&mapped).ok()?;
+        let page = |at: u64| at & !4095;
+        let code = elf.segments().iter().find(|s| {
+            s.executable
+                && page(s.offset) <= offset
+                && offset < s.offset.saturating_add(s.file_size)
+        })?;
+        let bias = start
+            .wrapping_sub(offset)
+            .wrapping_add(code.offset)
+            .wrapping_sub(code.vaddr);
+        let mut ids = self.by_unwinder.iter();
+        let id = ids.find(|(_, i)| **i == index).map(|(id, _)| *id)?;
+        Some((bias, id))
     }
 
     /// Hands a process's complete mappings to the kernel side.

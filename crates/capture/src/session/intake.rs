@@ -5,7 +5,7 @@ use wallscope_unwind::native::abi;
 use zerocopy::FromBytes;
 
 use super::{accounts::Accounts, late::Raw, samples::Samples};
-use crate::event::{self, Dump, Head, Resolve, SampleEvent, ThreadEvent, kind};
+use crate::event::{self, Dump, Head, Join, ManagedHead, Resolve, SampleEvent, ThreadEvent, kind};
 
 /// An unwound user stack.
 pub struct UserStack {
@@ -15,6 +15,16 @@ pub struct UserStack {
     pub late: bool,
     /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`).
     pub frames: Box<[u64]>,
+}
+
+/// A stack's managed frames.
+pub struct ManagedStack {
+    /// Its process.
+    pub pid: u32,
+    /// How reading them ended (`enum py_end`).
+    pub end: u32,
+    /// Two words a frame, innermost first (see `struct py_stack` in `python_abi.h`).
+    pub words: Box<[u64]>,
 }
 
 /// Everything that has come in.
@@ -27,6 +37,12 @@ pub struct Intake {
     pub kernel: FxHashMap<u64, Box<[u64]>>,
     /// User stacks by hash.
     pub user: FxHashMap<u64, UserStack>,
+    /// Managed frames by hash.
+    pub managed: FxHashMap<u64, ManagedStack>,
+    /// Hashes of those that nobody has named yet.
+    pub unnamed: Vec<u64>,
+    /// User stacks with managed frames: (hash in `user`, hash in `managed`).
+    pub joins: FxHashMap<u64, (u64, u64)>,
     /// Stacks that could not be unwound yet.
     pub raws: Vec<Raw>,
     /// Thread events that the session has not looked at yet.
@@ -47,6 +63,9 @@ impl Intake {
             samples,
             kernel: FxHashMap::default(),
             user: FxHashMap::default(),
+            managed: FxHashMap::default(),
+            unnamed: Vec::new(),
+            joins: FxHashMap::default(),
             raws: Vec::new(),
             news: Vec::new(),
             gone: Vec::new(),
@@ -82,6 +101,20 @@ impl Intake {
             kind::RESOLVE => self
                 .samples
                 .resolve(&Resolve::read_from_prefix(bytes).ok()?.0),
+            kind::MANAGED => {
+                let (head, rest) = ManagedHead::read_from_prefix(bytes).ok()?;
+                let stack = ManagedStack {
+                    pid: head.pid,
+                    end: head.end,
+                    words: words(rest, 0, 2 * head.n as usize)?,
+                };
+                self.managed.insert(head.hash, stack);
+                self.unnamed.push(head.hash);
+            }
+            kind::JOIN => {
+                let join = Join::read_from_prefix(bytes).ok()?.0;
+                self.joins.insert(join.hash, (join.native, join.managed));
+            }
             kind::RAW => self.raws.push(Raw::parse(bytes)?),
             kind::KSTACK => {
                 let head = size_of::<Head>();

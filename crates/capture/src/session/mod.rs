@@ -4,6 +4,7 @@
 //! mod.rs        the order of things: prepare, go live, wait, stop, assemble
 //! events.rs     what the wait loop wakes up for
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! managed.rs    runtimes of managed code, and the names of its functions
 //! late.rs       stacks whose code was too new to be unwound at once
 //! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
@@ -24,6 +25,7 @@ pub(crate) mod events;
 pub(crate) mod files;
 mod intake;
 mod late;
+pub(crate) mod managed;
 mod pace;
 pub(crate) mod processes;
 mod samples;
@@ -81,6 +83,8 @@ pub struct Options {
     pub mechanism: Option<Mechanism>,
     /// The way to measure; `None`: the best that is allowed here.
     pub backend: Option<Backend>,
+    /// Keep the frames of interpreters beside those of the programs that they run.
+    pub interpreter_frames: bool,
 }
 
 /// Told what is going on.
@@ -191,6 +195,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
         processes.prepare_command(held.pid(), &argv[0]);
     }
+    programs.set_managed(processes.managed().processes());
     programs.attach(&timer.events)?;
     programs.add_targets(&chosen.pids)?;
     programs.add_cgroups(&chosen.cgroups)?;
@@ -331,7 +336,13 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         .map(|(cause, count)| ((*cause).to_owned(), count))
         .collect();
     late::unwind(&mut intake, processes.files());
-    let jit = assemble(&mut recording, &mut intake, &processes, &mut losses);
+    let jit = assemble(
+        &mut recording,
+        &mut intake,
+        &processes,
+        &mut losses,
+        options.interpreter_frames,
+    );
     recording.domain = domain::describe(&domain::Facts {
         kernel: &kernel,
         options,
@@ -341,6 +352,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         pace: &pace,
         kernel_named: named,
         notes,
+        runtimes: processes.managed().describe(),
     });
     losses.extend(processes.losses());
     recording.losses = losses
@@ -428,6 +440,12 @@ fn follow(
     }
     let gone = std::mem::take(&mut intake.gone);
     processes.settle();
+    for hash in std::mem::take(&mut intake.unnamed) {
+        if let Some(stack) = intake.managed.get(&hash) {
+            processes.managed_mut().name(stack);
+        }
+    }
+    programs.set_managed(processes.managed().processes());
     let most = late::MOST;
     for raw in intake
         .raws
@@ -451,6 +469,7 @@ fn assemble(
     intake: &mut Intake,
     processes: &Processes,
     losses: &mut Vec<(String, u64)>,
+    interpreter_frames: bool,
 ) -> Vec<(ModuleId, u32)> {
     let end_ns = recording.window.end_ns;
     let grid = intake.accounts.grid();
@@ -459,7 +478,7 @@ fn assemble(
         .div_ceil(grid.width_ns.max(1)))
     .max(1) as u32
         - 1;
-    let mut stacks = Stacks::new(processes);
+    let mut stacks = Stacks::new(processes, interpreter_frames);
     let mut sums = intake.samples.finish(last_slice);
     sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
     recording.samples = sums
@@ -476,6 +495,7 @@ fn assemble(
     let jit = stacks.jit_modules();
     recording.modules = stacks.modules;
     recording.frames = stacks.frames;
+    recording.functions = stacks.functions;
     recording.stacks = stacks.stacks;
     let accounts = std::mem::replace(&mut intake.accounts, accounts::Accounts::new(0, 0));
     (

@@ -13,7 +13,7 @@ use wallscope_object::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{KernelTables, TableSink};
 
-use super::{command, files::Files, intake, late::Snapshot};
+use super::{command, files::Files, intake, late::Snapshot, managed::Managed};
 use crate::{
     Error,
     backend::ebpf::{
@@ -53,6 +53,7 @@ pub struct Processes<S = KernelTables> {
     spaces: FxHashMap<u32, Space>,
     changed: FxHashSet<u32>,
     files: Files<S>,
+    managed: Managed,
     lost_mappings: u64,
 }
 
@@ -62,7 +63,9 @@ impl Processes<KernelTables> {
     /// # Errors
     /// The unwinder's maps cannot be written.
     pub fn new(programs: &Programs) -> Result<Processes, Error> {
-        Ok(Processes::over(Files::new(programs)?))
+        let mut all = Processes::over(Files::new(programs)?);
+        all.managed.tell(programs.managed_map()?);
+        Ok(all)
     }
 }
 
@@ -73,6 +76,7 @@ impl<S: TableSink> Processes<S> {
             spaces: FxHashMap::default(),
             changed: FxHashSet::default(),
             files,
+            managed: Managed::default(),
             lost_mappings: 0,
         }
     }
@@ -160,6 +164,7 @@ impl<S: TableSink> Processes<S> {
                 space.mappings.clear();
                 self.changed.remove(&pid);
                 self.files.forget(pid);
+                self.managed.forget(pid);
             }
         }
     }
@@ -177,6 +182,7 @@ impl<S: TableSink> Processes<S> {
                 if let Some(space) = self.spaces.get_mut(&pid) {
                     space.mappings.clear();
                     space.jit.clear();
+                    self.managed.forget(pid);
                     self.changed.insert(pid);
                 }
             }
@@ -200,8 +206,27 @@ impl<S: TableSink> Processes<S> {
             if let Some(space) = self.spaces.get_mut(&pid) {
                 space.snapshot = None;
                 self.files.install(pid, &space.mappings);
+                for (start, m) in &space.mappings {
+                    let Some(index) = m.file else { continue };
+                    if let Some(found) = self.files.runtime(index)
+                        && let Some((bias, id)) = self.files.placed(index, *start, m.offset)
+                    {
+                        self.managed.mapped(pid, &found, bias, id);
+                        break;
+                    }
+                }
             }
         }
+    }
+
+    /// Managed code.
+    pub fn managed(&self) -> &Managed {
+        &self.managed
+    }
+
+    /// Managed code, to name its functions.
+    pub fn managed_mut(&mut self) -> &mut Managed {
+        &mut self.managed
     }
 
     /// Whether code without a file was mapped at `address` of `pid`.
@@ -255,6 +280,7 @@ impl<S: TableSink> Processes<S> {
     /// Losses of this side, by cause.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let mut losses = self.files.losses();
+        losses.extend(self.managed.losses());
         losses.push((
             "mapping record lost (processes read again)".into(),
             self.lost_mappings,

@@ -103,15 +103,22 @@ impl Class {
             let path = module.and_then(|m| recording.modules.get(m as usize));
             path.is_some_and(|m| {
                 let path = &*m.path;
-                path == "[vdso]" || path.ends_with(".so") || path.contains(".so.")
+                let folder = |name| path.contains(name);
+                path == "[vdso]"
+                    || path.ends_with(".so")
+                    || path.contains(".so.")
+                    || path.starts_with('<')
+                    || ["/python3", "/site-packages/", "/dist-packages/"]
+                        .into_iter()
+                        .any(folder)
             })
         };
         match entry.kind {
             Kind::Kernel => Class::Kernel,
             Kind::Jit => Class::Jit,
             Kind::Mark => Class::Unknown,
-            Kind::Native if library() => Class::Library,
-            Kind::Native => Class::Own,
+            Kind::Native | Kind::Managed if library() => Class::Library,
+            Kind::Native | Kind::Managed => Class::Own,
         }
     }
 }

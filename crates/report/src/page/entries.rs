@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Jit = 2,
     /// No function, but what stands for one: `[not sampled]`.
     Mark = 3,
+    /// A function that a runtime tells.
+    Managed = 4,
 }
 
 /// Entries and the way from frames to them.
@@ -51,6 +53,7 @@ impl Entries {
                 FrameKind::Native => Kind::Native,
                 FrameKind::Kernel => Kind::Kernel,
                 FrameKind::Jit => Kind::Jit,
+                FrameKind::Python => Kind::Managed,
             };
             let module = frame.module.map_or(0, |m| m.0 + 1);
             let functions = if frame.lines.is_empty() {

@@ -128,6 +128,7 @@ pub(super) fn payload(recording: &Recording, title: &str, finding: Option<Findin
             ModuleKind::Kernel => 1,
             ModuleKind::Vdso => 2,
             ModuleKind::Jit => 3,
+            ModuleKind::Source => 4,
         }),
     );
     let (index, bytes) = columns.finish();
@@ -335,7 +336,7 @@ fn put_entries(columns: &mut Columns, entries: &Entries) {
     let all = &entries.all;
     columns.put_strings("entry.name", all.iter().map(|e| &*e.name));
     columns.put("entry.module", all.iter().map(|e| u64::from(e.module)));
-    let kind = |e: &Entry| e.kind as u64 | u64::from(e.inlined) << 2;
+    let kind = |e: &Entry| e.kind as u64 | u64::from(e.inlined) << 3;
     columns.put("entry.kind", all.iter().map(kind));
     columns.put("entry.line", all.iter().map(|e| u64::from(e.line)));
     let mut files: BTreeMap<&str, u64> = BTreeMap::new();

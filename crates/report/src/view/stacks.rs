@@ -121,7 +121,7 @@ impl StackFrame {
             FrameKind::Kernel => "_[k]",
             FrameKind::Jit => "_[j]",
             FrameKind::Native if self.inlined => "_[i]",
-            FrameKind::Native => "",
+            FrameKind::Native | FrameKind::Python => "",
         }
     }
 }

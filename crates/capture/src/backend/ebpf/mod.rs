@@ -17,7 +17,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder,
+    Iter, Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use zerocopy::FromBytes;
@@ -324,6 +324,13 @@ impl Programs {
         }
     }
 
+    /// Tells the programs in how many processes managed frames can be read.
+    pub fn set_managed(&mut self, processes: usize) {
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.py_processes = processes as u32;
+        }
+    }
+
     /// Lets the programs send that many stacks as they are (see `session/late.rs`).
     pub fn allow_raw(&mut self, ration: u64) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
@@ -373,6 +380,16 @@ impl Programs {
             .maps()
             .map(|m| map_bytes(m.as_fd()))
             .sum()
+    }
+
+    /// The map of processes with managed code.
+    ///
+    /// # Errors
+    /// It cannot be shared.
+    pub fn managed_map(&self) -> Result<MapHandle, Error> {
+        let map = &self.skel.maps.py_procs;
+        MapHandle::from_map_id(map.info().map_or(0, |i| i.info.id))
+            .map_err(Error::bpf("cannot share the map of runtimes"))
     }
 
     /// The maps of the unwinder.

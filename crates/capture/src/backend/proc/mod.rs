@@ -535,7 +535,7 @@ fn assemble(
         }
     }
     let lost = looker.clock.as_ref().map_or(0, |c| c.lost);
-    let mut stacks = Stacks::new(&looker.processes);
+    let mut stacks = Stacks::new(&looker.processes, false);
     recording.samples = looker.samples.finish(&mut stacks, &looker.processes);
     let mut attributed = std::collections::BTreeMap::<u32, u64>::new();
     let mut last_slice = 0;

@@ -250,18 +250,8 @@ impl Pages {
 /// Up to `length` bytes at `address` of process `pid`; as many as can be read.
 fn read_memory(pid: u32, address: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0u8; length];
-    let local = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: length,
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: length,
-    };
-    // SAFETY: the kernel writes at most `length` bytes to `bytes`; the other address is only
-    // looked up in the other process.
-    let n = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
-    bytes.truncate(usize::try_from(n).unwrap_or(0));
+    let n = crate::target::read_memory(pid, address, &mut bytes);
+    bytes.truncate(n);
     bytes
 }
 

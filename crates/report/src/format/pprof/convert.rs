@@ -9,18 +9,20 @@ use super::extension as ext;
 use super::{host, labels};
 
 /// Names of the frame kinds, in the order of their numbers.
-pub(super) const FRAME_KINDS: [(FrameKind, &str); 3] = [
+pub(super) const FRAME_KINDS: [(FrameKind, &str); 4] = [
     (FrameKind::Native, "native"),
     (FrameKind::Kernel, "kernel"),
     (FrameKind::Jit, "jit"),
+    (FrameKind::Python, "python"),
 ];
 
 /// Names of the module kinds, in the order of their numbers.
-pub(super) const MODULE_KINDS: [(ModuleKind, &str); 4] = [
+pub(super) const MODULE_KINDS: [(ModuleKind, &str); 5] = [
     (ModuleKind::Elf, "elf"),
     (ModuleKind::Kernel, "kernel"),
     (ModuleKind::Vdso, "vdso"),
     (ModuleKind::Jit, "jit"),
+    (ModuleKind::Source, "source"),
 ];
 
 /// Index of `value` in a list that has it.

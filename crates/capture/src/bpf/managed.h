@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Managed frames beside native ones.
+ *
+ * A user stack of a process with a runtime is sent in parts: the native one as ever, the managed
+ * one as it was read right after, and a join of the two whose hash stands for both. User space
+ * names the managed frames while the process is there, so it is woken for stacks that are new.
+ */
+#pragma once
+
+/* Where nothing can preempt: 0 in sched_switch, 1 in the timer (which may interrupt it). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct py_work);
+} pythons SEC(".maps");
+
+u64 managed_woken; /* when user space was last woken for a new managed stack */
+
+/* How memory may be read. */
+enum { READ_PROBE, READ_FAULT, READ_REMOTE };
+
+/* Sends a managed stack, unless it is known. New names are wanted soon, but not one by one. */
+static __always_inline void publish_managed(struct py_stack *s)
+{
+	u64 now, hash = s->hash, flags = BPF_RB_NO_WAKEUP;
+	u32 n = s->n;
+	u8 one = 1;
+
+	if (bpf_map_lookup_elem(&seen, &hash))
+		return;
+	if (n > PY_MAX_FRAMES)
+		n = PY_MAX_FRAMES;
+	s->kind = WS_EV_MANAGED;
+	s->size = sizeof(*s);
+	now = bpf_ktime_get_ns();
+	if (now - managed_woken > 10000000) {
+		managed_woken = now;
+		flags = BPF_RB_FORCE_WAKEUP;
+	}
+	if (bpf_ringbuf_output(&events, s, offsetof(struct py_stack, words) + n * 16, flags)) {
+		lost(WS_L_RING_STACK);
+		return;
+	}
+	if (bpf_map_update_elem(&seen, &hash, &one, BPF_ANY))
+		lost(WS_L_SEEN_FULL);
+}
+
+/* The hash that stands for the user stack in `out` with the managed frames of its thread `p`. */
+static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
+					struct task_struct *p, int how)
+{
+	u64 native = user_hash(out);
+	struct ws_join join = {
+		.head = { WS_EV_JOIN, sizeof(join) }, .native = native,
+	};
+
+	if (!w || !py_prepare(w, out, p->tgid, p->pid, p->thread.fsbase))
+		return native;
+	if (how == READ_PROBE)
+		py_walk_probe(w);
+	else if (how == READ_FAULT)
+		py_walk_fault(w);
+	else
+		py_walk_remote(w, p);
+	py_finish_walk(w, p->pid);
+	if (!w->out.n) {
+		if (w->out.end >= PY_END_NO_THREAD)
+			lost(WS_L_MANAGED);
+		return native;
+	}
+	publish_managed(&w->out);
+	join.managed = w->out.hash;
+	join.hash = mix(native, join.managed);
+	publish(join.hash, &join, sizeof(join));
+	return join.hash;
+}

@@ -1,0 +1,263 @@
+//! Managed code: which processes hold a runtime, and what their functions are called.
+//!
+//! A runtime is found in the files that a process has mapped. From then on the kernel programs read
+//! managed frames with the native ones; here they get their names, from the process's memory, as
+//! soon as a new stack comes in: the process may be gone later. Names are kept by process and
+//! address, with a check that tells a new code object at the address of an old one.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use rustc_hash::FxHashMap;
+use wallscope_unwind::{
+    native::FrameWord,
+    runtime::{
+        Facts, Refusal, Role,
+        python::{self, Code, Miss, abi},
+    },
+};
+
+use super::intake::ManagedStack;
+use crate::target::read_memory;
+
+/// How often a code object is looked for before it is given up.
+const TRIES: u8 = 3;
+
+/// The runtime of a mapped file, or why it cannot be read.
+pub type Found = Arc<Result<Facts, Refusal>>;
+
+/// A process with a runtime.
+struct Space {
+    found: Found,
+    bias: u64,
+    proc: abi::Proc,
+}
+
+/// What became of a code object.
+enum Named {
+    Code(Arc<Code>),
+    Missed(Miss, u8),
+}
+
+/// A managed frame's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Word {
+    /// Address of the code object.
+    pub code: u64,
+    /// Tells code objects at one address apart.
+    pub check: u32,
+    /// Offset of the instruction, bytes.
+    pub lasti: i32,
+    /// Whether the interpreter was called for it.
+    pub entry: bool,
+}
+
+impl Word {
+    /// The frames of a stack, innermost first.
+    pub fn all(words: &[u64]) -> impl Iterator<Item = Word> + '_ {
+        words.chunks_exact(2).map(|w| Word {
+            code: w[0] & (abi::WORD_ENTRY - 1),
+            check: (w[1] >> 32) as u32,
+            lasti: w[1] as u32 as i32,
+            entry: w[0] & abi::WORD_ENTRY != 0,
+        })
+    }
+}
+
+/// All processes with runtimes, and the names of their functions.
+#[derive(Default)]
+pub struct Managed {
+    spaces: FxHashMap<u32, Space>,
+    codes: FxHashMap<(u32, u64, u32), Named>,
+    /// Where the kernel programs look; `None` where there are none.
+    kernel: Option<MapHandle>,
+    /// Processes in `kernel`.
+    known: usize,
+    /// Processes that the kernel programs could not be told of.
+    unheard: u64,
+    /// Ends of walks that left something out, by their words.
+    cut: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<String, u64>,
+}
+
+impl Managed {
+    /// Tells the kernel programs through `map` from now on.
+    pub fn tell(&mut self, map: MapHandle) {
+        self.kernel = Some(map);
+    }
+
+    /// Processes in which managed frames can be read.
+    pub fn processes(&self) -> usize {
+        self.known
+    }
+
+    /// Process `pid` has the runtime `found` mapped, its addresses moved by `bias`; `file` is the
+    /// unwinder's id of the file.
+    pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
+        let facts = match &**found {
+            Ok(Facts::Python(facts)) => facts,
+            Err(refusal) => {
+                self.refused.entry(refusal.to_string()).or_insert(1);
+                return;
+            }
+        };
+        let mut proc = facts.process(bias, file);
+        if let Some(old) = self.spaces.get(&pid)
+            && (old.proc.runtime, old.proc.eval) == (proc.runtime, proc.eval)
+            && Arc::ptr_eq(&old.found, found)
+        {
+            return;
+        }
+        proc.gil = facts
+            .find_gil(proc.runtime, reader(pid))
+            .unwrap_or_default();
+        let space = Space {
+            found: Arc::clone(found),
+            bias,
+            proc,
+        };
+        if self.spaces.insert(pid, space).is_none() {
+            self.known += 1;
+        }
+        self.publish(pid);
+    }
+
+    fn publish(&mut self, pid: u32) {
+        let (Some(map), Some(space)) = (&self.kernel, self.spaces.get(&pid)) else {
+            return;
+        };
+        let told = map.update(&pid.to_ne_bytes(), space.proc.as_bytes(), MapFlags::ANY);
+        self.unheard += u64::from(told.is_err());
+    }
+
+    /// Process `pid` is gone, or runs something else. What is known of it stays, for its stacks.
+    pub fn forget(&mut self, pid: u32) {
+        if let Some(map) = &self.kernel
+            && self.spaces.contains_key(&pid)
+        {
+            // Not there any more where the process called exec: just as well.
+            let _ = map.delete(&pid.to_ne_bytes());
+        }
+    }
+
+    /// Reads the names of a stack that has just come in.
+    pub fn name(&mut self, stack: &ManagedStack) {
+        let pid = stack.pid;
+        if let Some(words) = abi::End::from_raw(stack.end).and_then(abi::End::loss) {
+            *self.cut.entry(words).or_default() += 1;
+        }
+        let Some(space) = self.spaces.get_mut(&pid) else {
+            return;
+        };
+        let Ok(Facts::Python(facts)) = &*space.found else {
+            return;
+        };
+        for word in Word::all(&stack.words) {
+            let named = self.codes.entry((pid, word.code, word.check));
+            let tries = match &named {
+                std::collections::hash_map::Entry::Vacant(_) => 0,
+                std::collections::hash_map::Entry::Occupied(o) => match o.get() {
+                    Named::Missed(_, tries) if *tries < TRIES => *tries,
+                    _ => continue,
+                },
+            };
+            let read = Code::read(facts, space.bias, word.code, word.check, reader(pid));
+            named.insert_entry(match read {
+                Ok(code) => Named::Code(Arc::new(code)),
+                Err(miss) => Named::Missed(miss, tries + 1),
+            });
+        }
+        if space.proc.gil == 0
+            && let Some(gil) = facts.find_gil(space.proc.runtime, reader(pid))
+        {
+            space.proc.gil = gil;
+            self.publish(pid);
+        }
+    }
+
+    /// The function of a frame, if it could be read in time.
+    pub fn code(&self, pid: u32, word: Word) -> Option<&Code> {
+        match self.codes.get(&(pid, word.code, word.check))? {
+            Named::Code(code) => Some(code),
+            Named::Missed(..) => None,
+        }
+    }
+
+    /// What the frames of a native stack of `pid` are to its runtime.
+    pub fn roles(&self, pid: u32, frames: &[u64]) -> Vec<Role> {
+        let space = self.spaces.get(&pid);
+        let facts = space.and_then(|s| match &*s.found {
+            Ok(Facts::Python(facts)) => Some((s, facts)),
+            Err(_) => None,
+        });
+        let role = |word: &u64| match facts {
+            Some((space, facts)) => role(&space.proc, facts, FrameWord(*word)),
+            None => Role::Other,
+        };
+        frames.iter().map(role).collect()
+    }
+
+    /// The runtimes that were found, for people.
+    pub fn describe(&self) -> Vec<String> {
+        let mut all: Vec<String> = self
+            .spaces
+            .values()
+            .filter_map(|s| s.found.as_ref().as_ref().ok())
+            .map(Facts::describe)
+            .collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Losses of this side, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let missed = |which: Miss| {
+            let named = self.codes.values();
+            named
+                .filter(|n| matches!(n, Named::Missed(miss, _) if *miss == which))
+                .count() as u64
+        };
+        let mut losses = vec![
+            (
+                "Python function gone before its name was read".to_owned(),
+                missed(Miss::Unreadable),
+            ),
+            (
+                "Python function changed before its name was read".to_owned(),
+                missed(Miss::Changed),
+            ),
+            (
+                "runtime of a process not told to the kernel programs".to_owned(),
+                self.unheard,
+            ),
+        ];
+        losses.extend(self.cut.iter().map(|(cause, n)| ((*cause).to_owned(), *n)));
+        losses.extend(
+            self.refused
+                .iter()
+                .map(|(why, n)| (format!("managed frames not read: {why}"), *n)),
+        );
+        losses
+    }
+}
+
+fn role(proc: &abi::Proc, facts: &python::Facts, word: FrameWord) -> Role {
+    let at = u64::from(word.file()) << 48 | word.offset();
+    if proc.eval.iter().any(|s| at.wrapping_sub(s.first) < s.bytes) {
+        return Role::Interpreter;
+    }
+    let offset = word.lookup_offset();
+    let next = facts.glue.partition_point(|(from, _)| *from <= offset);
+    let inside = |(from, bytes): &(u64, u64)| offset - from < *bytes;
+    let same_file = u64::from(word.file()) == proc.eval[0].first >> 48;
+    if same_file && next > 0 && inside(&facts.glue[next - 1]) {
+        return Role::Glue;
+    }
+    Role::Other
+}
+
+/// Reads memory of `pid`, whole or not at all.
+fn reader(pid: u32) -> impl FnMut(u64, &mut [u8]) -> bool {
+    move |address, to| read_memory(pid, address, to) == to.len()
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Python frames, for kernel programs.
+ *
+ * Include after unwind.h. Defines the maps (py_procs is filled by user space) and, for a struct
+ * py_work that the caller owns:
+ *
+ *   py_prepare(w, stack, tgid, tid, match)  false: no Python here. `match` is the thread's pointer
+ *   py_walk_probe(w)                  current, where nothing may sleep
+ *   py_walk_fault(w)                  current, sleepable: pages are brought in
+ *   py_walk_remote(w, task)           any task, sleepable
+ *   py_finish_walk(w, tid)            remembers where the interpreter keeps the thread
+ *   py_is_gil(tgid, address)          whether a lock belongs to the GIL
+ *   py_fork, py_forget                follow fork and exec
+ *
+ * The result is in w->out. Nothing is read for a thread whose native stack is whole and shows no
+ * call of the interpreter.
+ */
+#ifndef WALLSCOPE_PYTHON_H
+#define WALLSCOPE_PYTHON_H
+
+#include "python_abi.h"
+#include "python_core.h"
+
+#ifndef PY_MAX_PROCS
+#define PY_MAX_PROCS 4096
+#endif
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PY_MAX_PROCS);
+	__uint(map_flags, UW_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct py_proc);
+} py_procs SEC(".maps");
+
+/* Where the interpreter keeps a thread; believed only as long as it says so itself. */
+struct py_known {
+	u64 match;
+	u64 tstate;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, struct py_known);
+} py_threads SEC(".maps");
+
+/* Processes in py_procs, so that where there is none nobody pays for a look. User space sets it. */
+u32 py_processes;
+
+struct py_find {
+	struct uw_stack *stack;
+	struct py_proc *proc;
+	u32 found;
+};
+
+static long py_find_eval(u32 i, struct py_find *f)
+{
+	f->found = py_is_eval(f->proc, f->stack->frames[i & (UW_MAX_FRAMES - 1)]);
+	return f->found;
+}
+
+static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack, u32 tgid,
+				       u32 tid, u64 match)
+{
+	struct py_find find = { .stack = stack };
+	struct py_known *known;
+	struct py_proc *proc;
+	u32 n = stack->n;
+
+	if (!py_processes)
+		return false;
+	proc = bpf_map_lookup_elem(&py_procs, &tgid);
+	if (!proc)
+		return false;
+	if (stack->end == UW_END_ROOT) {
+		find.proc = proc;
+		bpf_loop(n < UW_MAX_FRAMES ? n : UW_MAX_FRAMES, py_find_eval, &find, 0);
+		if (!find.found)
+			return false;
+	}
+	w->proc = *proc;
+	known = bpf_map_lookup_elem(&py_threads, &tid);
+	w->tstate = known && known->match == match ? known->tstate : 0;
+	py_begin(w, tgid, match);
+	return true;
+}
+
+static __always_inline void py_finish_walk(struct py_work *w, u32 tid)
+{
+	struct py_known *old = bpf_map_lookup_elem(&py_threads, &tid);
+	struct py_known known = { w->match, w->tstate };
+
+	if (w->out.n && (!old || old->match != known.match || old->tstate != known.tstate))
+		bpf_map_update_elem(&py_threads, &tid, &known, 0);
+}
+
+struct py_loop {
+	struct py_work *w;
+	struct task_struct *task;
+};
+
+#define PY_LOOP(NAME, READ)                                                          \
+	static long NAME(u32 i, struct py_loop *l)                                   \
+	{                                                                            \
+		struct py_work *w = l->w;                                            \
+		if (py_advance(w) == PY_DONE)                                        \
+			return 1;                                                    \
+		u32 need = UW_FRESH(w->need);                                        \
+		if (need < 1 || need > PY_BYTES) {                                   \
+			w->out.end = PY_END_GARBAGE;                                 \
+			return 1;                                                    \
+		}                                                                    \
+		if (READ(w->buf, need, w->want)) {                                   \
+			w->out.end = PY_END_UNREADABLE;                              \
+			return 1;                                                    \
+		}                                                                    \
+		return 0;                                                            \
+	}
+
+PY_LOOP(py_loop_probe, UW_READ_PROBE)
+PY_LOOP(py_loop_fault, UW_READ_FAULT)
+PY_LOOP(py_loop_remote, UW_READ_REMOTE)
+
+#define PY_RUN(LOOP, w, task)                                                        \
+	do {                                                                         \
+		struct py_loop l_ = { w, task };                                     \
+		bpf_loop(PY_STEPS, LOOP, &l_, 0);                                    \
+		if (!(w)->out.end)                                                   \
+			(w)->out.end = PY_END_GARBAGE;                               \
+	} while (0)
+
+static __always_inline void py_walk_probe(struct py_work *w)
+{
+	PY_RUN(py_loop_probe, w, NULL);
+}
+
+static __always_inline void py_walk_fault(struct py_work *w)
+{
+	PY_RUN(py_loop_fault, w, NULL);
+}
+
+static __always_inline void py_walk_remote(struct py_work *w, struct task_struct *task)
+{
+	PY_RUN(py_loop_remote, w, task);
+}
+
+static __always_inline bool py_is_gil(u32 tgid, u64 address)
+{
+	struct py_proc *proc;
+
+	if (!py_processes)
+		return false;
+	proc = bpf_map_lookup_elem(&py_procs, &tgid);
+	return proc && proc->gil && address - proc->gil < proc->gil_bytes;
+}
+
+/* A new process has its parent's interpreter until its own is known. */
+static __always_inline void py_fork(u32 parent, u32 child)
+{
+	struct py_proc *p, copy;
+
+	if (!py_processes || parent == child)
+		return;
+	p = bpf_map_lookup_elem(&py_procs, &parent);
+	if (!p)
+		return;
+	copy = *p;
+	bpf_map_update_elem(&py_procs, &child, &copy, 0);
+}
+
+static __always_inline void py_forget(u32 tgid)
+{
+	if (py_processes)
+		bpf_map_delete_elem(&py_procs, &tgid);
+}
+
+#endif

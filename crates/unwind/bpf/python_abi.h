@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * What the C and Rust sides of the CPython walk exchange. `src/runtime/python/abi.rs` mirrors every
+ * structure and value; a test compares the two.
+ */
+#ifndef WALLSCOPE_PYTHON_ABI_H
+#define WALLSCOPE_PYTHON_ABI_H
+
+/* Most Python frames of one stack. */
+#define PY_MAX_FRAMES 512
+/* The longest piece of memory that is read at once; every offset lies within it. */
+#define PY_BYTES 256
+
+/* How the interpreter chains its frames. */
+enum py_kind {
+	PY_KIND_OBJECTS = 1, /* to 3.10: frame objects, each run by its own call of the interpreter */
+	PY_KIND_ENTRY = 2,   /* 3.11: the outermost frame of each call says so */
+	PY_KIND_SHIM = 3,    /* from 3.12: each call begins with a frame that is no function's */
+};
+
+/* From this value on, the owner of a frame (PY_KIND_SHIM) says that it is no function's. */
+#define PY_OWNER_SHIM 3
+
+/* How a walk ended. */
+enum py_end {
+	PY_END_NONE = 0,
+	PY_END_ROOT = 1,
+	PY_END_MAX_FRAMES = 2,
+	PY_END_NOT_READY = 3, /* no interpreter yet, or none any more */
+	PY_END_NO_THREAD = 4, /* the thread is none of the interpreter's */
+	PY_END_UNREADABLE = 5,
+	PY_END_GARBAGE = 6,   /* what was read cannot be a frame */
+};
+
+/* Instructions of a file: unwinder's frame words from first, `bytes` of them. */
+struct py_span {
+	u64 first;
+	u64 bytes;
+};
+
+/* The interpreter of one process: where its state begins, and the offsets of what is read. */
+struct py_proc {
+	u64 runtime;        /* address of _PyRuntime */
+	u64 gil;            /* address of the GIL's locks; 0: not known */
+	struct py_span eval[2]; /* the interpreter's loop, and its cold part */
+	u32 gil_bytes;
+	u32 interp_head;    /* in the runtime */
+	u32 interp_next;    /* in the interpreter's state */
+	u32 interp_threads;
+	u16 ts_next;        /* in a thread's state */
+	u16 ts_thread;
+	u16 ts_frame;
+	u16 cframe_frame;   /* in what ts_frame points to, where `cframe` is set */
+	u16 frame_code;     /* in a frame */
+	u16 frame_back;
+	u16 frame_instr;
+	u16 frame_mark;     /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner */
+	u16 code_line;      /* in a code object */
+	u16 code_name;
+	u16 code_start;     /* the first instruction; PY_KIND_OBJECTS: unused */
+	u8 kind;            /* enum py_kind */
+	u8 cframe;
+	u8 lasti_shift;     /* PY_KIND_OBJECTS: f_lasti counts units of 1 << this */
+	u8 pad0[7];
+};
+
+/*
+ * A Python stack, as it is sent. Two words for each frame, innermost first:
+ *   code object | PY_WORD_ENTRY where this is the outermost function of a call of the interpreter
+ *   check << 32 | offset of the instruction in bytes, signed (negative: not begun)
+ * `check` tells apart code objects that were at the same address one after the other.
+ */
+#define PY_WORD_ENTRY (1ull << 48)
+struct py_stack {
+	u32 kind; /* of the record */
+	u32 size;
+	u64 hash;
+	u32 pid;
+	u32 n;
+	u32 end; /* enum py_end */
+	u32 pad0;
+	u64 words[2 * PY_MAX_FRAMES];
+};
+
+/* Everything one walk needs. Need not be cleared between uses. */
+struct py_work {
+	struct py_proc proc;
+	u64 match; /* the thread's pointer, as the interpreter knows it */
+	u64 tstate;
+	u64 interp; /* the next one */
+	u64 frame;
+	u64 back;
+	u64 code;
+	u64 want; /* what is needed next, when py_advance asks: */
+	u32 need; /* so many bytes, at most PY_BYTES */
+	u32 stage;
+	u32 hops;
+	u32 mark;
+	s32 lasti;
+	u32 pad0;
+	u64 buf[PY_BYTES / 8];
+	struct py_stack out;
+};
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * A thread's Python frames, one piece of memory at a time: the machine that both the kernel
+ * programs and user space run.
+ *
+ * Like the native unwinder it reads nothing itself. py_advance() returns PY_NEED when it lacks
+ * w->need bytes at w->want (the caller puts them into w->buf and calls again), or PY_DONE with
+ * w->out.end set. It goes from the runtime to its interpreters, to their threads, to the thread
+ * whose pointer is w->match, and along that thread's frames. Where the caller remembers the
+ * thread's state from before (w->tstate), only that is checked.
+ *
+ * The target runs on, or is garbage: every chain is bounded, nothing that was read is trusted to
+ * be what it should. Names and lines are read by user space, from the code objects.
+ */
+#ifndef WALLSCOPE_PYTHON_CORE_H
+#define WALLSCOPE_PYTHON_CORE_H
+
+#include "python_abi.h"
+
+enum { PY_DONE = 0, PY_NEED = 1 };
+enum {
+	PY_STAGE_START = 0,
+	PY_STAGE_KNOWN,
+	PY_STAGE_RUNTIME,
+	PY_STAGE_INTERP,
+	PY_STAGE_THREAD,
+	PY_STAGE_CFRAME,
+	PY_STAGE_FRAME,
+	PY_STAGE_CODE,
+};
+
+/* Most threads and interpreters that are looked at to find one. */
+#define PY_MOST_HOPS 2048
+/* Reads of one walk, at most: two for each frame (a shim is one), and the way to the first. */
+#define PY_STEPS (4 * PY_MAX_FRAMES + PY_MOST_HOPS + 8)
+
+#define py_inline static inline __attribute__((always_inline))
+
+py_inline u64 py_word(struct py_work *w, u32 at)
+{
+	return *(u64 *)((u8 *)w->buf + (at & (PY_BYTES - 8)));
+}
+
+py_inline u32 py_half(struct py_work *w, u32 at)
+{
+	return *(u32 *)((u8 *)w->buf + (at & (PY_BYTES - 4)));
+}
+
+py_inline u8 py_byte(struct py_work *w, u32 at)
+{
+	return *((u8 *)w->buf + (at & (PY_BYTES - 1)));
+}
+
+py_inline u32 py_most(u32 a, u32 b)
+{
+	return a > b ? a : b;
+}
+
+py_inline int py_finish(struct py_work *w, u32 end)
+{
+	w->out.end = end;
+	return PY_DONE;
+}
+
+py_inline int py_want(struct py_work *w, u32 stage, u64 at, u32 bytes)
+{
+	/* Objects are aligned, and no user address is longer than 47 bits. */
+	if (at & 7 || !at || at >> 47 || bytes > PY_BYTES)
+		return py_finish(w, PY_END_GARBAGE);
+	w->stage = stage;
+	w->want = at;
+	w->need = bytes;
+	return PY_NEED;
+}
+
+py_inline int py_want_thread(struct py_work *w, u32 stage)
+{
+	struct py_proc *p = &w->proc;
+	u32 last = py_most(py_most(p->ts_next, p->ts_thread), p->ts_frame);
+
+	return py_want(w, stage, w->tstate, last + 8);
+}
+
+py_inline u32 py_interp_base(struct py_proc *p)
+{
+	return p->interp_next < p->interp_threads ? p->interp_next : p->interp_threads;
+}
+
+py_inline int py_want_interp(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+	u32 base = py_interp_base(p);
+
+	if (!w->interp)
+		return py_finish(w, PY_END_NO_THREAD);
+	return py_want(w, PY_STAGE_INTERP, w->interp + base,
+		       py_most(p->interp_next, p->interp_threads) - base + 8);
+}
+
+py_inline int py_want_frame(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+	u32 last = py_most(py_most(p->frame_code, p->frame_back), p->frame_instr) + 8;
+
+	if (!w->frame)
+		return py_finish(w, PY_END_ROOT);
+	return py_want(w, PY_STAGE_FRAME, w->frame, py_most(last, (p->frame_mark & ~7u) + 8));
+}
+
+py_inline int py_want_runtime(struct py_work *w)
+{
+	return py_want(w, PY_STAGE_RUNTIME, w->proc.runtime + w->proc.interp_head, 8);
+}
+
+/* The thread's state is in the buffer: to its innermost frame. */
+py_inline int py_enter_thread(struct py_work *w)
+{
+	w->frame = py_word(w, w->proc.ts_frame);
+	if (w->proc.cframe)
+		return py_want(w, PY_STAGE_CFRAME, w->frame, w->proc.cframe_frame + 8);
+	return py_want_frame(w);
+}
+
+/* Marks the frame that was put out last as the outermost one of its call. */
+py_inline void py_close_call(struct py_work *w)
+{
+	u32 n = w->out.n;
+
+	if (n && n <= PY_MAX_FRAMES)
+		w->out.words[(2 * n - 2) & (2 * PY_MAX_FRAMES - 1)] |= PY_WORD_ENTRY;
+}
+
+py_inline int py_take_frame(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+	u8 mark = py_byte(w, p->frame_mark);
+
+	w->back = py_word(w, p->frame_back);
+	if (w->back == w->frame)
+		return py_finish(w, PY_END_GARBAGE);
+	if (p->kind == PY_KIND_SHIM && mark >= PY_OWNER_SHIM) {
+		py_close_call(w);
+		if (++w->hops > PY_MOST_HOPS)
+			return py_finish(w, PY_END_GARBAGE);
+		w->frame = w->back;
+		return py_want_frame(w);
+	}
+	w->code = py_word(w, p->frame_code);
+	w->mark = p->kind == PY_KIND_OBJECTS || (p->kind == PY_KIND_ENTRY && mark);
+	if (p->kind == PY_KIND_OBJECTS)
+		w->lasti = (s32)(py_half(w, p->frame_instr) << p->lasti_shift);
+	else
+		w->lasti = (s32)(py_word(w, p->frame_instr) - (w->code + p->code_start));
+	return py_want(w, PY_STAGE_CODE, w->code, py_most(p->code_line, p->code_name) + 8);
+}
+
+py_inline int py_take_code(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+	u64 check = (py_word(w, p->code_name) ^ (u64)py_half(w, p->code_line) << 40) *
+		    0x9E3779B97F4A7C15ull >> 32;
+	u64 first = w->code | (w->mark ? PY_WORD_ENTRY : 0);
+	u64 second = check << 32 | (u32)w->lasti;
+	u32 n = w->out.n;
+
+	if (n >= PY_MAX_FRAMES)
+		return py_finish(w, PY_END_MAX_FRAMES);
+	w->out.words[(2 * n) & (2 * PY_MAX_FRAMES - 1)] = first;
+	w->out.words[(2 * n + 1) & (2 * PY_MAX_FRAMES - 1)] = second;
+	w->out.n = n + 1;
+	u64 h = (w->out.hash ^ first) * 0xff51afd7ed558ccdull;
+	h = ((h ^ h >> 32) ^ second) * 0xff51afd7ed558ccdull;
+	w->out.hash = h ^ h >> 32;
+	w->frame = w->back;
+	return py_want_frame(w);
+}
+
+/* One step; see the top of this file. */
+__attribute__((noinline)) int py_advance(struct py_work *w)
+{
+	if (!w)
+		return PY_DONE;
+	struct py_proc *p = &w->proc;
+
+	switch (w->stage) {
+	case PY_STAGE_START:
+		return w->tstate ? py_want_thread(w, PY_STAGE_KNOWN) : py_want_runtime(w);
+	case PY_STAGE_KNOWN:
+		if (py_word(w, p->ts_thread) == w->match)
+			return py_enter_thread(w);
+		w->tstate = 0;
+		return py_want_runtime(w);
+	case PY_STAGE_RUNTIME:
+		w->interp = py_word(w, 0);
+		if (!w->interp)
+			return py_finish(w, PY_END_NOT_READY);
+		return py_want_interp(w);
+	case PY_STAGE_INTERP:
+		w->interp = py_word(w, p->interp_next - py_interp_base(p));
+		w->tstate = py_word(w, p->interp_threads - py_interp_base(p));
+		break;
+	case PY_STAGE_THREAD:
+		if (py_word(w, p->ts_thread) == w->match)
+			return py_enter_thread(w);
+		w->tstate = py_word(w, p->ts_next);
+		break;
+	case PY_STAGE_CFRAME:
+		w->frame = py_word(w, p->cframe_frame);
+		return py_want_frame(w);
+	case PY_STAGE_FRAME:
+		return py_take_frame(w);
+	case PY_STAGE_CODE:
+		return py_take_code(w);
+	default:
+		return py_finish(w, PY_END_GARBAGE);
+	}
+	/* The next thread of this interpreter, or the next interpreter. */
+	if (++w->hops > PY_MOST_HOPS)
+		return py_finish(w, PY_END_NO_THREAD);
+	return w->tstate ? py_want_thread(w, PY_STAGE_THREAD) : py_want_interp(w);
+}
+
+/* Starts on the thread with pointer `match`; w->proc has been set, and w->tstate if it is known. */
+py_inline void py_begin(struct py_work *w, u32 pid, u64 match)
+{
+	w->match = match;
+	w->interp = w->frame = w->back = w->code = 0;
+	w->stage = PY_STAGE_START;
+	w->hops = 0;
+	w->out.pid = pid;
+	w->out.n = 0;
+	w->out.end = PY_END_NONE;
+	/* The same addresses mean other functions in another process. */
+	w->out.hash = (pid + 1) * 0x9E3779B97F4A7C15ull;
+}
+
+/* Whether a frame of the native unwinder lies in the interpreter's loop. */
+py_inline int py_is_eval(const struct py_proc *p, u64 frame)
+{
+	frame &= ~(1ull << 47); /* UW_FRAME_EXACT */
+	return frame - p->eval[0].first < p->eval[0].bytes ||
+	       frame - p->eval[1].first < p->eval[1].bytes;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/* The CPython walk in user space: the same steps as in the kernel, over a function that reads. */
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+
+/* Two programs of one process may hold this file; the machine's names stay inside. */
+#define py_advance py_host_advance
+struct py_work;
+int py_host_advance(struct py_work *w);
+#include "python_core.h"
+
+/* Walks the frames of the thread with pointer `match`; `read` fills a whole piece or returns 0. */
+void py_host_walk(struct py_work *w, u32 pid, u64 match,
+		  int (*read)(void *context, u64 addr, u8 *to, u64 len), void *context)
+{
+	py_begin(w, pid, match);
+	for (u32 i = 0; i < PY_STEPS; i++) {
+		if (py_advance(w) == PY_DONE)
+			return;
+		if (!read(context, w->want, (u8 *)w->buf, w->need)) {
+			w->out.end = PY_END_UNREADABLE;
+			return;
+		}
+	}
+	w->out.end = PY_END_GARBAGE;
+}
+
+/* Sizes and values, for the test that the Rust side says the same. */
+void py_host_layout(u64 *out)
+{
+	out[0] = sizeof(struct py_proc);
+	out[1] = sizeof(struct py_stack);
+	out[2] = sizeof(struct py_work);
+	out[3] = offsetof(struct py_proc, ts_next);
+	out[4] = offsetof(struct py_proc, kind);
+	out[5] = offsetof(struct py_stack, words);
+	out[6] = offsetof(struct py_work, tstate);
+	out[7] = offsetof(struct py_work, out);
+	out[8] = PY_MAX_FRAMES;
+	out[9] = PY_WORD_ENTRY;
+	out[10] = PY_END_GARBAGE;
+	out[11] = PY_KIND_SHIM;
+}

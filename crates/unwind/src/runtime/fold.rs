@@ -1,0 +1,148 @@
+//! Managed frames in the place of the interpreter's own.
+//!
+//! Each call of the interpreter is one native frame and one or more managed ones. Both sides come in
+//! the same order, so they are matched call by call: from the root where the native stack is whole
+//! (at the leaf the interpreter may just be entering or leaving a function), else from the leaf.
+
+/// A managed frame, as far as its place in the stack is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Managed {
+    /// Whether it is the outermost function of a call of the interpreter.
+    pub entry: bool,
+}
+
+/// One frame of the joined stack: an index into either side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A native frame.
+    Native(usize),
+    /// A managed frame.
+    Managed(usize),
+}
+
+/// What a native frame is to the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Not the runtime's business.
+    Other,
+    /// A call of the interpreter.
+    Interpreter,
+    /// Passes calls on.
+    Glue,
+}
+
+/// Joins `roles`, the native frames, and `managed`, both innermost first. `whole`: the native stack
+/// reached its root. `keep`: the runtime's own frames are left in.
+pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec<Entry> {
+    // Runs of managed frames, each of one call.
+    let mut calls = Vec::new();
+    let mut from = 0;
+    for (i, frame) in managed.iter().enumerate() {
+        if frame.entry || i + 1 == managed.len() {
+            calls.push(from..i + 1);
+            from = i + 1;
+        }
+    }
+    let interpreters = roles.iter().filter(|r| **r == Role::Interpreter).count();
+    // Of interpreter frame k, the run is k - skipped; of surplus runs the first are `ahead`.
+    let (skipped, ahead) = if whole {
+        (
+            interpreters.saturating_sub(calls.len()),
+            calls.len().saturating_sub(interpreters),
+        )
+    } else {
+        (0, 0)
+    };
+    let mut runs = calls.into_iter();
+    let mut joined = Vec::with_capacity(roles.len() + managed.len());
+    for run in runs.by_ref().take(ahead) {
+        joined.extend(run.map(Entry::Managed));
+    }
+    let mut met = 0;
+    // Of the frames since the last explained call, whether all passed calls on.
+    let mut explained = false;
+    // Where those begin in `joined` that pass calls on from the call that comes next.
+    let mut pending: Option<usize> = None;
+    for (i, role) in roles.iter().enumerate() {
+        match role {
+            Role::Interpreter => {
+                let run = if met < skipped { None } else { runs.next() };
+                met += 1;
+                explained = run.is_some();
+                if let (Some(from), true, false) = (pending.take(), explained, keep) {
+                    joined.truncate(from);
+                }
+                if !explained || keep {
+                    joined.push(Entry::Native(i));
+                }
+                joined.extend(run.into_iter().flatten().map(Entry::Managed));
+            }
+            Role::Glue if explained && !keep => {}
+            // At the leaf it is what runs.
+            Role::Glue if i > 0 => {
+                pending = pending.or(Some(joined.len()));
+                joined.push(Entry::Native(i));
+            }
+            _ => {
+                (explained, pending) = (false, None);
+                joined.push(Entry::Native(i));
+            }
+        }
+    }
+    for run in runs {
+        joined.extend(run.map(Entry::Managed));
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Entry::{Managed as M, Native as N};
+    use Role::{Glue as G, Interpreter as I, Other as O};
+
+    fn managed(entries: &[u8]) -> Vec<Managed> {
+        entries.iter().map(|e| Managed { entry: *e == 1 }).collect()
+    }
+
+    #[test]
+    fn each_call_gets_its_functions() {
+        // A C function called by two Python functions of one call, called through glue.
+        let roles = [O, I, G, O, I, O];
+        let joined = fold(&roles, &managed(&[0, 1, 1]), true, false);
+        assert_eq!(joined, [N(0), M(0), M(1), N(3), M(2), N(5)]);
+        let kept = fold(&roles, &managed(&[0, 1, 1]), true, true);
+        assert_eq!(kept, [N(0), N(1), M(0), M(1), N(2), N(3), N(4), M(2), N(5)]);
+    }
+
+    #[test]
+    fn what_passes_calls_on_goes_unless_it_is_what_runs() {
+        let joined = fold(&[O, G, G, I, O], &managed(&[1]), true, false);
+        assert_eq!(joined, [N(0), M(0), N(4)]);
+        let joined = fold(&[G, I, O, G], &managed(&[1]), true, false);
+        assert_eq!(joined, [N(0), M(0), N(2), N(3)]);
+        let joined = fold(&[O, G, O, I], &managed(&[1]), true, false);
+        assert_eq!(joined, [N(0), N(1), N(2), M(0)]);
+    }
+
+    #[test]
+    fn a_call_that_has_just_begun_is_left_native() {
+        let joined = fold(&[I, I, O], &managed(&[1]), true, false);
+        assert_eq!(joined, [N(0), M(0), N(2)]);
+    }
+
+    #[test]
+    fn a_native_stack_that_was_cut_is_matched_from_the_leaf() {
+        let joined = fold(&[O, I], &managed(&[0, 1, 1]), false, false);
+        assert_eq!(joined, [N(0), M(0), M(1), M(2)]);
+    }
+
+    #[test]
+    fn without_interpreter_frames_nothing_is_lost() {
+        assert_eq!(
+            fold(&[O], &managed(&[1, 1]), true, false),
+            [M(0), M(1), N(0)]
+        );
+        assert_eq!(fold(&[O, I], &[], true, false), [N(0), N(1)]);
+    }
+}

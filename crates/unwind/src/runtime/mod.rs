@@ -1,0 +1,148 @@
+//! Runtimes of managed languages, one folder and one row each.
+//!
+//! A runtime is *recognised* in a mapped file; that gives facts, kept for as long as the file is.
+//! The facts and the place where a process has mapped the file give what the kernel programs need
+//! to read a thread's managed frames at the moment of a sample. Names and lines are read from the
+//! process soon after, and kept. [`fold`] puts managed frames in the place of the interpreter's own.
+//!
+//! The target is never stopped and never written to: what is read may be changing, or garbage. So
+//! each chain is bounded, each object is checked to be of the type it should be, and what does not
+//! fit is a counted miss.
+
+mod fold;
+pub mod python;
+
+use object::{Object, ObjectSegment, ObjectSymbol};
+
+pub use fold::{Entry, Managed, Role, fold};
+
+/// What is known of a file that holds a runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Facts {
+    /// CPython.
+    Python(Box<python::Facts>),
+}
+
+impl Facts {
+    /// The runtime and its version, for people.
+    pub fn describe(&self) -> String {
+        match self {
+            Facts::Python(f) => format!("CPython {}", f.version),
+        }
+    }
+}
+
+/// A runtime that is there but cannot be read: why, for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}")]
+pub struct Refusal {
+    /// Which runtime.
+    pub what: String,
+    /// Why its frames cannot be read.
+    pub why: String,
+}
+
+/// How a runtime is recognised in a file: `None` where the file does not hold it.
+pub struct Runtime {
+    /// Its name.
+    pub name: &'static str,
+    /// Looks into a file.
+    pub recognise: fn(&Image<'_>) -> Option<Result<Facts, Refusal>>,
+}
+
+/// Every runtime.
+pub const RUNTIMES: &[Runtime] = &[python::RUNTIME];
+
+/// The facts of the first runtime that `bytes`, an ELF file mapped as `path`, holds.
+pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {
+    let image = Image::parse(bytes, path)?;
+    RUNTIMES.iter().find_map(|r| (r.recognise)(&image))
+}
+
+/// A file in which a runtime is looked for.
+pub struct Image<'d> {
+    bytes: &'d [u8],
+    path: &'d str,
+    file: object::File<'d>,
+}
+
+/// A symbol: virtual address and size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub address: u64,
+    pub size: u64,
+}
+
+impl<'d> Image<'d> {
+    fn parse(bytes: &'d [u8], path: &'d str) -> Option<Image<'d>> {
+        let file = object::File::parse(bytes).ok()?;
+        (file.architecture() == object::Architecture::X86_64 && file.is_64()).then_some(Image {
+            bytes,
+            path,
+            file,
+        })
+    }
+
+    /// The last component of the path it is mapped from.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(self.path)
+    }
+
+    /// A symbol that other files may use.
+    pub(crate) fn exported(&self, name: &str) -> Option<Place> {
+        find(self.file.dynamic_symbols(), name)
+    }
+
+    /// Any symbol; `.symtab` may be stripped.
+    pub(crate) fn symbol(&self, name: &str) -> Option<Place> {
+        self.exported(name)
+            .or_else(|| find(self.file.symbols(), name))
+    }
+
+    /// All code symbols that `wanted` names, from both tables.
+    pub(crate) fn all(&self, wanted: impl Fn(&str) -> bool) -> Vec<Place> {
+        self.file
+            .dynamic_symbols()
+            .chain(self.file.symbols())
+            .filter(|s| s.address() != 0 && s.size() != 0)
+            .filter(|s| s.name().is_ok_and(&wanted))
+            .map(|s| Place {
+                address: s.address(),
+                size: s.size(),
+            })
+            .collect()
+    }
+
+    /// The bytes of the file that are mapped at virtual address `address`.
+    pub(crate) fn at(&self, address: u64, len: usize) -> Option<&'d [u8]> {
+        let from = self.offset(address)? as usize;
+        self.bytes.get(from..from.checked_add(len)?)
+    }
+
+    /// The offset in the file of virtual address `address`.
+    pub(crate) fn offset(&self, address: u64) -> Option<u64> {
+        self.file.segments().find_map(|s| {
+            let (offset, size) = s.file_range();
+            let into = address.checked_sub(s.address())?;
+            (into < size).then_some(offset + into)
+        })
+    }
+
+    /// The bytes of a section.
+    pub(crate) fn section(&self, name: &str) -> Option<&'d [u8]> {
+        use object::ObjectSection;
+        self.file.section_by_name(name)?.data().ok()
+    }
+}
+
+fn find<'d, 'f, S: ObjectSymbol<'d>>(
+    mut symbols: impl Iterator<Item = S> + 'f,
+    name: &str,
+) -> Option<Place> {
+    symbols
+        .find(|s| s.address() != 0 && s.name() == Ok(name))
+        .map(|s| Place {
+            address: s.address(),
+            size: s.size(),
+        })
+}

@@ -1,0 +1,192 @@
+//! The values that the C side (`bpf/python_abi.h`) and this side exchange.
+
+/// Most Python frames of one stack.
+pub const MAX_FRAMES: usize = 512;
+/// Bit of a frame's first word: the outermost function of a call of the interpreter.
+pub const WORD_ENTRY: u64 = 1 << 48;
+/// Longest piece of memory that the walk reads at once.
+pub(crate) const BYTES: u32 = 256;
+
+/// `enum py_kind`.
+pub(crate) const KIND_OBJECTS: u8 = 1;
+pub(crate) const KIND_ENTRY: u8 = 2;
+pub(crate) const KIND_SHIM: u8 = 3;
+
+/// How a walk ended (`enum py_end`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum End {
+    /// At the thread's outermost Python function.
+    Root = 1,
+    /// At the limit of frames.
+    MaxFrames = 2,
+    /// No interpreter yet, or none any more.
+    NotReady = 3,
+    /// The thread is none of the interpreter's.
+    NoThread = 4,
+    /// Memory that could not be read.
+    Unreadable = 5,
+    /// What was read cannot be a frame.
+    Garbage = 6,
+}
+
+impl End {
+    /// The end with this value; `None` for values that C never writes.
+    pub fn from_raw(raw: u32) -> Option<End> {
+        Some(match raw {
+            1 => End::Root,
+            2 => End::MaxFrames,
+            3 => End::NotReady,
+            4 => End::NoThread,
+            5 => End::Unreadable,
+            6 => End::Garbage,
+            _ => return None,
+        })
+    }
+
+    /// What it means for the stack, for people; `None` where nothing is missing.
+    pub fn loss(self) -> Option<&'static str> {
+        match self {
+            End::Root | End::NotReady => None,
+            End::MaxFrames => Some("Python stack cut: more than 512 frames"),
+            End::NoThread => Some("Python stack not read: thread unknown to the interpreter"),
+            End::Unreadable => Some("Python stack cut: memory could not be read"),
+            End::Garbage => Some("Python stack cut: what was read is no frame"),
+        }
+    }
+}
+
+/// `struct py_span`: instructions of a file, in the unwinder's frame words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Span {
+    /// The first frame word.
+    pub first: u64,
+    /// How many bytes of code.
+    pub bytes: u64,
+}
+
+/// `struct py_proc`: the interpreter of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Proc {
+    /// Address of `_PyRuntime`.
+    pub runtime: u64,
+    /// Address of the GIL's locks; 0: not known.
+    pub gil: u64,
+    /// The interpreter's loop, and its cold part.
+    pub eval: [Span; 2],
+    pub(crate) gil_bytes: u32,
+    pub(crate) interp_head: u32,
+    pub(crate) interp_next: u32,
+    pub(crate) interp_threads: u32,
+    pub(crate) ts_next: u16,
+    pub(crate) ts_thread: u16,
+    pub(crate) ts_frame: u16,
+    pub(crate) cframe_frame: u16,
+    pub(crate) frame_code: u16,
+    pub(crate) frame_back: u16,
+    pub(crate) frame_instr: u16,
+    pub(crate) frame_mark: u16,
+    pub(crate) code_line: u16,
+    pub(crate) code_name: u16,
+    pub(crate) code_start: u16,
+    pub(crate) kind: u8,
+    pub(crate) cframe: u8,
+    pub(crate) lasti_shift: u8,
+    pub(crate) pad0: [u8; 7],
+}
+
+impl Proc {
+    /// The bytes that the kernel programs get.
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: only integers, without padding (the test compares the size with the sum of the
+        // fields), read for as long as `self` is borrowed.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Proc>()) }
+    }
+}
+
+/// `struct py_stack`.
+#[repr(C)]
+pub(crate) struct RawStack {
+    kind: u32,
+    size: u32,
+    hash: u64,
+    pid: u32,
+    pub n: u32,
+    pub end: u32,
+    pad0: u32,
+    pub words: [u64; 2 * MAX_FRAMES],
+}
+
+/// `struct py_work`.
+#[repr(C)]
+pub(crate) struct Work {
+    pub proc: Proc,
+    matching: u64,
+    pub tstate: u64,
+    interp: u64,
+    frame: u64,
+    back: u64,
+    code: u64,
+    want: u64,
+    need: u32,
+    stage: u32,
+    hops: u32,
+    mark: u32,
+    lasti: i32,
+    pad0: u32,
+    buf: [u64; BYTES as usize / 8],
+    pub out: RawStack,
+}
+
+unsafe extern "C" {
+    pub(crate) fn py_host_walk(
+        work: *mut Work,
+        pid: u32,
+        matching: u64,
+        read: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> i32,
+        context: *mut libc::c_void,
+    );
+    #[cfg(test)]
+    fn py_host_layout(out: *mut u64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn both_sides_agree_on_layout_and_values() {
+        let mut c = [0u64; 12];
+        // SAFETY: py_host_layout writes 12 words.
+        unsafe { py_host_layout(c.as_mut_ptr()) };
+        let rust = [
+            size_of::<Proc>() as u64,
+            size_of::<RawStack>() as u64,
+            size_of::<Work>() as u64,
+            offset_of!(Proc, ts_next) as u64,
+            offset_of!(Proc, kind) as u64,
+            offset_of!(RawStack, words) as u64,
+            offset_of!(Work, tstate) as u64,
+            offset_of!(Work, out) as u64,
+            MAX_FRAMES as u64,
+            WORD_ENTRY,
+            End::Garbage as u64,
+            u64::from(KIND_SHIM),
+        ];
+        assert_eq!(c, rust);
+        let fields = 2 * 8 + 2 * 16 + 4 * 4 + 11 * 2 + 3 + 7;
+        assert_eq!(size_of::<Proc>(), fields);
+    }
+
+    #[test]
+    fn every_end_has_its_words() {
+        for raw in 1..=6 {
+            assert_eq!(End::from_raw(raw).map(|e| e as u32), Some(raw));
+        }
+        assert_eq!(End::from_raw(0), None);
+        assert_eq!(End::from_raw(7), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! Code objects: the name, file and lines behind a Python frame.
+
+use super::{
+    Facts,
+    layout::{Lines, Objects},
+    lines,
+};
+
+/// Longest text that is taken from a target, in characters.
+const MOST_TEXT: u64 = 4096;
+/// Longest line table.
+const MOST_TABLE: u64 = 1 << 20;
+
+/// A function as its code object tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Its name, from 3.11 on with its class or enclosing function.
+    pub name: String,
+    /// The file it was compiled from.
+    pub file: String,
+    /// Its first line.
+    pub line: u32,
+    table: Vec<u8>,
+    format: Lines,
+}
+
+/// Why a code object could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Miss {
+    /// The memory is not there (any more).
+    Unreadable,
+    /// Something else is there, or another code object than the one that ran.
+    Changed,
+}
+
+impl Code {
+    /// Reads the code object at `address` of a process whose addresses are moved by `bias`. `check`
+    /// is what the walk saw of it.
+    ///
+    /// # Errors
+    /// The miss. Never fails for another reason.
+    pub fn read(
+        facts: &Facts,
+        bias: u64,
+        address: u64,
+        check: u32,
+        mut read: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<Code, Miss> {
+        let o = &facts.layout.objects;
+        let mut head = [0u8; 192];
+        if !read(address, &mut head) {
+            return Err(Miss::Unreadable);
+        }
+        let word = |at: u16| -> u64 {
+            let at = usize::from(at);
+            u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"))
+        };
+        let line = word(o.line) as u32;
+        let seen = ((word(o.name) ^ u64::from(line) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            >> 32) as u32;
+        // Every object's second word is its type.
+        if word(8) != facts.code_type.wrapping_add(bias) || seen != check {
+            return Err(Miss::Changed);
+        }
+        let name = text(o, word(o.name), &mut read)?;
+        let file = text(o, word(o.file), &mut read)?;
+        // Without its table a function still has its name and first line.
+        let table = bytes(word(o.table), &mut read).unwrap_or_default();
+        Ok(Code {
+            name,
+            file,
+            line,
+            table,
+            format: o.lines,
+        })
+    }
+
+    /// The line of the instruction at `lasti` bytes; where the table does not say, the first one.
+    pub fn line_at(&self, lasti: i32) -> u32 {
+        lines::line(self.format, &self.table, self.line, lasti).unwrap_or(self.line)
+    }
+}
+
+/// A `bytes` object's content.
+fn bytes(at: u64, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Result<Vec<u8>, Miss> {
+    let mut size = [0u8; 8];
+    if at == 0 || !read(at.wrapping_add(16), &mut size) {
+        return Err(Miss::Unreadable);
+    }
+    let size = u64::from_le_bytes(size);
+    if size > MOST_TABLE {
+        return Err(Miss::Changed);
+    }
+    let mut content = vec![0u8; size as usize];
+    if !content.is_empty() && !read(at.wrapping_add(32), &mut content) {
+        return Err(Miss::Unreadable);
+    }
+    Ok(content)
+}
+
+/// A `str` object's content.
+fn text(
+    o: &Objects,
+    at: u64,
+    read: &mut impl FnMut(u64, &mut [u8]) -> bool,
+) -> Result<String, Miss> {
+    let mut head = [0u8; 40];
+    if at == 0 || !read(at, &mut head) {
+        return Err(Miss::Unreadable);
+    }
+    let length = u64::from_le_bytes(head[16..24].try_into().expect("eight bytes"));
+    let state = u32::from_le_bytes(head[32..36].try_into().expect("four bytes"));
+    let (width, compact, ascii) = (state >> 2 & 7, state >> 5 & 1, state >> 6 & 1);
+    if compact == 0 || !matches!(width, 1 | 2 | 4) || length > 1 << 40 {
+        return Err(Miss::Changed);
+    }
+    let length = length.min(MOST_TEXT) as usize;
+    let from = u64::from(if ascii == 1 { o.ascii } else { o.compact });
+    let mut raw = vec![0u8; length * width as usize];
+    if !raw.is_empty() && !read(at.wrapping_add(from), &mut raw) {
+        return Err(Miss::Unreadable);
+    }
+    let character = |n: u32| char::from_u32(n).unwrap_or(char::REPLACEMENT_CHARACTER);
+    Ok(match width {
+        1 => raw.iter().map(|b| char::from(*b)).collect(),
+        2 => raw
+            .chunks_exact(2)
+            .map(|c| character(u32::from(u16::from_le_bytes([c[0], c[1]]))))
+            .collect(),
+        _ => raw
+            .chunks_exact(4)
+            .map(|c| character(u32::from_le_bytes([c[0], c[1], c[2], c[3]])))
+            .collect(),
+    })
+}

@@ -1,0 +1,281 @@
+//! Where things are in CPython's structures, by version.
+//!
+//! To 3.12 from tables (the structures are fixed within a minor version); from 3.13 on the runtime
+//! begins with a table of its own, `_Py_DebugOffsets`, which is read from the file.
+
+use super::abi::{self, Proc};
+
+/// How a code object tells lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// To 3.9, `co_lnotab`.
+    Increments,
+    /// 3.10, `co_linetable`.
+    Ranges,
+    /// From 3.11, `co_linetable`.
+    Locations,
+}
+
+/// Where the GIL's locks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gil {
+    /// At this offset in the runtime.
+    InRuntime(u32),
+    /// Where the pointer at this offset of the main interpreter points, which is what the runtime
+    /// has at the second offset.
+    Pointer(u32, u32),
+}
+
+/// What user space reads of code objects and texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Objects {
+    /// In a code object: first line, file name, name, line table.
+    pub(crate) line: u16,
+    pub(crate) file: u16,
+    pub(crate) name: u16,
+    pub(crate) table: u16,
+    pub(crate) lines: Lines,
+    /// Bytes of an ASCII text's head, and of another compact one's.
+    pub(crate) ascii: u16,
+    pub(crate) compact: u16,
+}
+
+/// A version's structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// For the walk; addresses are left at zero.
+    pub(crate) walk: Proc,
+    pub(crate) objects: Objects,
+    pub(crate) gil: Gil,
+}
+
+/// Bytes of the GIL's structure: its condition variables and mutexes lie within.
+const GIL_BYTES: u32 = 208;
+
+const OBJECTS: Objects = Objects {
+    line: 40,
+    file: 104,
+    name: 112,
+    table: 120,
+    lines: Lines::Increments,
+    ascii: 48,
+    compact: 72,
+};
+
+/// 3.9, which its neighbours differ little from.
+const V3_9: Layout = Layout {
+    walk: Proc {
+        runtime: 0,
+        gil: 0,
+        eval: [abi::Span { first: 0, bytes: 0 }; 2],
+        gil_bytes: GIL_BYTES,
+        interp_head: 32,
+        interp_next: 0,
+        interp_threads: 8,
+        ts_next: 8,
+        ts_thread: 176,
+        ts_frame: 24,
+        cframe_frame: 0,
+        frame_code: 32,
+        frame_back: 24,
+        frame_instr: 104,
+        frame_mark: 0,
+        code_line: 40,
+        code_name: 112,
+        code_start: 0,
+        kind: abi::KIND_OBJECTS,
+        cframe: 0,
+        lasti_shift: 0,
+        pad0: [0; 7],
+    },
+    objects: OBJECTS,
+    gil: Gil::InRuntime(352),
+};
+
+/// The structures of CPython 3.`minor`, for versions without offsets of their own.
+pub(crate) fn of_version(minor: u32) -> Option<Layout> {
+    let v = V3_9;
+    Some(match minor {
+        8 => Layout {
+            gil: Gil::InRuntime(1152),
+            ..v
+        },
+        9 => v,
+        10 => Layout {
+            walk: Proc {
+                frame_instr: 96,
+                lasti_shift: 1,
+                ..v.walk
+            },
+            objects: Objects {
+                lines: Lines::Ranges,
+                ..OBJECTS
+            },
+            ..v
+        },
+        11 => Layout {
+            walk: Proc {
+                interp_head: 40,
+                interp_next: 0,
+                interp_threads: 16,
+                ts_thread: 152,
+                ts_frame: 56,
+                cframe: 1,
+                cframe_frame: 8,
+                frame_code: 32,
+                frame_back: 48,
+                frame_instr: 56,
+                frame_mark: 68,
+                code_line: 72,
+                code_name: 128,
+                code_start: 184,
+                kind: abi::KIND_ENTRY,
+                ..v.walk
+            },
+            objects: Objects {
+                line: 72,
+                file: 112,
+                name: 128,
+                table: 136,
+                lines: Lines::Locations,
+                ..OBJECTS
+            },
+            gil: Gil::InRuntime(360),
+        },
+        12 => Layout {
+            walk: Proc {
+                interp_head: 40,
+                interp_next: 0,
+                interp_threads: 72,
+                ts_thread: 136,
+                ts_frame: 56,
+                cframe: 1,
+                cframe_frame: 0,
+                frame_code: 0,
+                frame_back: 8,
+                frame_instr: 56,
+                frame_mark: 70,
+                code_line: 68,
+                code_name: 128,
+                code_start: 192,
+                kind: abi::KIND_SHIM,
+                ..v.walk
+            },
+            objects: Objects {
+                line: 68,
+                file: 112,
+                name: 128,
+                table: 136,
+                lines: Lines::Locations,
+                ascii: 40,
+                compact: 56,
+            },
+            gil: Gil::Pointer(384, 48),
+        },
+        _ => return None,
+    })
+}
+
+/// The first bytes of a runtime that tells its own offsets.
+pub(crate) const COOKIE: &[u8; 8] = b"xdebugpy";
+/// Words of `_Py_DebugOffsets` that are read, from the cookie on.
+pub(crate) const WORDS: usize = 64;
+
+/// The structures that 3.13's `_Py_DebugOffsets` tells; an error says why they cannot be used.
+pub(crate) fn of_offsets(words: &[u64; WORDS]) -> Result<Layout, String> {
+    // The order of the fields in 3.13: cookie, version, free_threaded, then a size and offsets for
+    // each structure.
+    let free_threaded = words[2];
+    if free_threaded != 0 {
+        return Err("free-threaded builds are not supported yet".into());
+    }
+    let [runtime, interp, thread, frame, code] = [3, 6, 19, 28, 34];
+    let small = |at: usize, what: &str| -> Result<u16, String> {
+        match words[at] {
+            n if n + 8 <= u64::from(abi::BYTES) => Ok(n as u16),
+            n => Err(format!(
+                "offset of {what} is {n}: not a layout that is known"
+            )),
+        }
+    };
+    let large = |at: usize, what: &str| -> Result<u32, String> {
+        match words[at] {
+            n if n < 1 << 24 && n.is_multiple_of(8) => Ok(n as u32),
+            n => Err(format!(
+                "offset of {what} is {n}: not a layout that is known"
+            )),
+        }
+    };
+    let interp_head = large(runtime + 2, "the interpreters")?;
+    let walk = Proc {
+        gil_bytes: GIL_BYTES,
+        interp_head,
+        interp_next: large(interp + 2, "the next interpreter")?,
+        interp_threads: large(interp + 3, "the threads")?,
+        ts_next: small(thread + 2, "the next thread")?,
+        ts_frame: small(thread + 4, "the current frame")?,
+        ts_thread: small(thread + 5, "a thread's pointer")?,
+        frame_back: small(frame + 1, "the calling frame")?,
+        frame_code: small(frame + 2, "a frame's code")?,
+        frame_instr: small(frame + 3, "a frame's instruction")?,
+        frame_mark: small(frame + 5, "a frame's owner")?,
+        code_line: small(code + 5, "a code's first line")?,
+        code_name: small(code + 3, "a code's name")?,
+        code_start: small(code + 9, "a code's instructions")?,
+        kind: abi::KIND_SHIM,
+        ..Proc::default()
+    };
+    if walk.interp_next.abs_diff(walk.interp_threads) + 8 > abi::BYTES {
+        return Err("the interpreter's state is laid out in a way that is not known".into());
+    }
+    Ok(Layout {
+        walk,
+        objects: Objects {
+            line: walk.code_line,
+            file: small(code + 1, "a code's file")?,
+            name: walk.code_name,
+            table: small(code + 4, "a code's line table")?,
+            lines: Lines::Locations,
+            ascii: 40,
+            compact: 56,
+        },
+        // The main interpreter comes after the first one in the list.
+        gil: Gil::Pointer(large(interp + 8, "the GIL")?, interp_head + 8),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_offset_of_the_tables_lies_in_one_piece() {
+        for minor in 8..=12 {
+            let w = of_version(minor).expect("a table").walk;
+            let all = [
+                w.ts_next,
+                w.ts_thread,
+                w.ts_frame,
+                w.cframe_frame,
+                w.frame_code,
+                w.frame_back,
+                w.frame_instr,
+                w.frame_mark,
+                w.code_line,
+                w.code_name,
+            ];
+            assert!(all.iter().all(|at| u32::from(*at) + 8 <= abi::BYTES));
+            assert!(w.interp_next.abs_diff(w.interp_threads) + 8 <= abi::BYTES);
+        }
+        assert!(of_version(7).is_none() && of_version(13).is_none());
+    }
+
+    #[test]
+    fn offsets_that_make_no_sense_are_refused() {
+        let mut words = [0u64; WORDS];
+        words[19 + 4] = 1 << 40;
+        assert!(of_offsets(&words).is_err());
+        words[2] = 1;
+        assert!(of_offsets(&words).unwrap_err().contains("free-threaded"));
+    }
+}
