@@ -35,6 +35,8 @@ pub mod kind {
     pub const MANAGED: u32 = 0x10007;
     /// A native stack and the managed frames that belong to it.
     pub const JOIN: u32 = 0x10008;
+    /// How long a thread's intervals were.
+    pub const SHAPE: u32 = 0x10020;
 }
 
 /// `struct ws_head`.
@@ -261,8 +263,31 @@ pub struct ManagedHead {
     pub pad0: u32,
 }
 
+/// `struct ws_shape_event` without its buckets, which follow: index and count, 32 bits each.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ShapeHead {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the record.
+    pub id: u64,
+    /// The longest interval on the CPU, runnable, blocked, ns.
+    pub max: [u64; 3],
+    /// Of the turn under way: a stretch on the CPU that is over but in no bucket yet, ns.
+    pub stretch: u64,
+    /// Likewise a block.
+    pub block: u64,
+    /// Buckets that follow.
+    pub n: u32,
+    /// Reason of that block.
+    pub block_reason: u32,
+}
+
+/// `WS_SHAPE_COARSE_BUCKETS`: buckets of each of a thread's three states.
+pub const SHAPE_BUCKETS: u32 = 132;
+
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 20] = [
+pub const LOSSES: [&str; 22] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -283,6 +308,8 @@ pub const LOSSES: [&str; 20] = [
     "wake-up not seen (repaired)",
     "sleeper moved to another CPU: the kernel counts its sleep as queued (not believed)",
     "no managed frame could be read of a stack that has some",
+    "no room for a thread's histogram of interval lengths",
+    "event ring full: a thread's histogram of interval lengths lost",
 ];
 
 const _: () = {
@@ -294,6 +321,8 @@ const _: () = {
     assert!(size_of::<RawHead>() == 200);
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
+    assert!(size_of::<ShapeHead>() == 64);
+    assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::shape::BUCKETS);
 };
 
 /// A C string field as text.

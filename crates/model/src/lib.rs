@@ -23,6 +23,7 @@ mod state;
 pub mod compare;
 pub mod merge;
 pub mod scale;
+pub mod shape;
 pub mod stats;
 
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss};

@@ -12,6 +12,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::shape::ShapeRow;
 use crate::{
     Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Label, LabelsId, LedgerSlice,
     Line, ModuleId, Recording, Sample, SliceValue, Slices, Stack, StackId, Window,
@@ -168,6 +169,26 @@ fn slices(recordings: &[Recording]) -> Slices {
     }
 }
 
+/// Adds shapes: those over all threads become one, those of a thread stay its own.
+fn shapes(out: &mut Vec<ShapeRow>, more: &[ShapeRow], contexts: u32, stacks: &[u32]) {
+    for row in more {
+        let row = ShapeRow {
+            context: row.context.map(|c| ContextId(c.0 + contexts)),
+            stack: row.stack.map(|s| StackId(stacks[s.0 as usize])),
+            ..row.clone()
+        };
+        let same = |o: &&mut ShapeRow| {
+            row.context.is_none()
+                && (o.context, o.stack, o.state, o.reason, o.part)
+                    == (None, row.stack, row.state, row.reason, row.part)
+        };
+        match out.iter_mut().find(same) {
+            Some(old) => old.shape.merge(&row.shape),
+            None => out.push(row),
+        }
+    }
+}
+
 /// The recording being made, and where equal things are in it.
 #[derive(Default)]
 struct Into {
@@ -264,6 +285,7 @@ impl Into {
                 .extend(rec.ledger_slices.iter().map(moved));
             self.slices += rec.slices.count;
         }
+        shapes(&mut out.shapes, &rec.shapes, contexts, &stacks);
         out.host.extend(rec.host.iter().cloned());
         for l in &rec.losses {
             match out.losses.iter_mut().find(|m| m.cause == l.cause) {

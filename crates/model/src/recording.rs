@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::shape::ShapeRow;
 use crate::{
     BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, Loss, Module,
     Part, Stack, StackId, State,
@@ -172,6 +173,8 @@ pub struct Recording {
     pub slices: Slices,
     /// Ledgers by slice; rows without any time are left out.
     pub ledger_slices: Vec<LedgerSlice>,
+    /// How long the intervals were that the ledgers sum up.
+    pub shapes: Vec<ShapeRow>,
     /// The host, over time.
     pub host: Vec<HostSample>,
     /// What was lost.

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wallscope_model::{BlockReason, Ledger, Recording, UnknownCause, View};
+use wallscope_model::shape::Shape;
+use wallscope_model::{BlockReason, Ledger, Recording, State, UnknownCause, View};
 
 use crate::text::Headline;
 use crate::view::{
-    Analysis, FunctionRow, Value, ledger_rows, process_rows, reason_rows, total_row,
+    Analysis, FunctionRow, ShapeLine, StackRow, Value, ledger_rows, process_rows, reason_rows,
+    shape_lines, thread_shapes, total_row,
 };
 
 #[derive(Serialize)]
@@ -22,6 +24,8 @@ struct Report<'a> {
     views: BTreeMap<&'static str, Total>,
     functions: Vec<Function>,
     reasons: Vec<Reason>,
+    shapes: Vec<ShapeOf>,
+    stacks: Vec<Stack>,
     losses: Vec<Loss<'a>>,
     cost: Cost,
     scaling: Scaling,
@@ -91,6 +95,8 @@ struct Thread {
     name: String,
     #[serde(flatten)]
     times: Times,
+    /// By state.
+    shapes: BTreeMap<&'static str, Quantiles>,
 }
 
 #[derive(Serialize)]
@@ -136,6 +142,42 @@ struct Reason {
     ns: u64,
 }
 
+/// How long intervals were. Within 2 % over all threads and by stack, within 12 % by thread.
+#[derive(Serialize)]
+struct Quantiles {
+    count: u64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+}
+
+/// The intervals of a state and reason over all threads, counted.
+#[derive(Serialize)]
+struct ShapeOf {
+    state: &'static str,
+    reason: Option<&'static str>,
+    #[serde(flatten)]
+    quantiles: Quantiles,
+    /// From, to before (both ns), how many.
+    histogram: Vec<(u64, u64, u64)>,
+}
+
+/// One of the stacks with most time, leaf first. Its intervals are estimated from samples.
+#[derive(Serialize)]
+struct Stack {
+    state: &'static str,
+    reason: Option<&'static str>,
+    ns: u64,
+    samples: u64,
+    threads: u32,
+    frames: Vec<String>,
+    intervals: Option<Quantiles>,
+}
+
+/// The most stacks listed.
+const MOST_STACKS: usize = 50;
+
 #[derive(Serialize)]
 struct Loss<'a> {
     cause: &'a str,
@@ -161,6 +203,7 @@ struct Scaling {
 pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     let rec = analysis.recording;
     let total = total_row(rec);
+    let own = thread_shapes(rec);
     let report = Report {
         schema: "wallscope.report/1",
         finding: &headline.sentence,
@@ -178,6 +221,10 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
                 pid: r.pid,
                 tid: r.tid.unwrap_or(0),
                 times: times(&r.ledger),
+                shapes: State::ALL
+                    .iter()
+                    .filter_map(|s| Some((s.name(), quantiles(own.get(&(r.context?, *s))?)?)))
+                    .collect(),
                 name: r.name,
             })
             .collect(),
@@ -212,6 +259,12 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
                 ns: r.ns,
             })
             .collect(),
+        shapes: shape_lines(rec).into_iter().filter_map(shape_of).collect(),
+        stacks: analysis
+            .stacks(View::Wall, MOST_STACKS)
+            .into_iter()
+            .map(stack)
+            .collect(),
         losses: rec
             .losses
             .iter()
@@ -236,6 +289,45 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     let mut out = serde_json::to_string_pretty(&report).unwrap_or_default();
     out.push('\n');
     out
+}
+
+fn quantiles(shape: &Shape) -> Option<Quantiles> {
+    Some(Quantiles {
+        count: shape.count().round() as u64,
+        p50_ns: shape.quantile(0.5)?,
+        p90_ns: shape.quantile(0.9)?,
+        p99_ns: shape.quantile(0.99)?,
+        max_ns: shape.max_ns,
+    })
+}
+
+fn shape_of(line: ShapeLine) -> Option<ShapeOf> {
+    let bucket = |(bucket, count): &(u16, f64)| {
+        let (low, high) = line.shape.bounds(*bucket);
+        (low, high, count.round() as u64)
+    };
+    Some(ShapeOf {
+        state: line.state.name(),
+        reason: line.reason,
+        quantiles: quantiles(&line.shape)?,
+        histogram: line.shape.counts.iter().map(bucket).collect(),
+    })
+}
+
+fn stack(row: StackRow) -> Stack {
+    Stack {
+        state: row.state.name(),
+        reason: row.reason,
+        ns: row.ns,
+        samples: row.count,
+        threads: row.threads,
+        frames: row
+            .frames
+            .iter()
+            .map(|f| f.function.name.to_string())
+            .collect(),
+        intervals: row.shape.as_ref().and_then(quantiles),
+    }
 }
 
 fn domain(rec: &Recording) -> Domain<'_> {

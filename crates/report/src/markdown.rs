@@ -8,7 +8,7 @@ use crate::text::units::{count, ns, share_of};
 use crate::text::{Headline, interval, label};
 use crate::view::{
     Analysis, LedgerRow, audit_lines, cost_lines, domain_lines, ledger_rows, loss_lines,
-    process_rows, reason_rows, scaling_lines, total_row,
+    process_rows, reason_rows, scaling_lines, shape_lines, total_row,
 };
 
 const MOST_ROWS: usize = 15;
@@ -105,6 +105,23 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
         }
     }
 
+    let lines = shape_lines(rec);
+    if !lines.is_empty() {
+        line("\n## How long at a time\n");
+        line("| | times | half ≤ | 99 % ≤ | longest |\n|---|---:|---:|---:|---:|");
+        for l in &lines {
+            let quantile = |q| l.shape.quantile(q).map_or("–".to_string(), ns);
+            line(&format!(
+                "| {} {} | {} | {} | {} | {} |",
+                label(l.state),
+                l.reason.unwrap_or_default(),
+                count(l.shape.count().round() as u64),
+                quantile(0.5),
+                quantile(0.99),
+                ns(l.shape.max_ns)
+            ));
+        }
+    }
     line("\n## Hottest stacks, wall\n");
     let whole = analysis.total(View::Wall).shown_ns();
     for s in analysis.stacks(View::Wall, MOST_STACKS) {

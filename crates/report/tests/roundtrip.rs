@@ -10,6 +10,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use synthetic::Random;
 use wallscope_model::scale::{NOT_SAMPLED, scale};
+use wallscope_model::shape::{Shape, ShapeRow};
 use wallscope_model::*;
 use wallscope_report::format::{Bounds, ReadError, pprof, read};
 
@@ -284,6 +285,20 @@ fn random(seed: u64) -> Recording {
         rec.host.push(HostSample {
             time_ns: n(BIG),
             facts,
+        });
+    }
+    for _ in 0..n(4) {
+        let mut shape = Shape::new(n(6) as u32);
+        for _ in 0..n(6) {
+            shape.add(n(BIG), n(1000) as f64 + 0.125);
+        }
+        rec.shapes.push(ShapeRow {
+            context: maybe!(ContextId(n(rec.contexts.len() as u64) as u32)),
+            stack: maybe!(StackId(n(rec.stacks.len() as u64) as u32)),
+            state: pick!(State::ALL),
+            reason: maybe!(pick!(BlockReason::ALL)),
+            part: maybe!(pick!(Part::ALL)),
+            shape,
         });
     }
     for _ in 0..n(3) {

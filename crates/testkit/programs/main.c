@@ -40,6 +40,7 @@ static const struct program PROGRAMS[] = {
     {"rename", "", "a thread that changes its name half-way", program_rename},
     {"parked", "threads", "very many threads that do nothing", program_parked},
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
+    {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };
 #define PROGRAM_COUNT (sizeof PROGRAMS / sizeof *PROGRAMS)

@@ -178,6 +178,7 @@ void program_rename(void);
 void program_parked(void);
 void program_execs(void);
 void program_odd(void);
+void program_lengths(void);
 int execs_child(int argc, char **argv);
 
 #ifdef __cplusplus

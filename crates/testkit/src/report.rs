@@ -15,6 +15,12 @@ pub struct Report {
     pub threads: Vec<Thread>,
     /// Functions by view.
     pub functions: Vec<Function>,
+    /// How long intervals were, over all threads, by state and reason.
+    #[serde(default)]
+    pub shapes: Vec<Shape>,
+    /// The stacks with most wall time.
+    #[serde(default)]
+    pub stacks: Vec<Stack>,
     /// What was lost.
     pub losses: Vec<Loss>,
     /// What it cost.
@@ -65,6 +71,42 @@ pub struct Thread {
     pub voluntary_switches: u64,
     /// Times it was put off the CPU.
     pub involuntary_switches: u64,
+    /// How long its intervals were, by state.
+    #[serde(default)]
+    pub shapes: BTreeMap<String, Shape>,
+}
+
+/// How long intervals were.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Shape {
+    /// Block reason or part, where it is of one.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// Half are no longer, ns.
+    pub p50_ns: u64,
+    /// Nine in ten are no longer, ns.
+    pub p90_ns: u64,
+    /// 99 % are no longer, ns.
+    pub p99_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+}
+
+/// One of the stacks with most time.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Stack {
+    /// State by the contract's name.
+    pub state: String,
+    /// Block reason or part.
+    pub reason: Option<String>,
+    /// Its time, ns.
+    pub ns: u64,
+    /// Functions, innermost first.
+    pub frames: Vec<String>,
+    /// How long its intervals were.
+    pub intervals: Option<Shape>,
 }
 
 /// One function.

@@ -80,6 +80,7 @@ experiments! {
     inject_sleep "inject-sleep";
     inject_cpu "inject-cpu";
     inject_lock "inject-lock";
+    lengths "lengths";
     short "short";
     span "span";
     execs "execs";

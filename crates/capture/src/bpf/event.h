@@ -69,6 +69,7 @@ enum ws_kind {
 	WS_EV_RAW,              /* struct ws_raw */
 	WS_EV_MANAGED,          /* struct py_stack: the managed frames of a stack */
 	WS_EV_JOIN,             /* struct ws_join */
+	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
 };
 
 struct ws_head {
@@ -154,6 +155,19 @@ struct ws_join {
 	u64 managed;
 };
 
+/* Occupied buckets of a thread's own shape (shape.h); the index has the state in it. */
+#define WS_SHAPE_MOST 396
+struct ws_shape_event {
+	struct ws_head head;
+	u64 id;
+	u64 max[3];
+	u64 stretch, block; /* of the turn under way: over, but not in the buckets yet */
+	u32 n, block_reason;
+	struct {
+		u32 index, count;
+	} bucket[WS_SHAPE_MOST];
+};
+
 #define WS_KFRAMES 127
 struct ws_kstack {
 	struct ws_head head;
@@ -184,6 +198,8 @@ enum ws_loss {
 	WS_L_HOLE_WAKE,     /* wake-up not seen (repaired) */
 	WS_L_CARRIED,       /* sleeper moved while queued: the kernel's queue figure is not its own */
 	WS_L_MANAGED,       /* no managed frame could be read of a stack that has some */
+	WS_L_NO_SHAPE,      /* no room for a thread's histogram */
+	WS_L_RING_SHAPE,    /* ring full: a thread's histogram */
 	WS_LOSSES,
 };
 
@@ -194,4 +210,5 @@ _Static_assert(sizeof(struct ws_sample) == 80, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 20, "named in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
+_Static_assert(WS_LOSSES == 22, "named in event.rs");

@@ -252,6 +252,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 	settle_limbo(t, delay);
 	if (t->state == WS_ON_CPU) {
 		now = close_on_cpu(t, c, p, now, exec, delay, cpu);
+		t->stretch = elapsed(t, now);
 	} else if (t->state == WS_NONE) {
 		t->acc.on_cpu += elapsed(t, now);
 	} else {

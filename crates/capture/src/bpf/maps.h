@@ -48,6 +48,7 @@ struct ws_thread {
 	u64 credit_blocked, credit_runnable;
 	u64 block_begin;  /* of the last blocked stretch */
 	u64 block_len;
+	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 ticket;       /* names the user stack of the current stay in the kernel */
 	u64 dumped;       /* seq at the last dump */
 	u64 read_seq;     /* seq of the block whose stack was read ahead */

@@ -76,6 +76,7 @@ struct ws_visit {
 	struct ws_kstack k;
 	struct ws_unwind u;
 	struct py_work python;
+	struct ws_shape_event s;
 };
 
 struct {

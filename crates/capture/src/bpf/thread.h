@@ -54,6 +54,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->credit_runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
 	t->ticket = t->id << 24;
 	stack_record_made(t);
+	shape_made(p);
 	now = bpf_ktime_get_ns();
 	t->birth = t->since = now;
 	if (how == WS_BORN) {
@@ -127,8 +128,10 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 /* The last switch-out of a dead thread: its books are final. */
 static __always_inline void thread_gone(struct ws_thread *t, struct task_struct *p)
 {
-	struct ws_dump *d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);
+	struct ws_dump *d;
 
+	shape_gone(t, p);
+	d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);
 	if (!d) {
 		lost(WS_L_RING_EXIT);
 		return;
@@ -165,4 +168,10 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 	v->d.head.kind = WS_EV_EXIT;
 	t->dumped = before;
 	bpf_seq_write(seq, &v->d, sizeof(v->d));
+	if (set_iter == ITER_END) {
+		u64 size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0));
+
+		if (size > 0 && size <= sizeof(v->s))
+			bpf_seq_write(seq, &v->s, size);
+	}
 }

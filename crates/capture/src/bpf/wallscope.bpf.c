@@ -23,6 +23,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "maps.h"
 #include "reason.h"
 #include "ledger.h"
+#include "shape.h"
 #include "stack.h"
 #include "sampler.h"
 #include "thread.h"
@@ -58,6 +59,8 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 	sampler_switched(c, out, in, now);
 	if (in) {
 		u64 waited = enter_cpu(in, c, next, now, cpu);
+
+		shape_turn(in, next, waited, in->detail);
 
 		charge_off_cpu(in, c, next, now, waited, cpu);
 	}

@@ -121,6 +121,15 @@ impl Accounts {
         self.by_id.get(&id).copied()
     }
 
+    /// The interval that is still open in each thread's last figures: thread, state, detail, ns.
+    pub fn open(&self) -> impl Iterator<Item = (u32, u8, u8, u64)> {
+        (0u32..).zip(&self.threads).filter_map(|(index, t)| {
+            let d = t.last?;
+            let ns = d.now.saturating_sub(d.since.max(d.birth + t.held));
+            (ns > 0).then_some((index, d.state, d.detail, ns))
+        })
+    }
+
     /// The process of thread `index`.
     pub fn pid(&self, index: u32) -> u32 {
         self.threads[index as usize].pid

@@ -1,6 +1,7 @@
 //! From hashes and words to the recording's frames, stacks and samples.
 
 use rustc_hash::FxHashMap;
+use wallscope_model::shape::ShapeRow;
 use wallscope_model::{
     BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Line, Module,
     ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
@@ -31,6 +32,8 @@ pub struct Stacks {
     pub functions: Vec<Function>,
     /// Distinct stacks.
     pub stacks: Vec<Stack>,
+    /// How long the intervals were that were spent in them.
+    pub lengths: Vec<ShapeRow>,
     /// How often user stacks ended before their root, by cause: (cause, weight in samples).
     pub truncated: FxHashMap<StackEnd, u64>,
     frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64), FrameId>,
@@ -61,6 +64,7 @@ impl Stacks {
             frames: Vec::new(),
             functions: Vec::new(),
             stacks: Vec::new(),
+            lengths: Vec::new(),
             truncated: FxHashMap::default(),
             frame_ids: FxHashMap::default(),
             stack_ids: FxHashMap::default(),
@@ -117,6 +121,16 @@ impl Stacks {
                 None,
             ),
         };
+        if !sum.lengths.counts.is_empty() {
+            self.lengths.push(ShapeRow {
+                context: Some(ContextId(context)),
+                stack: Some(stack),
+                state,
+                reason,
+                part,
+                shape: sum.lengths,
+            });
+        }
         Some(Sample {
             context: ContextId(context),
             stack,

@@ -59,6 +59,11 @@ pub fn describe(f: &Facts<'_>) -> Domain {
             f.runtimes.join(", ")
         ));
     }
+    notes.push(
+        "lengths of intervals are counted at the switch that follows them, before repairs: over all \
+         threads within 1.6 %, by thread within 11 %; those of a stack are estimated from its samples"
+            .into(),
+    );
     notes.push("idle waiting is not judged in this recording".into());
     notes.push(
         "run time of the kernel programs: one switch or wake-up in 31 was timed, and each stack that was read".into(),

@@ -4,7 +4,8 @@ use rustc_hash::FxHashMap;
 use wallscope_unwind::native::abi;
 use zerocopy::FromBytes;
 
-use super::{accounts::Accounts, late::Raw, samples::Samples};
+use super::{accounts::Accounts, late::Raw, samples::Samples, shapes::Shapes};
+use crate::backend::ebpf::Visited;
 use crate::event::{self, Dump, Head, Join, ManagedHead, Resolve, SampleEvent, ThreadEvent, kind};
 
 /// An unwound user stack.
@@ -45,6 +46,8 @@ pub struct Intake {
     pub joins: FxHashMap<u64, (u64, u64)>,
     /// Stacks that could not be unwound yet.
     pub raws: Vec<Raw>,
+    /// How long intervals were.
+    pub shapes: Shapes,
     /// Thread events that the session has not looked at yet.
     pub news: Vec<ThreadEvent>,
     /// Processes of threads that ended, likewise.
@@ -67,6 +70,7 @@ impl Intake {
             unnamed: Vec::new(),
             joins: FxHashMap::default(),
             raws: Vec::new(),
+            shapes: Shapes::default(),
             news: Vec::new(),
             gone: Vec::new(),
             malformed: 0,
@@ -116,6 +120,7 @@ impl Intake {
                 self.joins.insert(join.hash, (join.native, join.managed));
             }
             kind::RAW => self.raws.push(Raw::parse(bytes)?),
+            kind::SHAPE => self.shapes.own(bytes)?,
             kind::KSTACK => {
                 let head = size_of::<Head>();
                 let hash = word(bytes, head)?;
@@ -126,6 +131,14 @@ impl Intake {
             _ => return None,
         }
         Some(())
+    }
+
+    /// Takes what the task iterator tells of a thread; the last it tells, if `last`.
+    pub fn visited(&mut self, v: &Visited<'_>, last: bool) {
+        match v {
+            Visited::Books(d) => self.accounts.dump(d, last),
+            Visited::Shape(bytes) => self.take(bytes),
+        }
     }
 
     fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {

@@ -5,6 +5,7 @@
 //! events.rs     what the wait loop wakes up for
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! managed.rs    runtimes of managed code, and the names of its functions
+//! shapes.rs     how long the single intervals were
 //! late.rs       stacks whose code was too new to be unwound at once
 //! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
@@ -29,6 +30,7 @@ pub(crate) mod managed;
 mod pace;
 pub(crate) mod processes;
 mod samples;
+mod shapes;
 
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
@@ -248,7 +250,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
             Event::News => {}
             Event::Tick => {
                 if let Err(e) =
-                    programs.visit(Visit::Dump, |d| intake.borrow_mut().accounts.dump(d, false))
+                    programs.visit(Visit::Dump, |v| intake.borrow_mut().visited(&v, false))
                 {
                     notes.push(format!("a time slice could not be closed: {e}"));
                 }
@@ -283,7 +285,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         }
     };
 
-    if let Err(e) = programs.visit(Visit::End, |d| intake.borrow_mut().accounts.dump(d, true)) {
+    if let Err(e) = programs.visit(Visit::End, |v| intake.borrow_mut().visited(&v, true)) {
         notes.push(format!(
             "the last figures of living threads could not be read: {e}"
         ));
@@ -300,6 +302,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     let own_cpu_ns = meter.own_ns();
     programs.detach();
     let _ = ring.consume();
+    intake.borrow_mut().shapes.all = programs.shapes();
     drop(ring);
     follow(&mut programs, &mut sideband, &mut processes, &intake);
     facts.push(HostSample {
@@ -497,6 +500,9 @@ fn assemble(
     recording.frames = stacks.frames;
     recording.functions = stacks.functions;
     recording.stacks = stacks.stacks;
+    let shapes = std::mem::take(&mut intake.shapes);
+    recording.shapes = shapes.finish(&intake.accounts);
+    recording.shapes.append(&mut stacks.lengths);
     let accounts = std::mem::replace(&mut intake.accounts, accounts::Accounts::new(0, 0));
     (
         recording.contexts,

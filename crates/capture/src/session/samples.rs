@@ -5,6 +5,7 @@
 //! gets resolved keeps its time and says why its stack is missing.
 
 use rustc_hash::FxHashMap;
+use wallscope_model::shape::{FINE, Shape};
 use wallscope_model::{SliceValue, Slices, StackEnd};
 
 use crate::event::{
@@ -48,6 +49,8 @@ pub struct Sum {
     pub ns: u64,
     /// The same by slice.
     pub slices: Vec<SliceValue>,
+    /// How long the intervals were that the samples fell into.
+    pub lengths: Shape,
 }
 
 /// All samples so far.
@@ -127,6 +130,12 @@ impl Samples {
         let sum = self.sums.entry(key).or_default();
         sum.count += u64::from(s.count);
         sum.ns += s.ns;
+        if !on_cpu && s.end > s.begin {
+            // An interval is met by its length over the period: each stands for that many fewer.
+            sum.lengths.bits = FINE;
+            let length = s.end - s.begin;
+            sum.lengths.add(length, s.ns as f64 / length as f64);
+        }
         spread(&mut sum.slices, self.grid, s);
     }
 

@@ -5,6 +5,7 @@
 //! is no width: lines are as long as they need to be, and names whole.
 
 pub(crate) mod layout;
+pub(crate) mod shapes;
 pub mod units;
 
 use wallscope_model::{State, View};
@@ -64,6 +65,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     for view in [View::OnCpu, View::OffCpu, View::RunQueue, View::Wall] {
         page.functions(analysis, &functions, view, total.ledger.wall_ns);
     }
+    page.shapes(analysis.recording);
     page.stacks(analysis);
     page.trust(analysis);
     page.out
@@ -376,6 +378,9 @@ impl Page<'_> {
             for line in wrap(&head, self.style.width, 6) {
                 let line = self.style.ink(Ink::State(s.state), &line);
                 self.line(&line);
+            }
+            if let Some(shape) = &s.shape {
+                self.faint(&format!("      {}", shapes::intervals(shape)), 6);
             }
             self.stack(s);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wallscope_model::{BlockReason, Ledger, Part, Recording, State, UnknownCause};
+use wallscope_model::{BlockReason, ContextId, Ledger, Part, Recording, State, UnknownCause};
 
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct LedgerRow {
     pub pid: u32,
     /// Thread id; `None` for a sum over threads.
     pub tid: Option<u32>,
+    /// The thread's context; `None` for a sum over threads.
+    pub context: Option<ContextId>,
     /// Threads behind it.
     pub threads: u32,
     /// The sum.
@@ -89,7 +91,9 @@ pub fn ledger_rows(rec: &Recording) -> Vec<LedgerRow> {
     let mut rows: Vec<LedgerRow> = rec
         .contexts
         .iter()
-        .map(|c| LedgerRow {
+        .zip(0u32..)
+        .map(|(c, index)| LedgerRow {
+            context: Some(ContextId(index)),
             name: c.name.to_string(),
             pid: c.pid,
             tid: Some(c.tid),

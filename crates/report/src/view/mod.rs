@@ -9,6 +9,7 @@ mod domain;
 mod functions;
 mod groups;
 mod ledger;
+mod shapes;
 mod stacks;
 
 use wallscope_model::scale::{self, Piece, Scaled, Unsampled};
@@ -19,6 +20,7 @@ pub use domain::{audit_lines, cost_lines, domain_lines, loss_lines, scaling_line
 pub use functions::{FunctionRow, Value, ViewValue};
 pub use groups::{GroupRow, groups, groups_text};
 pub use ledger::{LedgerRow, ReasonRow, ledger_rows, process_rows, reason_rows, total_row};
+pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 
 use code::Code;

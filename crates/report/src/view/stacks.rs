@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use wallscope_model::shape::Shape;
 use wallscope_model::{ContextId, FrameKind, Stack, StackEnd, StackId, State, View};
 
+use super::shapes::stack_shapes;
 use super::{Analysis, FunctionName};
 
 /// A frame of a stack, ready to be shown.
@@ -19,7 +21,7 @@ pub struct StackFrame {
 }
 
 /// A stack with the time spent in it, for one state and reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StackRow {
     /// Which stack of the recording.
     pub stack: StackId,
@@ -39,6 +41,8 @@ pub struct StackRow {
     pub frames: Vec<StackFrame>,
     /// How it ended.
     pub end: StackEnd,
+    /// How long the single intervals were, estimated from the samples, where that is known.
+    pub shape: Option<Shape>,
 }
 
 #[derive(Default)]
@@ -75,6 +79,7 @@ impl Analysis<'_> {
         let mut order: Vec<_> = sums.into_iter().collect();
         order.sort_by(|(ka, a), (kb, b)| b.ns.cmp(&a.ns).then_with(|| ka.cmp(kb)));
         order.truncate(most);
+        let mut shapes = stack_shapes(rec);
         order
             .into_iter()
             .map(|((id, state, reason), sum)| {
@@ -94,6 +99,7 @@ impl Analysis<'_> {
                     thread: thread.unwrap_or_else(|| Arc::from("")),
                     frames: self.frames(stack),
                     end: stack.end,
+                    shape: shapes.remove(&(stack, state, reason)),
                 }
             })
             .collect()

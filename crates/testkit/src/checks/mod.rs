@@ -2,6 +2,7 @@
 //! row each; the live tests run them short, the full verification long.
 
 mod cost;
+mod lengths;
 mod lives;
 mod shares;
 mod stacks;
@@ -85,6 +86,7 @@ checks! {
     Truth "inject-sleep" shares::inject_sleep: "a delay by sleep is found where it was put";
     Truth "inject-cpu" shares::inject_cpu: "a delay by computing is found where it was put";
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
+    Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
     Truth "short" lives::short: "threads that live a millisecond";
     Truth "span" lives::span: "blocks across the window's edges; a killed child";
     Truth "execs" lives::execs: "fork and exec chains, exec by a non-leader, vfork";

@@ -76,6 +76,8 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
             thread(2, "mix", work),
         ],
         functions: vec![function("compute", compute), function("pause", pause)],
+        shapes: Vec::new(),
+        stacks: Vec::new(),
         losses: Vec::new(),
         cost: Cost {
             bpf_ns: 1,

@@ -20,11 +20,17 @@ use libbpf_rs::{
     Iter, Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
+use wallscope_model::{BlockReason, shape};
 use zerocopy::FromBytes;
 
 pub use allowed::{Kernel, Mechanism};
 
-use crate::{Error, event::Dump, places::Places, syscalls};
+use crate::{
+    Error,
+    event::{Dump, Head, PARTS, kind},
+    places::Places,
+    syscalls,
+};
 
 // Generated: public fields without comments, and names as in C.
 #[allow(
@@ -61,6 +67,14 @@ pub enum Visit {
     Dump = 1,
     /// Copy all books and charge what is still open.
     End = 2,
+}
+
+/// What the task iterator tells of a thread.
+pub enum Visited<'a> {
+    /// Its books.
+    Books(&'a Dump),
+    /// The bytes of its `struct ws_shape_event`.
+    Shape(&'a [u8]),
 }
 
 /// Where the run time of the programs went, so far.
@@ -267,11 +281,12 @@ impl Programs {
         Ok(())
     }
 
-    /// Runs the task iterator; `dump` gets each thread's books.
+    /// Runs the task iterator; `dump` gets each thread's books, and at the end the bytes of its
+    /// histogram of interval lengths.
     ///
     /// # Errors
     /// The iterator cannot be read.
-    pub fn visit(&mut self, order: Visit, mut dump: impl FnMut(&Dump)) -> Result<(), Error> {
+    pub fn visit(&mut self, order: Visit, mut dump: impl FnMut(Visited<'_>)) -> Result<(), Error> {
         let state = self
             .skel
             .maps
@@ -284,9 +299,18 @@ impl Programs {
         self.buffer.clear();
         iter.read_to_end(&mut self.buffer)
             .map_err(|e| Error::io("cannot read the task iterator", e))?;
-        for bytes in self.buffer.chunks_exact(size_of::<Dump>()) {
-            if let Ok(d) = Dump::read_from_bytes(bytes) {
-                dump(&d);
+        let mut rest = &self.buffer[..];
+        while let Ok((head, _)) = Head::read_from_prefix(rest) {
+            let Some((bytes, after)) = rest.split_at_checked(head.size as usize) else {
+                break;
+            };
+            rest = after;
+            if head.kind == kind::SHAPE {
+                dump(Visited::Shape(bytes));
+            } else if let Ok(d) = Dump::read_from_bytes(bytes) {
+                dump(Visited::Books(&d));
+            } else {
+                break;
             }
         }
         Ok(())
@@ -341,6 +365,31 @@ impl Programs {
     /// Losses counted in kernel code, by cause, in the order of `event::LOSSES`.
     pub fn losses(&self) -> Vec<u64> {
         self.counters()[..crate::event::LOSSES.len()].to_vec()
+    }
+
+    /// Intervals of all threads by length: a fine histogram for each class of `shape.h` (on the CPU,
+    /// parts of runnable time, block reasons), as (longest, counts by bucket).
+    pub fn shapes(&self) -> Vec<(u64, Vec<u64>)> {
+        let classes = 1 + PARTS + BlockReason::COUNT;
+        (0..classes as u32)
+            .map(|class| {
+                let per_cpu = self
+                    .skel
+                    .maps
+                    .shapes
+                    .lookup_percpu(&class.to_ne_bytes(), MapFlags::ANY);
+                let mut longest = 0;
+                let mut counts = vec![0u64; shape::BUCKETS];
+                for bytes in per_cpu.ok().flatten().unwrap_or_default() {
+                    let (max, rest) = bytes.split_at(8);
+                    longest = longest.max(u64::from_ne_bytes(max.try_into().expect("eight bytes")));
+                    for (sum, n) in counts.iter_mut().zip(rest.chunks_exact(4)) {
+                        *sum += u64::from(u32::from_ne_bytes(n.try_into().expect("four bytes")));
+                    }
+                }
+                (longest, counts)
+            })
+            .collect()
     }
 
     /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.

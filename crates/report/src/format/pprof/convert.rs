@@ -6,7 +6,7 @@ use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
 
 use super::extension as ext;
-use super::{host, labels};
+use super::{host, labels, shapes};
 
 /// Names of the frame kinds, in the order of their numbers.
 pub(super) const FRAME_KINDS: [(FrameKind, &str); 4] = [
@@ -26,7 +26,7 @@ pub(super) const MODULE_KINDS: [(ModuleKind, &str); 5] = [
 ];
 
 /// Index of `value` in a list that has it.
-fn index<T: PartialEq>(list: &[T], value: &T) -> u32 {
+pub(super) fn index<T: PartialEq>(list: &[T], value: &T) -> u32 {
     list.iter().position(|v| v == value).unwrap_or(0) as u32
 }
 
@@ -101,6 +101,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
             target_stopped_ns: rec.cost.target_stopped_ns,
         }),
         factors: Some(factors(scaled)),
+        shapes: shapes::to_message(rec),
         label_sets: (!rec.label_sets.is_empty()).then(|| labels::to_message(&rec.label_sets)),
     }
     .encode_to_vec()

@@ -51,6 +51,8 @@ pub(super) struct Recording {
     pub factors: Option<Factors>,
     #[prost(message, optional, tag = "18")]
     pub label_sets: Option<LabelSets>,
+    #[prost(message, optional, tag = "20")]
+    pub shapes: Option<Shapes>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -301,6 +303,30 @@ pub(super) struct LedgerSlices {
     pub blocked_mask: Vec<u64>,
     #[prost(uint64, repeated, tag = "6")]
     pub blocked: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Shapes {
+    #[prost(uint32, repeated, tag = "1")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub stack: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub state: Vec<u32>,
+    #[prost(uint32, repeated, tag = "4")]
+    pub reason: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub part: Vec<u32>,
+    #[prost(uint32, repeated, tag = "6")]
+    pub bits: Vec<u32>,
+    #[prost(uint64, repeated, tag = "7")]
+    pub max: Vec<u64>,
+    #[prost(uint32, repeated, tag = "8")]
+    pub buckets: Vec<u32>,
+    #[prost(uint32, repeated, tag = "9")]
+    pub bucket: Vec<u32>,
+    #[prost(uint64, repeated, tag = "10")]
+    pub count: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -17,6 +17,7 @@ mod host;
 mod labels;
 mod read;
 mod restore;
+mod shapes;
 mod write;
 
 pub(super) use read::read;

@@ -12,10 +12,10 @@ use super::super::{Read, ReadError};
 use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
 use super::read::{Tables, damaged};
-use super::{host, labels};
+use super::{host, labels, shapes};
 
 /// The meaning of numbers in columns; an unknown name has none.
-struct Names {
+pub(super) struct Names {
     states: Vec<Option<State>>,
     reasons: Vec<Option<BlockReason>>,
     parts: Vec<Option<Part>>,
@@ -72,6 +72,7 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     rec.label_sets = labels::from_message(&m.label_sets.unwrap_or_default())?;
     rec.samples = samples(&m.samples.unwrap_or_default(), &names, &rec)?;
     rec.ledger_slices = ledger_slices(&m.ledger_slices.unwrap_or_default(), &names, &rec)?;
+    rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
     check_sums(&rec)?;
     Ok(Read {
         recording: rec,
@@ -114,11 +115,15 @@ impl Names {
         names
     }
 
-    fn state(&self, n: u32) -> State {
+    pub(super) fn part(&self, n: u32) -> Option<Part> {
+        pick(&self.parts, n)
+    }
+
+    pub(super) fn state(&self, n: u32) -> State {
         pick(&self.states, n).unwrap_or(State::Unknown)
     }
 
-    fn reason(&self, n: u32) -> BlockReason {
+    pub(super) fn reason(&self, n: u32) -> BlockReason {
         pick(&self.reasons, n).unwrap_or(BlockReason::Other)
     }
 }

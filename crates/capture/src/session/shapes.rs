@@ -1,0 +1,160 @@
+//! How long the single intervals were: the kernel's histograms as rows of the recording.
+//!
+//! Over all threads by state, reason and part, finely; by thread and state, coarsely. What is open
+//! when the recording ends counts with its length so far, as one interval.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::shape::{COARSE, FINE, Shape, ShapeRow};
+use wallscope_model::{BlockReason, ContextId, Part, State};
+use zerocopy::FromBytes;
+
+use super::accounts::Accounts;
+use crate::event::{PARTS, SHAPE_BUCKETS, ShapeHead, state};
+
+/// A thread's states in the order of `shape.h`.
+const OWN: [State; 3] = [State::OnCpu, State::Runnable, State::Blocked];
+const RUNNABLE: [Part; PARTS] = [Part::Woken, Part::Preempted, Part::Throttled];
+
+/// Everything that has come in.
+#[derive(Default)]
+pub struct Shapes {
+    /// By class of `shape.h`: the longest, and counts by fine bucket.
+    pub all: Vec<(u64, Vec<u64>)>,
+    /// By thread's record id and state.
+    own: FxHashMap<u64, [Shape; 3]>,
+    /// Intervals that are over but in no bucket yet: state, detail, ns.
+    pending: Vec<(u8, u8, u64)>,
+}
+
+impl Shapes {
+    /// Takes a `struct ws_shape_event`; `None` if it is malformed.
+    pub fn own(&mut self, bytes: &[u8]) -> Option<()> {
+        let (head, rest) = ShapeHead::read_from_prefix(bytes).ok()?;
+        let mut own = OWN.map(|_| Shape::new(COARSE));
+        for pair in rest.chunks_exact(8).take(head.n as usize) {
+            let index = u32::from_ne_bytes(pair[..4].try_into().ok()?);
+            let count = u32::from_ne_bytes(pair[4..].try_into().ok()?);
+            let shape = own.get_mut((index / SHAPE_BUCKETS) as usize)?;
+            shape.add_bucket((index % SHAPE_BUCKETS) as u16, f64::from(count));
+        }
+        for (shape, max) in own.iter_mut().zip(head.max) {
+            shape.max_ns = max;
+        }
+        if head.stretch > 0 {
+            own[0].add(head.stretch, 1.0);
+            self.pending.push((state::ON_CPU, 0, head.stretch));
+        }
+        if head.block > 0 {
+            own[2].add(head.block, 1.0);
+            let reason = head.block_reason as u8;
+            self.pending.push((state::BLOCKED, reason, head.block));
+        }
+        self.own.insert(head.id, own);
+        Some(())
+    }
+
+    /// The rows, with the intervals that are still open in `accounts`.
+    pub fn finish(self, accounts: &Accounts) -> Vec<ShapeRow> {
+        let mut all: Vec<Shape> = self.all.iter().map(fine).collect();
+        all.resize_with(1 + PARTS + BlockReason::COUNT, || Shape::new(FINE));
+        let mut own: FxHashMap<u32, [Shape; 3]> = self
+            .own
+            .into_iter()
+            .filter_map(|(id, shapes)| Some((accounts.index(id)?, shapes)))
+            .collect();
+        for (index, state, detail, ns) in accounts.open() {
+            let Some(class) = class_of(state, detail) else {
+                continue;
+            };
+            all[class].add(ns, 1.0);
+            let shapes = own
+                .entry(index)
+                .or_insert_with(|| OWN.map(|_| Shape::new(COARSE)));
+            shapes[usize::from(state) - 1].add(ns, 1.0);
+        }
+        for (state, detail, ns) in self.pending {
+            if let Some(class) = class_of(state, detail) {
+                all[class].add(ns, 1.0);
+            }
+        }
+        let mut rows: Vec<ShapeRow> = all.into_iter().enumerate().map(of_class).collect();
+        let mut own: Vec<_> = own.into_iter().collect();
+        own.sort_by_key(|(index, _)| *index);
+        for (index, shapes) in own {
+            rows.extend(OWN.iter().zip(shapes).map(|(state, shape)| ShapeRow {
+                context: Some(ContextId(index)),
+                stack: None,
+                state: *state,
+                reason: None,
+                part: None,
+                shape,
+            }));
+        }
+        rows.retain(|r| !r.shape.counts.is_empty());
+        rows
+    }
+}
+
+fn fine((max_ns, counts): &(u64, Vec<u64>)) -> Shape {
+    let mut shape = Shape::new(FINE);
+    shape.max_ns = *max_ns;
+    shape.counts = (0u16..)
+        .zip(counts)
+        .filter(|(_, n)| **n > 0)
+        .map(|(bucket, n)| (bucket, *n as f64))
+        .collect();
+    shape
+}
+
+/// The class of `shape.h` that a state with its detail belongs to.
+fn class_of(state: u8, detail: u8) -> Option<usize> {
+    let detail = usize::from(detail);
+    match state {
+        state::ON_CPU => Some(0),
+        state::RUNNABLE if detail < PARTS => Some(1 + detail),
+        state::BLOCKED if detail < BlockReason::COUNT => Some(1 + PARTS + detail),
+        _ => None,
+    }
+}
+
+fn of_class((class, shape): (usize, Shape)) -> ShapeRow {
+    let (state, part, reason) = match class {
+        0 => (State::OnCpu, None, None),
+        c if c <= PARTS => (State::Runnable, Some(RUNNABLE[c - 1]), None),
+        c => (State::Blocked, None, Some(BlockReason::ALL[c - 1 - PARTS])),
+    };
+    ShapeRow {
+        context: None,
+        stack: None,
+        state,
+        reason,
+        part,
+        shape,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_s_buckets_find_their_state() {
+        let mut bytes = Vec::new();
+        let index = 2 * SHAPE_BUCKETS + 7;
+        for word in [0u32, 72] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [9u64, 0, 0, 5000, 0, 0] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in [1u32, 0, index, 3] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        let mut shapes = Shapes::default();
+        assert_eq!(shapes.own(&bytes), Some(()));
+        let own = &shapes.own[&9];
+        assert_eq!(own[2].counts, [(7, 3.0)]);
+        assert_eq!((own[2].max_ns, own[0].count()), (5000, 0.0));
+        assert_eq!(shapes.own(&bytes[..40]), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The shape of time: how long the single intervals were that a sum is made of. Fifty waits of 2 ms
+//! are not one of 100 ms.
+//!
+//! A [`Shape`] is a log-linear histogram (as Tene's HdrHistogram): an octave of lengths is divided
+//! into equal parts, so that the relative error of a length is bounded, 1.6 % with [`FINE`]
+//! parts and 11 % with [`COARSE`] ones. The kernel programs count by the same division
+//! (`capture/src/bpf/shape.h`).
+
+use crate::{BlockReason, ContextId, Part, StackId, State};
+
+/// Bits of sub-division where lengths are counted over all threads.
+pub const FINE: u32 = 5;
+/// Bits of sub-division where they are counted by thread.
+pub const COARSE: u32 = 2;
+/// Lengths are counted in units of 2 to the power of this, ns.
+const UNIT: u32 = 4;
+/// Fine buckets; the last ones hold whatever is longer than some 18 minutes.
+pub const BUCKETS: usize = 1056;
+
+/// The fine bucket of a length of `ns`.
+pub fn bucket_of(ns: u64) -> u16 {
+    let units = ns >> UNIT;
+    if units < 1 << FINE {
+        return units as u16;
+    }
+    let octave = 63 - units.leading_zeros();
+    let sub = (units >> (octave - FINE)) & ((1 << FINE) - 1);
+    let bucket = u64::from(octave - FINE + 1) << FINE | sub;
+    bucket.min(BUCKETS as u64 - 1) as u16
+}
+
+/// The shortest length of a fine bucket, ns; of the one behind the last too.
+fn low_of(bucket: u64) -> u64 {
+    if bucket < 1 << FINE {
+        return bucket << UNIT;
+    }
+    let octave = (bucket >> FINE) + u64::from(FINE) - 1;
+    let sub = bucket & ((1 << FINE) - 1);
+    ((1 << FINE) + sub) << (octave - u64::from(FINE)) << UNIT
+}
+
+/// How many intervals there were of each length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// Bits of sub-division: [`FINE`] or fewer.
+    pub bits: u32,
+    /// Buckets of that sub-division that hold something, ascending, with how many intervals. Whole
+    /// numbers where intervals were counted, estimates where they were sampled.
+    pub counts: Vec<(u16, f64)>,
+    /// The longest interval, ns.
+    pub max_ns: u64,
+}
+
+impl Shape {
+    /// An empty shape of the given sub-division.
+    pub fn new(bits: u32) -> Shape {
+        Shape {
+            bits: bits.min(FINE),
+            ..Shape::default()
+        }
+    }
+
+    /// How many intervals.
+    pub fn count(&self) -> f64 {
+        self.counts.iter().map(|(_, n)| n).sum()
+    }
+
+    /// The bounds of one of its buckets, ns: from the first, to before the second.
+    pub fn bounds(&self, bucket: u16) -> (u64, u64) {
+        let shift = FINE - self.bits.min(FINE);
+        let first = u64::from(bucket) << shift;
+        (low_of(first), low_of(first + (1 << shift)))
+    }
+
+    /// Adds `count` intervals of `ns`.
+    pub fn add(&mut self, ns: u64, count: f64) {
+        self.add_bucket(bucket_of(ns) >> (FINE - self.bits), count);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds `count` intervals to one of its buckets; the longest is not known from that.
+    pub fn add_bucket(&mut self, bucket: u16, count: f64) {
+        match self.counts.binary_search_by_key(&bucket, |(b, _)| *b) {
+            Ok(i) => self.counts[i].1 += count,
+            Err(i) => self.counts.insert(i, (bucket, count)),
+        }
+    }
+
+    /// Adds another shape; the result is as coarse as the coarser of them.
+    pub fn merge(&mut self, other: &Shape) {
+        if other.bits < self.bits {
+            let mut coarse = Shape::new(other.bits);
+            for (bucket, count) in std::mem::take(&mut self.counts) {
+                coarse.add_bucket(bucket >> (self.bits - other.bits), count);
+            }
+            (self.bits, self.counts) = (coarse.bits, coarse.counts);
+        }
+        for (bucket, count) in &other.counts {
+            self.add_bucket(bucket >> (other.bits - self.bits), *count);
+        }
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// The length, ns, that a share `q` of the intervals does not exceed: the middle of its bucket,
+    /// so within 1.6 % where the shape is fine, 11 % where it is coarse. `None` without intervals.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let rank = q.clamp(0.0, 1.0) * self.count();
+        let mut sum = 0.0;
+        let last = self.counts.last()?.0;
+        for (bucket, count) in &self.counts {
+            sum += count;
+            if sum >= rank || *bucket == last {
+                let (low, high) = self.bounds(*bucket);
+                let middle = low + (high - low) / 2;
+                let most = if self.max_ns >= low {
+                    self.max_ns
+                } else {
+                    middle
+                };
+                return Some(middle.min(most));
+            }
+        }
+        None
+    }
+}
+
+/// The shape of one state, or of one reason or part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeRow {
+    /// Whose intervals; `None`: those of all threads.
+    pub context: Option<ContextId>,
+    /// The stack that spent them, where they were sampled by stack; `None`: all of them, counted.
+    pub stack: Option<StackId>,
+    /// In which state.
+    pub state: State,
+    /// For blocked time: by which reason; `None`: all.
+    pub reason: Option<BlockReason>,
+    /// For runnable time: which part; `None`: all.
+    pub part: Option<Part>,
+    /// The intervals. Those that the window's edges cut count with what lies within.
+    pub shape: Shape,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_narrow_and_without_gaps() {
+        let mut end = 0;
+        for bucket in 0..BUCKETS as u64 {
+            let (low, high) = (low_of(bucket), low_of(bucket + 1));
+            assert_eq!(low, end);
+            assert!(high > low);
+            end = high;
+            assert_eq!(u64::from(bucket_of(low)), bucket);
+            assert_eq!(u64::from(bucket_of(high - 1)), bucket);
+            if low >= 1000 {
+                assert!((high - low) as f64 / low as f64 <= 1.0 / 32.0);
+            }
+        }
+        assert!(end > 1_000_000_000_000);
+        assert_eq!(bucket_of(u64::MAX) as usize, BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_are_within_their_error() {
+        for bits in [FINE, COARSE] {
+            let mut shape = Shape::new(bits);
+            // 1 µs … 10 ms, evenly.
+            for us in 1..=10_000u64 {
+                shape.add(us * 1000, 1.0);
+            }
+            for q in [0.1, 0.5, 0.9, 0.99] {
+                let truth = q * 1e7;
+                let off = (shape.quantile(q).unwrap() as f64 / truth - 1.0).abs();
+                let most = if bits == FINE { 0.016 } else { 0.112 };
+                assert!(off <= most, "{bits} bits, {q}: {off}");
+            }
+            assert_eq!(shape.max_ns, 10_000_000);
+            assert_eq!(shape.count(), 10_000.0);
+        }
+        assert_eq!(Shape::new(FINE).quantile(0.5), None);
+    }
+
+    #[test]
+    fn shapes_of_different_grain_add() {
+        let mut fine = Shape::new(FINE);
+        fine.add(2_000_000, 50.0);
+        let mut coarse = Shape::new(COARSE);
+        coarse.add(100_000_000, 1.0);
+        fine.merge(&coarse);
+        assert_eq!(
+            (fine.bits, fine.count(), fine.max_ns),
+            (COARSE, 51.0, 100_000_000)
+        );
+        let p50 = fine.quantile(0.5).unwrap() as f64;
+        assert!((p50 / 2e6 - 1.0).abs() < 0.12, "{p50}");
+        assert!(fine.quantile(1.0) <= Some(100_000_000));
+    }
+}

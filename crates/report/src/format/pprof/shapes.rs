@@ -1,0 +1,80 @@
+//! Histograms of interval lengths ↔ their columns.
+
+use wallscope_model as model;
+use wallscope_model::shape::{BUCKETS, FINE, Shape, ShapeRow};
+use wallscope_model::{BlockReason, ContextId, Part, StackId, State};
+
+use super::super::ReadError;
+use super::convert::index;
+use super::extension as ext;
+use super::read::damaged;
+use super::restore::{Names, below, same};
+
+/// Counts are kept in parts of an interval, as those of stacks are estimates.
+const PARTS: f64 = 1000.0;
+
+pub(super) fn to_message(rec: &model::Recording) -> Option<ext::Shapes> {
+    if rec.shapes.is_empty() {
+        return None;
+    }
+    let mut s = ext::Shapes::default();
+    for r in &rec.shapes {
+        s.context.push(r.context.map_or(0, |c| 1 + c.0));
+        s.stack.push(r.stack.map_or(0, |v| 1 + v.0));
+        s.state.push(index(State::ALL, &r.state));
+        s.reason
+            .push(r.reason.map_or(0, |v| 1 + index(BlockReason::ALL, &v)));
+        s.part.push(r.part.map_or(0, |v| 1 + index(Part::ALL, &v)));
+        s.bits.push(r.shape.bits);
+        s.max.push(r.shape.max_ns);
+        s.buckets.push(r.shape.counts.len() as u32);
+        for (bucket, count) in &r.shape.counts {
+            s.bucket.push(u32::from(*bucket));
+            s.count.push((count * PARTS).round() as u64);
+        }
+    }
+    Some(s)
+}
+
+pub(super) fn from_message(
+    m: &ext::Shapes,
+    names: &Names,
+    rec: &model::Recording,
+) -> Result<Vec<ShapeRow>, ReadError> {
+    let n = m.context.len();
+    same(&m.stack, n, "the stacks of histograms")?;
+    same(&m.state, n, "the states of histograms")?;
+    same(&m.reason, n, "the reasons of histograms")?;
+    same(&m.part, n, "the parts of histograms")?;
+    same(&m.bits, n, "the grain of histograms")?;
+    same(&m.max, n, "the maxima of histograms")?;
+    same(&m.buckets, n, "the buckets of histograms")?;
+    same(&m.count, m.bucket.len(), "the counts of histograms")?;
+    let optional =
+        |v: u32, len: usize, what| v.checked_sub(1).map(|i| below(i, len, what)).transpose();
+    let mut from = 0usize;
+    let mut out = Vec::with_capacity(n);
+    for i in 0..n {
+        let to = from.saturating_add(m.buckets[i] as usize);
+        if to > m.bucket.len() {
+            return Err(damaged("the list of buckets of histograms is too short"));
+        }
+        let mut shape = Shape::new(m.bits[i]);
+        shape.max_ns = m.max[i];
+        for k in from..to {
+            let most = BUCKETS >> (FINE - shape.bits);
+            let bucket = below(m.bucket[k], most, "bucket")? as u16;
+            shape.add_bucket(bucket, m.count[k] as f64 / PARTS);
+        }
+        from = to;
+        out.push(ShapeRow {
+            context: optional(m.context[i], rec.contexts.len(), "thread")?.map(ContextId),
+            stack: optional(m.stack[i], rec.stacks.len(), "stack")?.map(StackId),
+            state: names.state(m.state[i]),
+            reason: m.reason[i].checked_sub(1).map(|r| names.reason(r)),
+            part: m.part[i].checked_sub(1).and_then(|p| names.part(p)),
+            shape,
+        });
+    }
+    Ok(out)
+}

@@ -1,0 +1,69 @@
+//! How long the single intervals were: by state and reason, by thread, by stack.
+
+use std::collections::HashMap;
+
+use wallscope_model::shape::{Shape, ShapeRow};
+use wallscope_model::{ContextId, Recording, Stack, StackId, State};
+
+/// The intervals of a state, or of a reason or part of it, over all threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeLine {
+    /// The state.
+    pub state: State,
+    /// Block reason or part, by the contract's name; `None`: the whole state.
+    pub reason: Option<&'static str>,
+    /// The intervals, counted.
+    pub shape: Shape,
+}
+
+fn reason_of(row: &ShapeRow) -> Option<&'static str> {
+    (row.reason.map(|r| r.name())).or(row.part.map(|p| p.name()))
+}
+
+/// The intervals of all threads that were counted, by state, most often first.
+pub fn shape_lines(rec: &Recording) -> Vec<ShapeLine> {
+    let mut lines: Vec<ShapeLine> = rec
+        .shapes
+        .iter()
+        .filter(|r| r.context.is_none() && r.stack.is_none())
+        .map(|r| ShapeLine {
+            state: r.state,
+            reason: reason_of(r),
+            shape: r.shape.clone(),
+        })
+        .collect();
+    lines.sort_by(|a, b| {
+        let count = |l: &ShapeLine| l.shape.count();
+        (a.state.cmp(&b.state)).then_with(|| count(b).total_cmp(&count(a)))
+    });
+    lines
+}
+
+/// The intervals of each thread that were counted, by thread and state.
+pub fn thread_shapes(rec: &Recording) -> HashMap<(ContextId, State), &Shape> {
+    rec.shapes
+        .iter()
+        .filter(|r| r.stack.is_none())
+        .filter_map(|r| Some(((r.context?, r.state), &r.shape)))
+        .collect()
+}
+
+/// The intervals spent in one stack, in one state, for one reason.
+type ByStack<'r> = HashMap<(&'r Stack, State, Option<&'static str>), Shape>;
+
+/// Estimates of the intervals by stack; stacks that look the same are one.
+pub(super) fn stack_shapes(rec: &Recording) -> ByStack<'_> {
+    let mut sums: ByStack<'_> = HashMap::new();
+    for r in &rec.shapes {
+        let Some(StackId(stack)) = r.stack else {
+            continue;
+        };
+        let Some(stack) = rec.stacks.get(stack as usize) else {
+            continue;
+        };
+        sums.entry((stack, r.state, reason_of(r)))
+            .or_insert_with(|| Shape::new(r.shape.bits))
+            .merge(&r.shape);
+    }
+    sums
+}
