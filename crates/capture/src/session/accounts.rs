@@ -73,6 +73,7 @@ pub struct Accounts {
     threads: Vec<Thread>,
     /// Indices of the threads that have not ended.
     live: Vec<u32>,
+    most_alive: usize,
     by_id: FxHashMap<u64, u32>,
     slices: Vec<LedgerSlice>,
     grid: Slices,
@@ -84,6 +85,7 @@ impl Accounts {
         Accounts {
             threads: Vec::new(),
             live: Vec::new(),
+            most_alive: 0,
             by_id: FxHashMap::default(),
             slices: Vec::new(),
             grid: Slices {
@@ -107,6 +109,11 @@ impl Accounts {
     /// Threads that had not ended at the last tick.
     pub fn alive(&self) -> usize {
         self.live.len()
+    }
+
+    /// Most threads that were alive at once, between two ticks.
+    pub fn most_alive(&self) -> usize {
+        self.most_alive
     }
 
     /// Whether the last figures of every thread are in.
@@ -170,6 +177,7 @@ impl Accounts {
             });
             let index = (self.threads.len() - 1) as u32;
             self.live.push(index);
+            self.most_alive = self.most_alive.max(self.live.len());
             index
         })
     }

@@ -313,6 +313,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         .as_mut()
         .and_then(|h| h.finish(stop == Stop::TargetEnded));
 
+    let most_alive = intake.borrow().accounts.most_alive();
     let mut recording = Recording {
         window: Window {
             start_ns,
@@ -325,7 +326,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
             bpf_ns: programs.run_time().total_ns(),
             own_cpu_ns,
             rss_bytes: cost::peak_rss_bytes(),
-            kernel_bytes: programs.map_bytes() + processes.table_bytes() + sideband.bytes(),
+            kernel_bytes: programs.map_bytes(most_alive)
+                + processes.table_bytes()
+                + sideband.bytes(),
             target_stopped_ns: 0,
         },
         ..Recording::default()

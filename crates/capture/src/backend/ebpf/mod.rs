@@ -17,7 +17,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, OpenObject, RingBuffer, RingBufferBuilder,
+    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use wallscope_model::{BlockReason, shape};
@@ -104,6 +104,9 @@ pub struct Programs {
     iterator: Link,
     buffer: Vec<u8>,
 }
+
+/// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
+const LOCAL_STORAGE_HEAD: u64 = 64;
 
 /// Hooks that not every kernel or machine has, and what is lost without them.
 const OPTIONAL: &[(&str, &str)] = &[
@@ -422,12 +425,22 @@ impl Programs {
         sums
     }
 
-    /// Bytes of kernel memory held by our maps.
-    pub fn map_bytes(&self) -> u64 {
+    /// Bytes of kernel memory held by our maps while `threads` are measured. What is stored with a
+    /// task is not in the kernel's figure for its map, so it is added here.
+    pub fn map_bytes(&self, threads: usize) -> u64 {
         self.skel
             .object()
             .maps()
-            .map(|m| map_bytes(m.as_fd()))
+            .map(|m| {
+                let stored = match m.map_type() {
+                    MapType::TaskStorage if self.in_use(&m) => {
+                        let record = u64::from(m.value_size()) + LOCAL_STORAGE_HEAD;
+                        record.next_power_of_two() * threads as u64
+                    }
+                    _ => 0,
+                };
+                stored + map_bytes(m.as_fd())
+            })
             .sum()
     }
 
@@ -439,6 +452,17 @@ impl Programs {
         let map = &self.skel.maps.py_procs;
         MapHandle::from_map_id(map.info().map_or(0, |i| i.info.id))
             .map_err(Error::bpf("cannot share the map of runtimes"))
+    }
+
+    /// Windows of user stack are only saved where threads cannot read their own.
+    fn in_use(&self, map: &libbpf_rs::Map<'_>) -> bool {
+        let by_window = self
+            .skel
+            .maps
+            .rodata_data
+            .as_deref()
+            .is_some_and(|data| data.cfg_task_work == 0);
+        by_window || map.name() != "windows"
     }
 
     /// The maps of the unwinder.
