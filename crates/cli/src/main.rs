@@ -8,6 +8,7 @@ mod doctor;
 mod export;
 mod failure;
 mod input;
+mod ladder;
 mod man;
 mod output;
 mod record;
@@ -41,6 +42,7 @@ enum Verb {
     Report(report::Args),
     View(view::Args),
     Export(export::Args),
+    Ladder(Box<ladder::Args>),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Report(args) => report::run(args),
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),
+        Verb::Ladder(args) => ladder::run(*args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

@@ -96,3 +96,11 @@ pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
+
+/// Cells of a line on standard output: what COLUMNS says, or the terminal; `None` for a pipe.
+pub fn width() -> Option<usize> {
+    let columns = std::env::var("COLUMNS").ok();
+    let asked = columns.and_then(|c| c.parse().ok()).filter(|c| *c > 0);
+    let size = || terminal_size::terminal_size_of(io::stdout()).map(|(w, _)| usize::from(w.0));
+    asked.or_else(|| is_terminal().then(|| size().unwrap_or(80)))
+}

@@ -28,27 +28,8 @@ Examples:
 The line with `recording` on standard error appears exactly when measuring is live.
 Then: wallscope report FILE")]
 pub struct Args {
-    /// Processes to measure, with their threads and children
-    #[arg(
-        short,
-        long,
-        value_name = "PID",
-        value_delimiter = ',',
-        group = "target"
-    )]
-    pid: Vec<u32>,
-
-    /// A cgroup (v1 or v2) to measure: a directory, or a path below the hierarchy's mount
-    #[arg(long, value_name = "PATH", group = "target")]
-    cgroup: Option<PathBuf>,
-
-    /// Measure every process of the machine
-    #[arg(short, long, group = "target")]
-    all: bool,
-
-    /// A command to start and measure
-    #[arg(last = true, value_name = "CMD", group = "target")]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// How long: seconds, or with a unit (500ms, 10s, 2m); default: until the target ends or Ctrl-C
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -84,6 +65,49 @@ pub struct Args {
     interpreter_frames: bool,
 }
 
+/// Whom to measure, as every verb that takes a live target says it.
+#[derive(Debug, clap::Args)]
+pub struct TargetArgs {
+    /// Processes to measure, with their threads and children
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        value_delimiter = ',',
+        group = "target"
+    )]
+    pid: Vec<u32>,
+
+    /// A cgroup (v1 or v2) to measure: a directory, or a path below the hierarchy's mount
+    #[arg(long, value_name = "PATH", group = "target")]
+    cgroup: Option<PathBuf>,
+
+    /// Measure every process of the machine
+    #[arg(short, long, group = "target")]
+    all: bool,
+
+    /// A command to start and measure
+    #[arg(last = true, value_name = "CMD", group = "target")]
+    command: Vec<OsString>,
+}
+
+impl TargetArgs {
+    /// The target that was named, if one was.
+    pub fn target(&self) -> Option<Target> {
+        if !self.pid.is_empty() {
+            Some(Target::Pids(self.pid.clone()))
+        } else if let Some(path) = &self.cgroup {
+            Some(Target::Cgroup(path.clone()))
+        } else if self.all {
+            Some(Target::All)
+        } else if !self.command.is_empty() {
+            Some(Target::Command(self.command.clone()))
+        } else {
+            None
+        }
+    }
+}
+
 /// Ways to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Backend {
@@ -108,7 +132,9 @@ enum OffCpuStacks {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let options = Options {
-        target: target(&args)?,
+        target: args.target.target().ok_or_else(|| {
+            Failure::usage("record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…")
+        })?,
         duration: args.duration,
         hz: args.frequency,
         off_cpu_period: args.off_cpu_period,
@@ -127,22 +153,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     warn_of_aliasing(args.frequency);
     let path = args.output.unwrap_or_else(dated_name);
     let output = Output::create(&path)?;
-    let mut teller = Teller {
-        terminal: io::stderr().is_terminal(),
-        shown: false,
-    };
-    let captured = session::record(&options, &mut teller)
-        .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
-    teller.clear();
-    let mut recording = captured.recording;
-    let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
-    recording.losses.extend(unnamed);
-    write(output, &path, &recording)?;
-    if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
-        eprintln!(
-            "wallscope: the recording ended before the command, which was ended too (SIGTERM)"
-        );
-    }
+    let (recording, outcome) = measure(&options, output, &path)?;
     eprintln!(
         "wallscope: {}",
         wallscope_explain::finding(&recording).sentence
@@ -151,27 +162,38 @@ pub fn run(args: Args) -> Result<(), Failure> {
         "wallscope: wrote {0}; `wallscope report {0}` shows it",
         path.display()
     );
-    match (captured.stop, captured.command_end) {
+    outcome
+}
+
+/// Measures, names and writes. Beside the recording comes what to end with once all is said: a
+/// command's own status.
+pub fn measure(
+    options: &Options,
+    output: Output,
+    path: &Path,
+) -> Result<(Recording, Result<(), Failure>), Failure> {
+    let mut teller = Teller {
+        terminal: io::stderr().is_terminal(),
+        shown: false,
+    };
+    let captured = session::record(options, &mut teller)
+        .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    teller.clear();
+    let mut recording = captured.recording;
+    let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
+    recording.losses.extend(unnamed);
+    write(output, path, &recording)?;
+    if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
+        eprintln!(
+            "wallscope: the recording ended before the command, which was ended too (SIGTERM)"
+        );
+    }
+    let outcome = match (captured.stop, captured.command_end) {
         (Stop::Duration, _) | (_, None) => Ok(()),
         (_, Some(end)) if end.exit_code() == 0 => Ok(()),
         (_, Some(end)) => Err(Failure::command(end.exit_code())),
-    }
-}
-
-fn target(args: &Args) -> Result<Target, Failure> {
-    if !args.pid.is_empty() {
-        Ok(Target::Pids(args.pid.clone()))
-    } else if let Some(path) = &args.cgroup {
-        Ok(Target::Cgroup(path.clone()))
-    } else if args.all {
-        Ok(Target::All)
-    } else if !args.command.is_empty() {
-        Ok(Target::Command(args.command.clone()))
-    } else {
-        Err(Failure::usage(
-            "record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…",
-        ))
-    }
+    };
+    Ok((recording, outcome))
 }
 
 /// A rate that divides a common clock rate samples in step with timers and misses what they do.
@@ -213,7 +235,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `wallscope-20260131-154500.pb.gz`, local time.
-fn dated_name() -> PathBuf {
+pub fn dated_name() -> PathBuf {
     let now = jiff::Zoned::now();
     format!("wallscope-{}.pb.gz", now.strftime("%Y%m%d-%H%M%S")).into()
 }

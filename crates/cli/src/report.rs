@@ -104,19 +104,16 @@ fn headline(recording: &Recording) -> Headline {
 /// What standard output and the environment ask for.
 fn style() -> Style {
     let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let terminal = output::is_terminal();
-    let columns = env("COLUMNS")
-        .and_then(|c| c.parse().ok())
-        .filter(|c| *c > 0);
-    let size = || terminal_size::terminal_size_of(std::io::stdout()).map(|(w, _)| usize::from(w.0));
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|n| env(n));
     let utf8 = |l: String| {
         let l = l.to_ascii_lowercase();
         l.contains("utf-8") || l.contains("utf8")
     };
     Style {
-        width: columns.or_else(|| if terminal { size().or(Some(80)) } else { None }),
-        colour: terminal && env("NO_COLOR").is_none() && env("TERM").is_none_or(|t| t != "dumb"),
+        width: output::width(),
+        colour: output::is_terminal()
+            && env("NO_COLOR").is_none()
+            && env("TERM").is_none_or(|t| t != "dumb"),
         // Where nothing is said of the locale, terminals of today read UTF-8.
         unicode: locale.is_none_or(utf8),
     }

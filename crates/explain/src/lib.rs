@@ -11,6 +11,7 @@
 //!
 //! It does not look into stacks, and it does not guess what a program is for.
 
+pub mod ladder;
 mod rules;
 mod words;
 

@@ -336,6 +336,15 @@ impl Recorded {
         Ok(report)
     }
 
+    /// `ladder --json`.
+    ///
+    /// # Errors
+    /// When it fails or is no JSON.
+    pub fn ladder(&self) -> Result<serde_json::Value, Error> {
+        let text = self.ask(&["ladder", "--json"])?;
+        serde_json::from_str(&text).map_err(|e| Error::Output(format!("ladder --json: {e}")))
+    }
+
     /// `export --format folded --view VIEW --with thread,state`.
     ///
     /// # Errors

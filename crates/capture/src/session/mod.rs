@@ -89,6 +89,22 @@ pub struct Options {
     pub interpreter_frames: bool,
 }
 
+impl Options {
+    /// What is measured and how unless something else is asked for.
+    pub fn new(target: Target) -> Options {
+        Options {
+            target,
+            duration: None,
+            hz: 99,
+            off_cpu_period: Duration::from_millis(1),
+            max_overhead: 1.0,
+            mechanism: None,
+            backend: None,
+            interpreter_frames: false,
+        }
+    }
+}
+
 /// Told what is going on.
 pub trait Observer {
     /// Measuring is live: from now on nothing is missed.

@@ -88,7 +88,7 @@ pub(super) fn clean(name: &str) -> String {
 /// Words in lines of at most `width` cells; lines after the first are indented by `indent`. Spaces
 /// at the start and between words stay, except where a line is broken. A number is not parted from
 /// its unit.
-pub(super) fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: Option<usize>, indent: usize) -> Vec<String> {
     let Some(width) = width else {
         return vec![text.to_string()];
     };

@@ -8,13 +8,14 @@ pub(crate) mod layout;
 pub(crate) mod shapes;
 pub mod units;
 
+pub use layout::wrap;
 use wallscope_model::{State, View};
 
 use crate::view::{
     self, Analysis, FunctionRow, LedgerRow, StackRow, Value, ViewValue, audit_lines, cost_lines,
     domain_lines, ledger_rows, loss_lines, process_rows, reason_rows, scaling_lines, total_row,
 };
-use layout::{Ink, cells, clean, pad, shorten, wrap};
+use layout::{Ink, cells, clean, pad, shorten};
 use units::{count, ns, share_of};
 
 /// How to lay a report out.

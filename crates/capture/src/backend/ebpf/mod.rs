@@ -460,7 +460,6 @@ impl Programs {
             .skel
             .maps
             .rodata_data
-            .as_deref()
             .is_some_and(|data| data.cfg_task_work == 0);
         by_window || map.name() != "windows"
     }

@@ -1,0 +1,476 @@
+//! `wallscope ladder`: from a slow process to a named cause.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ArgGroup;
+use serde_json::json;
+use wallscope_capture::session::Options;
+use wallscope_explain::ladder::{Bottleneck, Cause, Ladder, Reading, Resource, climb};
+use wallscope_model::{Recording, State};
+use wallscope_report::text::wrap;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::record::{TargetArgs, dated_name, measure, parse_duration};
+use crate::{input, output};
+
+/// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
+#[derive(clap::Args)]
+#[command(
+    group = ArgGroup::new("form"),
+    after_help = "\
+Examples:
+  wallscope ladder -p 1234                   half a minute of a running process
+  wallscope ladder -d 10 -- ./slow --input x a command, from its start
+  wallscope ladder rec.pb.gz --explain       a recording, and which rules were tried on what
+
+The verdict comes from a table of named rules over exact totals and sampled stacks; --explain
+prints all of them."
+)]
+pub struct Args {
+    /// A recording, or any other profile with times in it; - reads standard input
+    #[arg(conflicts_with = "target")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// How long to measure a live target
+    #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    duration: Duration,
+    /// Where to keep the recording of a live target; default: a dated name in this folder
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Everything as JSON (schema wallscope.ladder/1)
+    #[arg(long, group = "form")]
+    json: bool,
+    /// As Markdown, for a ticket
+    #[arg(long, group = "form")]
+    md: bool,
+    /// Print every rule that was tried, with the figures it looked at
+    #[arg(long)]
+    explain: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let (recording, path) = match (&args.file, args.target.target()) {
+        (Some(file), _) => (input::recording(file)?, file.clone()),
+        (None, Some(target)) => {
+            let path = args.output.clone().unwrap_or_else(dated_name);
+            let output = Output::create(&path)?;
+            let options = Options {
+                duration: Some(args.duration),
+                ..Options::new(target)
+            };
+            // The command's own status is not what is asked here.
+            (measure(&options, output, &path)?.0, path)
+        }
+        (None, None) => {
+            return Err(Failure::usage(
+                "ladder needs a recording, or a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…",
+            ));
+        }
+    };
+    let ladder = climb(&recording);
+    let page = Page {
+        recording: &recording,
+        ladder: &ladder,
+        file: path.display().to_string(),
+        explain: args.explain,
+    };
+    let out = if args.json {
+        page.json()
+    } else if args.md {
+        page.markdown()
+    } else {
+        page.text()
+    };
+    output::to_stdout(|w| w.write_all(out.as_bytes()))
+}
+
+/// Causes that are printed; JSON has all of them.
+const MOST_CAUSES: usize = 8;
+
+struct Page<'a> {
+    recording: &'a Recording,
+    ladder: &'a Ladder,
+    file: String,
+    explain: bool,
+}
+
+fn percent(share: f64) -> String {
+    if share > 0.0 && share < 0.0095 {
+        format!("{:.1} %", share * 100.0)
+    } else {
+        format!("{:.0} %", share * 100.0)
+    }
+}
+
+/// A small share with one significant digit.
+fn resolution(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = (-percent.log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{percent:.digits$} %")
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.2} s", ns as f64 / 1e9)
+}
+
+fn reading(b: &Bottleneck) -> &'static str {
+    match b.reading() {
+        Reading::Idle => "no thread did anything",
+        Reading::CpuFirst => "CPU-first: look at what it computes",
+        Reading::Both => "both: what it computes and what it waits for",
+        Reading::WallFirst => "wall-first: look at what it waits for",
+    }
+}
+
+fn what(c: &Cause) -> String {
+    match c.reason {
+        Some(reason) => format!("{} ({reason})", c.state.name()),
+        None => c.state.name().to_string(),
+    }
+}
+
+fn place(c: &Cause) -> String {
+    let mut out = c.function.to_string();
+    if !c.module.is_empty() {
+        let _ = write!(out, "  {}", c.module);
+    }
+    if c.through != c.function && !c.through.is_empty() {
+        let _ = write!(out, "  through {}", c.through);
+    }
+    if let Some(resource) = &c.resource {
+        let _ = write!(out, "  for {resource}");
+    }
+    out
+}
+
+fn saturation(r: &Resource) -> String {
+    [r.saturation.as_str(), r.errors.as_str()]
+        .into_iter()
+        .filter(|s| !s.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl Page<'_> {
+    /// The verdict's sentences after the first.
+    fn qualities(&self) -> Vec<(&'static str, String)> {
+        let v = &self.ladder.verdict;
+        let mut out = Vec::new();
+        if v.bottleneck {
+            out.push((
+                "explains",
+                format!("{} of active wall time", percent(v.share)),
+            ));
+            out.push(("gone, it would save", v.bound.clone()));
+        }
+        if !v.confidence.is_empty() {
+            out.push(("how sure", v.confidence.clone()));
+        }
+        out.push(("not seen", self.unseen()));
+        out.push(("next", self.next()));
+        out.retain(|(_, says)| !says.is_empty());
+        out
+    }
+
+    /// What this instrument could not see.
+    fn unseen(&self) -> String {
+        let domain = &self.recording.domain;
+        let mut out: Vec<String> = domain.limits.iter().map(|l| l.what.clone()).collect();
+        let lost: u64 = self.recording.losses.iter().map(|l| l.count).sum();
+        if lost > 0 {
+            out.push(format!("{lost} losses by name in the report"));
+        }
+        if self.recording.host.is_empty() {
+            out.push("the host: the recording has no facts of it".into());
+        }
+        out.join("; ")
+    }
+
+    fn next(&self) -> String {
+        let v = &self.ladder.verdict;
+        let view = match v.state {
+            Some(State::OnCpu) => " (view on-cpu)",
+            Some(State::Runnable) => " (view runq)",
+            Some(State::Blocked) => " (view off-cpu)",
+            _ => "",
+        };
+        format!("wallscope view {}{view}", self.file)
+    }
+
+    /// The commands of the rungs that need probes, for the function the verdict names.
+    fn probes(&self) -> Vec<String> {
+        let Some(cause) = self.ladder.causes.iter().find(|c| {
+            self.ladder.verdict.function.as_deref() == Some(&*c.function) && !c.module.is_empty()
+        }) else {
+            return Vec::new();
+        };
+        let module = self
+            .recording
+            .modules
+            .iter()
+            .find(|m| m.name() == &*cause.module);
+        let function = self
+            .recording
+            .functions
+            .iter()
+            .find(|f| f.name == cause.function)
+            .map(|f| f.system_name.clone())
+            .filter(|n| !n.is_empty());
+        let (Some(module), Some(function)) = (module, function) else {
+            return Vec::new();
+        };
+        vec![
+            format!(
+                "sudo bpftrace -e 'uprobe:{}:\"{function}\" {{ @calls = count(); }}'",
+                module.path
+            ),
+            format!(
+                "sudo bpftrace -e 'uprobe:{0}:\"{function}\" {{ @t[tid] = nsecs; }} \
+                 uretprobe:{0}:\"{function}\" /@t[tid]/ {{ @ns = hist(nsecs - @t[tid]); \
+                 delete(@t[tid]); }}'",
+                module.path
+            ),
+        ]
+    }
+
+    fn first_rung(&self) -> Vec<String> {
+        let b = &self.ladder.bottleneck;
+        let l = &b.ledger;
+        let share = |ns| percent(b.share(ns));
+        let mut out = vec![format!(
+            "{} of active wall time on a CPU; {}",
+            percent(b.on_cpu()),
+            reading(b)
+        )];
+        out.push(format!(
+            "{} active threads, {} of wall time in {}: on-CPU {}, waiting for a CPU {}, throttled \
+             {}, blocked {}, unseen {}",
+            b.active_threads,
+            seconds(b.active_ns()),
+            seconds(b.window_ns),
+            share(l.state_ns(State::OnCpu)),
+            share(l.runnable.woken + l.runnable.preempted),
+            share(l.runnable.throttled),
+            share(l.blocked_ns().saturating_sub(l.idle_ns)),
+            share(l.unknown_ns()),
+        ));
+        if b.parked_threads > 0 || l.idle_ns > 0 {
+            out.push(format!(
+                "set apart: {} parked threads ({}), idle time of the others ({})",
+                b.parked_threads,
+                seconds(b.parked_ns),
+                seconds(l.idle_ns)
+            ));
+        }
+        out.push(format!(
+            "left the CPU {} times by its own will, {} times put off it",
+            l.voluntary_switches, l.involuntary_switches
+        ));
+        out
+    }
+
+    fn text(&self) -> String {
+        let width = output::width();
+        let mut out = String::new();
+        let mut say = |indent: usize, text: &str| {
+            for line in wrap(&format!("{}{text}", " ".repeat(indent)), width, indent) {
+                let _ = writeln!(out, "{line}");
+            }
+        };
+        say(0, &format!("{}.", self.ladder.verdict.cause));
+        for (name, says) in self.qualities() {
+            say(2, &format!("{name}: {says}"));
+        }
+        say(0, "");
+        say(0, "Rung 1: is the CPU the bottleneck?");
+        for line in self.first_rung() {
+            say(2, &line);
+        }
+        for r in &self.ladder.host {
+            say(
+                2,
+                &format!(
+                    "{:14} {:>6}  {:9}  {}",
+                    r.name,
+                    r.utilisation.map_or_else(|| "–".into(), percent),
+                    r.level.name(),
+                    saturation(r)
+                ),
+            );
+        }
+        say(0, "");
+        say(
+            0,
+            &format!(
+                "Rung 2: where? Shares of active wall time; below {} is noise here",
+                resolution(self.ladder.resolves)
+            ),
+        );
+        for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+            say(
+                2,
+                &format!(
+                    "{:>6}  {:>6}–{:<6}  {:22} {}",
+                    percent(c.share),
+                    percent(c.interval.low),
+                    percent(c.interval.high),
+                    what(c),
+                    place(c)
+                ),
+            );
+        }
+        let rest = self.ladder.causes.len().saturating_sub(MOST_CAUSES);
+        if rest > 0 {
+            say(2, &format!("{rest} more (--json has all)"));
+        }
+        let probes = self.probes();
+        if !probes.is_empty() {
+            say(0, "");
+            say(
+                0,
+                "Rungs 3 and 4: how often, and how distributed? They need probes in the live \
+                 process, which are not placed here; each call will cost it about 1 µs, twice \
+                 that where the return is probed",
+            );
+            for command in probes {
+                // For copying: never wrapped.
+                let _ = writeln!(out, "  {command}");
+            }
+        }
+        if self.explain {
+            out.push_str("\nRules, in the order they were tried\n");
+            for f in &self.ladder.fired {
+                let mark = if f.applied { "→" } else { " " };
+                for line in wrap(
+                    &format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when),
+                    width,
+                    4,
+                ) {
+                    let _ = writeln!(out, "{line}");
+                }
+            }
+        }
+        out
+    }
+
+    fn markdown(&self) -> String {
+        let mut out = format!("**{}.**\n\n", self.ladder.verdict.cause);
+        for (name, says) in self.qualities() {
+            let _ = writeln!(out, "- {name}: {says}");
+        }
+        out.push('\n');
+        for line in self.first_rung() {
+            let _ = writeln!(out, "- {line}");
+        }
+        out.push_str("\n| resource | in use | reading | |\n|---|---|---|---|\n");
+        for r in &self.ladder.host {
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                r.name,
+                r.utilisation.map_or_else(|| "–".into(), percent),
+                r.level.name(),
+                saturation(r)
+            );
+        }
+        out.push_str("\n| share | 95 % | state | where |\n|--:|---|---|---|\n");
+        for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+            let _ = writeln!(
+                out,
+                "| {} | {}–{} | {} | `{}` |",
+                percent(c.share),
+                percent(c.interval.low),
+                percent(c.interval.high),
+                what(c),
+                place(c).replace('|', "\\|").replace('`', "'")
+            );
+        }
+        if self.explain {
+            out.push_str("\n| rule | applied | looked at | speaks when |\n|---|---|---|---|\n");
+            for f in &self.ladder.fired {
+                let applied = if f.applied { "yes" } else { "no" };
+                let _ = writeln!(
+                    out,
+                    "| {} | {applied} | {} | {} |",
+                    f.rule, f.looked_at, f.when
+                );
+            }
+        }
+        out
+    }
+
+    fn json(&self) -> String {
+        let (b, v) = (&self.ladder.bottleneck, &self.ladder.verdict);
+        let l = &b.ledger;
+        let value = json!({
+            "schema": "wallscope.ladder/1",
+            "verdict": {
+                "rule": v.rule,
+                "bottleneck": v.bottleneck,
+                "outside": v.outside,
+                "state": v.state.map(State::name),
+                "reason": v.reason,
+                "function": v.function,
+                "resource": v.resource,
+                "cause": v.cause,
+                "share": v.share,
+                "confidence": v.confidence,
+                "bound": v.bound,
+                "not_seen": self.unseen(),
+                "next": self.next(),
+            },
+            "bottleneck": {
+                "reading": b.reading().name(),
+                "on_cpu_fraction": b.on_cpu(),
+                "window_ns": b.window_ns,
+                "active_ns": b.active_ns(),
+                "on_cpu_ns": l.state_ns(State::OnCpu),
+                "runnable_ns": l.state_ns(State::Runnable),
+                "throttled_ns": l.runnable.throttled,
+                "blocked_ns": l.blocked_ns(),
+                "idle_ns": l.idle_ns,
+                "unknown_ns": l.unknown_ns(),
+                "active_threads": b.active_threads,
+                "parked_threads": b.parked_threads,
+                "parked_ns": b.parked_ns,
+                "voluntary_switches": l.voluntary_switches,
+                "involuntary_switches": l.involuntary_switches,
+            },
+            "host": self.ladder.host.iter().map(|r| json!({
+                "name": r.name,
+                "utilisation": r.utilisation,
+                "saturation": r.saturation,
+                "errors": r.errors,
+                "level": r.level.name(),
+            })).collect::<Vec<_>>(),
+            "resolves": self.ladder.resolves,
+            "causes": self.ladder.causes.iter().map(|c| json!({
+                "state": c.state.name(),
+                "reason": c.reason,
+                "function": &*c.function,
+                "module": &*c.module,
+                "through": &*c.through,
+                "resource": c.resource.as_deref(),
+                "ns": c.ns,
+                "share": c.share,
+                "low": c.interval.low,
+                "high": c.interval.high,
+                "threads": c.threads,
+                "thread": &*c.thread,
+            })).collect::<Vec<_>>(),
+            "probes": self.probes(),
+            "rules": self.ladder.fired.iter().map(|f| json!({
+                "rule": f.rule,
+                "when": f.when,
+                "looked_at": f.looked_at,
+                "applied": f.applied,
+            })).collect::<Vec<_>>(),
+        });
+        format!("{value:#}\n")
+    }
+}

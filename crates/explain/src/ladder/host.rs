@@ -1,0 +1,305 @@
+//! Rung 1: the host around the process: for each resource utilisation, saturation, errors (the USE
+//! method of B. Gregg), from the host facts in the recording.
+
+use wallscope_model::{HostFacts, HostSample, Pressure, Recording};
+
+use super::Bottleneck;
+
+/// How a resource is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Room left.
+    Fine,
+    /// Much in use.
+    Busy,
+    /// Others wait for it, or it failed someone.
+    Saturated,
+}
+
+impl Level {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Fine => "fine",
+            Level::Busy => "busy",
+            Level::Saturated => "saturated",
+        }
+    }
+}
+
+/// One resource over the window.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// `cpu`, `memory`, `disk vda`, `network`, `cpu quota`, `memory limit`, `open files (pid 7)`.
+    pub name: String,
+    /// Share in use, where it has one.
+    pub utilisation: Option<f64>,
+    /// Who waits for it, in words; empty where nobody is seen to.
+    pub saturation: String,
+    /// What failed, in words; empty where nothing did.
+    pub errors: String,
+    /// The reading.
+    pub level: Level,
+}
+
+/// Stalled longer than this share of the window (PSI `some`), a resource counts as saturated.
+const STALLED: f64 = 0.10;
+/// More of a resource than this in use is much.
+const MUCH: f64 = 0.80;
+
+/// Growth of a counter from first to last, and the seconds between.
+struct Span<'a> {
+    first: &'a HostFacts,
+    last: &'a HostFacts,
+    all: &'a [HostSample],
+    seconds: f64,
+}
+
+/// All resources that the recording knows of, worst first.
+pub(super) fn resources(recording: &Recording, own: &Bottleneck) -> Vec<Resource> {
+    let (Some(first), Some(last)) = (recording.host.first(), recording.host.last()) else {
+        return Vec::new();
+    };
+    let span = Span {
+        first: &first.facts,
+        last: &last.facts,
+        all: &recording.host,
+        seconds: last.time_ns.saturating_sub(first.time_ns) as f64 / 1e9,
+    };
+    if span.seconds <= 0.0 {
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    out.extend(cpu(&span, own));
+    out.extend(memory(&span));
+    out.extend(disks(&span));
+    out.extend(network(&span));
+    out.extend(cgroup(&span));
+    out.extend(limits(&span));
+    out.sort_by_key(|r| std::cmp::Reverse(r.level));
+    out
+}
+
+fn level(utilisation: Option<f64>, saturated: bool, errors: bool) -> Level {
+    match utilisation {
+        _ if saturated || errors => Level::Saturated,
+        Some(u) if u > MUCH => Level::Busy,
+        _ => Level::Fine,
+    }
+}
+
+impl Span<'_> {
+    fn grown(&self, of: impl Fn(&HostFacts) -> Option<u64>) -> Option<u64> {
+        Some(of(self.last)?.saturating_sub(of(self.first)?))
+    }
+
+    /// Share of the window in which someone stalled for a resource.
+    fn stalled(&self, of: impl Fn(&HostFacts) -> Option<Pressure>) -> Option<f64> {
+        let us = self.grown(|f| Some(of(f)?.some_total_us))?;
+        Some(us as f64 / 1e6 / self.seconds)
+    }
+
+    fn most<T: PartialOrd + Copy>(&self, of: impl Fn(&HostFacts) -> Option<T>) -> Option<T> {
+        self.all
+            .iter()
+            .filter_map(|s| of(&s.facts))
+            .reduce(|a, b| if b > a { b } else { a })
+    }
+}
+
+fn stall_words(stalled: Option<f64>) -> Vec<String> {
+    stalled
+        .filter(|s| *s >= 0.01)
+        .map(|s| format!("somebody stalled {:.0} % of the time", s.min(1.0) * 100.0))
+        .into_iter()
+        .collect()
+}
+
+fn cpu(span: &Span<'_>, own: &Bottleneck) -> Option<Resource> {
+    let (a, b) = (span.first.cpu_ns?, span.last.cpu_ns?);
+    let grown: Vec<f64> = b
+        .iter()
+        .zip(a)
+        .map(|(b, a)| b.saturating_sub(a) as f64)
+        .collect();
+    let total: f64 = grown.iter().sum();
+    if total <= 0.0 {
+        return None;
+    }
+    let used = 1.0 - (grown[3] + grown[4]) / total;
+    let stalled = span.stalled(|f| f.psi_cpu);
+    let mut words = stall_words(stalled);
+    if let Some(queue) = span.most(|f| f.runnable_tasks) {
+        words.push(format!("up to {queue} tasks running or queued"));
+    }
+    if grown[7] / total >= 0.01 {
+        words.push(format!("hypervisor took {:.0} %", grown[7] / total * 100.0));
+    }
+    if own.cpus > 0 {
+        words.push(format!(
+            "this target kept {:.2} of {} CPUs busy",
+            own.busy_cpus(),
+            own.cpus
+        ));
+    }
+    Some(Resource {
+        name: "cpu".into(),
+        utilisation: Some(used),
+        saturation: words.join(", "),
+        errors: String::new(),
+        level: level(
+            Some(used),
+            used > MUCH && stalled.is_some_and(|s| s > STALLED),
+            false,
+        ),
+    })
+}
+
+fn memory(span: &Span<'_>) -> Option<Resource> {
+    let [total, available, swap, swap_free] = span.last.memory?;
+    let used = 1.0 - available as f64 / total.max(1) as f64;
+    let stalled = span.stalled(|f| f.psi_memory);
+    let mut words = stall_words(stalled);
+    if let Some(faults) = span.grown(|f| f.major_faults).filter(|n| *n > 0) {
+        words.push(format!(
+            "{:.0} major page faults a second",
+            faults as f64 / span.seconds
+        ));
+    }
+    if swap > swap_free {
+        words.push(format!("{} MiB swapped out", (swap - swap_free) >> 20));
+    }
+    Some(Resource {
+        name: "memory".into(),
+        utilisation: Some(used),
+        saturation: words.join(", "),
+        errors: String::new(),
+        level: level(Some(used), stalled.is_some_and(|s| s > STALLED), false),
+    })
+}
+
+fn disks(span: &Span<'_>) -> Vec<Resource> {
+    let stalled = span.stalled(|f| f.psi_io);
+    span.last
+        .disks
+        .iter()
+        .filter_map(|last| {
+            let first = span.first.disks.iter().find(|d| d.name == last.name)?;
+            let busy = last.busy_ms.saturating_sub(first.busy_ms) as f64 / 1e3 / span.seconds;
+            let requests = (last.reads + last.writes).saturating_sub(first.reads + first.writes);
+            if requests == 0 {
+                return None;
+            }
+            let of = |f: &HostFacts| Some(f.disks.iter().find(|d| d.name == last.name)?.in_flight);
+            let mut words = stall_words(stalled);
+            words.push(format!(
+                "{:.0} requests a second",
+                requests as f64 / span.seconds
+            ));
+            words.push(format!(
+                "up to {} in flight",
+                span.most(of).unwrap_or_default()
+            ));
+            Some(Resource {
+                name: format!("disk {}", last.name),
+                utilisation: Some(busy.min(1.0)),
+                saturation: words.join(", "),
+                errors: String::new(),
+                level: level(
+                    Some(busy),
+                    busy > MUCH && stalled.is_some_and(|s| s > STALLED),
+                    false,
+                ),
+            })
+        })
+        .collect()
+}
+
+fn network(span: &Span<'_>) -> Option<Resource> {
+    let last = span.last.net?;
+    let grown = |of: fn(&wallscope_model::NetFacts) -> u64| {
+        span.grown(|f| f.net.as_ref().map(of)).unwrap_or(0)
+    };
+    let again = grown(|n| n.tcp_retransmits);
+    let full = grown(|n| n.listen_overflows).max(grown(|n| n.listen_drops));
+    let mut errors = Vec::new();
+    if again > 0 {
+        errors.push(format!("{again} segments sent again"));
+    }
+    if full > 0 {
+        errors.push(format!("{full} connections met a full accept queue"));
+    }
+    Some(Resource {
+        name: "network".into(),
+        utilisation: None,
+        saturation: format!(
+            "{} TCP sockets, {} in TIME_WAIT",
+            last.tcp_in_use, last.tcp_time_wait
+        ),
+        errors: errors.join(", "),
+        level: level(None, false, full > 0 || again as f64 / span.seconds > 10.0),
+    })
+}
+
+fn cgroup(span: &Span<'_>) -> Vec<Resource> {
+    let Some(last) = &span.last.cgroup else {
+        return Vec::new();
+    };
+    let of = |get: fn(&wallscope_model::CgroupFacts) -> Option<u64>| {
+        span.grown(|f| f.cgroup.as_ref().and_then(get))
+    };
+    let mut out = Vec::new();
+    if let (Some(quota), Some(period)) = (last.quota_us, last.period_us.filter(|p| *p > 0)) {
+        let periods = of(|c| c.nr_periods).unwrap_or(0);
+        let throttled = of(|c| c.nr_throttled).unwrap_or(0);
+        let share = throttled as f64 / periods.max(1) as f64;
+        out.push(Resource {
+            name: "cpu quota".into(),
+            utilisation: None,
+            saturation: format!(
+                "{:.2} CPUs; throttled in {throttled} of {periods} periods",
+                quota as f64 / period as f64
+            ),
+            errors: String::new(),
+            level: level(None, share > 0.05, false),
+        });
+    }
+    if let (Some(used), Some(limit)) = (last.memory_bytes, last.memory_limit_bytes) {
+        let used = used as f64 / limit.max(1) as f64;
+        out.push(Resource {
+            name: "memory limit".into(),
+            utilisation: Some(used),
+            saturation: format!("limit of {} MiB", limit >> 20),
+            errors: String::new(),
+            level: level(Some(used), false, false),
+        });
+    }
+    out
+}
+
+fn limits(span: &Span<'_>) -> Vec<Resource> {
+    let mut out = Vec::new();
+    for l in &span.last.limits {
+        let pairs = [
+            ("open files", l.open_files, l.nofile_soft),
+            ("threads", l.threads, l.nproc_soft),
+        ];
+        for (what, used, limit) in pairs {
+            let (Some(used), Some(limit)) = (used, limit) else {
+                continue;
+            };
+            let share = used as f64 / limit.max(1) as f64;
+            if share < 0.5 {
+                continue; // nobody needs to read of it
+            }
+            out.push(Resource {
+                name: format!("{what} (pid {})", l.pid),
+                utilisation: Some(share),
+                saturation: format!("{used} of {limit}"),
+                errors: String::new(),
+                level: level(Some(share), share > 0.98, false),
+            });
+        }
+    }
+    out
+}

@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use wallscope_model::{
+    BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Ledger, Line,
+    Module, ModuleId, ModuleKind, Recording, Sample, SliceValue, Slices, Stack, StackEnd, StackId,
+    State, Window,
+};
+
+use super::{Reading, climb};
+
+const TENTH: u64 = 100_000_000;
+
+/// A recording of 10 s on two CPUs. Each thread: (on-CPU, woken, throttled, reason, blocked) in
+/// tenths of a second; each of its states has samples in `program::<thread>` called through libc.
+fn recording(threads: &[(u64, u64, u64, BlockReason, u64)]) -> Recording {
+    let mut rec = Recording {
+        window: Window {
+            start_ns: 0,
+            end_ns: 100 * TENTH,
+            ..Window::default()
+        },
+        slices: Slices {
+            start_ns: 0,
+            width_ns: 5 * TENTH,
+            count: 20,
+        },
+        ..Recording::default()
+    };
+    rec.domain.cpus = 2;
+    rec.modules = ["/srv/app/program", "/usr/lib/x86_64-linux-gnu/libc.so.6"]
+        .map(|path| Module {
+            kind: ModuleKind::Elf,
+            path: path.into(),
+            build_id: "".into(),
+            pid: 0,
+        })
+        .to_vec();
+    let function = |rec: &mut Recording, name: String, module: u32| {
+        rec.functions.push(Function {
+            name: Arc::from(name.as_str()),
+            system_name: Arc::from(name.as_str()),
+            file: "".into(),
+            start_line: 0,
+        });
+        rec.frames.push(Frame {
+            kind: FrameKind::Native,
+            module: Some(ModuleId(module)),
+            address: rec.frames.len() as u64,
+            lines: vec![Line {
+                function: FunctionId(rec.functions.len() as u32 - 1),
+                line: 1,
+            }],
+        });
+        FrameId(rec.frames.len() as u32 - 1)
+    };
+    let libc = function(&mut rec, "wait_in_libc".into(), 1);
+    let std = function(&mut rec, "<std::sync::Mutex<T>>::lock".into(), 0);
+    for (i, (on_cpu, woken, throttled, reason, blocked)) in threads.iter().enumerate() {
+        let own = function(&mut rec, format!("program::f{i}"), 0);
+        rec.stacks.push(Stack {
+            frames: vec![libc, std, own],
+            end: StackEnd::Root,
+        });
+        let mut l = Ledger::default();
+        l.on_cpu.user = on_cpu * TENTH;
+        l.runnable.woken = woken * TENTH;
+        l.runnable.throttled = throttled * TENTH;
+        l.blocked[*reason as usize] = blocked * TENTH;
+        l.wall_ns = (on_cpu + woken + throttled + blocked) * TENTH;
+        rec.contexts.push(Context {
+            pid: 1,
+            tid: i as u32,
+            name: Arc::from(format!("t{i}").as_str()),
+            start_ns: 0,
+            end_ns: 100 * TENTH,
+            ledger: l,
+        });
+        let parts = [
+            (State::OnCpu, None, on_cpu),
+            (State::Runnable, None, &(woken + throttled)),
+            (State::Blocked, Some(*reason), blocked),
+        ];
+        for (state, reason, tenths) in parts.into_iter().filter(|(.., t)| **t > 0) {
+            rec.samples.push(Sample {
+                context: ContextId(i as u32),
+                stack: StackId(rec.stacks.len() as u32 - 1),
+                state,
+                reason,
+                part: None,
+                idle: false,
+                cpu: None,
+                labels: None,
+                count: tenths * 10,
+                ns: tenths * TENTH,
+                slices: (0..20)
+                    .map(|slice| SliceValue {
+                        slice,
+                        count: tenths * 10 / 20,
+                        ns: tenths * TENTH / 20,
+                    })
+                    .collect(),
+            });
+        }
+    }
+    rec
+}
+
+#[test]
+fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
+    use BlockReason::{Disk, Lock, Network, Poll, Timer};
+    let cases = [
+        (vec![], "empty", None),
+        (vec![(0, 0, 0, Poll, 100); 3], "idle", None),
+        (
+            vec![(0, 0, 0, Timer, 100), (0, 0, 0, Poll, 100)],
+            "idle",
+            None,
+        ),
+        (vec![(30, 5, 60, Lock, 5)], "quota", None),
+        (
+            vec![(50, 45, 0, Lock, 5); 4],
+            "cpu-shortage",
+            Some("program::f0"),
+        ),
+        (vec![(90, 1, 0, Lock, 9)], "computing", Some("program::f0")),
+        (
+            vec![(10, 2, 0, Lock, 88), (30, 2, 0, Timer, 68)],
+            "waiting",
+            Some("program::f0"),
+        ),
+        (vec![(5, 0, 0, Network, 95)], "waiting", Some("program::f0")),
+        (
+            vec![(20, 0, 0, Disk, 60), (2, 0, 0, Poll, 98)],
+            "waiting",
+            Some("program::f0"),
+        ),
+        (vec![(5, 0, 0, Timer, 95)], "sleeping", Some("program::f0")),
+        (vec![(5, 0, 0, Poll, 95)], "events", Some("program::f0")),
+    ];
+    for (threads, rule, function) in cases {
+        let ladder = climb(&recording(&threads));
+        let v = &ladder.verdict;
+        assert_eq!(v.rule, rule, "{}", v.cause);
+        assert_eq!(v.function.as_deref(), function, "{}", v.cause);
+        let applied: Vec<_> = ladder.fired.iter().filter(|f| f.applied).collect();
+        assert_eq!(
+            applied.len(),
+            1,
+            "the last rule that was tried is the one that speaks"
+        );
+        assert!(v.share <= 1.0 && !v.cause.ends_with('.'), "{}", v.cause);
+    }
+}
+
+#[test]
+fn parked_threads_are_set_apart() {
+    let ladder = climb(&recording(&[
+        (60, 0, 0, BlockReason::Lock, 40),
+        (0, 0, 0, BlockReason::Lock, 100),
+        (0, 0, 0, BlockReason::Lock, 100),
+    ]));
+    let b = &ladder.bottleneck;
+    assert_eq!((b.active_threads, b.parked_threads), (1, 2));
+    assert_eq!(b.active_ns(), 100 * TENTH);
+    assert_eq!(b.reading(), Reading::CpuFirst);
+    assert_eq!(ladder.verdict.rule, "computing");
+}
+
+#[test]
+fn causes_sum_to_the_active_time_and_have_intervals_around_their_shares() {
+    let ladder = climb(&recording(&[
+        (40, 10, 0, BlockReason::Lock, 50),
+        (10, 0, 0, BlockReason::Disk, 90),
+    ]));
+    let sum: u64 = ladder.causes.iter().map(|c| c.ns).sum();
+    assert_eq!(sum, ladder.bottleneck.active_ns());
+    for c in &ladder.causes {
+        assert!(
+            c.interval.low <= c.share && c.share <= c.interval.high,
+            "{c:?}"
+        );
+        assert_eq!(&*c.through, "wait_in_libc");
+        assert!(c.function.starts_with("program::"), "{}", c.function);
+    }
+}
