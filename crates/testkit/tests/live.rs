@@ -89,5 +89,6 @@ experiments! {
     cgroup "cgroup";
     everything "everything";
     odd "odd";
+    python "python";
     rates "rates";
 }

@@ -4,6 +4,7 @@
 mod cost;
 mod lengths;
 mod lives;
+mod python;
 mod shares;
 mod stacks;
 mod why;
@@ -95,9 +96,11 @@ checks! {
     Truth "cgroup" lives::cgroup: "a cgroup as the target, and nothing beside it";
     Truth "everything" lives::everything: "the whole machine as the target";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
+    Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
     Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
+    Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";
     Timing "delays" cost::delays: "start to live, stop to file, file to report";
 }
 

@@ -1,0 +1,239 @@
+//! Python: functions, stacks and the interpreter's lock, on every interpreter that is found.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::folded::Line;
+use crate::score::share::{self, Nearness};
+use crate::score::stacks;
+use crate::tool::{Options, Run};
+use crate::truth::Truth;
+use crate::{Error, Program, Scorecard, Tool};
+
+use super::Length;
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
+/// Promised of user stacks, percent of sampled time.
+const WHOLE: f64 = 99.0;
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// An interpreter that is here.
+struct Interpreter {
+    path: PathBuf,
+    /// `3.11`.
+    version: String,
+}
+
+/// The interpreters of this machine that wallscope supports, one path each: the system's, the one
+/// in use, and those that pyenv has installed.
+fn interpreters() -> Vec<Interpreter> {
+    let mut paths = vec![PathBuf::from("/usr/bin/python3"), PathBuf::from("python3")];
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let installed = std::fs::read_dir(Path::new(&home).join(".pyenv/versions"));
+    let mut more: Vec<PathBuf> = installed
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin/python3"))
+        .collect();
+    more.sort();
+    paths.extend(more);
+    let mut seen = BTreeSet::new();
+    paths.iter().filter_map(|p| about(p, &mut seen)).collect()
+}
+
+/// What the interpreter at `path` says of itself; `None` where there is none, or it was seen.
+fn about(path: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<Interpreter> {
+    let ask = "import os, sys, sysconfig; print(*sys.version_info[:2], os.path.realpath(sys.executable), \
+               sys.implementation.name, sysconfig.get_config_var('Py_GIL_DISABLED') or 0)";
+    let output = Command::new(path).args(["-c", ask]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut words = text.split_whitespace();
+    let (major, minor) = (words.next()?, words.next()?.parse::<u32>().ok()?);
+    let executable = PathBuf::from(words.next()?);
+    let supported = (major, words.next()?, words.next()?) == ("3", "cpython", "0");
+    (supported && (8..=13).contains(&minor) && seen.insert(executable.clone())).then(|| {
+        Interpreter {
+            path: executable,
+            version: format!("{major}.{minor}"),
+        }
+    })
+}
+
+impl Interpreter {
+    fn start(&self, flags: &[&str]) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        command.arg(PROGRAM).args(flags);
+        Program::start_command("truth.py", command)
+    }
+
+    fn measure(&self, tool: &Tool, flags: &[&str], options: &Options) -> Result<Run, Error> {
+        let mut program = self.start(flags)?;
+        let recorder = tool.attach(program.pids(), options)?;
+        program.release()?;
+        let truth = program.truth(LIMIT)?;
+        let recorded = recorder.stop()?;
+        program.finish()?;
+        Run::read(truth, recorded)
+    }
+}
+
+fn found() -> Result<Vec<Interpreter>, Error> {
+    let all = interpreters();
+    if all.is_empty() {
+        return Err(Error::CannotRunHere(
+            "no CPython between 3.8 and 3.13 is installed".into(),
+        ));
+    }
+    Ok(all)
+}
+
+pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    // So many interpreters may be here that each gets two seconds of a short run.
+    let seconds = format!(
+        "{}",
+        if length.seconds < 10.0 {
+            2.0
+        } else {
+            length.seconds
+        }
+    );
+    // The full length is the one that the promise is stated for: at 99 Hz.
+    let hz = if length.seconds < 10.0 { 499 } else { 99 };
+    for interpreter in found()? {
+        let run = interpreter.measure(tool, &["mix", "--seconds", &seconds], &Options::at(hz))?;
+        for mut row in judge(&run, hz)?.rows {
+            row.what = format!("{} {}", interpreter.version, row.what);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
+fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
+        let nearness = Nearness { points: 1.5, hz };
+        card.rows
+            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
+    }
+    card.rows
+        .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
+    let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
+    card.rows
+        .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
+    card.rows.extend(chains(&run.truth, &run.stacks).rows);
+    for own in run
+        .truth
+        .threads
+        .iter()
+        .filter(|t| t.name.starts_with("py-count"))
+    {
+        let waited = own
+            .work_wall_ns
+            .saturating_sub(own.on_cpu_ns + own.run_delay_ns);
+        let thread = run.report.thread(own.pid, own.tid).cloned();
+        let blocked = thread.unwrap_or_default().blocked;
+        let percent =
+            |reason: &str| 100.0 * blocked.get(reason).copied().unwrap_or(0) as f64 / waited as f64;
+        // Counting, it waits for nothing else; before and after, for its gate.
+        card.at_least(
+            format!("gil of {}'s waits", own.name),
+            percent("gil"),
+            95.0,
+            "%",
+        );
+        // More than all of them only as far as the kernel's own count of queueing is off.
+        card.at_most(
+            format!("the same of {}", own.name),
+            percent("gil"),
+            115.0,
+            "%",
+        );
+        card.at_most(
+            format!("lock of {}'s waits", own.name),
+            percent("lock"),
+            5.0,
+            "%",
+        );
+    }
+    Ok(card)
+}
+
+/// Rows: of the time under each function that wrote its callers down, how much shows exactly
+/// those.
+fn chains(truth: &Truth, lines: &[Line]) -> Scorecard {
+    let mut card = Scorecard::default();
+    // Classes and enclosing functions are part of a name from 3.11 on only.
+    fn plain(name: &str) -> &str {
+        name.rsplit('.').next().unwrap_or(name)
+    }
+    let known: BTreeSet<&str> = truth
+        .chains
+        .iter()
+        .flat_map(|c| c.frames.iter().map(|f| f.name.as_str()))
+        .collect();
+    for chain in &truth.chains {
+        let thread = truth.threads.iter().find(|t| t.tid == chain.tid);
+        let name = thread.map_or("", |t| t.name.as_str());
+        let expected: Vec<&str> = chain.frames.iter().rev().map(|f| f.name.as_str()).collect();
+        let (mut all, mut right, mut example) = (0, 0, String::new());
+        for line in lines.iter().filter(|line| line.thread == name) {
+            let names = line.frames.iter().map(|f| plain(&f.name));
+            let shown: Vec<&str> = names.filter(|n| known.contains(n)).collect();
+            let Some(at) = shown.iter().position(|n| *n == chain.leaf) else {
+                continue;
+            };
+            all += line.ns;
+            if shown[..=at] == expected {
+                right += line.ns;
+            } else if example.is_empty() {
+                example = format!(": {}", shown[..=at].join(";"));
+            }
+        }
+        card.at_least(
+            format!("{} under its callers{example}", chain.leaf),
+            100.0 * right as f64 / all as f64,
+            99.0,
+            "%",
+        );
+    }
+    card
+}
+
+pub(super) fn python_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let units = format!("{}", length.seconds * 1500.0);
+    for interpreter in found()? {
+        let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
+        let mut live = Vec::new();
+        for _ in 0..length.repeats.clamp(3, 8) {
+            let mut program = interpreter.start(&["fixed", "--units", &units])?;
+            program.release()?;
+            bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
+            program.finish()?;
+            let flags = ["fixed", "--units", &units];
+            let run = interpreter.measure(tool, &flags, &Options::at(99))?;
+            recorded = recorded.min(run.truth.extra("cpu_ns")?);
+            live.push(run.recorded.took.to_live.as_secs_f64());
+        }
+        live.sort_by(f64::total_cmp);
+        let version = &interpreter.version;
+        card.at_most(
+            format!("{version} slowdown, best against best"),
+            100.0 * (recorded / bare - 1.0),
+            1.0,
+            "%",
+        );
+        card.at_most(
+            format!("{version} attached until recording, median"),
+            live[live.len() / 2],
+            1.5,
+            "s",
+        );
+    }
+    Ok(card)
+}
