@@ -19,13 +19,19 @@ mod walk;
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
-pub use walk::{Stack, Walker};
+pub use walk::{Stack, Walker, thread_pointer};
 
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "CPython",
     recognise,
 };
+
+/// What the walk is told of CPython 3.`minor`, without addresses, where that is in tables; for
+/// memory that was saved or made by hand.
+pub fn template(minor: u32) -> Option<abi::Proc> {
+    layout::of_version(minor).map(|layout| layout.walk)
+}
 
 /// What is known of a file with a CPython interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]

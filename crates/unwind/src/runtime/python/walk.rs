@@ -11,6 +11,46 @@ pub struct Stack {
     pub end: End,
 }
 
+/// Most threads and interpreters that are looked at to find one.
+const MOST_HOPS: usize = 2048;
+/// Where glibc on x86-64 keeps a thread's id, from its pointer on; the same in all its versions.
+const GLIBC_TID: u64 = 720;
+
+/// The pointer of the thread that knows itself as `tid`, as the interpreter has it. For those who
+/// cannot see the thread's registers.
+pub fn thread_pointer(
+    proc: &Proc,
+    tid: u32,
+    mut read: impl FnMut(u64, &mut [u8]) -> bool,
+) -> Option<u64> {
+    let mut word = |at: u64| {
+        let mut bytes = [0u8; 8];
+        (at != 0 && at.is_multiple_of(8) && read(at, &mut bytes)).then(|| u64::from_ne_bytes(bytes))
+    };
+    let mut hops = 0..MOST_HOPS;
+    let mut interp = word(proc.runtime + u64::from(proc.interp_head))?;
+    while interp != 0 {
+        let mut state = word(interp.checked_add(proc.interp_threads.into())?)?;
+        while state != 0 {
+            hops.next()?;
+            let at = state.checked_add(proc.ts_thread.into())?;
+            let pointer = word(at)?;
+            // From 3.11 on the interpreter has the id itself, right behind the pointer.
+            let found = match proc.kind {
+                abi::KIND_OBJECTS => word(pointer.checked_add(GLIBC_TID)?).map(|w| w as u32),
+                _ => word(at + 8).map(|w| w as u32),
+            };
+            if found == Some(tid) {
+                return Some(pointer);
+            }
+            state = word(state.checked_add(proc.ts_next.into())?)?;
+        }
+        hops.next()?;
+        interp = word(interp.checked_add(proc.interp_next.into())?)?;
+    }
+    None
+}
+
 /// Walks one stack at a time; keep it, it is 9 KB.
 pub struct Walker {
     work: Box<Work>,
