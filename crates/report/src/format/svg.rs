@@ -211,8 +211,10 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         next[p] += tree.total[node];
         next[node] = left[node];
     }
-    let inside = |n: &usize| *n == 0 || shown(*n) && (tree.depth[*n] as usize) < MOST_LEVELS;
-    let drawn: Vec<usize> = (0..n).filter(inside).collect();
+    let deep = |n: &usize| tree.depth[*n] as usize >= MOST_LEVELS;
+    let drawn: Vec<usize> = (0..n)
+        .filter(|n| *n == 0 || shown(*n) && !deep(n))
+        .collect();
     let levels = drawn.iter().map(|d| tree.depth[*d]).max().unwrap_or(0) as usize + 1;
     let (parts, classes) = parts(recording, view, &entries, &tree, &drawn);
 
@@ -222,11 +224,15 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         view.name(),
         shorten(&recording.domain.target, 110)
     );
-    let hidden = n - drawn.len();
-    let also = match hidden {
-        0 => String::new(),
-        n => format!("; {n} frames too narrow to draw"),
-    };
+    let cut = (0..n).filter(deep).count();
+    let mut also = String::new();
+    if n > drawn.len() + cut {
+        also += &format!("; {} frames too narrow to draw", n - drawn.len() - cut);
+    }
+    if cut > 0 {
+        let deepest = tree.depth.iter().max().copied().unwrap_or(0);
+        also += &format!("; {cut} frames above level {MOST_LEVELS} of {deepest} left out");
+    }
     let threads = recording.contexts.len();
     writeln!(
         out,
@@ -436,6 +442,38 @@ mod tests {
         assert!(off.contains("cache_get") && off.contains(">lock</text>"));
         assert!(svg(&recording, View::OnCpu).contains(">own code</text>"));
         assert!(svg(&recording, View::Wall).contains(">blocked</text>"));
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_by_its_cause() {
+        let mut recording = demo();
+        let subtitle = |recording: &Recording| {
+            let text = svg(recording, View::Wall);
+            let line = text
+                .lines()
+                .find(|l| l.contains("width is time, not order"));
+            line.expect("a subtitle").to_owned()
+        };
+        let before = subtitle(&recording);
+        assert!(
+            before.contains(" frames too narrow to draw</text>"),
+            "{before}"
+        );
+        assert!(!before.contains("left out"));
+        // One stack goes a thousand calls deeper.
+        let widest = recording.samples.iter().max_by_key(|s| s.ns);
+        let stack = widest.expect("a sample").stack.0 as usize;
+        let frames = &mut recording.stacks[stack].frames;
+        let (levels, leaf) = (frames.len(), frames[0]);
+        frames.extend(std::iter::repeat_n(leaf, 1000));
+        let after = subtitle(&recording);
+        assert!(after.contains(" frames too narrow to draw; "), "{after}");
+        let cut = after.split("; ").last().expect("a last part");
+        let words: Vec<&str> = cut.split(' ').collect();
+        assert_eq!(words[1..5], ["frames", "above", "level", "400"], "{cut}");
+        assert!(words[0].parse::<usize>().is_ok_and(|n| n >= 600), "{cut}");
+        let deepest: usize = words[6].parse().expect("a level");
+        assert!(deepest >= 1000 + levels, "{cut}");
     }
 
     #[test]
