@@ -65,7 +65,11 @@ class Page {
       this.look = fromAddress(address, profile.slices);
       this.show(true);
     });
-    addEventListener('beforeprint', () => this.show(false));
+    let dark = false;
+    addEventListener('beforeprint', () => {
+      dark = this.paper(true, false);
+    });
+    addEventListener('afterprint', () => this.paper(false, dark));
     this.show(false);
   }
 
@@ -226,7 +230,7 @@ class Page {
   showTrail(shape) {
     const { look, profile } = this;
     if (shape.total === 0) {
-      fill(byId('trail'), el('b', {}, 'Nothing is left by these filters.'), ' ', el('button', { type: 'button', class: 'link', onclick: () => this.change({ ...plainLook(), view: look.view, tab: look.tab }) }, 'Clear them'));
+      fill(byId('trail'), el('b', {}, this.viewTotals.some((ns) => ns > 0) ? 'Nothing is left by these filters.' : 'This recording holds no time.'), ' ', el('button', { type: 'button', class: 'link', onclick: () => this.change({ ...plainLook(), view: look.view, tab: look.tab }) }, 'Clear them'));
       return;
     }
     if (look.zoom === '') {
@@ -291,6 +295,20 @@ class Page {
       ),
     );
     for (const [id] of TABS) byId(`pane-${id}`).hidden = id !== look.tab;
+  }
+
+  /** Draws for paper, or for the screen again; tells whether it was dark. @param {boolean} on @param {boolean} dark */
+  paper(on, dark) {
+    const { classList } = document.documentElement;
+    const before = classList.contains('dark');
+    classList.toggle('paper', on);
+    classList.toggle('dark', dark);
+    this.strip.draw();
+    // Intervals of the table come late: it stays as it is.
+    if (this.look.tab !== 'table') this.show(false);
+    // The sheet is taken before the next picture of the screen would be.
+    for (const graph of [this.flame, this.callers, this.callees]) graph.draw();
+    return before;
   }
 
   /** @param {Uint8Array | null} matches */
@@ -470,7 +488,7 @@ class Page {
         ...key('/', 'search'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
         ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o m', 'flame graph, table, over time, what was measured'), ...key('1 2 3 4', 'wall, on CPU, off CPU, run queue'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
       ),
-      el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on. Click one to see what it rests on.'),
+      el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on, or more than sums can show. Click one to see what it rests on.'),
     );
   }
 

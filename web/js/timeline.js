@@ -132,7 +132,7 @@ export class Strip {
   draw() {
     const p = this.profile;
     const width = this.host.clientWidth;
-    const height = 76;
+    const height = this.profile.slices === 0 ? 22 : 76;
     if (!this.states || !this.look || width === 0) return;
     this.width = width;
     const c = sharp(this.canvas, width, height);
@@ -142,7 +142,7 @@ export class Strip {
     if (p.slices === 0) {
       c.fillStyle = css('--dim');
       c.font = '12px system-ui, sans-serif';
-      c.fillText('This recording has no time slices.', 8, 30);
+      c.fillText('This recording has no time slices.', 2, 15);
       this.canvas.setAttribute('aria-label', 'no time slices');
       return;
     }

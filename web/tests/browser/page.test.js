@@ -453,10 +453,26 @@ test('dark and light, on a phone, and on paper', async () => {
       assert.ok(wide <= 392, `${tab} is ${wide} wide on a phone`);
     });
   }
-  await on('demo', {}, async (page) => {
+  await on('demo', { dark: true }, async (page) => {
     await page.emulateMedia({ media: 'print' });
     assert.equal(await page.locator('#bar').isVisible(), false);
     assert.equal(await page.locator('#ledger').isVisible(), true);
+    // What the sheet shows while it is taken: in light, and every level of the picture.
+    const state = () =>
+      page.evaluate(() => ({
+        dark: document.documentElement.classList.contains('dark'),
+        ground: getComputedStyle(document.body).backgroundColor,
+        drawn: globalThis.wallscope.flame.canvas.clientHeight,
+        needed: globalThis.wallscope.flame.scene.shape.levels * 19,
+      }));
+    await page.evaluate(() => addEventListener('beforeprint', () => { globalThis.printed = [document.documentElement.className, globalThis.wallscope.flame.canvas.clientHeight]; }));
+    const sheets = await page.pdf();
+    assert.equal(sheets.subarray(0, 5).toString(), '%PDF-');
+    const after = await state();
+    const [theme, drawn] = await page.evaluate(() => globalThis.printed);
+    assert.equal(theme, 'paper');
+    assert.ok(drawn >= after.needed, `${drawn} of ${after.needed}`);
+    assert.equal(after.dark, true);
   });
 });
 

@@ -219,11 +219,10 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
     let (parts, classes) = parts(recording, view, &entries, &tree, &drawn);
 
     let height = HEAD + levels as f64 * ROW + 30.0;
-    let title = format!(
-        "{}: {}",
-        view.name(),
-        shorten(&recording.domain.target, 110)
-    );
+    let title = match recording.domain.target.as_str() {
+        "" => view.name().to_string(),
+        target => format!("{}: {}", view.name(), shorten(target, 110)),
+    };
     let cut = (0..n).filter(deep).count();
     let mut also = String::new();
     if n > drawn.len() + cut {
@@ -233,7 +232,10 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         let deepest = tree.depth.iter().max().copied().unwrap_or(0);
         also += &format!("; {cut} frames above level {MOST_LEVELS} of {deepest} left out");
     }
-    let threads = recording.contexts.len();
+    let threads = match recording.contexts.len() {
+        1 => "one thread".to_string(),
+        n => format!("{n} threads"),
+    };
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -245,7 +247,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         escape(&title),
         escape(&title),
         escape(&format!(
-            "{} of {threads} threads; width is time, not order{also}",
+            "{} of {threads}; width is time, not order{also}",
             seconds(tree.total[0])
         )),
     )?;
@@ -363,10 +365,25 @@ fn frame(
             "<text x=\"{:.2}\" y=\"{:.1}\" fill=\"#1b1b1b\">{}</text>",
             x + 3.0,
             y + 12.5,
-            escape(&shorten(name, room as usize))
+            escape(&label(name, room as usize))
         )?;
     }
     writeln!(out, "</g>")
+}
+
+/// A frame's name in `room` letters. Where not even the last of its names fits, how that begins:
+/// a row of narrow frames is read from the left.
+fn label(name: &str, room: usize) -> String {
+    let short = shorten(name, room);
+    let last = name.rsplit("::").next().unwrap_or(name);
+    let cut = short
+        .strip_prefix('…')
+        .is_some_and(|s| !s.starts_with("::"));
+    if !cut || last.chars().count() <= room || last.contains(['<', '(', '>', ')']) {
+        return short;
+    }
+    let begins: String = last.chars().take(room.saturating_sub(1)).collect();
+    format!("{begins}…")
 }
 
 fn seconds(ns: u64) -> String {
@@ -474,6 +491,15 @@ mod tests {
         assert!(words[0].parse::<usize>().is_ok_and(|n| n >= 600), "{cut}");
         let deepest: usize = words[6].parse().expect("a level");
         assert!(deepest >= 1000 + levels, "{cut}");
+    }
+
+    #[test]
+    fn narrow_frames_show_how_their_names_begin() {
+        assert_eq!(label("futex_wait_queue", 20), "futex_wait_queue");
+        assert_eq!(label("futex_wait_queue", 9), "futex_wa…");
+        assert_eq!(label("shop::cart::add_item", 11), "…::add_item");
+        assert_eq!(label("shop::cart::add_item", 6), "add_i…");
+        assert_eq!(label("std::map<int, shop::Cart>::find", 14), "…::find");
     }
 
     #[test]

@@ -66,7 +66,10 @@ impl Entries {
                     .map(|(i, line)| {
                         let f = recording.functions.get(line.function.0 as usize);
                         let entry = Entry {
-                            name: f.map_or_else(String::new, |f| f.name.to_string()),
+                            name: f
+                                .map(|f| f.name.to_string())
+                                .filter(|name| !name.is_empty())
+                                .unwrap_or_else(|| name::address(recording, frame)),
                             module,
                             kind,
                             inlined: i < last,
