@@ -5,7 +5,7 @@
 import { BLOCK_REASONS, KIND, STATE_TITLES } from './profile.js';
 import { baseName } from './text.js';
 
-export const STATE_COLOURS = ['#eba93b', '#d98cb3', '#6bb5e0', '#a8a8a8'];
+export const STATE_COLOURS = ['#eba93b', '#d98cb3', '#6bb5e0', '#909090'];
 
 /** By part, in the order of a thread's ledger. */
 export const PART_COLOURS = [
@@ -18,15 +18,15 @@ export const PART_COLOURS = [
   // child, page_fault, memory, kernel_lock, stopped, other
   '#a3a6dd', '#7fb08d', '#5c9d8c', '#7a9fc4', '#b9bfc7', '#8fb3cc',
   // unknown by cause
-  '#a8a8a8', '#989898', '#b8b8b8',
+  '#909090', '#9c9c9c', '#868686',
 ];
 
-const KIND_COLOURS = {
+export const KIND_COLOURS = {
   own: '#f0c75e',
   library: '#93cfa4',
   kernel: '#e89272',
   jit: '#b8a2dc',
-  mark: '#b9b9b9',
+  mark: '#9a9a9a',
 };
 
 const MODULE_COLOURS = ['#eecc66', '#77aadd', '#ee8866', '#44bb99', '#ffaabb', '#bbcc33', '#99ddff', '#c8b0e0', '#d8c0a0'];

@@ -165,6 +165,86 @@ test('a click zooms, the trail and the back button return', async () => {
   });
 });
 
+test('frames are coloured by state, reason, kind and module; kernel and inlined ones are marked', async () => {
+  await on('demo', {}, async (page) => {
+    const key = async (button) => {
+      await page.locator('#flame-tools button', { hasText: button }).click();
+      return page.locator('#key').innerText();
+    };
+    assert.match(await key('Module'), /libc\.so\.6\n[\s\S]*wallscope-demo|wallscope-demo\n[\s\S]*libc\.so\.6/);
+    assert.match(await key('Kind of code'), /own code[\s\S]*library[\s\S]*kernel/);
+    assert.match(await key('Reason'), /network[\s\S]*lock|lock[\s\S]*network/);
+    assert.match(await key('State'), /on CPU[\s\S]*runnable[\s\S]*blocked/);
+    const drawn = await page.evaluate(() => {
+      const { flame, profile } = globalThis.wallscope;
+      const { shape, from, to } = flame.scene;
+      // All levels at once, read back at once.
+      flame.scroller.style.height = `${shape.levels * 19 + 10}px`;
+      flame.draw();
+      const width = flame.scroller.clientWidth;
+      const { data } = flame.canvas.getContext('2d').getImageData(0, 0, width, shape.levels * 19);
+      const marks = { kernel: 0, marked: 0, inlined: 0 };
+      for (let level = 1; level < shape.levels; level += 1) {
+        for (let i = shape.levelStart[level]; i < shape.levelEnd[level]; i += 1) {
+          const n = shape.order[i];
+          const x = ((shape.left(n) - from) / (to - from)) * width;
+          if (((shape.right(n) - shape.left(n)) / (to - from)) * width < 30) continue;
+          const at = ((flame.y(level) + 9) * width + Math.round(x) + 1) * 4;
+          const [r, g, b] = data.subarray(at, at + 3);
+          const dark = r === 0x5a && g === 0x4a && b === 0x42;
+          const kernel = profile.kind[shape.entry(n)] === 1;
+          marks.kernel += kernel;
+          marks.marked += kernel && dark;
+          if (!kernel && dark) throw new Error(`${profile.names[shape.entry(n)]} is marked as kernel`);
+          marks.inlined += profile.inlined[shape.entry(n)];
+        }
+      }
+      return marks;
+    });
+    assert.ok(drawn.kernel > 5 && drawn.marked === drawn.kernel && drawn.inlined > 5, JSON.stringify(drawn));
+    // What is written slanted is what is inlined: the file says so in words.
+    await page.click('#save');
+    const [file] = await Promise.all([page.waitForEvent('download'), page.locator('.popup button', { hasText: 'SVG' }).click()]);
+    assert.match(readFileSync(await file.path()).toString(), /font-style="italic">[^<]*read_line/);
+  });
+});
+
+test('the graph turns over, starts at the leaves, and folds recursion', async () => {
+  const graph = (page) =>
+    page.evaluate(() => {
+      const { flame, profile } = globalThis.wallscope;
+      const { shape } = flame.scene;
+      const names = (level) => [...shape.order.subarray(shape.levelStart[level], shape.levelEnd[level])].map((n) => profile.names[shape.entry(n)]);
+      let twice = 0;
+      for (let level = 1; level < shape.levels; level += 1) {
+        for (const n of shape.order.subarray(shape.levelStart[level], shape.levelEnd[level])) twice += shape.entry(n) >= 0 && shape.entry(shape.parent(n)) === shape.entry(n);
+      }
+      return { total: shape.total, twice, first: names(1), rootAbove: flame.y(0) < flame.y(1) };
+    });
+  await on('demo', { look: 'view=off-cpu' }, async (page) => {
+    const plain = await graph(page);
+    assert.ok(plain.rootAbove && plain.first.includes('__clone3'));
+    await page.keyboard.press('i');
+    await settled(page);
+    assert.equal((await graph(page)).rootAbove, false);
+    await page.keyboard.press('i');
+    await page.keyboard.press('l');
+    await settled(page);
+    const leaves = await graph(page);
+    assert.ok(leaves.first.includes('wait_woken') && !leaves.first.includes('__clone3'));
+    assert.ok(Math.abs(leaves.total / plain.total - 1) < 1e-9);
+  });
+  await on('shop', {}, async (page) => {
+    const plain = await graph(page);
+    assert.equal(plain.twice, 3);
+    await page.locator('#flame-tools button', { hasText: 'Fold recursion' }).click();
+    await settled(page);
+    const folded = await graph(page);
+    assert.equal(folded.twice, 0);
+    assert.ok(Math.abs(folded.total / plain.total - 1) < 1e-9);
+  });
+});
+
 test('the panel of a function has its module, source, lines, callers and callees', async () => {
   await on('demo', { look: 'tab=table&query=::cache_get' }, async (page) => {
     await page.locator('table.functions tbody tr', { hasText: '::cache_get' }).first().click();
@@ -178,6 +258,12 @@ test('the panel of a function has its module, source, lines, callers and callees
     await page.locator('#detail .copy').click();
     await page.locator('#live.shown').waitFor();
     assert.match(await page.locator('#live').innerText(), /copied/);
+    // What was copied is the stack, leaf first, with its modules.
+    await page.fill('#query', '');
+    await page.focus('#query');
+    await page.keyboard.press('Control+V');
+    assert.match(await page.locator('#query').inputValue(), /^wall: .* s\s+\S*::cache_get\s+\/\S+wallscope-demo\s+\S*handle_request/);
+    await page.fill('#query', '::cache_get');
     await page.locator('#detail .close').click();
     assert.equal(await page.locator('#detail').isVisible(), false);
   });
@@ -284,6 +370,38 @@ test('filters combine, and a link shows the same picture', async () => {
   });
 });
 
+test('filters by process, state and idleness', async () => {
+  await on('demo', {}, async (page) => {
+    const choose = async (filter, n) => {
+      await page.locator(`[data-filter=${filter}] summary`).click();
+      await page.locator(`[data-filter=${filter}] label`).nth(n).click();
+      await page.keyboard.press('Escape');
+    };
+    const ofThreads = (pid) => page.evaluate((p) => globalThis.wallscope.profile.meta.threads.filter((t) => t.pid === p).reduce((a, t) => a + [t.on_cpu, t.runnable, t.blocked, t.unknown].flat().reduce((x, y) => x + y, 0), 0), pid);
+    const whole = await total(page);
+    await choose('pids', 1);
+    const [pid] = (await look(page)).pids;
+    assert.equal(await total(page), await ofThreads(pid));
+    assert.ok((await total(page)) < whole);
+    await page.locator('#chips .chip').click();
+    await choose('states', 1);
+    assert.deepEqual((await look(page)).states, ['runnable']);
+    const queued = await page.evaluate(() => globalThis.wallscope.profile.meta.threads.reduce((a, t) => a + t.runnable.reduce((x, y) => x + y, 0), 0));
+    assert.equal(await total(page), queued);
+  });
+  await on('shop', {}, async (page) => {
+    const idle = await page.evaluate(() => globalThis.wallscope.profile.meta.threads.reduce((a, t) => a + t.idle, 0));
+    assert.ok(idle > 0);
+    const busy = await total(page);
+    assert.match(await page.locator('#chips').innerText(), /idle hidden: 18\.0 s/);
+    await page.locator('#filters button', { hasText: 'show idle' }).click();
+    assert.equal(await total(page), busy + idle);
+    await page.locator('#filters button', { hasText: 'idle only' }).click();
+    assert.equal(await total(page), idle);
+    assert.match(new URL(page.url()).hash, /idle=only/);
+  });
+});
+
 test('labels of the program filter the stacks, alone and together, and stand in the address', async () => {
   await on('labels', {}, async (page) => {
     const labelled = (...wanted) =>
@@ -344,6 +462,9 @@ test('brushing the strip computes everything for that time', async () => {
     // Of what the ledger counted in that time no share worth a thousandth has no place.
     assert.ok(Math.abs((await total(page)) / within - 1) < 1e-3, `${await total(page)} of ${within}`);
     assert.match(await page.locator('.finding').innerText(), /threads lived/);
+    // Where the pointer is, the states' shares are told, the share on a CPU first.
+    await page.mouse.move(box.x + box.width * 0.3, box.y + 20);
+    assert.match(await page.locator('.strip-caption').innerText(), /s – .* s: on CPU [\d.]+ % · runnable [\d.]+ % · blocked [\d.]+ %/);
     // The arrows move it.
     await page.locator('#strip canvas').focus();
     await page.keyboard.press('ArrowRight');
@@ -382,7 +503,7 @@ test('the heat map and the lanes say what resolution they have', async () => {
 test('the domain: what, how, not seen, lost, cost, and the command to see more', async () => {
   await on('demo', { look: 'tab=domain' }, async (page) => {
     const text = await page.locator('#pane-domain').innerText();
-    for (const part of ['What was measured', 'How each state is known', 'exact total', 'resolves shares down to', 'How well the books close', 'What measuring cost', 'of one CPU', 'How to sharpen it', 'wallscope record -F 499']) {
+    for (const part of ['What was measured', 'How each state is known', 'exact total', 'resolves shares down to', 'How well the books close', 'What was not seen', 'Remedy: ', 'What was lost', 'What measuring cost', 'of one CPU', 'How to sharpen it', 'wallscope record -F 499']) {
       assert.ok(text.includes(part), part);
     }
   });
@@ -415,6 +536,21 @@ test('the keyboard reaches everything', async () => {
     await page.keyboard.press('Escape');
     await page.keyboard.press('Escape');
     assert.equal((await state()).zoom, '');
+    for (const [key, tab] of [['o', 'heat'], ['m', 'domain'], ['f', 'flame']]) {
+      await page.keyboard.press(key);
+      assert.equal((await state()).tab, tab);
+    }
+    for (const [key, view] of [['2', 'on-cpu'], ['4', 'runq'], ['1', 'wall']]) {
+      await page.keyboard.press(key);
+      assert.equal((await state()).view, view);
+    }
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('s');
+    assert.equal(await page.locator('#focus').isVisible(), true);
+    await page.keyboard.press('s');
+    await page.keyboard.press('c');
+    await page.waitForFunction(() => /copied/.test(document.getElementById('live').textContent));
     await page.keyboard.press('?');
     assert.match(await page.locator('.popup').innerText(), /callers and callees/);
     await page.keyboard.press('Escape');

@@ -219,6 +219,13 @@ pub fn shop(width_ns: u64) -> Recording {
     m.spend(t, id, State::OnCpu, None, 2_000_000, ON_CPU_PERIOD, |s| {
         u64::from(s == 0)
     });
+    // Workers that poll have no request in flight.
+    for s in &mut m.r.samples {
+        s.idle = s.reason == Some(BlockReason::Poll);
+    }
+    for c in &mut m.r.contexts {
+        c.ledger.idle_ns = c.ledger.blocked[BlockReason::Poll as usize];
+    }
     m.r
 }
 
