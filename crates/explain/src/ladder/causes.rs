@@ -3,8 +3,8 @@
 //!
 //! The innermost frame of a blocked stack is always the same few functions of libc. What a person
 //! can act on is the innermost frame of the program itself: the first one towards the root that is
-//! neither kernel nor a system library nor the language's standard library. Inlined functions
-//! count for the function they were inlined into.
+//! neither kernel nor a system library nor the language's standard library; where a script runs, the
+//! script's. Inlined functions count for the function they were inlined into.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -224,7 +224,12 @@ fn place(recording: &Recording, stack: &Stack) -> Place {
     };
     let user = || frames().filter(|f| f.kind != FrameKind::Kernel);
     let innermost = user().next().or_else(|| frames().next());
-    let own = user().find(|f| is_own(recording, f)).or(innermost);
+    let scripts = || user().filter(|f| f.kind == FrameKind::Python);
+    let own = scripts()
+        .find(|f| is_own(recording, f))
+        .or_else(|| scripts().next())
+        .or_else(|| user().find(|f| is_own(recording, f)))
+        .or(innermost);
     let nothing = || Arc::from(format!("[{}]", stack.end.name()));
     Place {
         function: own.map_or_else(nothing, |f| name(recording, f)),
@@ -251,8 +256,10 @@ fn is_own(recording: &Recording, frame: &Frame) -> bool {
     let Some(module) = frame.module.map(|m| &recording.modules[m.0 as usize]) else {
         return frame.kind == FrameKind::Jit;
     };
-    if module.kind == ModuleKind::Jit {
-        return true;
+    match module.kind {
+        ModuleKind::Jit => return true,
+        ModuleKind::Source => return !is_python_standard(&module.path),
+        _ => {}
     }
     let library =
         module.name().contains(".so") && SYSTEM.iter().any(|s| module.path.starts_with(s));
@@ -263,6 +270,12 @@ fn is_own(recording: &Recording, frame: &Frame) -> bool {
         Some(line) => !is_standard(&recording.functions[line.function.0 as usize].name),
         None => true,
     }
+}
+
+/// Python's own library, by where it lies; packages that were installed are the program's.
+fn is_python_standard(path: &str) -> bool {
+    let installed = path.contains("/site-packages/") || path.contains("/dist-packages/");
+    path.starts_with('<') || (path.contains("/lib/python3") && !installed)
 }
 
 fn is_standard(function: &str) -> bool {
