@@ -88,7 +88,7 @@ export function fromAddress(address, slices) {
         .map(([a, b]) => /** @type {[number, number]} */ ([a, Math.min(b, slices)]))
         .filter(([a, b]) => a >= 0 && b > a);
     } else if (Array.isArray(current)) {
-      const items = raw.split(',').map(decode);
+      const items = raw === '' ? [] : raw.split(',').map(decode);
       const numbers = key === 'threads' || key === 'pids';
       /** @type {any} */ (look)[key] = numbers ? items.map(Number).filter((n) => n >= 0) : items;
     } else if (typeof current === 'boolean') {

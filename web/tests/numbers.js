@@ -100,7 +100,7 @@ async function speedscope(context, name) {
     writeFileSync(join(folder, 'profile.js'), `speedscope.loadFileFromBase64('${name}.json', '${data}')`);
     const page = await context.newPage();
     const started = performance.now();
-    await page.goto(`${pathToFileURL(join(folder, 'index.html')).href}#localProfilePath=${encodeURIComponent(join(folder, 'profile.js').slice(1))}`);
+    await page.goto(`${pathToFileURL(join(folder, 'index.html')).href}#localProfilePath=${encodeURIComponent(join(folder, 'profile.js').slice(1))}`, { timeout: 120_000 });
     try {
       await page.waitForFunction(() => [...document.querySelectorAll('canvas')].length >= 2 && !/Loading/.test(document.body.innerText), null, { timeout: 120_000 });
       await settled(page);

@@ -35,7 +35,7 @@ const { context, close } = await browser();
 try {
   await picture(context, 'page', '', '#head', 660);
   await picture(context, 'ledger', '', '#ledger', 250);
-  await picture(context, 'time', 'time=16-30&threads=', '#strip', 190);
+  await picture(context, 'time', 'time=16-30', '#strip', 190);
   await picture(context, 'flame-wall', '', '#main', 340, zoomed);
   await picture(context, 'flame-off-cpu', 'view=off-cpu', '#main', 400, zoomed);
   await picture(context, 'flame-on-cpu', 'view=on-cpu', '#main', 240, zoomed);

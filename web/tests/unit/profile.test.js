@@ -116,8 +116,9 @@ test('a look survives its address, and nonsense in an address is left out', () =
   const l = look({ view: 'off-cpu', threads: [0, 1], names: ['a,b', 'c&d=é'], time: [[0, 2], [3, 4]], query: 'x|y (z)#%', only: true, zoom: '12', icicle: false, focus: 3, reasons: ['kernel_lock'] });
   assert.deepEqual(fromAddress(toAddress(l), 4), l);
   assert.equal(toAddress(plainLook()), '');
-  const odd = fromAddress('view=x&time=9-1,2-99,a-b&threads=-1,2&idle=never&focus=1e9x&nothing=1&query=%E0%A4%A&__proto__=1', 4);
+  const odd = fromAddress('view=x&time=9-1,2-99,a-b&threads=-1,2&idle=never&focus=1e9x&nothing=1&names=&query=%E0%A4%A&__proto__=1', 4);
   assert.deepEqual(odd, look({ time: [[2, 4]], threads: [2], query: '%E0%A4%A' }));
+  assert.deepEqual(fromAddress('threads=&pids=', 4), look({}));
 });
 
 test('runs of slices', () => {
