@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const C_FILES: &[&str] = &[
-    "truth", "main", "compute", "waits", "reasons", "sched", "lives", "odd", "lengths",
+    "truth", "main", "compute", "waits", "reasons", "chain", "sched", "lives", "odd", "lengths",
 ];
 const FLAGS: &[&str] = &[
     "-O2",

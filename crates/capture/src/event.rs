@@ -37,6 +37,10 @@ pub mod kind {
     pub const JOIN: u32 = 0x10008;
     /// How long a thread's intervals were.
     pub const SHAPE: u32 = 0x10020;
+    /// What a thread waited for.
+    pub const RESOURCE: u32 = 0x10009;
+    /// Who ended a wait.
+    pub const WAKE: u32 = 0x1000a;
 }
 
 /// `struct ws_head`.
@@ -174,6 +178,8 @@ pub struct SampleEvent {
     pub kstack: u64,
     /// Hash of the user stack, or a ticket.
     pub ustack: u64,
+    /// Hash of what it waited for, 0: not known.
+    pub resource: u64,
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -211,6 +217,140 @@ pub struct Resolve {
     pub ticket: u64,
     /// Hash of the user stack it stands for.
     pub ustack: u64,
+}
+
+/// `enum ws_what`.
+pub mod what {
+    /// A lock.
+    pub const LOCK: u32 = 1;
+    /// A file, by its path.
+    pub const FILE: u32 = 2;
+    /// A path as the call was given it.
+    pub const PATH: u32 = 3;
+    /// A network socket.
+    pub const SOCKET: u32 = 4;
+    /// A unix socket.
+    pub const UNIX: u32 = 5;
+    /// A pipe.
+    pub const PIPE: u32 = 6;
+    /// An eventfd, epoll and the like.
+    pub const ANONYMOUS: u32 = 7;
+    /// A page.
+    pub const FAULT: u32 = 8;
+}
+
+/// Most names of a path (`WS_NAMES`).
+pub const NAMES: usize = 10;
+
+/// `struct ws_resource`: what a thread waited for.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ResourceEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// Hash that samples refer to.
+    pub hash: u64,
+    /// A futex's address, an inode number; see [`what`].
+    pub address: u64,
+    /// One of [`what`].
+    pub what: u32,
+    /// The process it means something in; 0: all.
+    pub pid: u32,
+    /// Number of the system call, all ones: a page fault.
+    pub call: u32,
+    /// Descriptor.
+    pub fd: i32,
+    /// Device of the file system (kernel's own encoding).
+    pub device: u32,
+    /// Process at the other end of a unix socket.
+    pub peer_pid: u32,
+    /// Address family.
+    pub family: u16,
+    /// Own port.
+    pub local_port: u16,
+    /// Port of the other end, in network order.
+    pub peer_port: u16,
+    /// Unused.
+    pub pad0: u16,
+    /// Own address.
+    pub local: [u8; 16],
+    /// Address of the other end.
+    pub peer: [u8; 16],
+    /// How many names.
+    pub names: u32,
+    /// Unused.
+    pub pad1: u32,
+    /// The file's own name, then those of its folders up to the root of its file system.
+    pub name: [[u8; 64]; NAMES],
+}
+
+/// `struct ws_step`: a change of a thread's state.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Step {
+    /// When.
+    pub time: u64,
+    /// Of a wake-up: the waker's record, 0: none.
+    pub waker: u32,
+    /// One of [`state`], from then on.
+    pub state: u8,
+    /// Part or reason.
+    pub detail: u8,
+    /// Unused.
+    pub pad0: u16,
+}
+
+/// Most steps that are remembered (`WS_STEPS`).
+pub const STEPS: usize = 32;
+
+/// `struct ws_wake`: the end of a wait that is charged to a stack.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WakeEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// Record of the sleeper.
+    pub id: u64,
+    /// Begin of its wait, as in its sample.
+    pub begin: u64,
+    /// When it was woken.
+    pub time: u64,
+    /// Record of the waker, 0: not measured.
+    pub waker: u64,
+    /// The waker's stack, as in [`SampleEvent`].
+    pub kstack: u64,
+    /// Likewise.
+    pub ustack: u64,
+    /// The waker's process.
+    pub pid: u32,
+    /// The waker's thread.
+    pub tid: u32,
+    /// See `SAMPLE_*`.
+    pub flags: u32,
+    /// Changes of the waker's state, ever.
+    pub steps: u32,
+    /// The waker's name.
+    pub comm: [u8; 16],
+    /// The last changes; number n is at n % [`STEPS`].
+    pub step: [Step; STEPS],
+}
+
+/// `struct ws_lock_key` and `struct ws_lock_sum`: one thread's waits for one lock.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct LockSum {
+    /// Record of the thread.
+    pub id: u64,
+    /// The futex's address; else the id of semaphores or the inode of a locked file.
+    pub address: u64,
+    /// Number of the system call that waited.
+    pub call: u64,
+    /// Time, ns.
+    pub total: u64,
+    /// The longest wait, ns.
+    pub longest: u64,
+    /// Waits.
+    pub count: u64,
 }
 
 /// `struct ws_raw` without the stack's bytes, which follow.
@@ -287,7 +427,7 @@ pub struct ShapeHead {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 22] = [
+pub const LOSSES: [&str; 24] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -310,13 +450,17 @@ pub const LOSSES: [&str; 22] = [
     "no managed frame could be read of a stack that has some",
     "no room for a thread's histogram of interval lengths",
     "event ring full: a thread's histogram of interval lengths lost",
+    "event ring full: who ended a wait lost",
+    "table of lock waits full: waits for a lock left out",
 ];
 
 const _: () = {
     assert!(size_of::<Account>() == 184);
     assert!(size_of::<ThreadEvent>() == 56);
     assert!(size_of::<Dump>() == 312);
-    assert!(size_of::<SampleEvent>() == 80);
+    assert!(size_of::<SampleEvent>() == 88);
+    assert!(size_of::<ResourceEvent>() == 736);
+    assert!(size_of::<WakeEvent>() == 600);
     assert!(size_of::<Resolve>() == 32);
     assert!(size_of::<RawHead>() == 200);
     assert!(size_of::<Join>() == 32);

@@ -213,13 +213,29 @@ fn reason_of(name: &str) -> Option<BlockReason> {
     let plain = name.split('.').next().unwrap_or(name);
     BY_REASON
         .iter()
-        .find(|(_, names)| {
-            names.iter().any(|n| match n.strip_suffix('*') {
-                Some(prefix) => plain.starts_with(prefix),
-                None => plain == *n,
-            })
-        })
+        .find(|(_, names)| names.iter().any(|n| matches(n, plain)))
         .map(|(reason, _)| *reason)
+}
+
+/// Whether the function `name` does nothing but wait for a lock, or sleep.
+pub fn only_sleeps(name: &str) -> bool {
+    const SLEEP: &[&str] = &[
+        "schedule*",
+        "__schedule*",
+        "io_schedule*",
+        "wait_for_completion*",
+        "__wait_for_common",
+        "preempt_schedule*",
+    ];
+    reason_of(name) == Some(KernelLock) || SLEEP.iter().any(|s| matches(s, name))
+}
+
+/// Whether `name` is meant by `pattern`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    }
 }
 
 /// A range of kernel code, and what it tells.
@@ -292,6 +308,141 @@ impl Places {
         }
         places
     }
+}
+
+/// Functions below which an interrupt was served in somebody else's name, and what for; the first on
+/// a stack, innermost first, that tells more than that it was an interrupt counts.
+const SERVED: &[(&str, &[&str])] = &[
+    (
+        "timer",
+        &[
+            "hrtimer_wakeup",
+            "process_timeout",
+            "call_timer_fn",
+            "__hrtimer_run_queues",
+            "hrtimer_interrupt",
+            "posix_timer_fn",
+            "timerfd_tmrproc",
+        ],
+    ),
+    (
+        "network",
+        &[
+            "net_rx_action",
+            "__napi_poll",
+            "napi_complete_done",
+            "net_tx_action",
+        ],
+    ),
+    (
+        "disk",
+        &[
+            "bio_endio",
+            "blk_update_request",
+            "blk_mq_end_request*",
+            "blk_complete_reqs",
+            "blk_done_softirq",
+            "blk_mq_complete_request*",
+            "nvme_irq",
+            "virtblk_done",
+            "scsi_io_completion*",
+        ],
+    ),
+];
+
+/// Entries from hardware; softirqs that run on the way out of one count, those that a thread runs
+/// itself after its own work (sending over loopback, say) do not.
+const ENTRIES: &[&str] = &[
+    "asm_sysvec_*",
+    "sysvec_*",
+    "asm_common_interrupt",
+    "common_interrupt",
+    "irq_exit_rcu",
+    "__irq_exit_rcu",
+    "handle_irq_event*",
+    "asm_exc_nmi",
+];
+
+/// Tells interrupts by their code.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupts {
+    /// Start, end, and what was served; empty: only that it is an interrupt.
+    ranges: Vec<(u64, u64, &'static str)>,
+}
+
+impl Interrupts {
+    /// Those of the running kernel; none where it hides its symbols.
+    pub fn of_kernel() -> Interrupts {
+        kallsyms::read().map_or_else(|_| Interrupts::default(), |text| Interrupts::parse(&text))
+    }
+
+    fn parse(text: &str) -> Interrupts {
+        let fits = |names: &[&str], name: &str| names.iter().any(|n| matches(n, name));
+        let mut code: Vec<(u64, &'static str, bool)> = kallsyms::parse(text)
+            .filter(|s| s.is_code() && s.address != 0)
+            .map(|s| {
+                let name = s.name.split('.').next().unwrap_or(s.name);
+                let served = SERVED.iter().find(|(_, names)| fits(names, name));
+                match served {
+                    Some((what, _)) => (s.address, *what, true),
+                    None => (s.address, "", fits(ENTRIES, name)),
+                }
+            })
+            .collect();
+        code.sort_unstable_by_key(|(address, what, known)| (*address, !known, *what));
+        code.dedup_by_key(|c| c.0);
+        let ends = code.iter().skip(1).map(|c| c.0).chain([u64::MAX]);
+        Interrupts {
+            ranges: code
+                .iter()
+                .zip(ends)
+                .filter(|(c, _)| c.2)
+                .map(|(c, end)| (c.0, end.min(c.0 + LONGEST), c.1))
+                .collect(),
+        }
+    }
+
+    /// What the interrupt served that `stack` (innermost first) was taken in; `None`: it is none.
+    pub fn served(&self, stack: &[u64]) -> Option<&'static str> {
+        let mut told = "";
+        for pc in stack {
+            let i = self.ranges.partition_point(|r| r.0 <= *pc);
+            let Some((_, _, what)) = i
+                .checked_sub(1)
+                .map(|i| self.ranges[i])
+                .filter(|r| *pc < r.1)
+            else {
+                continue;
+            };
+            if what.is_empty() {
+                return Some(told);
+            }
+            if told.is_empty() {
+                told = what;
+            }
+        }
+        None
+    }
+}
+
+/// The names of the functions at `wanted`, as far as the kernel tells.
+pub fn names(wanted: &[u64]) -> Vec<Option<String>> {
+    let Ok(text) = kallsyms::read() else {
+        return vec![None; wanted.len()];
+    };
+    let mut code: Vec<(u64, &str)> = kallsyms::parse(&text)
+        .filter(|s| s.is_code() && s.address != 0)
+        .map(|s| (s.address, s.name))
+        .collect();
+    code.sort_unstable();
+    wanted
+        .iter()
+        .map(|pc| {
+            let i = code.partition_point(|c| c.0 <= *pc).checked_sub(1)?;
+            let (start, name) = code[i];
+            (pc - start < LONGEST).then(|| name.split('.').next().unwrap_or(name).to_owned())
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -147,6 +147,223 @@ const BY_SOCKET_CALL: &[libc::c_long] = &[
     libc::SYS_shutdown,
 ];
 
+/// Which argument of a call names what it waits for (`enum ws_argument`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// None.
+    None = 0,
+    /// The first is a descriptor.
+    Descriptor = 1,
+    /// The first is a path.
+    Path = 2,
+    /// The second is a path.
+    SecondPath = 3,
+    /// The first is a lock: a futex's address, or the id of semaphores.
+    Lock = 4,
+    /// The first is a list of descriptors to poll, the second its length.
+    PollList = 5,
+}
+
+const BY_ARGUMENT: &[(Argument, &[libc::c_long])] = &[
+    (
+        Argument::Descriptor,
+        &[
+            libc::SYS_fcntl,
+            libc::SYS_flock,
+            libc::SYS_fsync,
+            libc::SYS_fdatasync,
+            libc::SYS_syncfs,
+            libc::SYS_sync_file_range,
+            libc::SYS_getdents64,
+            libc::SYS_ftruncate,
+            libc::SYS_fallocate,
+            libc::SYS_readahead,
+            libc::SYS_fadvise64,
+            libc::SYS_copy_file_range,
+            libc::SYS_epoll_wait,
+            libc::SYS_epoll_pwait,
+            441, // epoll_pwait2
+            426, // io_uring_enter
+            libc::SYS_tee,
+            libc::SYS_splice,
+            libc::SYS_vmsplice,
+        ],
+    ),
+    (
+        Argument::Path,
+        &[
+            libc::SYS_open,
+            libc::SYS_creat,
+            libc::SYS_stat,
+            libc::SYS_lstat,
+            libc::SYS_unlink,
+            libc::SYS_rename,
+            libc::SYS_mkdir,
+            libc::SYS_rmdir,
+            libc::SYS_truncate,
+            libc::SYS_execve,
+        ],
+    ),
+    (
+        Argument::SecondPath,
+        &[
+            libc::SYS_openat,
+            437, // openat2
+            libc::SYS_newfstatat,
+            libc::SYS_statx,
+            libc::SYS_unlinkat,
+            libc::SYS_renameat,
+            libc::SYS_renameat2,
+            libc::SYS_mkdirat,
+            libc::SYS_execveat,
+        ],
+    ),
+    (
+        Argument::Lock,
+        &[
+            libc::SYS_futex,
+            454,
+            455,
+            456,
+            libc::SYS_semop,
+            libc::SYS_semtimedop,
+        ],
+    ),
+    (Argument::PollList, &[libc::SYS_poll, libc::SYS_ppoll]),
+];
+
+/// Which argument names the resource, by system call number, as the kernel programs read it.
+pub fn arguments() -> [u8; TABLE] {
+    let mut table = [Argument::None as u8; TABLE];
+    for call in BY_DESCRIPTOR.iter().chain(BY_SOCKET_CALL) {
+        table[*call as usize] = Argument::Descriptor as u8;
+    }
+    for (argument, calls) in BY_ARGUMENT {
+        for call in *calls {
+            table[*call as usize] = *argument as u8;
+        }
+    }
+    table
+}
+
+macro_rules! named {
+    ($number:expr, $($call:ident => $syscall:ident,)*) => {
+        match libc::c_long::from($number) {
+            $(libc::$syscall => stringify!($call),)*
+            426 => "io_uring_enter",
+            435 => "clone3",
+            437 => "openat2",
+            441 => "epoll_pwait2",
+            449 => "futex_waitv",
+            454..=456 => "futex",
+            _ => "system call",
+        }
+    };
+}
+
+/// The name of a system call that waits, or what stands for the rest.
+pub fn name(number: u32) -> &'static str {
+    named! { number,
+        read => SYS_read,
+        write => SYS_write,
+        pread64 => SYS_pread64,
+        pwrite64 => SYS_pwrite64,
+        readv => SYS_readv,
+        writev => SYS_writev,
+        preadv => SYS_preadv,
+        pwritev => SYS_pwritev,
+        preadv2 => SYS_preadv2,
+        pwritev2 => SYS_pwritev2,
+        ioctl => SYS_ioctl,
+        close => SYS_close,
+        sendfile => SYS_sendfile,
+        connect => SYS_connect,
+        accept => SYS_accept,
+        accept4 => SYS_accept4,
+        sendto => SYS_sendto,
+        recvfrom => SYS_recvfrom,
+        sendmsg => SYS_sendmsg,
+        recvmsg => SYS_recvmsg,
+        sendmmsg => SYS_sendmmsg,
+        recvmmsg => SYS_recvmmsg,
+        shutdown => SYS_shutdown,
+        fcntl => SYS_fcntl,
+        flock => SYS_flock,
+        fsync => SYS_fsync,
+        fdatasync => SYS_fdatasync,
+        syncfs => SYS_syncfs,
+        sync => SYS_sync,
+        sync_file_range => SYS_sync_file_range,
+        msync => SYS_msync,
+        getdents64 => SYS_getdents64,
+        ftruncate => SYS_ftruncate,
+        fallocate => SYS_fallocate,
+        readahead => SYS_readahead,
+        fadvise64 => SYS_fadvise64,
+        copy_file_range => SYS_copy_file_range,
+        epoll_wait => SYS_epoll_wait,
+        epoll_pwait => SYS_epoll_pwait,
+        tee => SYS_tee,
+        splice => SYS_splice,
+        vmsplice => SYS_vmsplice,
+        open => SYS_open,
+        creat => SYS_creat,
+        stat => SYS_stat,
+        lstat => SYS_lstat,
+        unlink => SYS_unlink,
+        rename => SYS_rename,
+        mkdir => SYS_mkdir,
+        rmdir => SYS_rmdir,
+        truncate => SYS_truncate,
+        execve => SYS_execve,
+        openat => SYS_openat,
+        newfstatat => SYS_newfstatat,
+        statx => SYS_statx,
+        unlinkat => SYS_unlinkat,
+        renameat => SYS_renameat,
+        renameat2 => SYS_renameat2,
+        mkdirat => SYS_mkdirat,
+        execveat => SYS_execveat,
+        futex => SYS_futex,
+        semop => SYS_semop,
+        semtimedop => SYS_semtimedop,
+        poll => SYS_poll,
+        ppoll => SYS_ppoll,
+        select => SYS_select,
+        pselect6 => SYS_pselect6,
+        wait4 => SYS_wait4,
+        waitid => SYS_waitid,
+        vfork => SYS_vfork,
+        fork => SYS_fork,
+        clone => SYS_clone,
+        mmap => SYS_mmap,
+        munmap => SYS_munmap,
+        mprotect => SYS_mprotect,
+        madvise => SYS_madvise,
+        brk => SYS_brk,
+        mremap => SYS_mremap,
+        nanosleep => SYS_nanosleep,
+        clock_nanosleep => SYS_clock_nanosleep,
+        pause => SYS_pause,
+        rt_sigtimedwait => SYS_rt_sigtimedwait,
+        rt_sigsuspend => SYS_rt_sigsuspend,
+        io_getevents => SYS_io_getevents,
+        mq_timedreceive => SYS_mq_timedreceive,
+        mq_timedsend => SYS_mq_timedsend,
+        msgrcv => SYS_msgrcv,
+        msgsnd => SYS_msgsnd,
+        link => SYS_link,
+        symlink => SYS_symlink,
+        exit => SYS_exit,
+        exit_group => SYS_exit_group,
+    }
+}
+
+/// Whether the call waits for a futex.
+pub fn is_futex(number: u64) -> bool {
+    number == libc::SYS_futex as u64 || (454..=456).contains(&number)
+}
+
 /// The table by system call number, as the kernel programs read it.
 pub fn reasons() -> [u8; TABLE] {
     let mut table = [BlockReason::Other as u8; TABLE];

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use wallscope_model::scale::scale;
 use wallscope_model::{Recording, View, merge};
-use wallscope_report::format::{FORMATS, folded, pprof, svg};
+use wallscope_report::format::{FORMATS, folded, off_wake, pprof, svg};
 
 use crate::failure::Failure;
 use crate::select::SelectArgs;
@@ -20,6 +20,7 @@ Examples:
   wallscope export rec.pb.gz --format folded --view off-cpu | flamegraph.pl --countname ns
   wallscope export rec.pb.gz --format folded --with thread,state,reason -o all.folded
   wallscope export rec.pb.gz --format folded --thread worker --reason lock
+  wallscope export rec.pb.gz --format folded --view off-wake -o off-wake.folded
   wallscope export rec.pb.gz --format svg --view off-cpu --focus 'cache|store' -o off-cpu.svg
   wallscope export monday.pb.gz tuesday.pb.gz --format pprof -o both.pb.gz
 
@@ -33,7 +34,7 @@ pub struct Args {
     format: String,
     /// Which time: the view's stacks (not for pprof, which holds all of them) [default: wall]
     #[arg(long, value_parser = views())]
-    view: Option<View>,
+    view: Option<Which>,
     /// Where to write; without it, standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
@@ -57,9 +58,20 @@ fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(FORMATS.iter().map(value))
 }
 
-fn views() -> impl TypedValueParser<Value = View> {
-    PossibleValuesParser::new(View::ALL.iter().map(|v| v.name()))
-        .map(|name| View::from_name(&name).unwrap_or(View::Wall))
+/// A view that can be exported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    View(View),
+    /// Blocked stacks with their wakers'.
+    OffWake,
+}
+
+const OFF_WAKE: &str = "off-wake";
+
+fn views() -> impl TypedValueParser<Value = Which> {
+    let names = View::ALL.iter().map(|v| v.name()).chain([OFF_WAKE]);
+    PossibleValuesParser::new(names)
+        .map(|name| View::from_name(&name).map_or(Which::OffWake, Which::View))
 }
 
 /// Runs the verb.
@@ -68,6 +80,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.format != "folded" && !args.with.is_empty() {
         return Err(Failure::usage(
             "--with is for --format folded: leave it out; other formats keep labels beside stacks",
+        ));
+    }
+    if args.format != "folded" && args.view == Some(Which::OffWake) {
+        return Err(Failure::usage(
+            "--view off-wake is for --format folded: draw it with flamegraph.pl, inferno or speedscope",
         ));
     }
     if args.format == "pprof" && args.view.is_some() {
@@ -126,14 +143,21 @@ fn write(args: &Args, recording: &Recording, out: &mut dyn Write) -> std::io::Re
     if args.format == "pprof" {
         return pprof::write(recording, &scale(recording), out).map(|_| ());
     }
+    let view = match args.view {
+        Some(Which::View(view)) => view,
+        _ => View::Wall,
+    };
     if args.format == "svg" {
-        return svg::write(recording, args.view.unwrap_or(View::Wall), out);
+        return svg::write(recording, view, out);
     }
     let options = folded::Options {
-        view: args.view.unwrap_or(View::Wall),
+        view,
         with_thread: args.with.contains(&With::Thread),
         with_state: args.with.contains(&With::State),
         with_reason: args.with.contains(&With::Reason),
     };
+    if args.view == Some(Which::OffWake) {
+        return off_wake::write(recording, &options, out);
+    }
     folded::write(recording, &options, out)
 }

@@ -9,12 +9,15 @@ mod export;
 mod failure;
 mod input;
 mod ladder;
+mod live;
+mod locks;
 mod man;
 mod output;
 mod record;
 mod report;
 mod select;
 mod view;
+mod why;
 
 use std::process::ExitCode;
 
@@ -43,6 +46,8 @@ enum Verb {
     View(view::Args),
     Export(export::Args),
     Ladder(Box<ladder::Args>),
+    Locks(locks::Args),
+    Why(why::Args),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Ladder(args) => ladder::run(*args),
+        Verb::Locks(args) => locks::run(args),
+        Verb::Why(args) => why::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

@@ -19,6 +19,7 @@ mod recording;
 mod special;
 mod stack;
 mod state;
+mod wait;
 
 pub mod compare;
 pub mod merge;
@@ -38,3 +39,4 @@ pub use stack::{
     StackEnd, StackId,
 };
 pub use state::{BlockReason, Part, State, UnknownCause, View};
+pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role};

@@ -14,8 +14,9 @@ use std::hash::Hash;
 
 use crate::shape::ShapeRow;
 use crate::{
-    Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Label, LabelsId, LedgerSlice,
-    Line, ModuleId, Recording, Sample, SliceValue, Slices, Stack, StackId, Window,
+    Above, Actor, ActorId, Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Hop, Label,
+    LabelsId, LedgerSlice, Line, LockWait, ModuleId, Recording, Sample, SliceValue, Slices, Stack,
+    StackId, Window,
 };
 
 /// Recordings that do not add.
@@ -198,6 +199,7 @@ struct Into {
     frames: HashMap<Frame, u32>,
     stacks: HashMap<Stack, u32>,
     label_sets: HashMap<Vec<Label>, u32>,
+    actors: HashMap<Actor, u32>,
     /// Slices of the recordings before this one.
     slices: u32,
 }
@@ -259,6 +261,7 @@ impl Into {
         let label_sets: Vec<u32> = (rec.label_sets.iter().cloned())
             .map(|set| place(&mut out.label_sets, &mut self.label_sets, set))
             .collect();
+        let samples_before = out.samples.len() as u32;
         let before = self.slices;
         let sliced = out.slices.count > 0;
         let values = |s: &Sample| -> Vec<SliceValue> {
@@ -274,6 +277,31 @@ impl Into {
             labels: s.labels.map(|l| LabelsId(label_sets[l.0 as usize])),
             slices: values(s),
             ..s.clone()
+        }));
+        let context = |c: ContextId| ContextId(c.0 + contexts);
+        let set = |l: Option<LabelsId>| l.map(|l| LabelsId(label_sets[l.0 as usize]));
+        let actors: Vec<u32> = (rec.actors.iter())
+            .map(|a| match a {
+                Actor::Context(c) => Actor::Context(context(*c)),
+                other => other.clone(),
+            })
+            .map(|a| place(&mut out.actors, &mut self.actors, a))
+            .collect();
+        let hops_before = out.hops.len() as u32;
+        out.hops.extend(rec.hops.iter().map(|h| Hop {
+            above: match h.above {
+                Above::Sample(s) => Above::Sample(s + samples_before),
+                Above::Hop(h) => Above::Hop(h + hops_before),
+            },
+            actor: ActorId(actors[h.actor.0 as usize]),
+            stack: h.stack.map(|s| StackId(stacks[s.0 as usize])),
+            labels: set(h.labels),
+            ..h.clone()
+        }));
+        out.locks.extend(rec.locks.iter().map(|l| LockWait {
+            context: context(l.context),
+            labels: set(l.labels),
+            ..*l
         }));
         if sliced {
             let moved = |r: &LedgerSlice| LedgerSlice {

@@ -169,6 +169,12 @@ pub struct Recording {
     pub label_sets: Vec<Vec<Label>>,
     /// Sampled time.
     pub samples: Vec<Sample>,
+    /// Who appears in `hops`.
+    pub actors: Vec<crate::Actor>,
+    /// Who ended waits, and what that one did meanwhile; parents before children.
+    pub hops: Vec<crate::Hop>,
+    /// Exact waits by context and lock.
+    pub locks: Vec<crate::LockWait>,
     /// The division into time slices.
     pub slices: Slices,
     /// Ledgers by slice; rows without any time are left out.

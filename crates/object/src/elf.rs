@@ -103,6 +103,17 @@ pub struct Symbol<'d> {
     pub function: bool,
 }
 
+/// A symbol that names data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable<'d> {
+    /// Name as stored (mangled).
+    pub name: &'d [u8],
+    /// Virtual address.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
 /// A parsed ELF file over borrowed bytes.
 pub struct Elf<'d> {
     file: object::File<'d>,
@@ -313,6 +324,26 @@ impl<'d> Elf<'d> {
                     _ => Binding::Global,
                 },
                 function,
+            })
+        })
+    }
+
+    /// Variables that are defined here, of both symbol tables.
+    pub fn variables(&self) -> impl Iterator<Item = Variable<'d>> + '_ {
+        let symbols = self.file.symbols().chain(self.file.dynamic_symbols());
+        symbols.filter_map(|s| {
+            let SymbolFlags::Elf { st_info, .. } = s.flags() else {
+                return None;
+            };
+            let defined = matches!(s.section(), SymbolSection::Section(_));
+            if !defined || st_info.st_type() != object::elf::STT_OBJECT || s.size() == 0 {
+                return None;
+            }
+            let name = s.name_bytes().ok().filter(|n| !n.is_empty())?;
+            Some(Variable {
+                name,
+                address: s.address(),
+                size: s.size(),
             })
         })
     }

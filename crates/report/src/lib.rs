@@ -16,3 +16,4 @@ pub mod page;
 pub mod select;
 pub mod text;
 pub mod view;
+pub mod waits;

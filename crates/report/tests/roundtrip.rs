@@ -232,6 +232,44 @@ fn random(seed: u64) -> Recording {
             slices,
         });
     }
+    rec.actors = vec![
+        Actor::Unknown,
+        Actor::Context(ContextId(n(rec.contexts.len() as u64) as u32)),
+        Actor::Interrupt(Arc::from(word!())),
+        Actor::Stranger {
+            pid: n(1 << 22) as u32,
+            tid: 1 + n(1 << 22) as u32,
+            name: Arc::from(word!()),
+        },
+    ];
+    let (samples, sets) = (rec.samples.len() as u64, rec.label_sets.len() as u64);
+    for hop in 0..if samples > 0 { n(20) } else { 0 } {
+        rec.hops.push(Hop {
+            above: if hop == 0 || n(2) == 0 {
+                Above::Sample(n(samples) as u32)
+            } else {
+                Above::Hop(n(hop) as u32)
+            },
+            role: pick!(Role::ALL),
+            actor: ActorId(n(4) as u32),
+            stack: maybe!(StackId(n(rec.stacks.len() as u64) as u32)),
+            reason: maybe!(pick!(BlockReason::ALL)),
+            part: maybe!(pick!(Part::ALL)),
+            labels: (sets > 0 && n(2) == 0).then(|| LabelsId(n(sets) as u32)),
+            count: n(1000),
+            ns: n(BIG),
+        });
+    }
+    for _ in 0..n(5) {
+        rec.locks.push(LockWait {
+            context: ContextId(n(rec.contexts.len() as u64) as u32),
+            labels: (sets > 0 && n(2) == 0).then(|| LabelsId(n(sets) as u32)),
+            address: n(u64::MAX),
+            total_ns: n(BIG),
+            longest_ns: n(BIG),
+            count: n(1000),
+        });
+    }
     for _ in 0..n(10) {
         let mut row = LedgerSlice {
             context: n(rec.contexts.len() as u64) as u32,
@@ -625,6 +663,8 @@ fn the_schema_decodes_the_extension() {
         "module_kinds:",
         "start_unix_ns:",
         "label_sets {",
+        "hops {",
+        "locks {",
     ] {
         assert!(text.contains(field), "{field} is missing in:\n{text}");
     }

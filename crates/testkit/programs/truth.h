@@ -166,6 +166,7 @@ void program_disk(void);
 void program_faults(void);
 void program_rpc(void);
 void program_reasons(void);
+void program_chain(void);
 void program_crowd(void);
 void program_throttled(void);
 void program_migrate(void);

@@ -336,13 +336,13 @@ impl Recorded {
         Ok(report)
     }
 
-    /// `ladder --json`.
+    /// What a verb says with `--json`.
     ///
     /// # Errors
-    /// When it fails or is no JSON.
-    pub fn ladder(&self) -> Result<serde_json::Value, Error> {
-        let text = self.ask(&["ladder", "--json"])?;
-        serde_json::from_str(&text).map_err(|e| Error::Output(format!("ladder --json: {e}")))
+    /// When it fails or prints something else.
+    pub fn json(&self, arguments: &[&str]) -> Result<serde_json::Value, Error> {
+        let text = self.ask(&[arguments, &["--json"]].concat())?;
+        serde_json::from_str(&text).map_err(|e| Error::Output(format!("{arguments:?} --json: {e}")))
     }
 
     /// `export --format folded --view VIEW --with thread,state`.

@@ -69,7 +69,7 @@ const SCENARIOS: &[Scenario] = &[
 fn wrong(tool: &Tool, s: &Scenario) -> Result<Option<String>, Error> {
     let flags = [&["--seconds", "2"], s.flags].concat();
     let run = tool.measure(s.program, &flags, &Options::at(199))?;
-    let ladder = run.recorded.ladder()?;
+    let ladder = run.recorded.json(&["ladder"])?;
     let verdict = &ladder["verdict"];
     let text = |key: &str| verdict[key].as_str().unwrap_or_default();
     let right = text("rule") == s.rule

@@ -73,6 +73,7 @@ experiments! {
     faults "faults";
     rpc "rpc";
     reasons "reasons";
+    chain "chain";
     crowd "crowd";
     throttled "throttled";
     micro "micro";

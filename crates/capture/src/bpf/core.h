@@ -101,8 +101,51 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct inode {
 	unsigned short i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+	struct hlist_head i_dentry;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
 };
 
 struct file_operations {
@@ -114,14 +157,26 @@ struct file {
 	struct inode *f_inode;
 	const struct file_operations *f_op;
 	void *private_data;
+	struct path f_path;
+};
+
+struct in6_addr {
+	u8 bytes[16];
 };
 
 struct sock_common {
 	unsigned short skc_family;
+	u16 skc_num;
+	u16 skc_dport;
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 };
 
 struct sock {
 	struct sock_common __sk_common;
+	struct pid *sk_peer_pid;
 };
 
 struct socket {

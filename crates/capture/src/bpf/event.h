@@ -43,6 +43,16 @@ enum ws_reason {
 	WS_BY_SOCKET = 35,
 };
 
+/* Which argument of a system call names what it waits for. */
+enum ws_argument {
+	WS_NO_ARGUMENT,
+	WS_FIRST_IS_FD,
+	WS_FIRST_IS_PATH,
+	WS_SECOND_IS_PATH,
+	WS_FIRST_IS_LOCK,
+	WS_POLL_LIST,
+};
+
 /* Closed intervals of one thread, and what the kernel's books say about the same stretch. */
 struct ws_account {
 	u64 on_cpu;              /* irq and stolen included */
@@ -69,6 +79,8 @@ enum ws_kind {
 	WS_EV_RAW,              /* struct ws_raw */
 	WS_EV_MANAGED,          /* struct py_stack: the managed frames of a stack */
 	WS_EV_JOIN,             /* struct ws_join */
+	WS_EV_RESOURCE,         /* struct ws_resource */
+	WS_EV_WAKE,             /* struct ws_wake */
 	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
 };
 
@@ -116,6 +128,7 @@ struct ws_sample {
 	u64 ns;         /* weight */
 	u64 kstack;     /* hash, 0: none */
 	u64 ustack;     /* hash, or with WS_DEFERRED a ticket that a ws_resolve will name */
+	u64 resource;   /* hash, 0: none known */
 	u32 pid, tid;
 	u32 count;      /* periods */
 	u16 cpu;
@@ -168,6 +181,61 @@ struct ws_shape_event {
 	} bucket[WS_SHAPE_MOST];
 };
 
+/* What a thread waited for, as far as its system call and the kernel's own tables tell. */
+enum ws_what {
+	WS_W_NONE,
+	WS_W_LOCK,      /* address: of the futex, or the id of the semaphores */
+	WS_W_FILE,      /* address: inode number; names: its path */
+	WS_W_PATH,      /* name: as the call was given it */
+	WS_W_SOCKET,
+	WS_W_UNIX,      /* address: inode number of the socket */
+	WS_W_PIPE,      /* address: inode number of the pipe */
+	WS_W_ANONYMOUS, /* eventfd, timerfd, epoll…; the name says which */
+	WS_W_FAULT,     /* names: the file, none for anonymous memory */
+	WS_W_CALL,      /* nothing but the call; address: for poll, how many descriptors */
+};
+#define WS_NAMES 10
+#define WS_NAME 64
+struct ws_resource {
+	struct ws_head head;
+	u64 hash; /* of the words from `address` up to `names` */
+	u64 address;
+	u32 what, pid; /* pid 0: the same in all processes */
+	u32 call;      /* number of the system call, -1: a page fault */
+	s32 fd;
+	u32 device, peer_pid;
+	u16 family, local_port, peer_port /* network order */, pad0;
+	u8 local[16], peer[16];
+	u32 names, pad1;
+	u64 name[WS_NAMES][WS_NAME / 8]; /* the file's own, then its folders up to the root */
+};
+#define WS_IDENTITY (offsetof(struct ws_resource, names) - offsetof(struct ws_resource, address))
+
+/* A change of a thread's state. */
+struct ws_step {
+	u64 time;
+	u32 waker;        /* of a wake-up: the waker's record, 0: none */
+	u8 state, detail;
+	u16 pad0;
+};
+#define WS_STEPS 32
+
+/* The end of a wait that will be charged to a stack. */
+struct ws_wake {
+	struct ws_head head;
+	u64 id;           /* the sleeper */
+	u64 begin;        /* of its wait; as in the sample that follows */
+	u64 time;
+	u64 waker;        /* its record's id, 0: not measured */
+	u64 kstack;       /* the waker's, as in ws_sample */
+	u64 ustack;
+	u32 pid, tid;     /* the waker's */
+	u32 flags;        /* WS_S_DEFERRED, WS_S_NO_USER */
+	u32 steps;        /* changes of the waker's state, ever; the last WS_STEPS are below */
+	char comm[16];
+	struct ws_step step[WS_STEPS]; /* number n at n % WS_STEPS */
+};
+
 #define WS_KFRAMES 127
 struct ws_kstack {
 	struct ws_head head;
@@ -200,15 +268,19 @@ enum ws_loss {
 	WS_L_MANAGED,       /* no managed frame could be read of a stack that has some */
 	WS_L_NO_SHAPE,      /* no room for a thread's histogram */
 	WS_L_RING_SHAPE,    /* ring full: a thread's histogram */
+	WS_L_RING_WAKE,     /* ring full: who ended a wait */
+	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_LOSSES,
 };
 
 _Static_assert(sizeof(struct ws_account) == 184, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_sample) == 80, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 22, "named in event.rs");
+_Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_wake) == 600, "mirrored in event.rs");
+_Static_assert(WS_LOSSES == 24, "named in event.rs");

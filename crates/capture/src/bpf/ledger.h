@@ -12,6 +12,7 @@
  * never overlap), so plain stores do; `seq` lets the iterator on another CPU notice a change.
  */
 #pragma once
+#include "lock.h"
 
 static __always_inline struct rq *queue_of(struct task_struct *p)
 {
@@ -100,6 +101,18 @@ static __always_inline void end_change(struct ws_thread *t)
 {
 	barrier();
 	t->seq++;
+}
+
+/* Remembers the state that the thread is in from now on; see waker.h. */
+static __always_inline void step(struct ws_thread *t, u64 now, u32 waker)
+{
+	struct ws_step *s = &t->step[t->steps & (WS_STEPS - 1)];
+
+	s->time = now;
+	s->waker = waker;
+	s->state = t->state;
+	s->detail = t->detail;
+	t->steps++;
 }
 
 static __always_inline void book_runnable(struct ws_thread *t, u32 part, u64 ns)
@@ -289,8 +302,10 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->detail = block_reason(ctx, p, state, t->block_reason);
 			t->block_reason = t->detail;
 			t->block_begin = now;
+			lock_begins(t, p);
 		}
 	}
+	step(t, now, 0);
 	end_change(t);
 }
 
@@ -302,11 +317,13 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 	if (t->state == WS_BLOCKED) {
 		begin_change(t);
 		book_blocked(t, t->detail, length);
+		lock_ends(t, length);
 		t->block_len += length;
 		t->credit_blocked += length;
 		move_on(t, now);
 		t->state = WS_RUNNABLE;
 		t->detail = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
+		step(t, now, t->waker);
 		end_change(t);
 	} else if (t->state == WS_ON_CPU && !p->on_cpu) {
 		/* Its leaving was hidden: it ran as long as the kernel says, the rest is open. */
@@ -340,6 +357,7 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 	} else if (t->state == WS_BLOCKED) {
 		/* The wake-up was not seen (the kernel may switch a sleeper back in without one). */
 		book_blocked(t, t->detail, length);
+		lock_ends(t, length);
 		t->block_len += length;
 		t->credit_blocked += length;
 	} else if (t->state == WS_ON_CPU) {
@@ -359,6 +377,8 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 	t->cpu = cpu;
 	t->irq0 = c->irq_ns;
 	t->excl0 = excluded_ns(p);
+	t->detail = 0;
+	step(t, now, 0);
 	end_change(t);
 	return waited;
 }

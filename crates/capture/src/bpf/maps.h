@@ -59,7 +59,14 @@ struct ws_thread {
 	u32 deferred;     /* a sample waits for the stack named by `ticket` */
 	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
 	u32 early;        /* on-CPU samples that fell between its dated and its real switch-in */
-	u32 pad0;
+	u32 waker;        /* who ended its last wait (a record's id, 0: not measured) */
+	u64 fault_file;   /* inode whose page it lacked last, and `seq` at that time */
+	u64 fault_seq;
+	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */
+	u64 lock, lock_call;
+	u64 lock_total, lock_longest, lock_count;
+	u32 steps, pad0;  /* changes of state, ever */
+	struct ws_step step[WS_STEPS];
 };
 
 struct {
@@ -89,12 +96,33 @@ struct {
 
 /* System call number to reason; numbers past the end are WS_OTHER. */
 #define WS_SYSCALLS 512
+struct ws_call {
+	u8 reason;   /* enum ws_reason */
+	u8 argument; /* enum ws_argument */
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WS_SYSCALLS);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, struct ws_call);
 } syscall_reason SEC(".maps");
+
+/* Exact waits by thread and lock. */
+struct ws_lock_key {
+	u64 id;      /* the thread's record */
+	u64 address; /* of the futex; else the id of semaphores or the inode of a locked file */
+	u64 call;    /* the system call that waited */
+};
+struct ws_lock_sum {
+	u64 total, longest, count;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct ws_lock_key);
+	__type(value, struct ws_lock_sum);
+} lock_waits SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

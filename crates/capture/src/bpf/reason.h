@@ -17,9 +17,9 @@ enum {
 	S_IFREG = 0100000,
 	S_IFDIR = 0040000,
 	S_IFBLK = 0060000,
-	S_IFCHR = 0020000,
+	S_IFIFO = 0010000,
 };
-enum { AF_UNIX = 1 };
+enum { AF_UNIX = 1, AF_INET6 = 10 };
 /* Commands of fcntl(2) that wait for a lock. */
 enum { F_SETLKW = 7, F_OFD_SETLKW = 38 };
 
@@ -82,7 +82,8 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous)
 {
 	u32 key = regs->orig_ax;
-	u8 *entry = bpf_map_lookup_elem(&syscall_reason, &key), reason = entry ? *entry : WS_OTHER;
+	struct ws_call *entry = bpf_map_lookup_elem(&syscall_reason, &key);
+	u8 reason = entry ? entry->reason : WS_OTHER;
 
 	switch (reason) {
 	case WS_RESTART:

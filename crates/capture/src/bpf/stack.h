@@ -25,10 +25,13 @@
 
 #define SLOTS 16
 
-/* Kernel stacks on their way out: 0 in sched_switch, 1 in the timer (which may interrupt it). */
+/*
+ * Kernel stacks on their way out: 0 in sched_switch, 1 in the timer (which may interrupt it), 2 of
+ * wakers.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 	__type(key, u32);
 	__type(value, struct ws_kstack);
 } kstacks SEC(".maps");
@@ -42,7 +45,7 @@ struct ws_unwind {
 /* Where nothing can preempt; 0 and 1 as above. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 	__type(key, u32);
 	__type(value, struct ws_unwind);
 } unwinds SEC(".maps");
@@ -190,6 +193,8 @@ static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
 	if (bpf_ringbuf_output(&events, &r, sizeof(r), ring_flags()))
 		lost(WS_L_RING_RESOLVE);
 }
+
+#include "resource.h"
 
 static __always_inline void send_sample(struct ws_sample *s)
 {
@@ -407,7 +412,8 @@ static __always_inline u64 unwind_window(struct task_struct *p)
 
 /* Whole periods of blocked and runnable time are charged to where the thread stands now. */
 static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c,
-					   struct task_struct *p, u64 now, u64 waited, u32 cpu)
+					   struct task_struct *p, u64 now, u64 waited, u32 part,
+					   u32 cpu)
 {
 	u64 period = set_period, blocked = 0, queued = 0;
 	struct ws_sample s = {};
@@ -449,6 +455,7 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 	if (blocked) {
 		s.state = WS_BLOCKED;
 		s.detail = t->block_reason;
+		s.resource = waited_for(t, p, t->block_reason);
 		s.begin = t->block_begin;
 		s.end = t->block_begin + t->block_len;
 		s.count = blocked;
@@ -457,7 +464,8 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 	}
 	if (queued) {
 		s.state = WS_RUNNABLE;
-		s.detail = t->detail;
+		s.resource = 0;
+		s.detail = part;
 		s.begin = now - waited;
 		s.end = now;
 		s.count = queued;
@@ -555,6 +563,8 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	s.ustack = hash;
 	s.state = t->state;
 	s.detail = t->detail;
+	if (blocked)
+		s.resource = waited_for(t, p, t->detail);
 	s.begin = t->since;
 	s.end = now;
 	s.count = n;

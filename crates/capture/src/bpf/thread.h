@@ -83,6 +83,8 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			if (guess != WS_ON_CPU)
 				t->flags |= WS_F_AUDIT;
 			t->detail = detail;
+			if (guess == WS_BLOCKED)
+				lock_begins(t, p);
 			t->state = guess;
 		}
 	}
@@ -136,6 +138,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 		lost(WS_L_RING_EXIT);
 		return;
 	}
+	lock_flush(t);
 	d->head.kind = WS_EV_EXIT;
 	fill_dump(d, t, p, t->since);
 	bpf_ringbuf_submit(d, ring_flags());
@@ -167,6 +170,11 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 		lost(WS_L_TORN);
 	v->d.head.kind = WS_EV_EXIT;
 	t->dumped = before;
+	if (set_iter == ITER_END) {
+		if (t->state == WS_BLOCKED)
+			lock_ends(t, v->d.now - t->since);
+		lock_flush(t);
+	}
 	bpf_seq_write(seq, &v->d, sizeof(v->d));
 	if (set_iter == ITER_END) {
 		u64 size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0));

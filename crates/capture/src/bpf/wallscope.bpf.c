@@ -10,7 +10,7 @@
  *   task iterator           makes the first records, copies the books, reads threads that stay
  *                           blocked
  *
- * Not done here: names, time slices, scaling, wakers. Totals never depend on stacks: a lost stack
+ * Not done here: names, time slices, scaling, chains. Totals never depend on stacks: a lost stack
  * loses a name, not time.
  */
 #include "core.h"
@@ -25,6 +25,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "ledger.h"
 #include "shape.h"
 #include "stack.h"
+#include "waker.h"
 #include "sampler.h"
 #include "thread.h"
 
@@ -58,11 +59,12 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 	}
 	sampler_switched(c, out, in, now);
 	if (in) {
+		u32 part = in->detail;
 		u64 waited = enter_cpu(in, c, next, now, cpu);
 
-		shape_turn(in, next, waited, in->detail);
+		shape_turn(in, next, waited, part);
 
-		charge_off_cpu(in, c, next, now, waited, cpu);
+		charge_off_cpu(in, c, next, now, waited, part, cpu);
 	}
 }
 
@@ -99,6 +101,38 @@ SEC("tp_btf/sched_wakeup")
 int BPF_PROG(ws_wakeup, struct task_struct *p)
 {
 	return woken(p);
+}
+
+/* In the waker, before the sleeper is queued (perhaps by another CPU, which then is no witness). */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(ws_waking, struct task_struct *p)
+{
+	struct ws_thread *t = record_of(p), *w;
+	struct task_struct *waker;
+	u64 now, period = set_period;
+
+	if (!t || t->state != WS_BLOCKED)
+		return 0;
+	waker = bpf_get_current_task_btf();
+	w = record_of(waker);
+	t->waker = w ? w->id : 0;
+	now = bpf_ktime_get_ns();
+	if (period && t->credit_blocked + elapsed(t, now) >= period)
+		tell_wake(ctx, t, w, waker, now);
+	return 0;
+}
+
+/* The page that a thread lacks is one of a file; in `mapping` the kernel tells which. */
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(ws_fault, struct address_space *mapping)
+{
+	struct ws_thread *t = record_of(bpf_get_current_task_btf());
+
+	if (t) {
+		t->fault_file = (u64)mapping->host;
+		t->fault_seq = t->seq;
+	}
+	return 0;
 }
 
 /* A task is given to another CPU: usually as it wakes, sometimes in its sleep. */

@@ -1,10 +1,12 @@
 //! From hashes and words to the recording's frames, stacks and samples.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use wallscope_model::shape::ShapeRow;
 use wallscope_model::{
-    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Line, Module,
-    ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
+    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Line,
+    Module, ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
 };
 use wallscope_unwind::{
     native::{
@@ -19,6 +21,7 @@ use super::{
     managed::Word,
     processes::Processes,
     samples::{Key, Sum, User},
+    waits::{self, Labels},
 };
 use crate::event::state;
 
@@ -36,6 +39,9 @@ pub struct Stacks {
     pub lengths: Vec<ShapeRow>,
     /// How often user stacks ended before their root, by cause: (cause, weight in samples).
     pub truncated: FxHashMap<StackEnd, u64>,
+    /// What was waited for.
+    pub labels: Labels,
+    waits_in: FxHashMap<u64, Arc<str>>,
     frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64), FrameId>,
     stack_ids: FxHashMap<(u64, User, u32), StackId>,
     jit: FxHashMap<u32, ModuleId>,
@@ -66,6 +72,8 @@ impl Stacks {
             stacks: Vec::new(),
             lengths: Vec::new(),
             truncated: FxHashMap::default(),
+            labels: Labels::default(),
+            waits_in: FxHashMap::default(),
             frame_ids: FxHashMap::default(),
             stack_ids: FxHashMap::default(),
             jit: FxHashMap::default(),
@@ -76,6 +84,11 @@ impl Stacks {
             source_frames: FxHashMap::default(),
             interpreter_frames,
         }
+    }
+
+    /// Learns in which functions of the kernel was waited.
+    pub fn kernel_functions(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) {
+        self.waits_in = waits::kernel_functions(kernel);
     }
 
     /// Modules of code made at run time, with their processes.
@@ -139,14 +152,28 @@ impl Stacks {
             part,
             idle: false,
             cpu: key.cpu.map(u32::from),
-            labels: None,
+            labels: self.resource(reason, key.kernel, key.resource, intake),
             count: sum.count,
             ns: sum.ns,
             slices: sum.slices,
         })
     }
 
-    fn stack(
+    /// What was waited for, as a set of labels.
+    pub fn resource(
+        &mut self,
+        reason: Option<BlockReason>,
+        kernel: u64,
+        resource: u64,
+        intake: &Intake,
+    ) -> Option<LabelsId> {
+        let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
+        let name = waits::resource(reason, function, named)?;
+        Some(self.labels.id(&name))
+    }
+
+    /// The stack of these two halves in process `pid`.
+    pub fn stack(
         &mut self,
         kernel: u64,
         user: User,

@@ -125,7 +125,10 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
         what: what.into(),
         remedy: remedy.into(),
     };
-    let mut limits = vec![limit("who woke a thread, and which lock it waited for", "")];
+    let mut limits = vec![limit(
+        "chains of waits end at threads that are not measured, and at waits that were too short to be charged to a stack",
+        "measure the peer too (-p A,B, --cgroup, -a), or a shorter --off-cpu-period",
+    )];
     if !f.kernel_named {
         limits.push(limit(
             "waits for locks inside the kernel, page faults within system calls and memory reclaim count for the system call that ran into them: the kernel hides its symbols",

@@ -4,9 +4,18 @@ use rustc_hash::FxHashMap;
 use wallscope_unwind::native::abi;
 use zerocopy::FromBytes;
 
-use super::{accounts::Accounts, late::Raw, samples::Samples, shapes::Shapes};
-use crate::backend::ebpf::Visited;
-use crate::event::{self, Dump, Head, Join, ManagedHead, Resolve, SampleEvent, ThreadEvent, kind};
+use super::{
+    accounts::Accounts, chains::Chains, late::Raw, resources::Resources, samples::Samples,
+    shapes::Shapes,
+};
+use crate::{
+    backend::ebpf::Visited,
+    event::{
+        self, Dump, Head, Join, ManagedHead, Resolve, ResourceEvent, SampleEvent, ThreadEvent,
+        WakeEvent, kind,
+    },
+    places::Interrupts,
+};
 
 /// An unwound user stack.
 pub struct UserStack {
@@ -34,6 +43,10 @@ pub struct Intake {
     pub accounts: Accounts,
     /// Samples.
     pub samples: Samples,
+    /// What was waited for.
+    pub resources: Resources,
+    /// Who ended waits.
+    pub chains: Chains,
     /// Kernel stacks by hash, innermost frame first.
     pub kernel: FxHashMap<u64, Box<[u64]>>,
     /// User stacks by hash.
@@ -58,12 +71,14 @@ pub struct Intake {
 
 impl Intake {
     /// An empty intake.
-    pub fn new(start_ns: u64, slice_ns: u64) -> Intake {
+    pub fn new(start_ns: u64, slice_ns: u64, interrupts: Interrupts) -> Intake {
         let accounts = Accounts::new(start_ns, slice_ns);
         let samples = Samples::new(accounts.grid());
         Intake {
             accounts,
             samples,
+            resources: Resources::default(),
+            chains: Chains::new(interrupts),
             kernel: FxHashMap::default(),
             user: FxHashMap::default(),
             managed: FxHashMap::default(),
@@ -102,9 +117,6 @@ impl Intake {
             kind::SAMPLE => self
                 .samples
                 .sample(&SampleEvent::read_from_prefix(bytes).ok()?.0),
-            kind::RESOLVE => self
-                .samples
-                .resolve(&Resolve::read_from_prefix(bytes).ok()?.0),
             kind::MANAGED => {
                 let (head, rest) = ManagedHead::read_from_prefix(bytes).ok()?;
                 let stack = ManagedStack {
@@ -119,6 +131,16 @@ impl Intake {
                 let join = Join::read_from_prefix(bytes).ok()?.0;
                 self.joins.insert(join.hash, (join.native, join.managed));
             }
+            kind::RESOLVE => {
+                let r = Resolve::read_from_prefix(bytes).ok()?.0;
+                self.resolve(&r);
+            }
+            kind::RESOURCE => self
+                .resources
+                .take(ResourceEvent::read_from_prefix(bytes).ok()?.0),
+            kind::WAKE => self
+                .chains
+                .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
             kind::RAW => self.raws.push(Raw::parse(bytes)?),
             kind::SHAPE => self.shapes.own(bytes)?,
             kind::KSTACK => {
@@ -139,6 +161,20 @@ impl Intake {
             Visited::Books(d) => self.accounts.dump(d, last),
             Visited::Shape(bytes) => self.take(bytes),
         }
+    }
+
+    /// A ticket's stack is known.
+    pub fn resolve(&mut self, r: &Resolve) {
+        self.samples.resolve(r);
+        self.chains.resolve(r);
+    }
+
+    /// Follows the waits that ended some time before `now`.
+    pub fn settle(&mut self, now: u64) {
+        for (key, s) in self.samples.done.drain(..) {
+            self.chains.sample(key, &s);
+        }
+        self.chains.settle(now, &self.kernel);
     }
 
     fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {

@@ -132,7 +132,7 @@ pub fn unwind(intake: &mut Intake, files: &mut Files) {
                 frames,
             },
         );
-        intake.samples.resolve(&Resolve {
+        intake.resolve(&Resolve {
             head: Head {
                 kind: kind::RESOLVE,
                 size: 0,

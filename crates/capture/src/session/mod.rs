@@ -6,6 +6,8 @@
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! managed.rs    runtimes of managed code, and the names of its functions
 //! shapes.rs     how long the single intervals were
+//! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
+//! waits.rs      these two -> hops, lock waits and labels of the recording
 //! late.rs       stacks whose code was too new to be unwound at once
 //! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
@@ -19,6 +21,7 @@
 
 mod accounts;
 pub(crate) mod build;
+mod chains;
 pub(crate) mod command;
 pub(crate) mod cost;
 mod domain;
@@ -29,11 +32,14 @@ mod late;
 pub(crate) mod managed;
 mod pace;
 pub(crate) mod processes;
+mod resources;
 mod samples;
 mod shapes;
+mod waits;
 
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
+use rustc_hash::FxHashMap;
 use wallscope_model::{Cost, HostFacts, HostSample, ModuleId, Recording, Window};
 use wallscope_object::{cgroup, host::HostReader, process};
 use wallscope_symbolize::Sources;
@@ -49,8 +55,8 @@ use crate::{
         Backend,
         proc::{self, PerfEvents},
     },
-    event,
-    places::Places,
+    event::{self, LockSum},
+    places::{Interrupts, Places},
     probe,
     target::{CommandEnd, Held, Target, cgroup_members, watch, with_descendants},
 };
@@ -226,7 +232,11 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     let slice_ns = first_slice(options.duration);
     let start_ns = now();
     let start_unix_ns = unix_now();
-    let intake = Rc::new(RefCell::new(Intake::new(start_ns, slice_ns)));
+    let intake = Rc::new(RefCell::new(Intake::new(
+        start_ns,
+        slice_ns,
+        Interrupts::of_kernel(),
+    )));
     let ring = {
         let intake = Rc::clone(&intake);
         programs.ring(move |bytes| intake.borrow_mut().take(bytes))?
@@ -273,6 +283,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                 let time = now();
                 let mut intake = intake.borrow_mut();
                 intake.accounts.tick(time);
+                intake.settle(time);
                 let grid = intake.accounts.grid();
                 let slices = (time - grid.start_ns) / grid.width_ns;
                 if slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE {
@@ -362,6 +373,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         &mut recording,
         &mut intake,
         &processes,
+        &programs.lock_waits(),
         &mut losses,
         options.interpreter_frames,
     );
@@ -460,6 +472,7 @@ fn follow(
     for change in sideband.drain() {
         processes.change(change);
     }
+    intake.resources.settle();
     let gone = std::mem::take(&mut intake.gone);
     processes.settle();
     for hash in std::mem::take(&mut intake.unnamed) {
@@ -490,6 +503,7 @@ fn assemble(
     recording: &mut Recording,
     intake: &mut Intake,
     processes: &Processes,
+    locks: &[LockSum],
     losses: &mut Vec<(String, u64)>,
     interpreter_frames: bool,
 ) -> Vec<(ModuleId, u32)> {
@@ -502,11 +516,23 @@ fn assemble(
         - 1;
     let mut stacks = Stacks::new(processes, interpreter_frames);
     let mut sums = intake.samples.finish(last_slice);
+    intake.settle(u64::MAX);
+    intake.resources.finish();
+    stacks.kernel_functions(&intake.kernel);
     sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
-    recording.samples = sums
-        .into_iter()
-        .filter_map(|(key, sum)| stacks.sample(key, sum, intake, processes))
-        .collect();
+    let mut at = FxHashMap::default();
+    for (key, sum) in sums {
+        if let Some(sample) = stacks.sample(key, sum, intake, processes) {
+            at.insert(key, recording.samples.len() as u32);
+            recording.samples.push(sample);
+        }
+    }
+    waits::assemble(recording, &mut stacks, &at, locks, intake, processes);
+    recording.label_sets = std::mem::take(&mut stacks.labels.sets);
+    losses.push((
+        "parts of waits that are not told apart (too many)".into(),
+        intake.chains.crowded,
+    ));
     losses.push(("malformed event".into(), intake.malformed));
     losses.push(("user stack never read".into(), intake.samples.unresolved));
     let mut truncated: Vec<_> = stacks.truncated.iter().collect();

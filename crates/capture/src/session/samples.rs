@@ -26,6 +26,8 @@ pub enum User {
 pub struct Key {
     /// Id of the thread's record.
     pub id: u64,
+    /// Hash of what was waited for, 0: not known.
+    pub resource: u64,
     /// Hash of the kernel stack, 0: none.
     pub kernel: u64,
     /// User stack.
@@ -62,6 +64,8 @@ pub struct Samples {
     grid: Slices,
     /// Samples whose stack was never named.
     pub unresolved: u64,
+    /// Samples with their stacks, since somebody last took them.
+    pub done: Vec<(Key, SampleEvent)>,
 }
 
 impl Samples {
@@ -73,6 +77,7 @@ impl Samples {
             ahead: FxHashMap::default(),
             grid,
             unresolved: 0,
+            done: Vec::new(),
         }
     }
 
@@ -120,6 +125,7 @@ impl Samples {
         let on_cpu = s.state == state::ON_CPU;
         let key = Key {
             id: s.id,
+            resource: s.resource,
             kernel: s.kstack,
             user,
             state: s.state,
@@ -127,6 +133,7 @@ impl Samples {
             user_mode: on_cpu && s.flags & SAMPLE_USER_MODE != 0,
             cpu: on_cpu.then_some(s.cpu),
         };
+        self.done.push((key, *s));
         let sum = self.sums.entry(key).or_default();
         sum.count += u64::from(s.count);
         sum.ns += s.ns;

@@ -46,7 +46,7 @@ pub fn reasons() -> impl Iterator<Item = &'static str> {
 
 impl Options {
     /// The line's stack, from the frames between.
-    fn line(
+    pub(super) fn line(
         &self,
         rec: &Recording,
         context: ContextId,
@@ -78,7 +78,7 @@ impl Options {
 }
 
 /// A name within a line: what would end a frame or the line is replaced.
-fn push(line: &mut String, name: &str) {
+pub(super) fn push(line: &mut String, name: &str) {
     line.extend(name.chars().map(|c| match c {
         ';' => ':',
         '\n' | '\r' => ' ',

@@ -3,6 +3,7 @@
 //! Readers trust nothing: their errors are typed, their memory is bounded, they do not panic.
 
 pub mod folded;
+pub mod off_wake;
 pub mod pprof;
 pub mod svg;
 mod wire;

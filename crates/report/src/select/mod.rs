@@ -244,6 +244,12 @@ impl Selection {
         if let Some(range) = slices {
             cut_time(&mut out, range);
         }
+        // Hops hang below samples as they were measured, which are cut and joined here.
+        if !out.hops.is_empty() || !out.locks.is_empty() {
+            let note = "who ended waits, and exact waits by lock, are not kept in a selection";
+            out.domain.notes.push(note.into());
+        }
+        (out.actors, out.hops, out.locks) = Default::default();
         compact::compact(&mut out, &wanted);
         out.domain.notes.push(format!(
             "selected: {self}; what is not selected is left out of every figure, wall included"

@@ -9,8 +9,11 @@ mod domain;
 mod functions;
 mod groups;
 mod ledger;
+mod locks;
 mod shapes;
 mod stacks;
+mod waits;
+mod why;
 
 use wallscope_model::scale::{self, Piece, Scaled, Unsampled};
 use wallscope_model::{Recording, View};
@@ -20,8 +23,11 @@ pub use domain::{audit_lines, cost_lines, domain_lines, loss_lines, scaling_line
 pub use functions::{FunctionRow, Value, ViewValue};
 pub use groups::{GroupRow, groups, groups_text};
 pub use ledger::{LedgerRow, ReasonRow, ledger_rows, process_rows, reason_rows, total_row};
+pub use locks::{Holder, LockRow, Share};
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
+pub use waits::{RESOURCE, Waits};
+pub use why::{Whose, Why, WhyNode};
 
 use code::Code;
 

@@ -55,3 +55,131 @@ pub(super) fn reasons(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let run = tool.measure("reasons", &flags, &Options::at(99))?;
     reasons_right(&run)
 }
+
+/// Rows: the view off-wake and the chains of `thread` hold as much time as the ledger says.
+fn sums(run: &Run, thread: &str) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let blocked: u64 = run.report.threads.iter().map(|t| t.blocked_ns).sum();
+    let off_wake = run.recorded.folded("off-wake")?;
+    let sum: u64 = off_wake.iter().map(|l| l.ns).sum();
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole as f64;
+    card.near(
+        "off-wake, of blocked time",
+        100.0,
+        percent(sum, blocked),
+        1.0,
+        "%",
+    );
+    let seen = |l: &&crate::folded::Line| l.frames.iter().any(|f| f.name.starts_with("[woken by "));
+    let known: u64 = off_wake.iter().filter(seen).map(|l| l.ns).sum();
+    card.at_least(
+        "waker known, of blocked time",
+        percent(known, blocked),
+        95.0,
+        "%",
+    );
+    let why = run.recorded.json(&["why", "--thread", thread])?;
+    let threads = run.report.threads.iter().filter(|t| t.name == thread);
+    let wall: u64 = threads.map(|t| t.wall_ns).sum();
+    let ends: u64 = entries(&why["ends"]).map(|(_, ns)| ns).sum();
+    card.near(
+        format!("ends of the chains of {thread}, of its wall time"),
+        100.0,
+        percent(ends, wall),
+        1.0,
+        "%",
+    );
+    Ok(card)
+}
+
+/// `[{what, ns}]`.
+fn entries(list: &serde_json::Value) -> impl Iterator<Item = (&str, u64)> {
+    let all = list.as_array().into_iter().flatten();
+    all.map(|e| {
+        (
+            e["what"].as_str().unwrap_or_default(),
+            e["ns"].as_u64().unwrap_or_default(),
+        )
+    })
+}
+
+pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    // On a busy machine the samplers would slow down, and short waits not be followed any more.
+    let options = Options {
+        more: vec!["--max-overhead".into(), "50".into()],
+        ..Options::at(499)
+    };
+    let run = tool.measure("chain", &["--seconds", &seconds], &options)?;
+    let mut card = reasons_right(&run)?;
+    card.rows.extend(sums(&run, "front")?.rows);
+    let truth = |name: &str| {
+        let mut all = run.truth.functions.iter().filter(|f| f.name == name);
+        all.next()
+            .ok_or_else(|| Error::Output(format!("the program did not measure {name}")))
+    };
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole as f64;
+
+    let locks = run.recorded.json(&["locks"])?;
+    let rows = || locks["locks"].as_array().into_iter().flatten();
+    let name_of = |r: &serde_json::Value| r["name"].as_str().unwrap_or_default().to_string();
+    let lock = rows()
+        .find(|r| name_of(r).contains("chain_mutex"))
+        .cloned()
+        .unwrap_or_default();
+    let total = lock["total_ns"].as_u64().unwrap_or_default();
+    let waited = truth("front_get")?.blocked_ns();
+    card.near(
+        "waits for chain_mutex, of the truth",
+        100.0,
+        percent(total, waited),
+        2.0,
+        "%",
+    );
+    let holders: Vec<(bool, u64)> = (lock["holders"].as_array().into_iter().flatten())
+        .map(|h| {
+            let right = h["thread"] == "middle" && h["function"] == "middle_hold";
+            (right, h["ns"].as_u64().unwrap_or_default())
+        })
+        .collect();
+    let right: u64 = holders.iter().filter(|h| h.0).map(|h| h.1).sum();
+    card.at_least(
+        "held by middle in middle_hold",
+        percent(right, total),
+        95.0,
+        "%",
+    );
+
+    // What the front's waits for the lock come to in the end is what the server did.
+    let why = run.recorded.json(&["why", "--function", "front_get"])?;
+    let whole: u64 = entries(&why["ends"]).map(|(_, ns)| ns).sum();
+    let ends = |begin: &str| -> u64 {
+        let fitting = entries(&why["ends"]).filter(|(what, _)| what.starts_with(begin));
+        fitting.map(|(_, ns)| ns).sum()
+    };
+    let (slept, computed) = (truth("back_sleep")?, truth("back_compute")?);
+    let served = slept.wall_ns + computed.wall_ns;
+    // A wait begins anywhere in the server's work, more likely late in it.
+    for (begin, expected) in [
+        ("back is blocked (timer", slept.blocked_ns()),
+        ("back computes", computed.on_cpu_ns),
+    ] {
+        card.at_least(
+            format!(
+                "{begin}…: {:.1} % of the server's work",
+                percent(expected, served)
+            ),
+            percent(ends(begin), whole),
+            0.5 * percent(expected, served),
+            "%",
+        );
+    }
+    let followed = ends("back ");
+    card.at_least(
+        "followed to the server",
+        percent(followed, whole),
+        90.0,
+        "%",
+    );
+    Ok(card)
+}

@@ -96,6 +96,7 @@ impl Kernel {
         let tracepoint = match name {
             "ws_cgroup_attach" => "cgroup_attach_task",
             "ws_cgroup_mkdir" => "cgroup_mkdir",
+            "ws_fault" => "mm_filemap_fault",
             "ws_migrate" => "sched_migrate_task",
             "ws_irq_entry" => "irq_handler_entry",
             "ws_irq_exit" => "irq_handler_exit",

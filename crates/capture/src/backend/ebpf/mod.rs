@@ -27,7 +27,7 @@ pub use allowed::{Kernel, Mechanism};
 
 use crate::{
     Error,
-    event::{Dump, Head, PARTS, kind},
+    event::{Dump, Head, LockSum, PARTS, kind},
     places::Places,
     syscalls,
 };
@@ -188,10 +188,15 @@ impl Programs {
             }
         }
         let skel = open.load().map_err(|e| kernel.explain_load_failure(e))?;
-        for (number, reason) in syscalls::reasons().iter().enumerate() {
+        let calls = syscalls::reasons().into_iter().zip(syscalls::arguments());
+        for (number, (reason, argument)) in calls.enumerate() {
             skel.maps
                 .syscall_reason
-                .update(&(number as u32).to_ne_bytes(), &[*reason], MapFlags::ANY)
+                .update(
+                    &(number as u32).to_ne_bytes(),
+                    &[reason, argument],
+                    MapFlags::ANY,
+                )
                 .map_err(Error::bpf("cannot fill the table of system calls"))?;
         }
         let iterator = skel
@@ -423,6 +428,17 @@ impl Programs {
             }
         }
         sums
+    }
+
+    /// Exact waits by thread and lock.
+    pub fn lock_waits(&self) -> Vec<LockSum> {
+        let map = &self.skel.maps.lock_waits;
+        map.keys()
+            .filter_map(|key| {
+                let value = map.lookup(&key, MapFlags::ANY).ok()??;
+                LockSum::read_from_bytes(&[key, value].concat()).ok()
+            })
+            .collect()
     }
 
     /// Bytes of kernel memory held by our maps while `threads` are measured. What is stored with a

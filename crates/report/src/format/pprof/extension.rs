@@ -53,6 +53,12 @@ pub(super) struct Recording {
     pub label_sets: Option<LabelSets>,
     #[prost(message, optional, tag = "20")]
     pub shapes: Option<Shapes>,
+    #[prost(message, repeated, tag = "30")]
+    pub actors: Vec<Actor>,
+    #[prost(message, optional, tag = "31")]
+    pub hops: Option<Hops>,
+    #[prost(message, optional, tag = "32")]
+    pub locks: Option<LockWaits>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -277,6 +283,60 @@ pub(super) struct LabelSets {
     pub number: Vec<i64>,
     #[prost(uint32, repeated, tag = "6")]
     pub unit: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Actor {
+    #[prost(uint32, tag = "1")]
+    pub context: u32,
+    #[prost(uint32, tag = "2")]
+    pub pid: u32,
+    #[prost(uint32, tag = "3")]
+    pub tid: u32,
+    #[prost(string, tag = "4")]
+    pub name: String,
+    #[prost(bool, tag = "5")]
+    pub interrupt: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Hops {
+    #[prost(string, repeated, tag = "1")]
+    pub roles: Vec<String>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub above: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub role: Vec<u32>,
+    #[prost(uint32, repeated, tag = "4")]
+    pub actor: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub stack: Vec<u32>,
+    #[prost(uint32, repeated, tag = "6")]
+    pub reason: Vec<u32>,
+    #[prost(uint32, repeated, tag = "7")]
+    pub part: Vec<u32>,
+    #[prost(uint32, repeated, tag = "8")]
+    pub labels: Vec<u32>,
+    #[prost(uint64, repeated, tag = "9")]
+    pub count: Vec<u64>,
+    #[prost(uint64, repeated, tag = "10")]
+    pub ns: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LockWaits {
+    #[prost(uint32, repeated, tag = "1")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub labels: Vec<u32>,
+    #[prost(uint64, repeated, tag = "3")]
+    pub address: Vec<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub total: Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    pub longest: Vec<u64>,
+    #[prost(uint64, repeated, tag = "6")]
+    pub count: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

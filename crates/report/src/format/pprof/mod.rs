@@ -18,6 +18,7 @@ mod labels;
 mod read;
 mod restore;
 mod shapes;
+mod waits;
 mod write;
 
 pub(super) use read::read;

@@ -12,7 +12,7 @@ use super::super::{Read, ReadError};
 use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
 use super::read::{Tables, damaged};
-use super::{host, labels, shapes};
+use super::{host, labels, shapes, waits};
 
 /// The meaning of numbers in columns; an unknown name has none.
 pub(super) struct Names {
@@ -71,6 +71,14 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     rec.stacks = stacks(&m.stacks.unwrap_or_default(), &names, rec.frames.len())?;
     rec.label_sets = labels::from_message(&m.label_sets.unwrap_or_default())?;
     rec.samples = samples(&m.samples.unwrap_or_default(), &names, &rec)?;
+    rec.actors = waits::restore_actors(m.actors, &rec)?;
+    rec.hops = waits::restore_hops(
+        &m.hops.unwrap_or_default(),
+        &names.reasons,
+        &names.parts,
+        &rec,
+    )?;
+    rec.locks = waits::restore_locks(&m.locks.unwrap_or_default(), &rec)?;
     rec.ledger_slices = ledger_slices(&m.ledger_slices.unwrap_or_default(), &names, &rec)?;
     rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
     check_sums(&rec)?;

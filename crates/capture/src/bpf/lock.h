@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Exact waits by lock: each wait of each thread is added to the lock that it was for.
+ *
+ * A thread mostly meets the same lock again, so its sums stay in its record and go to the map when
+ * it waits for another one, when it ends, and when the recording does.
+ */
+#pragma once
+
+static __always_inline void lock_flush(struct ws_thread *t)
+{
+	struct ws_lock_key key = { .id = t->id, .address = t->lock, .call = t->lock_call };
+	struct ws_lock_sum *sum, first;
+
+	if (!t->lock_count)
+		return;
+	sum = bpf_map_lookup_elem(&lock_waits, &key);
+	if (sum) {
+		sum->total += t->lock_total;
+		sum->count += t->lock_count;
+		if (sum->longest < t->lock_longest)
+			sum->longest = t->lock_longest;
+	} else {
+		first.total = t->lock_total;
+		first.count = t->lock_count;
+		first.longest = t->lock_longest;
+		if (bpf_map_update_elem(&lock_waits, &key, &first, BPF_ANY))
+			lost(WS_L_LOCKS_FULL);
+	}
+	t->lock_total = t->lock_count = t->lock_longest = 0;
+}
+
+/* The thread has just begun to wait. */
+static __always_inline void lock_begins(struct ws_thread *t, struct task_struct *p)
+{
+	struct ws_call *entry;
+	struct pt_regs *regs;
+	struct file *file;
+	u64 lock, call;
+	u32 key;
+
+	if ((t->detail != WS_LOCK && t->detail != WS_GIL) || (p->flags & PF_KTHREAD))
+		return;
+	regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	call = regs->orig_ax;
+	if (call >= WS_SYSCALLS)
+		return; /* interrupted and gone on: the lock is still the same */
+	key = call;
+	entry = bpf_map_lookup_elem(&syscall_reason, &key);
+	if (!entry || entry->reason == WS_RESTART)
+		return;
+	lock = regs->di;
+	if (entry->argument == WS_FIRST_IS_FD) {
+		file = file_of(p, lock);
+		lock = file ? BPF_CORE_READ(file, f_inode, i_ino) : 0;
+	}
+	if (lock == t->lock && call == t->lock_call)
+		return;
+	lock_flush(t);
+	t->lock = lock;
+	t->lock_call = call;
+}
+
+/* A wait of `ns` is over. */
+static __always_inline void lock_ends(struct ws_thread *t, u64 ns)
+{
+	if (t->detail != WS_LOCK && t->detail != WS_GIL)
+		return;
+	t->lock_total += ns;
+	t->lock_count++;
+	if (t->lock_longest < ns)
+		t->lock_longest = ns;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * What exactly a thread waited for: the lock's address, the file, the peer of a socket.
+ *
+ * Looked up only when time is charged to a stack. The thread still stands in its system call then,
+ * so its arguments are as they were, and what its descriptor refers to is read from the kernel
+ * itself: a descriptor that is closed and used again is no trap. A resource is sent once and then
+ * referred to by a hash of what identifies it.
+ */
+#pragma once
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ws_resource);
+} resources SEC(".maps");
+
+/* Names from the file up to its file system's root. */
+static __always_inline void name_dentry(struct ws_resource *r, struct dentry *d)
+{
+	for (u32 i = 0; i < WS_NAMES; i++) {
+		struct dentry *parent = BPF_CORE_READ(d, d_parent);
+
+		if (!d || (i && parent == d))
+			break;
+		bpf_probe_read_kernel_str(r->name[i], WS_NAME, BPF_CORE_READ(d, d_name.name));
+		r->names = i + 1;
+		if (parent == d)
+			break;
+		d = parent;
+	}
+}
+
+static __always_inline void identify_inode(struct ws_resource *r, struct inode *inode)
+{
+	r->address = BPF_CORE_READ(inode, i_ino);
+	r->device = BPF_CORE_READ(inode, i_sb, s_dev);
+}
+
+static __always_inline void identify_socket(struct ws_resource *r, struct sock *sk)
+{
+	r->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (r->family == AF_UNIX) {
+		r->what = WS_W_UNIX;
+		r->peer_pid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
+		return;
+	}
+	r->what = WS_W_SOCKET;
+	r->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	r->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	if (r->family == AF_INET6) {
+		BPF_CORE_READ_INTO(&r->local, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO(&r->peer, sk, __sk_common.skc_v6_daddr);
+	} else {
+		BPF_CORE_READ_INTO((u32 *)r->local, sk, __sk_common.skc_rcv_saddr);
+		BPF_CORE_READ_INTO((u32 *)r->peer, sk, __sk_common.skc_daddr);
+	}
+}
+
+static __always_inline struct dentry *identify_file(struct ws_resource *r, struct file *file)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct sock *sk;
+
+	identify_inode(r, inode);
+	switch (BPF_CORE_READ(inode, i_mode) & S_IFMT) {
+	case S_IFSOCK:
+		r->pid = 0;
+		sk = sock_of(file);
+		if (sk)
+			identify_socket(r, sk);
+		return NULL;
+	case S_IFIFO:
+		r->what = WS_W_PIPE;
+		break;
+	case 0:
+		r->what = WS_W_ANONYMOUS;
+		r->address = r->pid; /* all of them share one inode */
+		break;
+	default:
+		r->what = WS_W_FILE;
+		r->fd = 0; /* the path says more */
+	}
+	return BPF_CORE_READ(file, f_path.dentry);
+}
+
+/* Where the kernel remembers the name of an inode that is mapped. */
+static __always_inline struct dentry *dentry_of(struct inode *inode)
+{
+	struct hlist_node *first = BPF_CORE_READ(inode, i_dentry.first);
+
+	return first ? (void *)first - bpf_core_field_offset(struct dentry, d_u.d_alias) : NULL;
+}
+
+/* What the call of `p` is about: fills what identifies it. */
+static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_thread *t,
+					       struct task_struct *p, u8 reason)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	u64 call = regs->orig_ax, path = 0;
+	struct file *file;
+	struct ws_call *entry;
+	u32 key;
+
+	r->pid = t->pid;
+	r->call = call;
+	if (reason == WS_PAGE_FAULT) {
+		r->what = WS_W_FAULT;
+		r->call = -1;
+		/* Entered in this very stay off the CPU: out, wake-up and in count two each. */
+		if (t->fault_file && t->seq - t->fault_seq <= 6) {
+			r->pid = 0;
+			identify_inode(r, (struct inode *)t->fault_file);
+			return dentry_of((struct inode *)t->fault_file);
+		}
+		return NULL;
+	}
+	if (call >= WS_SYSCALLS)
+		return NULL;
+	key = call;
+	entry = bpf_map_lookup_elem(&syscall_reason, &key);
+	r->what = WS_W_CALL;
+	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
+	case WS_FIRST_IS_LOCK:
+		r->what = WS_W_LOCK;
+		r->address = regs->di;
+		return NULL;
+	case WS_FIRST_IS_PATH:
+		path = regs->di;
+		break;
+	case WS_SECOND_IS_PATH:
+		path = regs->si;
+		break;
+	case WS_FIRST_IS_FD:
+		r->fd = regs->di;
+		break;
+	case WS_POLL_LIST: {
+		struct {
+			s32 fd;
+			u32 events;
+		} one;
+
+		r->address = regs->si;
+		if ((u32)regs->si != 1 || bpf_probe_read_user(&one, sizeof(one), (void *)regs->di))
+			return NULL;
+		r->fd = one.fd;
+		break;
+	}
+	default:
+		return NULL;
+	}
+	if (path) {
+		r->what = WS_W_PATH;
+		bpf_probe_read_user_str(r->name[0], WS_NAME, (void *)path);
+		r->names = 1;
+		for (int i = 0; i < WS_NAME / 8; i++)
+			r->address = mix(r->address, r->name[0][i]);
+		return NULL;
+	}
+	file = file_of(p, r->fd);
+	if (!file)
+		return NULL;
+	return identify_file(r, file);
+}
+
+/* What `p`, which just came back, waited for: a hash, 0 for nothing known. */
+static __always_inline u64 waited_for(struct ws_thread *t, struct task_struct *p, u8 reason)
+{
+	u64 hash = 0x9e3779b97f4a7c15ull, *word;
+	struct ws_resource *r;
+	struct dentry *d;
+	u32 key = 0;
+
+	if ((p->flags & PF_KTHREAD) || reason == WS_STOPPED || reason == WS_TIMER)
+		return 0;
+	r = bpf_map_lookup_elem(&resources, &key);
+	if (!r)
+		return 0;
+	__builtin_memset(r, 0, sizeof(*r));
+	d = identify(r, t, p, reason);
+	if (!r->what)
+		return 0;
+	word = (u64 *)&r->address;
+	for (int i = 0; i < WS_IDENTITY / 8; i++)
+		hash = mix(hash, word[i]);
+	if (bpf_map_lookup_elem(&seen, &hash))
+		return hash;
+	r->head.kind = WS_EV_RESOURCE;
+	r->head.size = sizeof(*r);
+	r->hash = hash;
+	if (d)
+		name_dentry(r, d);
+	publish(hash, r, sizeof(*r));
+	return hash;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Who ended a wait, and what that one did meanwhile.
+ *
+ * At a wake-up the waker is the current task, and the sleeper's record tells whether its wait will
+ * be charged to a stack: then the waker's stack is taken too, by the same periods and so with the
+ * same weight, and with it the waker's last changes of state, so that user space can divide the
+ * wait among what its waker did in it.
+ *
+ * An interrupt wakes in the name of whoever it interrupts; the kernel stack tells, in user space.
+ */
+#pragma once
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ws_wake);
+} wakes SEC(".maps");
+
+/* The waker's kernel stack is `ctx`'s own. */
+static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_thread *w,
+				      struct task_struct *waker, u64 now)
+{
+	struct ws_unwind *u;
+	struct ws_kstack *k;
+	struct ws_wake *e;
+	u32 zero = 0, key = 2;
+
+	e = bpf_map_lookup_elem(&wakes, &zero);
+	k = bpf_map_lookup_elem(&kstacks, &key);
+	if (!e || !k)
+		return;
+	e->head.kind = WS_EV_WAKE;
+	e->head.size = sizeof(*e);
+	e->id = t->id;
+	e->begin = t->block_begin;
+	e->time = now;
+	e->waker = w ? w->id : 0;
+	e->pid = waker->tgid;
+	e->tid = waker->pid;
+	bpf_probe_read_kernel(e->comm, sizeof(e->comm), waker->comm);
+	/* Without the hook's own two frames. */
+	e->kstack = kernel_hash(k, bpf_get_stack(ctx, k->pc, sizeof(k->pc), 2));
+	e->ustack = 0;
+	e->flags = WS_S_NO_USER;
+	e->steps = 0;
+	if (w) {
+		e->steps = w->steps;
+		__builtin_memcpy(e->step, w->step, sizeof(e->step));
+		if (no_user_stack(waker)) {
+			/* as set */
+		} else if (cfg_task_work) {
+			defer(w, waker);
+			e->flags = WS_S_DEFERRED;
+			e->ustack = w->ticket;
+		} else if ((u = bpf_map_lookup_elem(&unwinds, &key))) {
+			uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(waker));
+			uw_unwind_probe(&u->work, waker->tgid, &u->regs, UW_MAX_FRAMES);
+			e->flags = 0;
+			e->ustack = user_hash(&u->work.out);
+		}
+	}
+	if (bpf_ringbuf_output(&events, e, sizeof(*e), ring_flags()))
+		lost(WS_L_RING_WAKE);
+}

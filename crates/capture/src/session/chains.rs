@@ -1,0 +1,598 @@
+//! Chains of waits: who ended each charged wait, what that one did in it, and so on.
+//!
+//! The kernel programs send, with each wait that is charged to a stack, its waker and the waker's
+//! last changes of state. From these the wait is divided among what its waker did meanwhile; where
+//! the waker itself was blocked in a wait that was charged too, that part is divided again. A part
+//! carries its share of the sample's weight, so that the parts of a wait sum to it and no time is
+//! counted twice.
+//!
+//! This is done some ticks after the wait, when the stacks of its chain have been read, so that
+//! nothing has to be kept for longer. What ends a chain: an interrupt, a thread that is not
+//! measured, a circle, [`MOST_HOPS`], waits too short to have been charged, and forgetting
+//! ([`MOST_KEPT`]).
+
+use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Role, StackEnd};
+
+use super::samples::{Key, User};
+use crate::{
+    event::{
+        self, Resolve, SAMPLE_DEFERRED, SAMPLE_NO_USER, STEPS, SampleEvent, Step, WakeEvent, state,
+    },
+    places::Interrupts,
+};
+
+/// Wakers that are followed from one wait.
+pub const MOST_HOPS: usize = 8;
+/// Waits and on-CPU samples that are remembered.
+const MOST_KEPT: usize = 200_000;
+/// Parts that are told apart; further ones stay with what they hang below.
+const MOST_NODES: usize = 400_000;
+/// How long after its end a wait is followed, ns: the stacks of its chain are known by then.
+const DELAY: u64 = 100_000_000;
+
+/// Who did something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// The thread with this record.
+    Record(u64),
+    /// A thread that is not measured: process, thread, name.
+    Stranger(u32, u32, Arc<str>),
+    /// An interrupt, by what it served.
+    Interrupt(&'static str),
+    /// Nobody was seen.
+    Unknown,
+}
+
+/// What tells one part from another below the same parent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// What it stands for.
+    pub role: Role,
+    /// Who.
+    pub who: Who,
+    /// Kernel stack, 0: none.
+    pub kernel: u64,
+    /// User stack.
+    pub user: User,
+    /// Block reason or part of runnable time.
+    pub detail: u8,
+    /// What was waited for, 0: not known.
+    pub resource: u64,
+}
+
+impl Part {
+    fn of(role: Role, who: &Who) -> Part {
+        Part {
+            role,
+            who: who.clone(),
+            kernel: 0,
+            user: User::Missing(StackEnd::Lost),
+            detail: 0,
+            resource: 0,
+        }
+    }
+}
+
+/// A part of somebody's wait.
+pub struct Node {
+    /// Index of the node above; `None`: it hangs below a sample.
+    pub parent: Option<u32>,
+    /// The sample at the root.
+    pub root: u32,
+    /// What it is.
+    pub part: Part,
+    /// Samples.
+    pub count: u64,
+    /// Time, ns.
+    pub ns: u64,
+    /// On-CPU samples in it, by the weight of their waits.
+    hits: u64,
+}
+
+/// The end of a wait.
+struct Wake {
+    time: u64,
+    waker: u64,
+    pid: u32,
+    tid: u32,
+    name: Arc<str>,
+    kernel: u64,
+    user: Cell<User>,
+    /// The waker's changes of state, oldest first, from the last before the wait on.
+    steps: Box<[Step]>,
+}
+
+/// A charged wait.
+#[derive(Clone)]
+struct Block {
+    begin: u64,
+    end: u64,
+    ns: u64,
+    count: u64,
+    kernel: u64,
+    user: User,
+    detail: u8,
+    resource: u64,
+    wake: Option<Rc<Wake>>,
+}
+
+/// What one thread did, as far as it was sampled.
+#[derive(Default)]
+struct Past {
+    blocks: VecDeque<Block>,
+    on_cpu: VecDeque<(u64, u64, User)>,
+}
+
+/// All chains so far.
+#[derive(Default)]
+pub struct Chains {
+    /// Ends of waits whose sample has not come yet, by sleeper and begin.
+    wakes: FxHashMap<(u64, u64), Rc<Wake>>,
+    tickets: FxHashMap<u64, Vec<Rc<Wake>>>,
+    past: FxHashMap<u64, Past>,
+    kept: usize,
+    pending: VecDeque<(u32, u64, Block)>,
+    /// Keys of the samples at the roots.
+    roots: Vec<Key>,
+    root_ids: FxHashMap<Key, u32>,
+    nodes: Vec<Node>,
+    ids: FxHashMap<(u32, Option<u32>, Part), u32>,
+    interrupts: Interrupts,
+    served: FxHashMap<u64, Option<&'static str>>,
+    /// Samples whose parts were not told apart for want of room.
+    pub crowded: u64,
+}
+
+impl Chains {
+    /// None yet; `interrupts` tells interrupts by their code.
+    pub fn new(interrupts: Interrupts) -> Chains {
+        Chains {
+            interrupts,
+            ..Chains::default()
+        }
+    }
+
+    /// A wait has ended.
+    pub fn wake(&mut self, e: &WakeEvent) {
+        let count = e.steps as usize;
+        let first = count.saturating_sub(STEPS);
+        let mut steps: Vec<Step> = (first..count).map(|n| e.step[n % STEPS]).collect();
+        let before = steps.partition_point(|s| s.time <= e.begin);
+        steps.drain(..before.saturating_sub(1));
+        let user = if e.flags & (SAMPLE_NO_USER | SAMPLE_DEFERRED) == 0 && e.ustack != 0 {
+            User::Hash(e.ustack)
+        } else if e.flags & SAMPLE_NO_USER != 0 {
+            User::Missing(StackEnd::KernelOnly)
+        } else {
+            User::Missing(StackEnd::Gone)
+        };
+        let wake = Rc::new(Wake {
+            time: e.time,
+            waker: e.waker,
+            pid: e.pid,
+            tid: e.tid,
+            name: event::text(&e.comm).into(),
+            kernel: e.kstack,
+            user: Cell::new(user),
+            steps: steps.into(),
+        });
+        if e.flags & SAMPLE_DEFERRED != 0 {
+            self.tickets.entry(e.ustack).or_default().push(wake.clone());
+        }
+        self.wakes.insert((e.id, e.begin), wake);
+    }
+
+    /// A ticket's stack is known.
+    pub fn resolve(&mut self, r: &Resolve) {
+        for wake in self.tickets.remove(&r.ticket).unwrap_or_default() {
+            if r.ustack != 0 {
+                wake.user.set(User::Hash(r.ustack));
+            }
+        }
+    }
+
+    /// A sample whose stack is known.
+    pub fn sample(&mut self, key: Key, s: &SampleEvent) {
+        match key.state {
+            state::BLOCKED => {
+                let block = Block {
+                    begin: s.begin,
+                    end: s.end,
+                    ns: s.ns,
+                    count: u64::from(s.count),
+                    kernel: key.kernel,
+                    user: key.user,
+                    detail: key.detail,
+                    resource: key.resource,
+                    wake: self.wakes.remove(&(s.id, s.begin)),
+                };
+                let past = &mut self.past.entry(s.id).or_default().blocks;
+                let at = past.partition_point(|b| b.begin <= block.begin);
+                past.insert(at, block.clone());
+                let next = self.roots.len() as u32;
+                let root = *self.root_ids.entry(key).or_insert_with_key(|key| {
+                    self.roots.push(*key);
+                    next
+                });
+                self.pending.push_back((root, s.id, block));
+            }
+            state::ON_CPU => {
+                let past = self.past.entry(s.id).or_default();
+                past.on_cpu.push_back((s.end, key.kernel, key.user));
+            }
+            _ => return,
+        }
+        self.kept += 1;
+    }
+
+    /// Follows what ended long enough ago. `kernel`: kernel stacks by hash.
+    pub fn settle(&mut self, now: u64, kernel: &FxHashMap<u64, Box<[u64]>>) {
+        while self
+            .pending
+            .front()
+            .is_some_and(|(.., b)| now == u64::MAX || b.end.saturating_add(DELAY) <= now)
+        {
+            let Some((root, id, block)) = self.pending.pop_front() else {
+                break;
+            };
+            let follow = Follow {
+                root,
+                above: None,
+                from: block.begin,
+                to: block.end,
+                ns: block.ns,
+                count: block.count,
+            };
+            self.follow(follow, block.wake.as_ref(), kernel, &mut vec![id]);
+        }
+        if self.kept > MOST_KEPT {
+            self.forget();
+        }
+        // Tickets and waits whose samples never came.
+        self.wakes
+            .retain(|_, w| w.time.saturating_add(50 * DELAY) > now);
+        self.tickets
+            .retain(|_, w| w.iter().any(|w| w.time.saturating_add(50 * DELAY) > now));
+    }
+
+    /// All parts, parents before children. What has not been followed yet is followed first.
+    pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<Key>, Vec<Node>) {
+        self.settle(u64::MAX, kernel);
+        self.place_computing();
+        (
+            std::mem::take(&mut self.roots),
+            std::mem::take(&mut self.nodes),
+        )
+    }
+
+    /// Halves what is remembered of each thread.
+    fn forget(&mut self) {
+        self.kept = 0;
+        self.past.retain(|_, past| {
+            past.blocks.drain(..past.blocks.len().div_ceil(2));
+            past.on_cpu.drain(..past.on_cpu.len().div_ceil(2));
+            let left = past.blocks.len() + past.on_cpu.len();
+            self.kept += left;
+            left > 0
+        });
+    }
+
+    /// Adds `ns` to a part below `above`; returns its index, `None` where there is no room.
+    fn add(&mut self, at: &Follow, part: Part, ns: u64, count: u64) -> Option<u32> {
+        let key = (at.root, at.above, part);
+        let id = match self.ids.get(&key) {
+            Some(id) => *id,
+            None if self.nodes.len() >= MOST_NODES => {
+                self.crowded += 1;
+                return None;
+            }
+            None => {
+                let id = self.nodes.len() as u32;
+                self.nodes.push(Node {
+                    parent: at.above,
+                    root: at.root,
+                    part: key.2.clone(),
+                    count: 0,
+                    ns: 0,
+                    hits: 0,
+                });
+                self.ids.insert(key, id);
+                id
+            }
+        };
+        let node = &mut self.nodes[id as usize];
+        node.ns += ns;
+        node.count += count;
+        Some(id)
+    }
+
+    /// What the interrupt served in whose name a wake-up with this kernel stack came, if it was one.
+    fn interrupt(
+        &mut self,
+        hash: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+    ) -> Option<&'static str> {
+        let interrupts = &self.interrupts;
+        *self
+            .served
+            .entry(hash)
+            .or_insert_with(|| interrupts.served(kernel.get(&hash)?))
+    }
+
+    fn follow(
+        &mut self,
+        at: Follow,
+        wake: Option<&Rc<Wake>>,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let Some(wake) = wake else {
+            self.add(&at, Part::of(Role::Woke, &Who::Unknown), at.ns, at.count);
+            return;
+        };
+        let who = match self.interrupt(wake.kernel, kernel) {
+            Some(served) => Who::Interrupt(served),
+            None if wake.waker == 0 => Who::Stranger(wake.pid, wake.tid, wake.name.clone()),
+            None => Who::Record(wake.waker),
+        };
+        let own = matches!(who, Who::Record(_));
+        let part = Part {
+            kernel: wake.kernel,
+            user: if own {
+                wake.user.get()
+            } else {
+                User::Missing(StackEnd::KernelOnly)
+            },
+            ..Part::of(Role::Woke, &who)
+        };
+        let Some(id) = self.add(&at, part, at.ns, at.count) else {
+            return;
+        };
+        if !own {
+            return;
+        }
+        let below = Follow {
+            above: Some(id),
+            ..at
+        };
+        if path.contains(&wake.waker) {
+            self.add(&below, Part::of(Role::Circle, &who), at.ns, 0);
+            return;
+        }
+        if path.len() >= MOST_HOPS {
+            self.add(&below, Part::of(Role::Cut, &who), at.ns, 0);
+            return;
+        }
+        path.push(wake.waker);
+        self.meanwhile(below, wake, &who, kernel, path);
+        path.pop();
+    }
+
+    /// Divides `at` among what the waker did in it.
+    fn meanwhile(
+        &mut self,
+        at: Follow,
+        wake: &Rc<Wake>,
+        who: &Who,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let length = at.to.saturating_sub(at.from).max(1);
+        let upto = |time: u64| {
+            let passed = time.clamp(at.from, at.to) - at.from;
+            (u128::from(at.ns) * u128::from(passed.min(length)) / u128::from(length)) as u64
+        };
+        let known = wake.steps.first().map_or(at.to, |s| s.time);
+        if known > at.from {
+            let ns = upto(known);
+            self.earlier(&at, wake.waker, who, known, ns, kernel, path);
+        }
+        for (i, step) in wake.steps.iter().enumerate() {
+            // The last stretch is the one in which it woke the sleeper.
+            let next = wake.steps.get(i + 1);
+            let end = next.map_or(at.to, |n| n.time).min(at.to);
+            let begin = step.time.max(at.from);
+            let ns = upto(end).saturating_sub(upto(begin));
+            if end <= begin || ns == 0 {
+                continue;
+            }
+            let part = Follow {
+                from: begin,
+                to: end,
+                ns,
+                count: 0,
+                ..at
+            };
+            match step.state {
+                state::ON_CPU => self.computing(&part, wake.waker, who),
+                state::RUNNABLE => {
+                    let runnable = Part {
+                        detail: step.detail,
+                        ..Part::of(Role::Runnable, who)
+                    };
+                    self.add(&at, runnable, ns, 0);
+                }
+                state::BLOCKED => {
+                    let woken_by = next.map_or(0, |n| u64::from(n.waker));
+                    self.blocked(part, wake.waker, who, step, woken_by, kernel, path);
+                }
+                _ => {
+                    self.add(&at, Part::of(Role::Cut, who), ns, 0);
+                }
+            }
+        }
+    }
+
+    /// The waker was on a CPU. Where, the on-CPU samples that fell into such stretches tell: they are
+    /// counted here, and the time is divided by them at the end, when there are enough.
+    fn computing(&mut self, at: &Follow, waker: u64, who: &Who) {
+        self.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
+        let seen: Vec<(u64, User)> = self.past.get(&waker).map_or(Vec::new(), |past| {
+            let from = past.on_cpu.partition_point(|s| s.0 < at.from);
+            past.on_cpu
+                .iter()
+                .skip(from)
+                .take_while(|s| s.0 < at.to)
+                .map(|s| (s.1, s.2))
+                .collect()
+        });
+        // A wait that stands for more time than its own makes its samples do so too.
+        let hits = (at.ns * 16 / (at.to - at.from).max(1)).max(1);
+        for (kernel, user) in seen {
+            let part = Part {
+                kernel,
+                user,
+                ..Part::of(Role::OnCpu, who)
+            };
+            if let Some(id) = self.add(at, part, 0, 0) {
+                self.nodes[id as usize].hits += hits;
+            }
+        }
+    }
+
+    /// Divides on-CPU time below each part among the stacks that were sampled there.
+    fn place_computing(&mut self) {
+        let mut sampled: FxHashMap<(u32, Option<u32>, Who), Vec<u32>> = FxHashMap::default();
+        for (id, node) in (0..).zip(&self.nodes) {
+            if node.hits > 0 {
+                let key = (node.root, node.parent, node.part.who.clone());
+                sampled.entry(key).or_default().push(id);
+            }
+        }
+        for ((root, parent, who), ids) in sampled {
+            let all = (root, parent, Part::of(Role::OnCpu, &who));
+            let Some(whole) = self.ids.get(&all) else {
+                continue;
+            };
+            let ns = std::mem::take(&mut self.nodes[*whole as usize].ns);
+            let hits: u64 = ids.iter().map(|id| self.nodes[*id as usize].hits).sum();
+            let mut upto = 0;
+            let share = |n: u64| (u128::from(ns) * u128::from(n) / u128::from(hits)) as u64;
+            for id in ids {
+                let node = &mut self.nodes[id as usize];
+                node.ns = share(upto + node.hits) - share(upto);
+                upto += node.hits;
+            }
+        }
+        self.nodes.iter_mut().for_each(|n| n.hits = 0);
+    }
+
+    /// The waker was blocked itself; if that was charged, who ended it is known too.
+    #[allow(clippy::too_many_arguments)]
+    fn blocked(
+        &mut self,
+        at: Follow,
+        id: u64,
+        who: &Who,
+        step: &Step,
+        woken_by: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let charged = self.past.get(&id).and_then(|past| {
+            let i = past.blocks.partition_point(|b| b.begin < step.time);
+            past.blocks.get(i).filter(|b| b.begin == step.time).cloned()
+        });
+        let part = match &charged {
+            Some(b) => Part {
+                kernel: b.kernel,
+                user: b.user,
+                detail: step.detail,
+                resource: b.resource,
+                ..Part::of(Role::Blocked, who)
+            },
+            None => Part {
+                detail: step.detail,
+                ..Part::of(Role::Blocked, who)
+            },
+        };
+        let Some(node) = self.add(&at, part, at.ns, 0) else {
+            return;
+        };
+        let below = Follow {
+            above: Some(node),
+            ..at
+        };
+        match charged.and_then(|b| b.wake) {
+            Some(wake) => self.follow(below, Some(&wake), kernel, path),
+            None if woken_by != 0 => {
+                let who = Who::Record(woken_by);
+                self.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
+            }
+            None => {}
+        }
+    }
+
+    /// What the waker did before its remembered changes of state: its samples tell, as far as they go.
+    #[allow(clippy::too_many_arguments)]
+    fn earlier(
+        &mut self,
+        at: &Follow,
+        id: u64,
+        who: &Who,
+        until: u64,
+        ns: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let blocks: Vec<Block> = self.past.get(&id).map_or(Vec::new(), |past| {
+            past.blocks
+                .iter()
+                .filter(|b| b.begin < until && b.end > at.from)
+                .cloned()
+                .collect()
+        });
+        let gap = until - at.from;
+        // A wait stands for the time it was charged with, but no more than fits.
+        let weight = |b: &Block| {
+            let inside = b.end.min(until) - b.begin.max(at.from);
+            let whole = (b.end - b.begin).max(1);
+            (u128::from(b.ns) * u128::from(inside) / u128::from(whole)) as u64
+        };
+        let sum: u64 = blocks.iter().map(weight).sum();
+        let scale = sum.max(gap).max(1);
+        let mut given = 0;
+        for b in &blocks {
+            let part = (u128::from(ns) * u128::from(weight(b)) / u128::from(scale)) as u64;
+            given += part;
+            let inner = Follow {
+                from: b.begin.max(at.from),
+                to: b.end.min(until),
+                ns: part,
+                count: 0,
+                ..*at
+            };
+            let step = Step {
+                time: b.begin,
+                waker: 0,
+                state: state::BLOCKED,
+                detail: b.detail,
+                pad0: 0,
+            };
+            if part > 0 {
+                self.blocked(inner, id, who, &step, 0, kernel, path);
+            }
+        }
+        if ns > given {
+            self.add(at, Part::of(Role::Cut, who), ns - given, 0);
+        }
+    }
+}
+
+/// A stretch of a wait that is to be divided.
+#[derive(Clone, Copy)]
+struct Follow {
+    root: u32,
+    above: Option<u32>,
+    from: u64,
+    to: u64,
+    ns: u64,
+    count: u64,
+}
+
+#[cfg(test)]
+#[path = "chains_tests.rs"]
+mod tests;

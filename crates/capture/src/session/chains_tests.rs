@@ -1,0 +1,144 @@
+//! Waits with known wakers: what hangs below them, and that it sums.
+
+use zerocopy::FromZeros;
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn wake(id: u64, begin: u64, time: u64, waker: u64, steps: &[(u64, u8, u32)]) -> WakeEvent {
+    let mut e = WakeEvent::new_zeroed();
+    (e.id, e.begin, e.time, e.waker) = (id, begin, time, waker);
+    e.flags = SAMPLE_NO_USER;
+    e.steps = steps.len() as u32;
+    for (slot, (time, state, waker)) in e.step.iter_mut().zip(steps) {
+        (slot.time, slot.state, slot.waker) = (*time, *state, *waker);
+    }
+    e
+}
+
+fn sample(chains: &mut Chains, id: u64, begin: u64, end: u64, kind: u8) {
+    let mut s = SampleEvent::new_zeroed();
+    (s.id, s.begin, s.end, s.state) = (id, begin, end, kind);
+    (s.ns, s.count) = (end - begin, 1);
+    let key = Key {
+        id,
+        resource: 0,
+        kernel: id,
+        user: User::Hash(id),
+        state: kind,
+        detail: 0,
+        user_mode: false,
+        cpu: None,
+    };
+    chains.sample(key, &s);
+}
+
+/// Children never exceed their parents; returns the sum of all ends below roots.
+fn ends(nodes: &[Node]) -> u64 {
+    let mut inside = vec![0; nodes.len()];
+    for n in nodes {
+        if let Some(p) = n.parent {
+            inside[p as usize] += n.ns;
+        }
+    }
+    let left = nodes.iter().zip(inside).map(|(n, inside)| {
+        assert!(inside <= n.ns, "children hold more than their parent");
+        n.ns - inside
+    });
+    left.sum()
+}
+
+fn find(nodes: &[Node], role: Role, who: u64) -> Vec<&Node> {
+    nodes
+        .iter()
+        .filter(|n| n.part.role == role && n.part.who == Who::Record(who))
+        .collect()
+}
+
+#[test]
+fn two_hops_are_followed_and_sum_to_the_wait() {
+    let mut c = Chains::default();
+    // 3 sleeps and computes, then wakes 2, which wakes 1 after computing for 1 ms.
+    let of_3 = [
+        (0, state::BLOCKED, 0),
+        (16 * MS, state::RUNNABLE, 0),
+        (17 * MS, state::ON_CPU, 0),
+    ];
+    c.wake(&wake(2, 10 * MS, 18 * MS, 3, &of_3));
+    sample(&mut c, 2, 10 * MS, 18 * MS, state::BLOCKED);
+    let of_2 = [
+        (9 * MS, state::ON_CPU, 0),
+        (10 * MS, state::BLOCKED, 0),
+        (18 * MS, state::RUNNABLE, 3),
+        (19 * MS, state::ON_CPU, 0),
+    ];
+    c.wake(&wake(1, 12 * MS, 20 * MS, 2, &of_2));
+    sample(&mut c, 1, 12 * MS, 20 * MS, state::BLOCKED);
+    sample(&mut c, 2, 19 * MS, 19 * MS + 1, state::ON_CPU);
+    let (roots, nodes) = c.finish(&FxHashMap::default());
+    assert_eq!(roots.len(), 2);
+    assert_eq!(ends(&nodes), 8 * MS + 8 * MS);
+    let of_root = |n: &&&Node| roots[n.root as usize].id == 1;
+    let blocked = find(&nodes, Role::Blocked, 2);
+    let blocked = blocked.iter().find(of_root).unwrap();
+    assert_eq!((blocked.ns, blocked.part.kernel), (6 * MS, 2));
+    let slept = find(&nodes, Role::Blocked, 3);
+    assert_eq!(slept.iter().find(of_root).unwrap().ns, 4 * MS);
+    let placed = find(&nodes, Role::OnCpu, 2);
+    let sum: u64 = placed.iter().filter(of_root).map(|n| n.ns).sum();
+    assert_eq!(sum, MS);
+    // All of it where its one sample says.
+    assert!(placed.iter().any(|n| n.part.kernel == 2 && n.ns == MS));
+}
+
+#[test]
+fn a_circle_ends_where_it_closes() {
+    let mut c = Chains::default();
+    let of_2 = [
+        (0, state::BLOCKED, 0),
+        (15 * MS, state::RUNNABLE, 1),
+        (16 * MS, state::ON_CPU, 0),
+    ];
+    let of_1 = [(0, state::ON_CPU, 0)];
+    c.wake(&wake(2, 0, 15 * MS, 1, &of_1));
+    sample(&mut c, 2, 0, 15 * MS, state::BLOCKED);
+    c.wake(&wake(1, 10 * MS, 20 * MS, 2, &of_2));
+    sample(&mut c, 1, 10 * MS, 20 * MS, state::BLOCKED);
+    let (_, nodes) = c.finish(&FxHashMap::default());
+    let circles: Vec<_> = nodes
+        .iter()
+        .filter(|n| n.part.role == Role::Circle)
+        .collect();
+    assert_eq!(circles.len(), 1);
+    assert_eq!(circles[0].ns, 5 * MS);
+    assert_eq!(ends(&nodes), 25 * MS);
+}
+
+#[test]
+fn what_is_older_than_the_changes_that_are_remembered_comes_from_samples() {
+    let mut c = Chains::default();
+    sample(&mut c, 2, 10 * MS, 14 * MS, state::BLOCKED);
+    let of_2 = [(16 * MS, state::ON_CPU, 0)];
+    c.wake(&wake(1, 10 * MS, 20 * MS, 2, &of_2));
+    sample(&mut c, 1, 10 * MS, 20 * MS, state::BLOCKED);
+    let (_, nodes) = c.finish(&FxHashMap::default());
+    assert_eq!(find(&nodes, Role::Blocked, 2)[0].ns, 4 * MS);
+    assert_eq!(find(&nodes, Role::Cut, 2)[0].ns, 2 * MS);
+    assert_eq!(find(&nodes, Role::OnCpu, 2)[0].ns, 4 * MS);
+}
+
+#[test]
+fn nobody_and_strangers_are_ends() {
+    let mut c = Chains::default();
+    sample(&mut c, 1, 0, 5 * MS, state::BLOCKED);
+    let mut e = wake(2, 0, 5 * MS, 0, &[]);
+    e.comm[..4].copy_from_slice(b"cron");
+    (e.pid, e.tid) = (7, 8);
+    c.wake(&e);
+    sample(&mut c, 2, 0, 5 * MS, state::BLOCKED);
+    let (_, nodes) = c.finish(&FxHashMap::default());
+    assert!(nodes.iter().any(|n| n.part.who == Who::Unknown));
+    let cron = Who::Stranger(7, 8, "cron".into());
+    assert!(nodes.iter().any(|n| n.part.who == cron && n.ns == 5 * MS));
+}

@@ -1,0 +1,376 @@
+//! What threads waited for, in words.
+//!
+//! The kernel tells what identifies a resource; here it gets its name while the process is there to
+//! be asked: the symbol or mapping that a futex lies in, the peers behind an epoll set.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::{Ipv4Addr, Ipv6Addr},
+    path::Path,
+    sync::Arc,
+};
+
+use rustc_hash::FxHashMap;
+use wallscope_object::{
+    elf::Elf,
+    mapped::{self, MappedFile},
+    maps::{self, Mapping},
+    process,
+};
+use wallscope_symbolize::demangle;
+
+use crate::{
+    event::{ResourceEvent, text, what},
+    syscalls,
+};
+
+/// Most peers that an epoll set's name lists.
+const MOST_PEERS: usize = 3;
+
+/// Everything that was waited for.
+#[derive(Default)]
+pub struct Resources {
+    names: FxHashMap<u64, Arc<str>>,
+    fresh: Vec<ResourceEvent>,
+    maps: FxHashMap<u32, Vec<Mapping>>,
+    symbols: FxHashMap<String, Vec<DataSymbol>>,
+    mounts: FxHashMap<u32, String>,
+    locks: FxHashMap<(u32, u64), Arc<str>>,
+    /// Epoll sets, to be looked at again at the end.
+    sets: Vec<(u64, ResourceEvent)>,
+}
+
+/// A variable of a file.
+struct DataSymbol {
+    start: u64,
+    size: u64,
+    name: String,
+}
+
+impl Resources {
+    /// Takes what the kernel programs sent.
+    pub fn take(&mut self, e: ResourceEvent) {
+        self.fresh.push(e);
+    }
+
+    /// Names what is new. To be called soon after it came, while its process is alive.
+    pub fn settle(&mut self) {
+        for e in std::mem::take(&mut self.fresh) {
+            let name = self.name(&e);
+            if e.what == what::ANONYMOUS && name.contains("eventpoll") {
+                self.sets.push((e.hash, e));
+            }
+            self.names.insert(e.hash, name.into());
+        }
+    }
+
+    /// Names what is known better at the end.
+    pub fn finish(&mut self) {
+        self.settle();
+        for (hash, e) in std::mem::take(&mut self.sets) {
+            let name = self.name(&e);
+            let known = self.names.get(&hash).map_or(0, |n| n.len());
+            if name.len() > known {
+                self.names.insert(hash, name.into());
+            }
+        }
+    }
+
+    /// The name of the resource with this hash.
+    pub fn get(&self, hash: u64) -> Option<&Arc<str>> {
+        self.names.get(&hash)
+    }
+
+    fn name(&mut self, e: &ResourceEvent) -> String {
+        let call = syscalls::name(e.call);
+        let fd = if e.fd > 0 {
+            format!(" (fd {})", e.fd)
+        } else {
+            String::new()
+        };
+        match e.what {
+            what::LOCK => self.lock(e.pid, e.address, u64::from(e.call)).to_string(),
+            what::FILE => format!("{call} {}", self.path(e)),
+            what::PATH => format!("{call} {}", text(&e.name[0])),
+            what::FAULT if e.names == 0 => "anonymous memory".into(),
+            what::FAULT => format!("page of {}", self.path(e)),
+            what::SOCKET => format!("{}{fd}", socket(e)),
+            what::UNIX if e.peer_pid == 0 => format!("unix socket{fd}"),
+            what::UNIX => {
+                let peer = process::comm(e.peer_pid, e.peer_pid).unwrap_or_default();
+                format!("unix socket of {peer} ({}){fd}", e.peer_pid)
+            }
+            what::PIPE => {
+                let name = text(&e.name[0]);
+                if name.is_empty() || name.starts_with('/') {
+                    format!("pipe:[{}]{fd}", e.address)
+                } else {
+                    format!("fifo {}{fd}", self.path(e))
+                }
+            }
+            what::ANONYMOUS => {
+                let name = text(&e.name[0]);
+                let peers = if name.contains("eventpoll") {
+                    peers_of_set(e.pid, e.fd)
+                } else {
+                    String::new()
+                };
+                format!("{}{fd}{peers}", name.trim_matches(['[', ']']))
+            }
+            _ if e.address > 0 => format!("{call} of {} descriptors", e.address),
+            _ => call.into(),
+        }
+    }
+
+    /// The name of a lock: its symbol, or where in the process it lies.
+    pub fn lock(&mut self, pid: u32, address: u64, call: u64) -> Arc<str> {
+        if let Some(name) = self.locks.get(&(pid, address)) {
+            return name.clone();
+        }
+        let name: Arc<str> = if syscalls::is_futex(call) {
+            format!("futex {}", self.place(pid, address)).into()
+        } else {
+            format!("{} {address}", syscalls::name(call as u32)).into()
+        };
+        self.locks.insert((pid, address), name.clone());
+        name
+    }
+
+    fn place(&mut self, pid: u32, address: u64) -> String {
+        let inside = |m: &&Mapping| (m.start..m.end).contains(&address);
+        let known = self.maps.get(&pid).and_then(|m| m.iter().find(inside));
+        if known.is_none()
+            && let Ok(new) = maps::read(pid)
+        {
+            self.maps.insert(pid, new);
+        }
+        let Some(all) = self.maps.get(&pid) else {
+            return format!("{address:#x} of process {pid}");
+        };
+        let Some(at) = all.iter().position(|m| (m.start..m.end).contains(&address)) else {
+            return format!("{address:#x} of process {pid}");
+        };
+        let m = &all[at];
+        if m.shared {
+            // The same for everybody who maps it.
+            let offset = address - m.start + m.offset;
+            return format!("{}+{offset:#x}", m.path);
+        }
+        // What follows a file's last page in memory is its zeroed data.
+        let file = if m.is_file() {
+            Some(m)
+        } else if m.path.is_empty() {
+            all[..at]
+                .iter()
+                .rev()
+                .find(|f| f.is_file())
+                .filter(|f| f.end == m.start)
+        } else {
+            None
+        };
+        let Some(file) = file else {
+            let region = match m.path.as_str() {
+                "" => "anonymous memory",
+                other => other.trim_matches(['[', ']']),
+            };
+            return format!("{address:#x} ({region} of process {pid})");
+        };
+        let path = file.path.clone();
+        let short = path.rsplit('/').next().unwrap_or(&path).to_owned();
+        let first = all.iter().find(|f| f.path == path && f.offset == 0);
+        let Some(base) = first.map(|f| f.start) else {
+            return format!("{short}+{:#x}", address - file.start + file.offset);
+        };
+        let exact = format!("/proc/{pid}/map_files/{}", file.map_file_name());
+        let symbols = self
+            .symbols
+            .entry(path.clone())
+            .or_insert_with(|| data_symbols(&exact, &path));
+        // Position-independent files begin at 0, others where they say.
+        for virtual_address in [address - base, address] {
+            let i = symbols.partition_point(|s| s.start <= virtual_address);
+            if let Some(s) = i.checked_sub(1).map(|i| &symbols[i])
+                && virtual_address - s.start < s.size.max(1)
+            {
+                return match virtual_address - s.start {
+                    0 => format!("{} ({short})", s.name),
+                    offset => format!("{}+{offset:#x} ({short})", s.name),
+                };
+            }
+        }
+        format!("{short}+{:#x}", address - base)
+    }
+
+    /// The path of a file: where its file system is mounted, then its names from the root on.
+    fn path(&mut self, e: &ResourceEvent) -> String {
+        let mount = self
+            .mounts
+            .entry(e.device)
+            .or_insert_with(|| mount_point(e.device))
+            .clone();
+        let names = &e.name[..(e.names as usize).min(e.name.len())];
+        let mut path = mount.trim_end_matches('/').to_owned();
+        if names.len() == e.name.len() {
+            path.push_str("/…");
+        }
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(text(name).trim_matches('/'));
+        }
+        path
+    }
+}
+
+/// Where the file system with this device number (as the kernel keeps it) is mounted.
+fn mount_point(device: u32) -> String {
+    let wanted = format!("{}:{}", device >> 20, device & 0xf_ffff);
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines()
+        .map(|l| l.split(' ').collect::<Vec<_>>())
+        .find(|f| f.len() > 4 && f[2] == wanted && f[3] == "/")
+        .map_or(String::new(), |f| f[4].to_owned())
+}
+
+fn data_symbols(exact: &str, path: &str) -> Vec<DataSymbol> {
+    let file =
+        mapped::open_regular(Path::new(exact)).or_else(|_| mapped::open_regular(Path::new(path)));
+    let Some(bytes) = file.ok().and_then(|f| MappedFile::map(&f).ok()) else {
+        return Vec::new();
+    };
+    let Ok(elf) = Elf::parse(&bytes) else {
+        return Vec::new();
+    };
+    let mut all: Vec<DataSymbol> = elf
+        .variables()
+        .map(|v| DataSymbol {
+            start: v.address,
+            size: v.size,
+            name: demangle(v.name),
+        })
+        .collect();
+    all.sort_by_key(|s| s.start);
+    all
+}
+
+fn socket(e: &ResourceEvent) -> String {
+    let address = |bytes: &[u8; 16]| -> String {
+        if i32::from(e.family) == libc::AF_INET6 {
+            let v6 = Ipv6Addr::from(*bytes);
+            match v6.to_ipv4_mapped() {
+                Some(v4) => v4.to_string(),
+                None => format!("[{v6}]"),
+            }
+        } else {
+            Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).to_string()
+        }
+    };
+    if ![libc::AF_INET, libc::AF_INET6].contains(&i32::from(e.family)) {
+        return format!("socket of family {}", e.family);
+    }
+    match u16::from_be(e.peer_port) {
+        0 => format!("socket at {}:{}", address(&e.local), e.local_port),
+        port => format!("peer {}:{port}", address(&e.peer)),
+    }
+}
+
+/// The connected peers among the descriptors that an epoll set watches.
+fn peers_of_set(pid: u32, fd: i32) -> String {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let inodes: BTreeSet<String> = info
+        .lines()
+        .filter_map(|l| l.strip_prefix("tfd:")?.split_whitespace().next())
+        .filter_map(|tfd| fs::read_link(format!("/proc/{pid}/fd/{tfd}")).ok())
+        .filter_map(|link| {
+            let link = link.to_string_lossy().into_owned();
+            Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    if inodes.is_empty() {
+        return String::new();
+    }
+    let mut peers = BTreeSet::new();
+    for table in ["tcp", "tcp6"] {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let established = fields.get(3) == Some(&"01");
+            if established
+                && fields.get(9).is_some_and(|inode| inodes.contains(*inode))
+                && let Some(peer) = fields.get(2).and_then(|f| parse_peer(f))
+            {
+                peers.insert(peer);
+            }
+        }
+    }
+    let more = peers.len().saturating_sub(MOST_PEERS);
+    let listed: Vec<String> = peers.into_iter().take(MOST_PEERS).collect();
+    match (listed.is_empty(), more) {
+        (true, _) => String::new(),
+        (false, 0) => format!(": peer {}", listed.join(", ")),
+        (false, n) => format!(": peer {} and {n} more", listed.join(", ")),
+    }
+}
+
+/// `0100007F:1538` of `/proc/net/tcp`, whose words are in the machine's order.
+fn parse_peer(field: &str) -> Option<String> {
+    let (address, port) = field.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let words: Vec<[u8; 4]> = (0..address.len() / 8)
+        .map(|i| {
+            let word = address.get(i * 8..i * 8 + 8)?;
+            Some(u32::from_str_radix(word, 16).ok()?.to_ne_bytes())
+        })
+        .collect::<Option<_>>()?;
+    match words.concat().as_slice() {
+        [a, b, c, d] => Some(format!("{}:{port}", Ipv4Addr::new(*a, *b, *c, *d))),
+        bytes => {
+            let v6 = Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
+            Some(match v6.to_ipv4_mapped() {
+                Some(v4) => format!("{v4}:{port}"),
+                None => format!("[{v6}]:{port}"),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_of_the_kernels_table() {
+        assert_eq!(parse_peer("0100007F:1538").unwrap(), "127.0.0.1:5432");
+        let v6 = parse_peer("00000000000000000000000001000000:0050").unwrap();
+        assert_eq!(v6, "[::1]:80");
+        assert_eq!(parse_peer("nonsense"), None);
+    }
+
+    static LOCK: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+    #[test]
+    fn a_lock_of_a_program_has_the_name_of_its_variable() {
+        let mut all = Resources::default();
+        let address = &raw const LOCK as u64;
+        let name = all.lock(std::process::id(), address, libc::SYS_futex as u64);
+        assert!(
+            name.starts_with("futex ") && name.contains("LOCK"),
+            "{name}"
+        );
+        let boxed = Box::new(0u32);
+        let heap = all.lock(
+            std::process::id(),
+            &raw const *boxed as u64,
+            libc::SYS_futex as u64,
+        );
+        assert!(heap.contains("of process"), "{heap}");
+    }
+
+    #[test]
+    fn the_root_file_system_is_mounted_somewhere() {
+        use std::os::unix::fs::MetadataExt;
+        let device = fs::metadata("/proc/self/").unwrap().dev();
+        let kernel = (rustix::fs::major(device) << 20) | rustix::fs::minor(device);
+        assert_eq!(mount_point(kernel), "/proc");
+    }
+}

@@ -1,0 +1,187 @@
+//! From chains and sums of the kernel to the recording's hops, lock waits and `resource` labels.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{
+    Above, Actor, ActorId, BlockReason, ContextId, Hop, Label, LabelValue, LabelsId, LockWait,
+    Part, Recording, Role,
+};
+
+use super::{
+    build::Stacks,
+    chains::{Node, Who},
+    intake::Intake,
+    processes::Processes,
+    samples::{Key, User},
+};
+use crate::{event::LockSum, places};
+
+/// The key of the label that says what a thread waited for.
+pub const RESOURCE: &str = "resource";
+
+/// Sets of one `resource` label each.
+#[derive(Default)]
+pub struct Labels {
+    /// The sets.
+    pub sets: Vec<Vec<Label>>,
+    ids: FxHashMap<Arc<str>, LabelsId>,
+}
+
+impl Labels {
+    /// The set whose resource is `name`.
+    pub fn id(&mut self, name: &Arc<str>) -> LabelsId {
+        let sets = &mut self.sets;
+        *self.ids.entry(name.clone()).or_insert_with(|| {
+            sets.push(vec![Label {
+                key: RESOURCE.into(),
+                value: LabelValue::Text(name.clone()),
+            }]);
+            LabelsId((sets.len() - 1) as u32)
+        })
+    }
+}
+
+/// The function of the kernel in which each kernel stack waits, by the stack's hash.
+pub fn kernel_functions(kernel: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
+    const DEEP: usize = 4;
+    let all: Vec<(u64, u64)> = kernel
+        .iter()
+        .flat_map(|(hash, pcs)| pcs.iter().take(DEEP).map(|pc| (*hash, *pc)))
+        .collect();
+    let wanted: Vec<u64> = all.iter().map(|(_, pc)| *pc).collect();
+    let mut functions = FxHashMap::default();
+    for ((hash, _), name) in all.into_iter().zip(places::names(&wanted)) {
+        // What waits is the caller of a lock, not the lock's own code.
+        if let Some(name) = name.filter(|n| !places::only_sleeps(n)) {
+            functions.entry(hash).or_insert_with(|| name.into());
+        }
+    }
+    functions
+}
+
+/// What a wait was for, in words.
+pub fn resource(
+    reason: Option<BlockReason>,
+    function: Option<&Arc<str>>,
+    named: Option<&Arc<str>>,
+) -> Option<Arc<str>> {
+    let prefix = match reason? {
+        BlockReason::KernelLock => "kernel lock in",
+        BlockReason::Memory => "memory in",
+        BlockReason::Other => "kernel:",
+        _ => return named.cloned(),
+    };
+    match (function, named) {
+        (Some(f), Some(n)) => Some(format!("{prefix} {f} ({n})").into()),
+        (Some(f), None) => Some(format!("{prefix} {f}").into()),
+        (None, n) => n.cloned(),
+    }
+}
+
+/// Puts hops and lock waits into `recording`. `samples`: where each key's sample stands in it.
+pub fn assemble(
+    recording: &mut Recording,
+    stacks: &mut Stacks,
+    samples: &FxHashMap<Key, u32>,
+    locks: &[LockSum],
+    intake: &mut Intake,
+    processes: &Processes,
+) {
+    let (roots, nodes) = intake.chains.finish(&intake.kernel);
+    let mut actors: FxHashMap<Who, ActorId> = FxHashMap::default();
+    let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
+    for node in &nodes {
+        let above = match node.parent {
+            Some(parent) => places[parent as usize].map(Above::Hop),
+            None => roots
+                .get(node.root as usize)
+                .and_then(|key| samples.get(key))
+                .map(|s| Above::Sample(*s)),
+        };
+        let Some(above) = above else {
+            places.push(None);
+            continue;
+        };
+        places.push(Some(recording.hops.len() as u32));
+        let actor = *actors.entry(node.part.who.clone()).or_insert_with(|| {
+            recording.actors.push(actor(&node.part.who, intake));
+            ActorId((recording.actors.len() - 1) as u32)
+        });
+        let hop = hop(node, above, actor, stacks, intake, processes);
+        recording.hops.push(hop);
+    }
+    recording.locks = locks
+        .iter()
+        .filter_map(|l| {
+            let index = intake.accounts.index(l.id)?;
+            let pid = intake.accounts.pid(index);
+            let name = intake.resources.lock(pid, l.address, l.call);
+            Some(LockWait {
+                context: ContextId(index),
+                labels: Some(stacks.labels.id(&name)),
+                address: l.address,
+                total_ns: l.total,
+                longest_ns: l.longest,
+                count: l.count,
+            })
+        })
+        .collect();
+    recording.locks.sort_by_key(|l| (l.context, l.address));
+}
+
+fn actor(who: &Who, intake: &Intake) -> Actor {
+    match who {
+        Who::Record(id) => match intake.accounts.index(*id) {
+            Some(index) => Actor::Context(ContextId(index)),
+            None => Actor::Unknown,
+        },
+        Who::Stranger(pid, tid, name) => Actor::Stranger {
+            pid: *pid,
+            tid: *tid,
+            name: name.clone(),
+        },
+        Who::Interrupt(served) => Actor::Interrupt((*served).into()),
+        Who::Unknown => Actor::Unknown,
+    }
+}
+
+fn hop(
+    node: &Node,
+    above: Above,
+    actor: ActorId,
+    stacks: &mut Stacks,
+    intake: &Intake,
+    processes: &Processes,
+) -> Hop {
+    let p = &node.part;
+    let nothing = p.kernel == 0 && matches!(p.user, User::Missing(_));
+    let pid = match &p.who {
+        Who::Record(id) => intake.accounts.index(*id).map(|i| intake.accounts.pid(i)),
+        Who::Stranger(pid, ..) => Some(*pid),
+        _ => Some(0),
+    };
+    let stack = pid
+        .filter(|_| !nothing)
+        .map(|pid| stacks.stack(p.kernel, p.user, pid, intake, processes));
+    let blocked = p.role == Role::Blocked;
+    let reason = BlockReason::ALL
+        .get(p.detail as usize)
+        .copied()
+        .filter(|_| blocked);
+    let parts = [Part::Woken, Part::Preempted, Part::Throttled];
+    Hop {
+        above,
+        role: p.role,
+        actor,
+        stack,
+        reason,
+        part: parts
+            .get(p.detail as usize)
+            .copied()
+            .filter(|_| p.role == Role::Runnable),
+        labels: stacks.resource(reason, p.kernel, p.resource, intake),
+        count: node.count,
+        ns: node.ns,
+    }
+}

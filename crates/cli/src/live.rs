@@ -1,0 +1,53 @@
+//! Verbs that take a recording or something alive: a file is read, a live target is measured first.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wallscope_capture::session::Options;
+use wallscope_model::Recording;
+
+use crate::failure::Failure;
+use crate::input;
+use crate::output::Output;
+use crate::record::{TargetArgs, dated_name, measure, parse_duration};
+
+/// A recording, or what to record.
+#[derive(Debug, clap::Args)]
+pub struct Source {
+    /// A recording; - reads standard input
+    #[arg(conflicts_with = "target")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// How long to measure a live target
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    duration: Duration,
+    /// Where to keep the recording of a live target; default: a dated name in this folder
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Source {
+    /// The recording: read, or made now with the defaults of `record`. `verb`: who asks.
+    ///
+    /// # Errors
+    /// Nothing named, unreadable, or not to be measured.
+    pub fn recording(self, verb: &str) -> Result<Recording, Failure> {
+        match (&self.file, self.target.target()) {
+            (Some(file), _) => input::recording(file),
+            (None, Some(target)) => {
+                let path = self.output.unwrap_or_else(dated_name);
+                let output = Output::create(&path)?;
+                let options = Options {
+                    duration: Some(self.duration),
+                    ..Options::new(target)
+                };
+                // The command's own status is not what is asked here.
+                Ok(measure(&options, output, &path)?.0)
+            }
+            (None, None) => Err(Failure::usage(format!(
+                "{verb} needs a recording, or a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…"
+            ))),
+        }
+    }
+}

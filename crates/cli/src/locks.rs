@@ -1,0 +1,37 @@
+//! `wallscope locks FILE`, or of a live target.
+
+use wallscope_report::view::{Analysis, Idle};
+use wallscope_report::waits;
+
+use crate::failure::Failure;
+use crate::{live::Source, output};
+
+/// Which locks were waited for, where, and what their holders did meanwhile
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope locks rec.pb.gz
+  wallscope locks -p 1234 -d 10          measure ten seconds of a process first
+  wallscope locks rec.pb.gz --json | jq '.locks[0].holders'
+
+Totals, longest waits and counts of user-space locks are exact, from every wait. Where it waited, who
+ended the wait, and what that one did meanwhile come from the waits that were charged to a stack.")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// As JSON (schema wallscope.locks/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let recording = args.source.recording("locks")?;
+    let analysis = Analysis::new(&recording, Idle::Show);
+    let text = if args.json {
+        waits::locks_json(&analysis)
+    } else {
+        waits::locks_text(&analysis)
+    };
+    output::to_stdout(|w| w.write_all(text.as_bytes()))
+}

@@ -1,0 +1,58 @@
+//! `wallscope why FILE`, or of a live target.
+
+use wallscope_report::view::{Analysis, Idle, Whose};
+use wallscope_report::waits;
+
+use crate::failure::Failure;
+use crate::{live::Source, output};
+
+/// What a thread's or a function's time was really spent on: its waits, who ended them, and what that
+/// one did meanwhile, hop by hop
+#[derive(clap::Args)]
+#[command(
+    group = clap::ArgGroup::new("whose").required(true),
+    after_help = "\
+Examples:
+  wallscope why rec.pb.gz --thread worker
+  wallscope why rec.pb.gz --function handle_request
+  wallscope why -p 1234 -d 10 --thread main --json
+
+Parts of a wait sum to it, and no time is counted twice.")]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// All threads with this name
+    #[arg(long, value_name = "NAME", group = "whose")]
+    thread: Option<String>,
+    /// All stacks with a function of this name
+    #[arg(long, value_name = "NAME", group = "whose")]
+    function: Option<String>,
+    /// Parts smaller than this are left out of the tree and summed, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    least: f64,
+    /// As JSON (schema wallscope.why/1), with all parts
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    if !(0.0..=100.0).contains(&args.least) {
+        return Err(Failure::usage(format!(
+            "--least is a percentage from 0 to 100, not {}",
+            args.least
+        )));
+    }
+    let whose = match (args.thread, args.function) {
+        (Some(name), _) => Whose::Thread(name),
+        (_, name) => Whose::Function(name.unwrap_or_default()),
+    };
+    let recording = args.source.recording("why")?;
+    let analysis = Analysis::new(&recording, Idle::Show);
+    let text = if args.json {
+        waits::why_json(&analysis, &whose)
+    } else {
+        waits::why_text(&analysis, &whose, args.least / 100.0)
+    };
+    output::to_stdout(|w| w.write_all(text.as_bytes()))
+}

@@ -1,0 +1,124 @@
+//! Why a context waited: who ended its waits, what that one did meanwhile, and exact waits by lock.
+//!
+//! Hops hang below samples of blocked time. Under each such sample stand the wakers that ended its
+//! waits; under a waker, what it did while the other waited; under its own waits, their wakers, and
+//! so on. Each hop's time is a part of its parent's, no time is in two children, and what a parent
+//! has beyond its children was followed no further. Times are *unscaled*, like [`crate::Sample::ns`].
+
+use std::sync::Arc;
+
+use crate::{BlockReason, ContextId, LabelsId, Part, StackId};
+
+/// Index into [`crate::Recording::actors`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActorId(pub u32);
+
+/// Who did something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Actor {
+    /// A context of this recording.
+    Context(ContextId),
+    /// A thread that was not measured.
+    Stranger {
+        /// Process id.
+        pid: u32,
+        /// Thread id.
+        tid: u32,
+        /// Thread name.
+        name: Arc<str>,
+    },
+    /// An interrupt, by what it served: `timer`, `disk`, `network`, or empty.
+    Interrupt(Arc<str>),
+    /// Not known.
+    Unknown,
+}
+
+/// What a hop stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// It ended the wait above; its stack is the one that did.
+    Woke,
+    /// It was on a CPU meanwhile.
+    OnCpu,
+    /// It waited for a CPU meanwhile.
+    Runnable,
+    /// It was blocked itself meanwhile.
+    Blocked,
+    /// It is waited for further up: who waits for whom has become a circle.
+    Circle,
+    /// Longer ago than is remembered, or deeper than is followed.
+    Cut,
+}
+
+impl Role {
+    /// All, in the order of their numbers in files.
+    pub const ALL: [Role; 6] = [
+        Role::Woke,
+        Role::OnCpu,
+        Role::Runnable,
+        Role::Blocked,
+        Role::Circle,
+        Role::Cut,
+    ];
+
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Woke => "woke",
+            Role::OnCpu => "on_cpu",
+            Role::Runnable => "runnable",
+            Role::Blocked => "blocked",
+            Role::Circle => "circle",
+            Role::Cut => "cut",
+        }
+    }
+}
+
+/// What a hop hangs below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Above {
+    /// A sample of blocked time, by its index.
+    Sample(u32),
+    /// Another hop, by its index, which is lower.
+    Hop(u32),
+}
+
+/// A part of somebody's wait, and who spent it how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Whose part it is.
+    pub above: Above,
+    /// What it stands for.
+    pub role: Role,
+    /// Who.
+    pub actor: ActorId,
+    /// Where in the code, where known.
+    pub stack: Option<StackId>,
+    /// For [`Role::Blocked`]: for what.
+    pub reason: Option<BlockReason>,
+    /// For [`Role::Runnable`]: which part.
+    pub part: Option<Part>,
+    /// Further labels (`resource`).
+    pub labels: Option<LabelsId>,
+    /// Samples.
+    pub count: u64,
+    /// Time, ns, unscaled.
+    pub ns: u64,
+}
+
+/// All waits of one context for one lock; exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// Who waited.
+    pub context: ContextId,
+    /// Labels; `resource` names the lock as samples do.
+    pub labels: Option<LabelsId>,
+    /// The lock's address in the process; for file locks the inode, for semaphores their id.
+    pub address: u64,
+    /// Time in all, ns.
+    pub total_ns: u64,
+    /// The longest wait, ns.
+    pub longest_ns: u64,
+    /// How many waits; a lock may need several to be had.
+    pub count: u64,
+}

@@ -1,0 +1,170 @@
+//! Why it waited: hops scaled to the ledger, and what the views of waits are made from.
+
+use std::sync::Arc;
+
+use wallscope_model::{Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Role, StackId};
+
+use super::Analysis;
+
+/// The key of the label that says what a thread waited for.
+pub const RESOURCE: &str = "resource";
+
+/// Code that waits on behalf of somebody, and is not who people mean.
+const MACHINERY: &[&str] = &[
+    "std::",
+    "core::",
+    "alloc::",
+    "<std::",
+    "<core::",
+    "<alloc::",
+    "parking_lot",
+    "tokio::",
+    "crossbeam",
+    "pthread_",
+    "__",
+    "_start",
+    "start_thread",
+    "clone",
+    "futex_",
+    "syscall",
+];
+
+/// The hops of a recording, scaled.
+pub struct Waits {
+    /// Scaled time of each hop, ns; children never sum to more than their parent.
+    pub ns: Vec<u64>,
+    /// Hops below each sample.
+    pub below_sample: Vec<Vec<u32>>,
+    /// Hops below each hop.
+    pub below: Vec<Vec<u32>>,
+    /// Scaled time of each sample, ns.
+    pub sample_ns: Vec<u64>,
+}
+
+impl Analysis<'_> {
+    /// The recording's hops, scaled as its samples are.
+    pub fn waits(&self) -> Waits {
+        let rec = self.recording;
+        let mut sample_ns = vec![0u64; rec.samples.len()];
+        for p in self.pieces() {
+            sample_ns[p.sample as usize] += p.ns;
+        }
+        let mut below_sample = vec![Vec::new(); rec.samples.len()];
+        let mut below = vec![Vec::new(); rec.hops.len()];
+        let mut ns = vec![0u64; rec.hops.len()];
+        // By parent: how much of its unscaled time was given, so that parts are rounded to sum.
+        let mut given_samples = vec![0u64; rec.samples.len()];
+        let mut given_hops = vec![0u64; rec.hops.len()];
+        for (i, hop) in rec.hops.iter().enumerate() {
+            let (whole, scaled, given) = match hop.above {
+                Above::Sample(s) => {
+                    let s = s as usize;
+                    below_sample[s].push(i as u32);
+                    (rec.samples[s].ns, sample_ns[s], &mut given_samples[s])
+                }
+                Above::Hop(h) => {
+                    let h = h as usize;
+                    below[h].push(i as u32);
+                    (rec.hops[h].ns, ns[h], &mut given_hops[h])
+                }
+            };
+            let upto = |part: u64| {
+                let part = u128::from(part.min(whole));
+                (u128::from(scaled) * part / u128::from(whole.max(1))) as u64
+            };
+            let before = upto(*given);
+            *given = given.saturating_add(hop.ns);
+            ns[i] = upto(*given) - before;
+        }
+        Waits {
+            ns,
+            below_sample,
+            below,
+            sample_ns,
+        }
+    }
+
+    /// What a set of labels says was waited for.
+    pub fn resource(&self, labels: Option<LabelsId>) -> Option<Arc<str>> {
+        let set = self.recording.label_sets.get(labels?.0 as usize)?;
+        set.iter().find_map(|l| match &l.value {
+            LabelValue::Text(text) if &*l.key == RESOURCE => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    /// Who a hop is about, in words.
+    pub fn actor(&self, hop: &Hop) -> String {
+        match &self.recording.actors[hop.actor.0 as usize] {
+            Actor::Context(c) => self.recording.contexts[c.0 as usize].name.to_string(),
+            Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
+            Actor::Stranger { pid, name, .. } => format!("{name} ({pid}, not measured)"),
+            Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
+            Actor::Interrupt(served) => format!("a {served} interrupt"),
+            Actor::Unknown => "nobody yet".into(),
+        }
+    }
+
+    /// The function of a stack that people would name: the innermost of the program's own, not of
+    /// the C library or of a runtime's locks. Kernel functions only where there is nothing else.
+    pub fn place(&self, stack: StackId) -> Option<String> {
+        let frames = self.frames(&self.recording.stacks[stack.0 as usize]);
+        let user = || {
+            frames
+                .iter()
+                .filter(|f| f.function.kind != FrameKind::Kernel)
+        };
+        let own = user().find(|f| {
+            let library = [
+                "libc.so",
+                "libc-",
+                "libpthread",
+                "ld-linux",
+                "[vdso]",
+                "libstdc++",
+            ];
+            let name = &*f.function.name;
+            !library.iter().any(|l| f.function.module.starts_with(l))
+                && !MACHINERY.iter().any(|m| name.starts_with(m))
+        });
+        let chosen = own.or_else(|| user().next()).or_else(|| frames.first())?;
+        Some(chosen.function.name.to_string())
+    }
+
+    /// All functions of a stack, leaf first, as folded output has them.
+    pub fn folded_frames(&self, stack: StackId) -> Vec<String> {
+        self.frames(&self.recording.stacks[stack.0 as usize])
+            .iter()
+            .map(|f| format!("{}{}", f.function.name, f.suffix()))
+            .collect()
+    }
+}
+
+/// What somebody does in a hop, as one line of a tree.
+pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
+    let place = hop.stack.and_then(|s| a.place(s));
+    let at = |word: &str| {
+        place
+            .as_ref()
+            .map_or(String::new(), |p| format!(" {word} {p}"))
+    };
+    let who = a.actor(hop);
+    match hop.role {
+        Role::Woke => match a.recording.actors[hop.actor.0 as usize] {
+            Actor::Context(_) => format!("woken by {who}{}", at("in")),
+            Actor::Unknown => "not woken in the recording".into(),
+            _ => format!("woken by {who}"),
+        },
+        Role::OnCpu => format!("{who} computes{}", at("in")),
+        Role::Runnable => format!("{who} waits for a CPU"),
+        Role::Blocked => {
+            let reason = hop.reason.map_or("blocked", |r| r.name());
+            let what = a
+                .resource(hop.labels)
+                .map_or(String::new(), |r| format!(": {r}"));
+            format!("{who} is blocked ({reason}{what}){}", at("in"))
+        }
+        Role::Circle => format!("{who} waits for somebody above (a circle)"),
+        Role::Cut => format!("{who}: not followed further"),
+    }
+}
