@@ -85,6 +85,8 @@ pub struct Status {
     pub uid: u32,
     /// The process's ids from our pid namespace inwards; the last is what it calls itself.
     pub ns_tgids: Vec<u32>,
+    /// The thread's ids from our pid namespace inwards; the last is what it calls itself.
+    pub ns_pids: Vec<u32>,
     /// Threads in the process.
     pub threads: u64,
     /// Times it left the CPU by its own will.
@@ -116,12 +118,8 @@ impl Status {
                         .and_then(|v| v.parse().ok())
                         .unwrap_or(0);
                 }
-                "NStgid" => {
-                    status.ns_tgids = value
-                        .split_ascii_whitespace()
-                        .filter_map(|v| v.parse().ok())
-                        .collect();
-                }
+                "NStgid" => status.ns_tgids = numbers(value),
+                "NSpid" => status.ns_pids = numbers(value),
                 "Threads" => status.threads = number(),
                 "voluntary_ctxt_switches" => status.voluntary_switches = number(),
                 "nonvoluntary_ctxt_switches" => status.involuntary_switches = number(),
@@ -130,6 +128,12 @@ impl Status {
         }
         status
     }
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    text.split_ascii_whitespace()
+        .filter_map(|v| v.parse().ok())
+        .collect()
 }
 
 /// `/proc/PID/task/TID/schedstat`: the scheduler's own books.
@@ -300,6 +304,14 @@ pub fn inner_pid(pid: u32) -> io::Result<u32> {
     Ok(status(pid)?.ns_tgids.last().copied().unwrap_or(pid))
 }
 
+/// What a thread calls itself: its id in its own pid namespace.
+///
+/// # Errors
+/// `NotFound` where there is no such thread.
+pub fn inner_tid(tid: u32) -> io::Result<u32> {
+    Ok(status(tid)?.ns_pids.last().copied().unwrap_or(tid))
+}
+
 /// A process's limits and its use of them. What may not be read is `None`; open descriptors are
 /// counted, which takes about 1 µs each: for the start and the end of a recording.
 ///
@@ -344,12 +356,13 @@ mod tests {
     #[test]
     fn status_fields() {
         let s = Status::parse(
-            "Name:\ta b\nTgid:\t7\nPid:\t9\nPPid:\t1\nUid:\t1000\t1001\t0\t0\nNStgid:\t7\t1\n\
+            "Name:\ta b\nTgid:\t7\nPid:\t9\nPPid:\t1\nUid:\t1000\t1001\t0\t0\nNStgid:\t7\t1\nNSpid:\t9\t3\n\
              Threads:\t4\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\nnonsense",
         );
         assert_eq!((s.name.as_str(), s.tgid, s.pid, s.parent), ("a b", 7, 9, 1));
         assert_eq!((s.uid, s.threads), (1001, 4));
         assert_eq!(s.ns_tgids, [7, 1]);
+        assert_eq!(s.ns_pids, [9, 3]);
         assert_eq!((s.voluntary_switches, s.involuntary_switches), (12, 3));
     }
 

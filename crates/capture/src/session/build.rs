@@ -17,7 +17,7 @@ use wallscope_unwind::{
 };
 
 use super::{
-    intake::{Intake, ManagedStack},
+    intake::Intake,
     managed::Word,
     processes::Processes,
     samples::{Key, Sum, User},
@@ -217,7 +217,11 @@ impl Stacks {
                 };
                 if let Some(stack) = intake.user.get(&native) {
                     match managed {
-                        Some(m) => self.mixed(&mut frames, &stack.frames, stack.end, m, processes),
+                        Some(m) => {
+                            let whole = End::from_raw(stack.end) == Some(End::Root);
+                            let native = stack.frames.iter().map(|w| FrameWord(*w)).collect();
+                            self.mixed(&mut frames, native, whole, m.pid, &m.words, processes);
+                        }
                         None => {
                             for word in &stack.frames {
                                 let word = FrameWord(*word);
@@ -235,18 +239,19 @@ impl Stacks {
         id
     }
 
-    /// The stack of user frames `words`, innermost first, of process `pid`.
+    /// The stack of user frames `words`, innermost first, of process `pid`, with the managed frames
+    /// `managed` (none, or two words each).
     pub fn user_stack<S: TableSink>(
         &mut self,
         words: &[FrameWord],
+        managed: &[u64],
         end: StackEnd,
         pid: u32,
         processes: &Processes<S>,
     ) -> StackId {
-        let frames = words
-            .iter()
-            .map(|word| self.user_frame(*word, false, pid, processes))
-            .collect();
+        let mut frames = Vec::new();
+        let whole = end == StackEnd::Root;
+        self.mixed(&mut frames, words.to_vec(), whole, pid, managed, processes);
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
         id
@@ -256,22 +261,21 @@ impl Stacks {
     fn mixed<S: TableSink>(
         &mut self,
         frames: &mut Vec<FrameId>,
-        native: &[u64],
-        end: u16,
-        managed: &ManagedStack,
+        native: Vec<FrameWord>,
+        whole: bool,
+        pid: u32,
+        managed: &[u64],
         processes: &Processes<S>,
     ) {
-        let pid = managed.pid;
-        let words: Vec<Word> = Word::all(&managed.words).collect();
+        let words: Vec<Word> = Word::all(managed).collect();
         let entries: Vec<_> = words
             .iter()
             .map(|w| runtime::Managed { entry: w.entry })
             .collect();
-        let roles = processes.managed().roles(pid, native);
-        let whole = End::from_raw(end) == Some(End::Root);
+        let roles = processes.managed().roles(pid, &native);
         for entry in runtime::fold(&roles, &entries, whole, self.interpreter_frames) {
             frames.push(match entry {
-                Entry::Native(i) => self.user_frame(FrameWord(native[i]), false, pid, processes),
+                Entry::Native(i) => self.user_frame(native[i], false, pid, processes),
                 Entry::Managed(i) => self.managed_frame(pid, words[i], processes),
             });
         }

@@ -5,15 +5,19 @@
 //! soon as a new stack comes in: the process may be gone later. Names are kept by process and
 //! address, with a check that tells a new code object at the address of an old one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustc_hash::FxHashMap;
+use wallscope_object::process::inner_tid;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{
         Facts, Refusal, Role,
-        python::{self, Code, Miss, abi},
+        python::{self, Code, Miss, Walker, abi, thread_pointer},
     },
 };
 
@@ -62,6 +66,14 @@ impl Word {
             entry: w[0] & abi::WORD_ENTRY != 0,
         })
     }
+}
+
+/// Reads the managed frames of threads that wait, from outside: for where no kernel program does.
+#[derive(Default)]
+pub struct Reader {
+    walker: Walker,
+    /// By process and thread: its pointer, and where the interpreter keeps it.
+    threads: FxHashMap<(u32, u32), (u64, u64)>,
 }
 
 /// All processes with runtimes, and the names of their functions.
@@ -155,8 +167,8 @@ impl Managed {
         for word in Word::all(&stack.words) {
             let named = self.codes.entry((pid, word.code, word.check));
             let tries = match &named {
-                std::collections::hash_map::Entry::Vacant(_) => 0,
-                std::collections::hash_map::Entry::Occupied(o) => match o.get() {
+                Entry::Vacant(_) => 0,
+                Entry::Occupied(o) => match o.get() {
                     Named::Missed(_, tries) if *tries < TRIES => *tries,
                     _ => continue,
                 },
@@ -183,15 +195,52 @@ impl Managed {
         }
     }
 
+    /// The managed frames of thread `tid` of `pid`, which waits with the native stack `frames`;
+    /// `None` where there are none. It may run on meanwhile: the caller looks whether it did.
+    pub fn read(
+        &self,
+        reader_of: &mut Reader,
+        pid: u32,
+        tid: u32,
+        frames: &[FrameWord],
+    ) -> Option<ManagedStack> {
+        let space = self.spaces.get(&pid)?;
+        if !self.roles(pid, frames).contains(&Role::Interpreter) {
+            return None;
+        }
+        let (pointer, state) = match reader_of.threads.entry((pid, tid)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let inner = inner_tid(tid).unwrap_or(tid);
+                new.insert((thread_pointer(&space.proc, inner, reader(pid))?, 0))
+            }
+        };
+        let stack = reader_of
+            .walker
+            .walk(&space.proc, *pointer, state, reader(pid));
+        (!stack.words.is_empty()).then(|| ManagedStack {
+            pid,
+            end: stack.end as u32,
+            words: stack.words.into(),
+        })
+    }
+
+    /// Whether a lock at `address` of `pid` belongs to its GIL.
+    pub fn is_gil(&self, pid: u32, address: u64) -> bool {
+        self.spaces
+            .get(&pid)
+            .is_some_and(|s| s.proc.is_gil(address))
+    }
+
     /// What the frames of a native stack of `pid` are to its runtime.
-    pub fn roles(&self, pid: u32, frames: &[u64]) -> Vec<Role> {
+    pub fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role> {
         let space = self.spaces.get(&pid);
         let facts = space.and_then(|s| match &*s.found {
             Ok(Facts::Python(facts)) => Some((s, facts)),
             Err(_) => None,
         });
-        let role = |word: &u64| match facts {
-            Some((space, facts)) => role(&space.proc, facts, FrameWord(*word)),
+        let role = |word: &FrameWord| match facts {
+            Some((space, facts)) => role(&space.proc, facts, *word),
             None => Role::Other,
         };
         frames.iter().map(role).collect()

@@ -1,93 +1,35 @@
 //! Python: functions, stacks and the interpreter's lock, on every interpreter that is found.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use crate::folded::Line;
+use crate::python::{Interpreter, interpreters};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::truth::Truth;
-use crate::{Error, Program, Scorecard, Tool};
+use crate::{Error, Scorecard, Tool};
 
 use super::Length;
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// An interpreter that is here.
-struct Interpreter {
-    path: PathBuf,
-    /// `3.11`.
-    version: String,
-}
-
-/// The interpreters of this machine that wallscope supports, one path each: the system's, the one
-/// in use, and those that pyenv has installed.
-fn interpreters() -> Vec<Interpreter> {
-    let mut paths = vec![PathBuf::from("/usr/bin/python3"), PathBuf::from("python3")];
-    let home = std::env::var_os("HOME").unwrap_or_default();
-    let installed = std::fs::read_dir(Path::new(&home).join(".pyenv/versions"));
-    let mut more: Vec<PathBuf> = installed
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path().join("bin/python3"))
-        .collect();
-    more.sort();
-    paths.extend(more);
-    let mut seen = BTreeSet::new();
-    paths.iter().filter_map(|p| about(p, &mut seen)).collect()
-}
-
-/// What the interpreter at `path` says of itself; `None` where there is none, or it was seen.
-fn about(path: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<Interpreter> {
-    let ask = "import os, sys, sysconfig; print(*sys.version_info[:2], os.path.realpath(sys.executable), \
-               sys.implementation.name, sysconfig.get_config_var('Py_GIL_DISABLED') or 0)";
-    let output = Command::new(path).args(["-c", ask]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let mut words = text.split_whitespace();
-    let (major, minor) = (words.next()?, words.next()?.parse::<u32>().ok()?);
-    let executable = PathBuf::from(words.next()?);
-    let supported = (major, words.next()?, words.next()?) == ("3", "cpython", "0");
-    (supported && (8..=13).contains(&minor) && seen.insert(executable.clone())).then(|| {
-        Interpreter {
-            path: executable,
-            version: format!("{major}.{minor}"),
-        }
-    })
-}
-
-impl Interpreter {
-    fn start(&self, flags: &[&str]) -> Result<Program, Error> {
-        let mut command = Command::new(&self.path);
-        command.arg(PROGRAM).args(flags);
-        Program::start_command("truth.py", command)
-    }
-
-    fn measure(&self, tool: &Tool, flags: &[&str], options: &Options) -> Result<Run, Error> {
-        let mut program = self.start(flags)?;
-        let recorder = tool.attach(program.pids(), options)?;
-        program.release()?;
-        let truth = program.truth(LIMIT)?;
-        let recorded = recorder.stop()?;
-        program.finish()?;
-        Run::read(truth, recorded)
-    }
-}
-
-fn found() -> Result<Vec<Interpreter>, Error> {
-    let all = interpreters();
-    if all.is_empty() {
-        return Err(Error::CannotRunHere(
-            "no CPython between 3.8 and 3.13 is installed".into(),
-        ));
-    }
-    Ok(all)
+fn measure(
+    interpreter: &Interpreter,
+    tool: &Tool,
+    flags: &[&str],
+    options: &Options,
+) -> Result<Run, Error> {
+    let mut program = interpreter.start(flags)?;
+    let recorder = tool.attach(program.pids(), options)?;
+    program.release()?;
+    let truth = program.truth(LIMIT)?;
+    let recorded = recorder.stop()?;
+    program.finish()?;
+    Run::read(truth, recorded)
 }
 
 pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
@@ -103,14 +45,62 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     );
     // The full length is the one that the promise is stated for: at 99 Hz.
     let hz = if length.seconds < 10.0 { 499 } else { 99 };
-    for interpreter in found()? {
-        let run = interpreter.measure(tool, &["mix", "--seconds", &seconds], &Options::at(hz))?;
+    for interpreter in interpreters()? {
+        let run = measure(
+            &interpreter,
+            tool,
+            &["mix", "--seconds", &seconds],
+            &Options::at(hz),
+        )?;
         for mut row in judge(&run, hz)?.rows {
             row.what = format!("{} {}", interpreter.version, row.what);
             card.rows.push(row);
         }
     }
+    let looks = Options {
+        hz: 99,
+        more: vec!["--backend".into(), "proc".into()],
+    };
+    for interpreter in interpreters()?.into_iter().take(1) {
+        let run = measure(&interpreter, tool, &["mix", "--seconds", &seconds], &looks)?;
+        let mut judged = chains(&run.truth, &run.stacks);
+        // So few looks may have met it in none of its waits.
+        judged
+            .rows
+            .retain(|row| row.what.contains("py_bottom") && !row.measured.contains("NaN"));
+        judged.rows.extend(strangers(&run.truth, &run.stacks).rows);
+        for mut row in judged.rows {
+            row.what = format!("without eBPF: {}", row.what);
+            card.rows.push(row);
+        }
+    }
     Ok(card)
+}
+
+/// Row: the share of time under functions that only other threads call.
+fn strangers(truth: &Truth, lines: &[Line]) -> Scorecard {
+    let mut card = Scorecard::default();
+    let (mut all, mut wrong) = (0u64, 0u64);
+    for thread in &truth.threads {
+        let calls = |name: &str| {
+            let mut of_name = truth.functions.iter().filter(|f| f.name == name);
+            of_name.any(|f| f.tid == thread.tid)
+        };
+        for line in lines.iter().filter(|line| line.thread == thread.name) {
+            let mut measured = truth.functions.iter().filter(|f| line.contains(&f.name));
+            all += line.ns;
+            if measured.any(|f| !calls(&f.name)) {
+                wrong += line.ns;
+            }
+        }
+    }
+    card.at_most(
+        "time under functions of other threads",
+        100.0 * wrong as f64 / all as f64,
+        0.1,
+        "%",
+    );
+    card
 }
 
 fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
@@ -126,6 +116,7 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     card.rows
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
     card.rows.extend(chains(&run.truth, &run.stacks).rows);
+    card.rows.extend(strangers(&run.truth, &run.stacks).rows);
     for own in run
         .truth
         .threads
@@ -207,7 +198,7 @@ fn chains(truth: &Truth, lines: &[Line]) -> Scorecard {
 pub(super) fn python_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let units = format!("{}", length.seconds * 1500.0);
-    for interpreter in found()? {
+    for interpreter in interpreters()? {
         let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
         let mut live = Vec::new();
         for _ in 0..length.repeats.clamp(3, 8) {
@@ -216,7 +207,7 @@ pub(super) fn python_cost(tool: &Tool, length: Length) -> Result<Scorecard, Erro
             bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
             program.finish()?;
             let flags = ["fixed", "--units", &units];
-            let run = interpreter.measure(tool, &flags, &Options::at(99))?;
+            let run = measure(&interpreter, tool, &flags, &Options::at(99))?;
             recorded = recorded.min(run.truth.extra("cpu_ns")?);
             live.push(run.recorded.took.to_live.as_secs_f64());
         }

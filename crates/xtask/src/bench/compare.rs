@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use wallscope_testkit::python::{Interpreter, interpreters};
 use wallscope_testkit::{Error, Program, Tool};
 
 use super::Effort;
@@ -40,6 +41,8 @@ pub struct Standing {
 struct Workload {
     name: &'static str,
     about: &'static str,
+    /// For a program in Python: who runs it. Its name is then that of the comparison only.
+    interpreter: Option<Interpreter>,
     flags: Vec<String>,
     figure: &'static str,
     /// In the unit that `about` names.
@@ -50,7 +53,10 @@ struct Workload {
 /// One run of the workload, and wallscope's cost in it.
 fn once(workload: &Workload, peer: &Peer) -> Result<(f64, Option<f64>), Error> {
     let flags: Vec<&str> = workload.flags.iter().map(String::as_str).collect();
-    let mut program = Program::start(workload.name, &flags)?;
+    let mut program = match &workload.interpreter {
+        Some(python) => python.start(&flags)?,
+        None => Program::start(workload.name, &flags)?,
+    };
     let running = peer.attach(program.pids())?;
     program.release()?;
     let truth = program.truth(LIMIT)?;
@@ -134,10 +140,11 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         Peer::perf(&["--call-graph", "dwarf", "-F", "99"]),
         Peer::offcputime("offcputime"),
     ];
-    let workloads = [
+    let mut workloads = vec![
         Workload {
             name: "pingpong",
             about: "a byte through two pipes, two threads on one CPU: ns a turn",
+            interpreter: None,
             flags: vec!["--rounds".into(), effort.turns.to_string()],
             figure: "ns_per_round",
             scale: 1.0,
@@ -146,12 +153,28 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         Workload {
             name: "fixed",
             about: "a fixed amount of computing: ms of wall time",
+            interpreter: None,
             flags: vec!["--units".into(), effort.units.to_string()],
             figure: "wall_ns",
             scale: 1e-6,
             peers: with(computing).collect(),
         },
     ];
+    match interpreters() {
+        Ok(found) => workloads.push(Workload {
+            name: "python",
+            about: "a fixed amount of computing in Python: ms of wall time",
+            interpreter: found.into_iter().next(),
+            // A unit of the C program is some five nanoseconds, one here half a millisecond.
+            flags: ["fixed", "--units", &(effort.units / 100_000).to_string()]
+                .map(String::from)
+                .to_vec(),
+            figure: "wall_ns",
+            scale: 1e-6,
+            peers: with(vec![Peer::py_spy()]).collect(),
+        }),
+        Err(why) => println!("left out: python: {why}"),
+    }
     let mut comparisons = Vec::new();
     for workload in workloads {
         comparisons.push(compare(workload, effort)?);

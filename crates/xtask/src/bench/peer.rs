@@ -1,7 +1,7 @@
 //! Who measures: nobody, wallscope, or another tool that is installed.
 //!
 //! Each is attached to a program that stands at its gate and is known to measure before the program
-//! is released, so that starting up is in nobody's figures: wallscope says so on stderr, perf
+//! is released, so that starting up is in nobody's figures: wallscope and py-spy say so, perf
 //! acknowledges over a pipe, `offcputime` goes to sleep once its hooks are in place.
 
 use std::fs;
@@ -31,6 +31,7 @@ enum How {
     Wallscope(Tool, Options),
     Perf(PathBuf, Vec<&'static str>),
     OffCpuTime(PathBuf),
+    PySpy(PathBuf),
 }
 
 /// A tool that does not outlive the comparison.
@@ -95,6 +96,14 @@ impl Peer {
         })
     }
 
+    /// py-spy at 99 Hz, if it is installed; it stops its target for each sample unless told not to.
+    pub fn py_spy() -> Option<Peer> {
+        Some(Peer {
+            name: "py-spy record -r 99".into(),
+            how: How::PySpy(installed("py-spy")?),
+        })
+    }
+
     /// Measures a process, from now on.
     ///
     /// # Errors
@@ -105,6 +114,7 @@ impl Peer {
             How::Wallscope(tool, options) => Ok(Running::Wallscope(tool.attach(pids, options)?)),
             How::Perf(path, arguments) => self.perf_attach(path, arguments, pids),
             How::OffCpuTime(path) => self.offcputime_attach(path, pids),
+            How::PySpy(path) => self.py_spy_attach(path, pids),
         }
     }
 
@@ -161,6 +171,28 @@ impl Peer {
             }
         }
         Ok(())
+    }
+
+    fn py_spy_attach(&self, path: &PathBuf, pids: &[u32]) -> Result<Running, Error> {
+        let folder = tempfile::tempdir().map_err(|e| self.fails(e))?;
+        let said = folder.path().join("said");
+        let to = fs::File::create(&said).map_err(|e| self.fails(e))?;
+        let mut child = Owned(
+            Command::new(path)
+                .args(["record", "-r", "99", "-d", "3600", "-f", "raw", "-o"])
+                .arg(folder.path().join("stacks"))
+                .args(["-p", &list(&pids[..1])])
+                .stdin(Stdio::null())
+                .stdout(to.try_clone().map_err(|e| self.fails(e))?)
+                .stderr(to)
+                .spawn()
+                .map_err(|e| self.fails(e))?,
+        );
+        self.until(&mut child, || {
+            std::thread::sleep(Duration::from_millis(10));
+            Ok(fs::read_to_string(&said)?.contains("Sampling"))
+        })?;
+        Ok(Running::Tool(child, folder))
     }
 
     fn offcputime_attach(&self, path: &PathBuf, pids: &[u32]) -> Result<Running, Error> {

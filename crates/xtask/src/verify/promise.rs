@@ -146,6 +146,11 @@ pub const PROMISES: &[Promise] = &[
         How::Slowdown("fixed", 1.0),
     ),
     promise(
+        "slowdown, computing in Python, 99 Hz",
+        "≤ 1 %",
+        How::Slowdown("python", 1.0),
+    ),
+    promise(
         "pipe ping-pong on one CPU, default settings",
         "≤ 1.35 ×",
         How::Ratio("pingpong", 1.35),

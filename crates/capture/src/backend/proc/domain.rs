@@ -24,6 +24,8 @@ pub struct Facts {
     pub clock: Option<(bool, u64)>,
     /// What happened on the way.
     pub notes: Vec<String>,
+    /// Runtimes of managed code that were met.
+    pub runtimes: Vec<String>,
 }
 
 /// The domain.
@@ -78,6 +80,15 @@ pub fn describe(f: Facts) -> Domain {
                 limits.push(limit(format!("stacks of {left_out} running threads whose perf events were refused"), "a higher limit of open files (ulimit -n)"));
             }
         }
+    }
+    if !f.runtimes.is_empty() {
+        limits.push(limit(
+            format!(
+                "managed frames of running threads ({}): those of waiting threads are read",
+                f.runtimes.join(", ")
+            ),
+            "the ebpf backend",
+        ));
     }
     if f.unreadable > 0 {
         limits.push(limit(

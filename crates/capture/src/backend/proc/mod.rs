@@ -45,6 +45,7 @@ use crate::{
         cost::{self, CostMeter},
         events::{Event, Events},
         files::Files,
+        managed,
         processes::Processes,
     },
     syscalls,
@@ -69,6 +70,8 @@ struct Looker {
     processes: Processes<MemoryTables>,
     samples: Samples,
     unwinder: Unwinder,
+    managed: managed::Reader,
+    interpreter_frames: bool,
     table: [u8; syscalls::TABLE],
     grid: Slices,
     /// Stacks that changed while they were read.
@@ -125,6 +128,8 @@ pub(crate) fn record(
         processes,
         samples: Samples::default(),
         unwinder: Unwinder::new(),
+        managed: managed::Reader::default(),
+        interpreter_frames: options.interpreter_frames,
         table: syscalls::reasons(),
         grid: Slices {
             start_ns,
@@ -271,6 +276,7 @@ pub(crate) fn record(
         cpus,
         clock: looker.clock.as_ref().map(|c| (c.with_kernel, c.left_out)),
         notes,
+        runtimes: looker.processes.managed().describe(),
     });
     let (jit, processes) = assemble(looker, &mut recording);
     Ok(Captured {
@@ -460,7 +466,12 @@ impl Looker {
                     t.stack = Some(self.samples.stack(pid, Vec::new(), StackEnd::Gone));
                     return Some(Doing::Blocked(BlockReason::Other));
                 }
-                let reason = waiting::reason(&self.table, pid, tid, call, t.reason);
+                let mut reason = waiting::reason(&self.table, pid, tid, call, t.reason);
+                if let (BlockReason::Lock, Some((_, address))) = (reason, call)
+                    && self.processes.managed().is_gil(pid, address)
+                {
+                    reason = BlockReason::Gil;
+                }
                 let read = |unwinder: &mut Unwinder, processes: &mut Processes<MemoryTables>| {
                     waiting::unwind(unwinder, processes.files().tables(), pid, sp, pc)
                 };
@@ -471,10 +482,16 @@ impl Looker {
                     self.processes.found(pid);
                     stack = read(&mut self.unwinder, &mut self.processes);
                 }
+                let managed = self.processes.managed();
+                let managed = managed.read(&mut self.managed, pid, tid, &stack.0);
                 let mut again = [0u8; 256];
                 match t.place(&mut again) {
                     Ok(after) if after == text => {
-                        t.stack = Some(self.samples.stack(pid, stack.0, stack.1));
+                        let words = managed.map_or_else(Box::default, |m| {
+                            self.processes.managed_mut().name(&m);
+                            m.words
+                        });
+                        t.stack = Some(self.samples.mixed(pid, stack.0, words, stack.1));
                         return Some(Doing::Blocked(reason));
                     }
                     _ => self.raced += 1,
@@ -535,7 +552,7 @@ fn assemble(
         }
     }
     let lost = looker.clock.as_ref().map_or(0, |c| c.lost);
-    let mut stacks = Stacks::new(&looker.processes, false);
+    let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
     recording.samples = looker.samples.finish(&mut stacks, &looker.processes);
     let mut attributed = std::collections::BTreeMap::<u32, u64>::new();
     let mut last_slice = 0;
@@ -601,8 +618,8 @@ fn assemble(
         .map(|(cause, count)| Loss { cause, count })
         .collect();
     let jit = stacks.jit_modules();
-    (recording.modules, recording.frames, recording.stacks) =
-        (stacks.modules, stacks.frames, stacks.stacks);
+    (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
+    (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
     (jit, looker.processes)
 }
 

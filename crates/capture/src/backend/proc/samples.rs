@@ -9,8 +9,10 @@ use wallscope_unwind::native::{FrameWord, TableSink};
 use super::book::spread;
 use crate::session::{build::Stacks, processes::Processes};
 
-/// A stack: whose, which frames, how it ended.
-type Seen = (u32, Box<[FrameWord]>, StackEnd);
+/// A stack: whose, which frames, which managed ones (two words each), how it ended.
+type Seen = (u32, Box<[FrameWord]>, Box<[u64]>, StackEnd);
+/// What tells stacks apart: process where it matters, words of both kinds of frames, end.
+type StackKey = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
 /// Thread, stack, state, reason, part.
 type Key = (u32, u32, State, Option<BlockReason>, Option<Part>);
 
@@ -26,7 +28,7 @@ struct Sum {
 #[derive(Default)]
 pub struct Samples {
     stacks: Vec<Seen>,
-    ids: FxHashMap<(u32, Box<[u64]>, StackEnd), u32>,
+    ids: FxHashMap<StackKey, u32>,
     sums: FxHashMap<Key, Sum>,
 }
 
@@ -49,17 +51,28 @@ pub struct Look {
 }
 
 impl Samples {
-    /// The index of a stack.
+    /// The index of a stack of native frames.
     pub fn stack(&mut self, pid: u32, frames: Vec<FrameWord>, end: StackEnd) -> u32 {
+        self.mixed(pid, frames, Box::default(), end)
+    }
+
+    /// The index of a stack with managed frames.
+    pub fn mixed(
+        &mut self,
+        pid: u32,
+        frames: Vec<FrameWord>,
+        managed: Box<[u64]>,
+        end: StackEnd,
+    ) -> u32 {
         // Addresses outside all files mean something in their own process only.
-        let own = frames.is_empty() || frames.iter().any(|w| w.file() == 0);
+        let own = !managed.is_empty() || frames.is_empty() || frames.iter().any(|w| w.file() == 0);
         let words: Box<[u64]> = frames.iter().map(|w| w.0).collect();
         let stacks = &mut self.stacks;
         *self
             .ids
-            .entry((if own { pid } else { 0 }, words, end))
+            .entry((if own { pid } else { 0 }, words, managed.clone(), end))
             .or_insert_with(|| {
-                stacks.push((pid, frames.into(), end));
+                stacks.push((pid, frames.into(), managed, end));
                 (stacks.len() - 1) as u32
             })
     }
@@ -137,7 +150,9 @@ impl Samples {
         let ids: Vec<StackId> = self
             .stacks
             .iter()
-            .map(|(pid, words, end)| stacks.user_stack(words, *end, *pid, processes))
+            .map(|(pid, words, managed, end)| {
+                stacks.user_stack(words, managed, *end, *pid, processes)
+            })
             .collect();
         let mut all: Vec<_> = self.sums.into_iter().collect();
         all.sort_by_key(|(key, _)| *key);

@@ -98,6 +98,11 @@ pub struct Proc {
 }
 
 impl Proc {
+    /// Whether a lock at `address` belongs to the GIL.
+    pub fn is_gil(&self, address: u64) -> bool {
+        self.gil != 0 && address.wrapping_sub(self.gil) < u64::from(self.gil_bytes)
+    }
+
     /// The bytes that the kernel programs get.
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: only integers, without padding (the test compares the size with the sum of the

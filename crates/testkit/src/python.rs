@@ -1,0 +1,74 @@
+//! The Python truth program, and the interpreters of this machine that can run it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Error, Program};
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
+
+/// An interpreter that is here, of a version that wallscope supports.
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    /// Its executable.
+    pub path: PathBuf,
+    /// `3.11`.
+    pub version: String,
+}
+
+/// All of them, one path each: the system's, the one in use, and those that pyenv has installed.
+///
+/// # Errors
+/// [`Error::CannotRunHere`] where there is none.
+pub fn interpreters() -> Result<Vec<Interpreter>, Error> {
+    let mut paths = vec![PathBuf::from("/usr/bin/python3"), PathBuf::from("python3")];
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    let installed = std::fs::read_dir(Path::new(&home).join(".pyenv/versions"));
+    let mut more: Vec<PathBuf> = installed
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin/python3"))
+        .collect();
+    more.sort();
+    paths.extend(more);
+    let mut seen = BTreeSet::new();
+    let all: Vec<_> = paths.iter().filter_map(|p| about(p, &mut seen)).collect();
+    if all.is_empty() {
+        return Err(Error::CannotRunHere(
+            "no CPython between 3.8 and 3.13 is installed".into(),
+        ));
+    }
+    Ok(all)
+}
+
+/// What the interpreter at `path` says of itself; `None` where there is none, or it was seen.
+fn about(path: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<Interpreter> {
+    let ask = "import os, sys, sysconfig; print(*sys.version_info[:2], os.path.realpath(sys.executable), \
+               sys.implementation.name, sysconfig.get_config_var('Py_GIL_DISABLED') or 0)";
+    let output = Command::new(path).args(["-c", ask]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut words = text.split_whitespace();
+    let (major, minor) = (words.next()?, words.next()?.parse::<u32>().ok()?);
+    let executable = PathBuf::from(words.next()?);
+    let supported = (major, words.next()?, words.next()?) == ("3", "cpython", "0");
+    (supported && (8..=13).contains(&minor) && seen.insert(executable.clone())).then(|| {
+        Interpreter {
+            path: executable,
+            version: format!("{major}.{minor}"),
+        }
+    })
+}
+
+impl Interpreter {
+    /// Starts the truth program with `flags`, up to its READY.
+    ///
+    /// # Errors
+    /// As [`Program::start_command`].
+    pub fn start(&self, flags: &[&str]) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        command.arg(PROGRAM).args(flags);
+        Program::start_command("truth.py", command)
+    }
+}
