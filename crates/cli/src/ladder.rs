@@ -1,20 +1,17 @@
 //! `wallscope ladder`: from a slow process to a named cause.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ArgGroup;
 use serde_json::json;
-use wallscope_capture::session::Options;
 use wallscope_explain::ladder::{Bottleneck, Cause, Ladder, Reading, Resource, climb};
 use wallscope_model::{Recording, State};
 use wallscope_report::text::wrap;
 
 use crate::failure::Failure;
-use crate::output::Output;
-use crate::record::{TargetArgs, dated_name, measure, parse_duration};
-use crate::{input, output};
+use crate::live::Source;
+use crate::output;
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
 #[derive(clap::Args)]
@@ -30,17 +27,8 @@ The verdict comes from a table of named rules over exact totals and sampled stac
 prints all of them."
 )]
 pub struct Args {
-    /// A recording, or any other profile with times in it; - reads standard input
-    #[arg(conflicts_with = "target")]
-    file: Option<PathBuf>,
     #[command(flatten)]
-    target: TargetArgs,
-    /// How long to measure a live target
-    #[arg(short, long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
-    duration: Duration,
-    /// Where to keep the recording of a live target; default: a dated name in this folder
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    source: Source,
     /// Everything as JSON (schema wallscope.ladder/1)
     #[arg(long, group = "form")]
     json: bool,
@@ -54,24 +42,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let (recording, path) = match (&args.file, args.target.target()) {
-        (Some(file), _) => (input::recording(file)?, file.clone()),
-        (None, Some(target)) => {
-            let path = args.output.clone().unwrap_or_else(dated_name);
-            let output = Output::create(&path)?;
-            let options = Options {
-                duration: Some(args.duration),
-                ..Options::new(target)
-            };
-            // The command's own status is not what is asked here.
-            (measure(&options, output, &path)?.0, path)
-        }
-        (None, None) => {
-            return Err(Failure::usage(
-                "ladder needs a recording, or a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…",
-            ));
-        }
-    };
+    let (recording, path) = args.source.recording("ladder", Duration::from_secs(30))?;
     let ladder = climb(&recording);
     let page = Page {
         recording: &recording,
@@ -192,14 +163,16 @@ impl Page<'_> {
     }
 
     fn next(&self) -> String {
-        let v = &self.ladder.verdict;
-        let view = match v.state {
-            Some(State::OnCpu) => " (view on-cpu)",
-            Some(State::Runnable) => " (view runq)",
-            Some(State::Blocked) => " (view off-cpu)",
-            _ => "",
-        };
-        format!("wallscope view {}{view}", self.file)
+        let (v, file) = (&self.ladder.verdict, &self.file);
+        match (v.state, v.reason, &v.function) {
+            (Some(State::Blocked), Some("lock"), _) => format!("wallscope locks {file}"),
+            (Some(State::Blocked), _, Some(function)) => {
+                format!("wallscope why {file} --function '{function}'")
+            }
+            (Some(State::OnCpu), ..) => format!("wallscope view {file} (view on-cpu)"),
+            (Some(State::Runnable), ..) => format!("wallscope view {file} (view runq)"),
+            _ => format!("wallscope report {file}"),
+        }
     }
 
     /// The commands of the rungs that need probes, for the function the verdict names.

@@ -11,6 +11,9 @@ use crate::input;
 use crate::output::Output;
 use crate::record::{TargetArgs, dated_name, measure, parse_duration};
 
+/// How long `locks` and `why` measure a live target.
+pub const BRIEFLY: Duration = Duration::from_secs(10);
+
 /// A recording, or what to record.
 #[derive(Debug, clap::Args)]
 pub struct Source {
@@ -19,31 +22,32 @@ pub struct Source {
     file: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
-    /// How long to measure a live target
-    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    duration: Duration,
+    /// How long to measure a live target; default: 10 s, for ladder 30 s
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
     /// Where to keep the recording of a live target; default: a dated name in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 impl Source {
-    /// The recording: read, or made now with the defaults of `record`. `verb`: who asks.
+    /// The recording and its file: read, or made now with the defaults of `record`, for `usual`
+    /// unless a time was given. `verb`: who asks.
     ///
     /// # Errors
     /// Nothing named, unreadable, or not to be measured.
-    pub fn recording(self, verb: &str) -> Result<Recording, Failure> {
-        match (&self.file, self.target.target()) {
-            (Some(file), _) => input::recording(file),
+    pub fn recording(self, verb: &str, usual: Duration) -> Result<(Recording, PathBuf), Failure> {
+        match (self.file, self.target.target()) {
+            (Some(file), _) => Ok((input::recording(&file)?, file)),
             (None, Some(target)) => {
                 let path = self.output.unwrap_or_else(dated_name);
                 let output = Output::create(&path)?;
                 let options = Options {
-                    duration: Some(self.duration),
+                    duration: Some(self.duration.unwrap_or(usual)),
                     ..Options::new(target)
                 };
                 // The command's own status is not what is asked here.
-                Ok(measure(&options, output, &path)?.0)
+                Ok((measure(&options, output, &path)?.0, path))
             }
             (None, None) => Err(Failure::usage(format!(
                 "{verb} needs a recording, or a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…"

@@ -4,7 +4,10 @@ use wallscope_report::view::{Analysis, Idle};
 use wallscope_report::waits;
 
 use crate::failure::Failure;
-use crate::{live::Source, output};
+use crate::{
+    live::{BRIEFLY, Source},
+    output,
+};
 
 /// Which locks were waited for, where, and what their holders did meanwhile
 #[derive(clap::Args)]
@@ -26,7 +29,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let recording = args.source.recording("locks")?;
+    let (recording, _) = args.source.recording("locks", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let text = if args.json {
         waits::locks_json(&analysis)

@@ -4,7 +4,10 @@ use wallscope_report::view::{Analysis, Idle, Whose};
 use wallscope_report::waits;
 
 use crate::failure::Failure;
-use crate::{live::Source, output};
+use crate::{
+    live::{BRIEFLY, Source},
+    output,
+};
 
 /// What a thread's or a function's time was really spent on: its waits, who ended them, and what that
 /// one did meanwhile, hop by hop
@@ -47,7 +50,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (Some(name), _) => Whose::Thread(name),
         (_, name) => Whose::Function(name.unwrap_or_default()),
     };
-    let recording = args.source.recording("why")?;
+    let (recording, _) = args.source.recording("why", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let text = if args.json {
         waits::why_json(&analysis, &whose)
