@@ -56,6 +56,10 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "HOW")]
     backend: Option<Backend>,
 
+    /// Let the proc backend stop running threads for some 30 µs each time to see their stacks
+    #[arg(long)]
+    allow_stop: bool,
+
     /// How stacks of blocked threads are read; default: the better one that the kernel has
     #[arg(long, value_enum, value_name = "HOW")]
     off_cpu_stacks: Option<OffCpuStacks>,
@@ -149,6 +153,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Backend::Proc => backend::Backend::Proc,
         }),
         interpreter_frames: args.interpreter_frames,
+        allow_stop: args.allow_stop,
     };
     warn_of_aliasing(args.frequency);
     let path = args.output.unwrap_or_else(dated_name);

@@ -95,6 +95,36 @@ void program_rename(void) {
     workers_settle();
 }
 
+// ---- veil ----
+
+NAMED void veil_before(u64 units, u64 ns) {
+    SPIN(units);
+    sleep_ns(ns);
+    KEEP_FRAME();
+}
+NAMED void veil_after(u64 units, u64 ns) {
+    SPIN(units);
+    sleep_ns(ns);
+    KEEP_FRAME();
+}
+
+static void veil_run(struct worker *self) {
+    struct function_truth *before = function_truth_new("veil_before", "timer");
+    struct function_truth *after = function_truth_new("veil_after", "timer");
+    u64 half = now_ns() + (u64)(option_double("seconds", 3.0) * 5e8), units = 500 * units_per_us();
+    while (now_ns() < half && !stopping()) MEASURE(before, veil_before(units, 2000000));
+    prctl(PR_SET_DUMPABLE, 0);
+    while (!stopping()) MEASURE(after, veil_after(units, 2000000));
+    (void)self;
+}
+
+void program_veil(void) {
+    worker_start("veil", veil_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+}
+
 // ---- parked ----
 
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -40,6 +40,7 @@ static const struct program PROGRAMS[] = {
      program_pingpong},
     {"short", "parallel compute-us sleep-us count", "threads that live a millisecond", program_short},
     {"rename", "", "a thread that changes its name half-way", program_rename},
+    {"veil", "", "a process that other users may not look into from half-way on", program_veil},
     {"parked", "threads", "very many threads that do nothing", program_parked},
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},

@@ -176,6 +176,7 @@ void program_span(void);
 void program_pingpong(void);
 void program_short(void);
 void program_rename(void);
+void program_veil(void);
 void program_parked(void);
 void program_execs(void);
 void program_odd(void);

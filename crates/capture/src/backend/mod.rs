@@ -3,6 +3,7 @@
 pub mod ebpf;
 pub(crate) mod perf;
 pub(crate) mod proc;
+mod ring;
 
 /// A way to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

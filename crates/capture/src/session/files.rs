@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::{MapHandle, MapMut};
 use rustc_hash::FxHashMap;
 use wallscope_model::{Module, ModuleId, ModuleKind};
 use wallscope_object::{elf::Elf, mapped::MappedFile};
@@ -59,9 +59,9 @@ impl Files<KernelTables> {
     /// The unwinder's maps cannot be shared.
     pub fn new(programs: &Programs) -> Result<Files, Error> {
         let maps = programs.maps();
-        let handle = |m: &dyn MapCore| {
-            MapHandle::from_map_id(m.info().map_or(0, |i| i.info.id))
-                .map_err(Error::bpf("cannot share a map of the unwinder"))
+        // By descriptor: by id would need CAP_SYS_ADMIN.
+        let handle = |m: &MapMut<'_>| {
+            MapHandle::try_from(m).map_err(Error::bpf("cannot share a map of the unwinder"))
         };
         let maps = UnwindMaps {
             rules: handle(&maps.uw_rules)?,

@@ -11,6 +11,7 @@
 //! late.rs       stacks whose code was too new to be unwound at once
 //! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
+//! host_log.rs   facts about the host, each second
 //! files.rs      the files behind mappings; command.rs: those a command is going to map
 //! build.rs      hashes and words -> frames and stacks of the recording
 //! domain.rs     what was measured, how, and what could not be seen
@@ -27,6 +28,7 @@ pub(crate) mod cost;
 mod domain;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod host_log;
 mod intake;
 mod late;
 pub(crate) mod managed;
@@ -40,8 +42,8 @@ mod waits;
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Cost, HostFacts, HostSample, ModuleId, Recording, Window};
-use wallscope_object::{cgroup, host::HostReader, process};
+use wallscope_model::{Cost, ModuleId, Recording, Window};
+use wallscope_object::{cgroup, process};
 use wallscope_symbolize::Sources;
 
 use crate::{
@@ -63,6 +65,7 @@ use crate::{
 use build::Stacks;
 use cost::CostMeter;
 use events::{Event, Events};
+use host_log::HostLog;
 use intake::Intake;
 use pace::Pace;
 use processes::Processes;
@@ -93,6 +96,8 @@ pub struct Options {
     pub backend: Option<Backend>,
     /// Keep the frames of interpreters beside those of the programs that they run.
     pub interpreter_frames: bool,
+    /// Whether running threads may be stopped for a moment where nothing else shows their stacks.
+    pub allow_stop: bool,
 }
 
 impl Options {
@@ -107,6 +112,7 @@ impl Options {
             mechanism: None,
             backend: None,
             interpreter_frames: false,
+            allow_stop: false,
         }
     }
 }
@@ -224,7 +230,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     programs.add_targets(&chosen.pids)?;
     programs.add_cgroups(&chosen.cgroups)?;
 
-    let mut host = HostReader::open(chosen.pids.first().copied());
+    let mut host = HostLog::open(&chosen.pids);
     let mut events = Events::new(&chosen.watch, options.duration)?;
     for fd in sideband.descriptors() {
         events.sideband(fd)?;
@@ -247,10 +253,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     programs.visit(Visit::Begin, |_| {})?;
     ring.consume()
         .map_err(Error::bpf("cannot read the event ring"))?;
-    let mut facts = vec![HostSample {
-        time_ns: now(),
-        facts: all_facts(&mut host, &chosen.pids),
-    }];
+    host.take_all();
     observer.live(&Live {
         target: options.target.describe(),
         threads: intake.borrow().accounts.len(),
@@ -266,7 +269,6 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
 
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
     let mut pace = Pace::new(options);
-    let mut next_host = start_ns + 1_000_000_000;
     let mut notes = Vec::new();
     let stop = loop {
         let event = events.wait();
@@ -292,13 +294,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                         .tick_every(grid.start_ns, grid.width_ns * 2)
                         .unwrap_or_else(|e| notes.push(e.to_string()));
                 }
-                if time >= next_host {
-                    next_host = time + 1_000_000_000;
-                    facts.push(HostSample {
-                        time_ns: time,
-                        facts: host.read(),
-                    });
-                }
+                host.tick(time);
                 notes.extend(pace.check(&mut programs, &timer, time - start_ns));
                 observer.progress(&Progress {
                     elapsed: Duration::from_nanos(time - start_ns),
@@ -332,10 +328,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     intake.borrow_mut().shapes.all = programs.shapes();
     drop(ring);
     follow(&mut programs, &mut sideband, &mut processes, &intake);
-    facts.push(HostSample {
-        time_ns: now(),
-        facts: all_facts(&mut host, &chosen.pids),
-    });
+    let facts = host.finish();
     let command_end = held
         .as_mut()
         .and_then(|h| h.finish(stop == Stop::TargetEnded));
@@ -400,19 +393,6 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         stop,
         command_end,
     })
-}
-
-/// The host's facts with the limits of the target processes: more costly, so not every second.
-pub(crate) fn all_facts(host: &mut HostReader, pids: &[u32]) -> HostFacts {
-    let limits = pids
-        .iter()
-        .take(16)
-        .filter_map(|pid| process::limits(*pid).ok())
-        .collect();
-    HostFacts {
-        limits,
-        ..host.read()
-    }
 }
 
 /// Whom the target means, now.

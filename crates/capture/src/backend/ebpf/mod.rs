@@ -466,8 +466,7 @@ impl Programs {
     /// It cannot be shared.
     pub fn managed_map(&self) -> Result<MapHandle, Error> {
         let map = &self.skel.maps.py_procs;
-        MapHandle::from_map_id(map.info().map_or(0, |i| i.info.id))
-            .map_err(Error::bpf("cannot share the map of runtimes"))
+        MapHandle::try_from(map).map_err(Error::bpf("cannot share the map of runtimes"))
     }
 
     /// Windows of user stack are only saved where threads cannot read their own.

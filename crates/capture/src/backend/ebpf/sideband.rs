@@ -6,12 +6,12 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    ptr,
-    sync::atomic::{AtomicU64, Ordering},
+    os::fd::{FromRawFd, OwnedFd},
 };
 
 use perf_event_open_sys::{self as perf, bindings as b};
+
+use crate::backend::ring::Ring;
 
 /// Pages of one CPU's ring: 128 KiB, some 800 records.
 const DATA_PAGES: usize = 32;
@@ -55,18 +55,6 @@ pub struct Sideband {
     rings: Vec<Ring>,
 }
 
-struct Ring {
-    event: OwnedFd,
-    base: *mut u8,
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: `base` is the mapping made in `open_ring`, of exactly this length.
-        unsafe { libc::munmap(self.base.cast(), (DATA_PAGES + 1) * PAGE) };
-    }
-}
-
 impl Sideband {
     /// Opens a ring on each CPU.
     ///
@@ -82,19 +70,19 @@ impl Sideband {
 
     /// Descriptors that become readable when there is something to take.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.rings.iter().map(|r| &r.event)
+        self.rings.iter().map(Ring::event)
     }
 
     /// Bytes held by the rings.
     pub fn bytes(&self) -> u64 {
-        (self.rings.len() * (DATA_PAGES + 1) * PAGE) as u64
+        self.rings.iter().map(Ring::bytes).sum()
     }
 
     /// Takes everything that is there, in time order.
     pub fn drain(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for ring in &mut self.rings {
-            ring.drain(&mut changes);
+            ring.drain(|kind, misc, body| changes.extend(parse(kind, misc, body)));
         }
         changes.sort_by_key(|(time, _)| *time);
         changes.into_iter().map(|(_, change)| change).collect()
@@ -138,70 +126,7 @@ fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
     }
     // SAFETY: the call has just returned this descriptor to us alone.
     let event = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: a fresh shared mapping of the event's ring; the address is the kernel's choice.
-    let base = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            (DATA_PAGES + 1) * PAGE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            event.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(Some(Ring {
-        event,
-        base: base.cast(),
-    }))
-}
-
-impl Ring {
-    fn drain(&mut self, changes: &mut Vec<(u64, Change)>) {
-        let page = self.base.cast::<b::perf_event_mmap_page>();
-        // SAFETY: the first page of the mapping is this structure; head and tail are its naturally
-        // aligned u64 fields, shared with the kernel, so they are accessed atomically.
-        let (head, tail) = unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*page).data_head),
-                AtomicU64::from_ptr(&raw mut (*page).data_tail),
-            )
-        };
-        let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
-        while at < end {
-            let header = self.copy(at, 8);
-            let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-            let misc = u16::from_ne_bytes([header[4], header[5]]);
-            let size = u64::from(u16::from_ne_bytes([header[6], header[7]]));
-            if size < 8 {
-                break; // never written by a kernel; do not loop on it
-            }
-            let body = self.copy(at + 8, (size - 8) as usize);
-            if let Some(change) = parse(kind, misc, &body) {
-                changes.push(change);
-            }
-            at += size;
-        }
-        tail.store(end, Ordering::Release);
-    }
-
-    /// Copies `len` bytes from position `at` of the ring, which may wrap.
-    fn copy(&self, at: u64, len: usize) -> Vec<u8> {
-        let (start, size) = (at as usize % (DATA_PAGES * PAGE), DATA_PAGES * PAGE);
-        let first = len.min(size - start);
-        let mut out = vec![0u8; len];
-        // SAFETY: both pieces lie within the data pages behind the first page; the kernel does not
-        // write there again before the tail is moved.
-        unsafe {
-            let data = self.base.add(PAGE);
-            ptr::copy_nonoverlapping(data.add(start), out.as_mut_ptr(), first);
-            ptr::copy_nonoverlapping(data, out.as_mut_ptr().add(first), len - first);
-        }
-        out
-    }
+    Ring::map(event, DATA_PAGES, DATA_PAGES).map(Some)
 }
 
 /// One record; the time is the last word of the trailing sample id.
@@ -289,7 +214,7 @@ mod tests {
         // SAFETY: a fresh private mapping that nothing else refers to.
         let at = unsafe {
             libc::mmap(
-                ptr::null_mut(),
+                std::ptr::null_mut(),
                 PAGE,
                 libc::PROT_READ | libc::PROT_EXEC,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,

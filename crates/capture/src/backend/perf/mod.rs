@@ -1,28 +1,38 @@
 //! Perf events of an ordinary user: what running threads run, and every switch.
 //!
+//! ```text
+//! mod.rs      the events and their rings
+//! record.rs   what lies in the rings
+//! course.rs   a thread's time by its switches: the totals of this backend
+//! intake.rs   records -> threads, their courses, samples
+//! ```
+//!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
 //! makes later, writes to one ring a CPU: samples with user registers and 8 KiB of stack, which are
-//! unwound here; each switch, with whether the thread was put off the CPU or left it; new mappings
-//! and programs. Waiting threads are looked at as the `proc` backend does, and so are the totals:
-//! the scheduler's own counters.
+//! unwound here; each switch, with whether the thread was put off the CPU or left it; births, ends,
+//! names, new mappings and programs. Waiting threads are looked at as the `proc` backend does. How
+//! long a woken thread waited for its CPU is in no record: that alone is taken from the scheduler's
+//! counters, which otherwise serve as the second witness.
 //!
 //! Where the kernel may not be sampled (`perf_event_paranoid` 2), samples fall on user code only;
 //! the rest of the time on a CPU is told by the tick. It does not see kernel stacks.
 
+mod course;
+mod intake;
 mod record;
 
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
-    ptr,
-    sync::atomic::{AtomicU64, Ordering},
 };
 
 use perf_event_open_sys::{self as perf, bindings as b};
+use rustc_hash::FxHashMap;
 
+use super::ring::Ring;
+pub use course::{Course, Lag};
 pub use record::{Record, Running};
 
-const PAGE: usize = 4096;
 /// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
 const DATA_PAGES: usize = 128;
 /// Fewest that are worth having: some dozen samples.
@@ -31,140 +41,172 @@ const FEWEST_PAGES: usize = 32;
 const STACK: u32 = 8192;
 /// ax, bx, cx, dx, si, di, bp, sp, ip and r8 … r15.
 const REGISTERS: u64 = 0xff_01ff;
+/// Descriptors that are left to everything else.
+const RESERVED: usize = 256;
 
 /// The events and their rings.
 pub struct Clock {
-    rings: Vec<Ring>,
-    events: Vec<OwnedFd>,
+    rings: Vec<(u32, Ring)>,
+    /// The events that were opened for a thread by its id; those it inherited are not ours to hold.
+    events: FxHashMap<u32, Vec<OwnedFd>>,
+    /// How many more may be opened.
+    room: usize,
+    /// Records that were written while the last ones were taken.
+    held: Vec<(u64, Record)>,
     /// Whether samples fall on the kernel too.
     pub with_kernel: bool,
-    /// Time between two samples of a running thread, ns.
+    /// Time between two samples of a running thread that are of use, ns.
     pub period_ns: u64,
+    /// Time between two samples that are made, ns.
+    told_ns: u64,
     /// Threads whose events were refused.
     pub left_out: u64,
     /// Records that did not fit.
     pub lost: u64,
 }
 
-struct Ring {
-    base: *mut u8,
-    pages: usize,
-    event: OwnedFd,
-}
-
 impl Clock {
-    /// Opens events for `threads` at `hz` on `cpus`.
+    /// Makes a ring for each of `cpus`; samples will come at `hz`. `descriptors`: how many files
+    /// may be open.
     ///
     /// # Errors
-    /// Not even the first thread's event is allowed, or no ring.
-    pub fn open(threads: &[u32], cpus: &[u32], hz: u32) -> io::Result<Clock> {
-        let mut clock = Clock {
-            rings: Vec::new(),
-            events: Vec::new(),
+    /// No event of our own is allowed, or no ring.
+    pub fn open(cpus: &[u32], hz: u32, descriptors: usize) -> io::Result<Clock> {
+        let mut rings = Vec::new();
+        for cpu in cpus {
+            // An event of our own thread, never switched on, that the ring hangs on: it stays
+            // whoever of the target ends.
+            let mut a = attributes(b::PERF_COUNT_SW_DUMMY);
+            a.set_disabled(1);
+            a.set_exclude_kernel(1);
+            match open(&mut a, 0, *cpu) {
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
+                event => rings.push((*cpu, Ring::map(event?, DATA_PAGES, FEWEST_PAGES)?)),
+            }
+        }
+        Ok(Clock {
+            room: descriptors.saturating_sub(RESERVED + rings.len()) / 2,
+            rings,
+            events: FxHashMap::default(),
+            held: Vec::new(),
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
+            told_ns: 1_000_000_000 / u64::from(hz.max(1)),
             left_out: 0,
             lost: 0,
-        };
-        let first = *threads.first().ok_or(io::ErrorKind::NotFound)?;
-        for cpu in cpus {
-            let event = match clock.event(first, *cpu) {
-                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => continue,
-                Err(e) if clock.with_kernel && clock.rings.is_empty() && is_refusal(&e) => {
-                    clock.with_kernel = false;
-                    clock.event(first, *cpu)?
+        })
+    }
+
+    /// Opens the events of a thread.
+    ///
+    /// # Errors
+    /// They are not allowed, the thread is gone, or there are too many.
+    pub fn join(&mut self, tid: u32) -> io::Result<()> {
+        if self.room < self.rings.len() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let mut events = Vec::with_capacity(self.rings.len());
+        for index in 0..self.rings.len() {
+            let cpu = self.rings[index].0;
+            let event = match self.event(tid, cpu) {
+                Err(e) if self.with_kernel && self.events.is_empty() && is_refusal(&e) => {
+                    self.with_kernel = false;
+                    self.event(tid, cpu)?
                 }
                 other => other?,
             };
-            clock.rings.push(Ring::map(event)?);
-        }
-        for tid in &threads[1..] {
-            clock.left_out += u64::from(clock.join(*tid, cpus).is_err());
-        }
-        Ok(clock)
-    }
-
-    /// Adds a further thread's events.
-    fn join(&mut self, tid: u32, cpus: &[u32]) -> io::Result<()> {
-        for (index, cpu) in cpus.iter().enumerate().take(self.rings.len()) {
-            let event = self.event(tid, *cpu)?;
-            let to = self.rings[index].event.as_raw_fd();
+            let to = self.rings[index].1.event().as_raw_fd();
             // SAFETY: both descriptors are perf events of ours.
             if unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), to) } < 0 {
                 return Err(io::Error::last_os_error());
             }
-            self.events.push(event);
+            events.push(event);
         }
+        self.room -= events.len();
+        self.events.insert(tid, events);
         Ok(())
     }
 
+    /// Closes the events of a thread, and what its children inherited of them.
+    pub fn leave(&mut self, tid: u32) {
+        if let Some(events) = self.events.remove(&tid) {
+            self.room += events.len();
+        }
+    }
+
     fn event(&self, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
-        let mut a = b::perf_event_attr {
-            size: size_of::<b::perf_event_attr>() as u32,
-            type_: b::PERF_TYPE_SOFTWARE,
-            config: b::PERF_COUNT_SW_CPU_CLOCK.into(),
-            // The records' trailing id must end with the time: no CPU, no id.
-            sample_type: (b::PERF_SAMPLE_TID
-                | b::PERF_SAMPLE_TIME
-                | b::PERF_SAMPLE_REGS_USER
-                | b::PERF_SAMPLE_STACK_USER)
-                .into(),
-            sample_regs_user: REGISTERS,
-            sample_stack_user: STACK,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Default::default()
-        };
-        a.__bindgen_anon_1.sample_period = self.period_ns;
+        let mut a = attributes(b::PERF_COUNT_SW_CPU_CLOCK);
+        // The records' trailing id must end with the time: no CPU, no id.
+        a.sample_type |=
+            u64::from(b::PERF_SAMPLE_PERIOD | b::PERF_SAMPLE_REGS_USER | b::PERF_SAMPLE_STACK_USER);
+        a.sample_regs_user = REGISTERS;
+        a.sample_stack_user = STACK;
+        a.__bindgen_anon_1.sample_period = self.told_ns;
         a.set_inherit(1);
-        a.set_exclude_hv(1);
         a.set_exclude_kernel((!self.with_kernel).into());
-        a.set_use_clockid(1);
-        a.set_sample_id_all(1);
         a.set_context_switch(1);
+        a.set_task(1);
         a.set_mmap(1);
         a.set_mmap2(1);
         a.set_comm(1);
         a.set_comm_exec(1);
-        let flags = b::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: the attributes are whole and outlive the call.
-        let fd = unsafe { perf::perf_event_open(&mut a, tid as i32, cpu as i32, -1, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call has just returned this descriptor to us alone.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        open(&mut a, tid as i32, cpu)
     }
 
-    /// Takes everything that is there, in time order.
-    pub fn drain(&mut self) -> Vec<(u64, Record)> {
-        let mut records = Vec::new();
-        for ring in &mut self.rings {
-            self.lost += ring.drain(&mut records);
+    /// Changes the time between samples. Events are told only of large changes, because that is a
+    /// call for each of them; for small ones, and for threads that inherited their events and so
+    /// keep the old period, samples that come too early are left out.
+    pub fn set_period(&mut self, period_ns: u64) {
+        self.period_ns = period_ns;
+        if (self.told_ns / 2 + 1..self.told_ns * 2).contains(&period_ns) {
+            return;
         }
-        records.sort_by_key(|(time, _)| *time);
-        records
+        self.told_ns = period_ns;
+        for event in self.events.values().flatten() {
+            // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old
+            // period in force, which the samples state.
+            unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const period_ns as u64) };
+        }
+    }
+
+    /// Takes what was written up to `now`, in time order. One ring is read after the other: what
+    /// comes to the later ones meanwhile has to wait for what comes to the earlier ones.
+    pub fn drain(&mut self, now: u64) -> Vec<(u64, Record)> {
+        self.take(now)
+    }
+
+    /// Takes all there is. The events go on: stopping each would be a call for each.
+    pub fn drain_all(&mut self) -> Vec<(u64, Record)> {
+        self.take(u64::MAX)
+    }
+
+    fn take(&mut self, until: u64) -> Vec<(u64, Record)> {
+        let Clock {
+            rings, held, lost, ..
+        } = self;
+        for (_, ring) in rings {
+            ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
+                Some((time, Record::Lost(n))) => {
+                    *lost += n;
+                    held.push((time, Record::Lost(n)));
+                }
+                Some(record) => held.push(record),
+                None => {}
+            });
+        }
+        held.sort_by_key(|(time, _)| *time);
+        let later = held.split_off(held.partition_point(|(time, _)| *time <= until));
+        std::mem::replace(held, later)
     }
 
     /// Descriptors that become readable when a ring is half full.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.rings.iter().map(|r| &r.event)
+        self.rings.iter().map(|(_, ring)| ring.event())
     }
 
     /// Bytes of the rings.
     pub fn bytes(&self) -> u64 {
-        self.rings
-            .iter()
-            .map(|r| ((r.pages + 1) * PAGE) as u64)
-            .sum()
-    }
-
-    /// Stops all events; what is in the rings stays.
-    pub fn stop(&mut self) {
-        self.events.clear();
-        for ring in &self.rings {
-            // SAFETY: a perf event of ours.
-            unsafe { perf::ioctls::DISABLE(ring.event.as_raw_fd(), 0) };
-        }
+        self.rings.iter().map(|(_, ring)| ring.bytes()).sum()
     }
 }
 
@@ -172,92 +214,30 @@ fn is_refusal(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-impl Ring {
-    /// Maps the ring of an event, as large as is allowed.
-    fn map(event: OwnedFd) -> io::Result<Ring> {
-        let mut pages = DATA_PAGES;
-        loop {
-            // SAFETY: a fresh shared mapping of the event's ring, where the kernel likes.
-            let base = unsafe {
-                libc::mmap(
-                    ptr::null_mut(),
-                    (pages + 1) * PAGE,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED,
-                    event.as_raw_fd(),
-                    0,
-                )
-            };
-            if base != libc::MAP_FAILED {
-                return Ok(Ring {
-                    base: base.cast(),
-                    pages,
-                    event,
-                });
-            }
-            let e = io::Error::last_os_error();
-            if pages / 2 < FEWEST_PAGES {
-                return Err(e);
-            }
-            pages /= 2;
-        }
-    }
-
-    /// Takes what is there; returns how many records are missing.
-    fn drain(&mut self, records: &mut Vec<(u64, Record)>) -> u64 {
-        let page = self.base.cast::<b::perf_event_mmap_page>();
-        // SAFETY: the first page is this structure; both are aligned words shared with the kernel.
-        let (head, tail) = unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*page).data_head),
-                AtomicU64::from_ptr(&raw mut (*page).data_tail),
-            )
-        };
-        let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
-        let mut lost = 0;
-        let mut body = Vec::new();
-        while at < end {
-            self.copy(at, 8, &mut body);
-            let kind = u32::from_ne_bytes([body[0], body[1], body[2], body[3]]);
-            let misc = u16::from_ne_bytes([body[4], body[5]]);
-            let size = u64::from(u16::from_ne_bytes([body[6], body[7]]));
-            if size < 8 {
-                break; // never written by a kernel; do not loop on it
-            }
-            self.copy(at + 8, (size - 8) as usize, &mut body);
-            match record::parse(kind, misc, &body) {
-                Some((_, Record::Lost(n))) => lost += n,
-                Some(record) => records.push(record),
-                None => {}
-            }
-            at += size;
-        }
-        tail.store(end, Ordering::Release);
-        lost
-    }
-
-    /// Copies `len` bytes from position `at` of the ring, which may wrap, to `out`.
-    fn copy(&self, at: u64, len: usize, out: &mut Vec<u8>) {
-        let size = self.pages * PAGE;
-        let start = at as usize % size;
-        let first = len.min(size - start);
-        out.clear();
-        // SAFETY: both pieces lie within the data pages behind the first page; the kernel does not
-        // write there again before the tail is moved.
-        unsafe {
-            let data = self.base.add(PAGE);
-            out.extend_from_slice(std::slice::from_raw_parts(data.add(start), first));
-            out.extend_from_slice(std::slice::from_raw_parts(data, len - first));
-        }
-    }
+fn attributes(event: b::perf_sw_ids) -> b::perf_event_attr {
+    let mut a = b::perf_event_attr {
+        size: size_of::<b::perf_event_attr>() as u32,
+        type_: b::PERF_TYPE_SOFTWARE,
+        config: event.into(),
+        sample_type: (b::PERF_SAMPLE_TID | b::PERF_SAMPLE_TIME).into(),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    a.set_exclude_hv(1);
+    a.set_use_clockid(1);
+    a.set_sample_id_all(1);
+    a
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `map`, with this length.
-        unsafe { libc::munmap(self.base.cast(), (self.pages + 1) * PAGE) };
+fn open(a: &mut b::perf_event_attr, tid: i32, cpu: u32) -> io::Result<OwnedFd> {
+    let flags = b::PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: the attributes are whole and outlive the call.
+    let fd = unsafe { perf::perf_event_open(a, tid, cpu as i32, -1, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: the call has just returned this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]
@@ -271,24 +251,48 @@ mod tests {
         );
         // SAFETY: no arguments.
         let tid = unsafe { libc::gettid() } as u32;
-        let mut clock = match Clock::open(&[tid], &cpus, 997) {
+        let clock = Clock::open(&cpus, 997, 1024).and_then(|mut clock| {
+            clock.join(tid)?;
+            Ok(clock)
+        });
+        let mut clock = match clock {
             Ok(clock) => clock,
             Err(e) => {
                 println!("skipped: perf events of own threads are refused: {e}");
                 return;
             }
         };
-        let mut samples = Vec::new();
-        while samples.len() < 3 {
-            for (time, record) in clock.drain() {
-                if let Record::Sample(r) = record {
-                    samples.push((time, r));
+        let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
+        std::thread::spawn(|| {}).join().unwrap();
+        while samples.len() < 3 || !born {
+            for (time, record) in clock.drain(crate::session::now()) {
+                assert!(time >= last, "in time order");
+                last = time;
+                match record {
+                    Record::Sample(r) if r.tid == tid => samples.push(r),
+                    Record::Born { parent_tid, .. } => born |= parent_tid == tid,
+                    _ => {}
                 }
             }
         }
-        for (time, r) in &samples {
+        for r in &samples {
             assert_eq!((r.pid, r.tid), (std::process::id(), tid));
-            assert!(*time > 0 && !r.stack.is_empty());
+            assert!(!r.stack.is_empty());
+            assert_eq!(r.period_ns, 1_000_000_000 / 997);
         }
+        clock.leave(tid);
+        assert!(clock.events.is_empty());
+    }
+
+    #[test]
+    fn more_threads_than_descriptors_are_refused() {
+        let Ok(mut clock) = Clock::open(&[0], 99, RESERVED + 1) else {
+            println!("skipped: perf events of own threads are refused");
+            return;
+        };
+        let refused = clock
+            .join(std::process::id())
+            .expect_err("there is no room");
+        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
     }
 }

@@ -26,8 +26,37 @@ pub enum Record {
         /// It would have gone on.
         preempted: bool,
     },
-    /// Something about a process's address space.
-    Change(Change),
+    /// A thread was born; it wants a CPU from then on.
+    Born {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        tid: u32,
+        /// The process that made it.
+        parent: u32,
+        /// The thread that made it.
+        parent_tid: u32,
+    },
+    /// A thread ended.
+    Ended {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        tid: u32,
+    },
+    /// A thread has this name now.
+    Name {
+        /// Its process.
+        pid: u32,
+        /// Its id.
+        tid: u32,
+        /// The name.
+        name: String,
+        /// Whether that is because it runs a new program: all earlier mappings are void.
+        exec: bool,
+    },
+    /// A new mapping.
+    Change(Box<Change>),
     /// So many records did not fit.
     Lost(u64),
 }
@@ -39,6 +68,8 @@ pub struct Running {
     pub pid: u32,
     /// Thread.
     pub tid: u32,
+    /// The time that the sample stands for, ns.
+    pub period_ns: u64,
     /// Whether it was in user mode.
     pub user_mode: bool,
     /// Its user registers.
@@ -73,10 +104,11 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
     match kind {
         b::PERF_RECORD_SAMPLE => {
             let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
-            let mut at = 24;
+            let period_ns = u64_at(16)?;
+            let mut at = 32;
             let mut registers = Registers::default();
             // No user registers: a thread of the kernel, or one that has lost its memory.
-            if u64_at(16)? == 0 {
+            if u64_at(24)? == 0 {
                 return None;
             }
             let mut values = [0u64; 17];
@@ -122,6 +154,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                 Record::Sample(Box::new(Running {
                     pid,
                     tid,
+                    period_ns,
                     user_mode,
                     registers,
                     stack,
@@ -142,9 +175,40 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
             };
             Some((time, record))
         }
+        b::PERF_RECORD_FORK => Some((
+            u64_at(16)?,
+            Record::Born {
+                pid: u32_at(0)?,
+                parent: u32_at(4)?,
+                tid: u32_at(8)?,
+                parent_tid: u32_at(12)?,
+            },
+        )),
+        b::PERF_RECORD_EXIT => Some((
+            u64_at(16)?,
+            Record::Ended {
+                pid: u32_at(0)?,
+                tid: u32_at(8)?,
+            },
+        )),
+        b::PERF_RECORD_COMM => {
+            // The name is padded to whole words and followed by the id: thread and time.
+            let time = u64_at(body.len().checked_sub(8)?)?;
+            let name = body.get(8..body.len().checked_sub(16)?)?;
+            let len = name.iter().position(|c| *c == 0).unwrap_or(name.len());
+            Some((
+                time,
+                Record::Name {
+                    pid: u32_at(0)?,
+                    tid: u32_at(4)?,
+                    name: String::from_utf8_lossy(&name[..len]).into_owned(),
+                    exec: misc & b::PERF_RECORD_MISC_COMM_EXEC != 0,
+                },
+            ))
+        }
         _ => match sideband::parse(kind, misc as u16, body)? {
             (time, Change::Lost(n)) => Some((time, Record::Lost(n))),
-            (time, change) => Some((time, Record::Change(change))),
+            (time, change) => Some((time, Record::Change(Box::new(change)))),
         },
     }
 }
@@ -157,7 +221,7 @@ mod tests {
         let mut body = Vec::new();
         body.extend(7u32.to_ne_bytes());
         body.extend(8u32.to_ne_bytes());
-        for v in [99u64, 2] {
+        for v in [99u64, 1000, 2] {
             body.extend(v.to_ne_bytes());
         }
         for register in 100..117u64 {
@@ -174,7 +238,7 @@ mod tests {
         let Some((99, Record::Sample(r))) = parse(b::PERF_RECORD_SAMPLE, 2, &sample(24)) else {
             panic!("a sample");
         };
-        assert_eq!((r.pid, r.tid, r.user_mode), (7, 8, true));
+        assert_eq!((r.pid, r.tid, r.period_ns, r.user_mode), (7, 8, 1000, true));
         // By DWARF number: rdx is second, rbx fourth, rsp eighth, r8 ninth, r15 last.
         let g = r.registers.general;
         assert_eq!((g[1], g[3], g[7], g[8], g[15]), (103, 101, 107, 109, 116));
@@ -188,6 +252,44 @@ mod tests {
             ),
             (4, 0, 0)
         );
+    }
+
+    #[test]
+    fn births_ends_and_names() {
+        let words = |w: &[u32]| -> Vec<u8> { w.iter().flat_map(|v| v.to_ne_bytes()).collect() };
+        let life = words(&[7, 5, 8, 6, 99, 0, 5, 6, 99, 0]);
+        let Some((
+            99,
+            Record::Born {
+                pid: 7,
+                tid: 8,
+                parent: 5,
+                parent_tid: 6,
+            },
+        )) = parse(b::PERF_RECORD_FORK, 0, &life)
+        else {
+            panic!("a birth");
+        };
+        let Some((99, Record::Ended { pid: 7, tid: 8 })) = parse(b::PERF_RECORD_EXIT, 0, &life)
+        else {
+            panic!("an end");
+        };
+        let mut named = words(&[7, 8]);
+        named.extend(b"sh\0\0\0\0\0\0");
+        named.extend(words(&[7, 8, 99, 0]));
+        let exec = b::PERF_RECORD_MISC_COMM_EXEC as u16;
+        for (misc, is_exec) in [(0, false), (exec, true)] {
+            let Some((99, Record::Name { name, exec, .. })) =
+                parse(b::PERF_RECORD_COMM, misc, &named)
+            else {
+                panic!("a name");
+            };
+            assert_eq!((name.as_str(), exec), ("sh", is_exec));
+        }
+        for len in 0..24 {
+            assert!(parse(b::PERF_RECORD_FORK, 0, &life[..len]).is_none());
+            assert!(parse(b::PERF_RECORD_COMM, 0, &named[..len]).is_none());
+        }
     }
 
     #[test]

@@ -2,8 +2,20 @@
 
 use wallscope_model::{Column, Domain, EventSource, Limit, State};
 
+use super::looker::Looker;
+
+/// What stopping running threads came to.
+pub struct Stops {
+    /// Stops that gave a stack.
+    pub count: u64,
+    /// For how long threads stood still, summed, ns.
+    pub ns: u64,
+    /// Why they could not be stopped.
+    pub refused: Option<String>,
+}
+
 /// What the words are made from.
-pub struct Facts {
+pub struct Facts<'a> {
     /// Why this backend.
     pub reason: String,
     /// The target in words.
@@ -12,16 +24,16 @@ pub struct Facts {
     pub asked_hz: u32,
     /// Looks a second that were made.
     pub hz: f64,
-    /// Looks that were left out at threads that slept.
-    pub skipped: u64,
+    /// Samples a second of a thread that ran all the time.
+    pub sample_hz: f64,
     /// Whether some process's waits could not be read.
     pub unreadable: u64,
-    /// Threads of the kernel that were left out.
-    pub kernel_threads: u64,
     /// CPUs online.
     pub cpus: u32,
-    /// With perf events: whether they include the kernel, and threads that were refused them.
-    pub clock: Option<(bool, u64)>,
+    /// Where stops of running threads were permitted.
+    pub stops: Option<Stops>,
+    /// Everything else that was counted.
+    pub looker: &'a Looker,
     /// What happened on the way.
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
@@ -29,7 +41,7 @@ pub struct Facts {
 }
 
 /// The domain.
-pub fn describe(f: Facts) -> Domain {
+pub fn describe(f: Facts<'_>) -> Domain {
     let uname = rustix::system::uname();
     let uid = rustix::process::geteuid();
     let limit = |what: String, remedy: &str| Limit {
@@ -42,42 +54,92 @@ pub fn describe(f: Facts) -> Domain {
         how: how.into(),
     };
     let interval_ms = 1000.0 / f.hz.max(0.001);
+    let tally = f.looker.tally;
+    let clock = f.looker.clock.as_ref();
+    let kernel_threads = f.looker.watch.kernel_threads;
     let mut notes = f.notes;
     notes.push(format!(
-        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run",
-        f.asked_hz, f.hz, f.skipped
+        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late for want of a CPU",
+        f.asked_hz, f.hz, tally.skipped, tally.late
     ));
-    notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
     notes.push("user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact".into());
-    notes.push(match f.clock {
-        None => "runnable time is not divided: all of it stands as woken".into(),
-        Some(_) => "preempted time is counted at the switches; the rest of runnable time stands as woken, throttled time too".into(),
-    });
+    if clock.is_some() {
+        notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
+        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
+        notes.push("stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing".into());
+        notes.push("throttled time stands as preempted or woken".into());
+    } else {
+        notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
+        notes.push("runnable time is not divided: all of it stands as woken".into());
+    }
+    if let Some(stops) = &f.stops {
+        notes.push(match (&stops.refused, clock) {
+            (_, Some(_)) => "stopping threads was permitted and not needed: perf events show running threads".into(),
+            (Some(why), None) => format!("running threads could not be stopped to see their stacks: {why}"),
+            (None, None) => format!(
+                "running threads were stopped {} times to see their stacks, for {:.3} ms in all, {:.1} µs each, the way to the halt included",
+                stops.count, stops.ns as f64 / 1e6, stops.ns as f64 / 1e3 / stops.count.max(1) as f64
+            ),
+        });
+    }
+    notes.push("where the kernel moves sleepers to another CPU before it takes them off the queue (Linux 6.12 and later), its counter of waiting for a CPU has the rest of such sleeps in it, and so has runnable time here".into());
     notes.push("idle waiting is not judged in this recording".into());
-    let mut limits = vec![
-        limit(format!("threads that live less than about {:.0} ms: their CPU time is counted for their process, without a thread", interval_ms.max(100.0)),
-            "the ebpf backend"),
-        limit(format!("the last {interval_ms:.0} ms (up to eight times that, asleep) of a thread that ends: it counts as ended at the last look"), "the ebpf backend"),
+    let listing_ms = interval_ms.max(100.0);
+    let mut limits = match clock {
+        None => vec![
+            limit(
+                format!(
+                    "threads that live less than about {listing_ms:.0} ms: their CPU time is counted for their process, without a thread"
+                ),
+                "the ebpf or perf backend",
+            ),
+            limit(
+                format!(
+                    "the last {interval_ms:.0} ms (up to eight times that, asleep) of a thread that ends: it counts as ended at the last look"
+                ),
+                "the ebpf or perf backend",
+            ),
+        ],
+        Some(_) => vec![limit(
+            format!(
+                "of threads that live less than about {interval_ms:.0} ms: what they waited for, and waiting for a CPU after a wake-up (it counts as blocked)"
+            ),
+            "the ebpf backend",
+        )],
+    };
+    limits.extend([
         limit(format!("which of several waits shorter than {interval_ms:.0} ms a thread was in: reasons and stacks of short waits are sampled"), "a higher rate (-F), or the ebpf backend"),
         limit("kernel stacks, who woke a thread, and throttling apart from other queueing".into(), "the ebpf backend"),
         limit("callers of code that finds its frame by a register other than the stack pointer: such stacks end as truncated:bad_rule".into(), "the ebpf backend"),
-    ];
-    match f.clock {
+    ]);
+    let better = "the perf backend (perf_event_paranoid 2), or the ebpf backend: run as root, or with CAP_BPF and CAP_PERFMON (wallscope doctor)";
+    let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
+    match clock {
+        None if stops => {
+            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One that did not stop at once is taken to have waited for a CPU".into(), better));
+            limits.push(limit(
+                "a wait that begins in the very moment of a stop may end with EINTR".into(),
+                better,
+            ));
+        }
         None => limits.push(limit(
             "stacks of running and of queueing threads: their time stands as [not sampled]".into(),
-            "the perf backend (perf_event_paranoid 2), or the ebpf backend: run as root, or with CAP_BPF and CAP_PERFMON (wallscope doctor)",
+            &format!("--allow-stop, {better}"),
         )),
-        Some((with_kernel, left_out)) => {
-            limits.push(limit("stacks of queueing threads: their time stands as [not sampled]".into(), "the ebpf backend"));
-            limits.push(limit("user stacks of running threads beyond 8 KiB: they end as truncated:window_end".into(), "the ebpf backend"));
-            if !with_kernel {
+        Some(c) => {
+            limits.push(limit(
+                "user stacks of running threads beyond 8 KiB: they end as truncated:window_end"
+                    .into(),
+                "the ebpf backend",
+            ));
+            if !c.with_kernel {
                 limits.push(limit(
                     "where in the kernel, and from where, a thread computes: samples fall on user code; the kernel's part, by the tick, stands as truncated:lost".into(),
                     "sudo sysctl kernel.perf_event_paranoid=1, or the ebpf backend",
                 ));
             }
-            if left_out > 0 {
-                limits.push(limit(format!("stacks of {left_out} running threads whose perf events were refused"), "a higher limit of open files (ulimit -n)"));
+            if c.left_out > 0 {
+                limits.push(limit(format!("switches and running stacks of {} threads whose perf events were refused: their totals are the counters'", c.left_out), "a higher limit of open files (ulimit -n); for other users' processes, root"));
             }
         }
     }
@@ -96,27 +158,30 @@ pub fn describe(f: Facts) -> Domain {
             "start the program with wallscope (wallscope record -- CMD), or CAP_SYS_PTRACE; see wallscope doctor",
         ));
     }
-    if f.kernel_threads > 0 {
+    if kernel_threads > 0 {
         limits.push(limit(
-            format!("{} threads of the kernel", f.kernel_threads),
+            format!("{kernel_threads} threads of the kernel"),
             "the ebpf backend",
         ));
     }
-    let on_cpu = f.clock.map(|(with_kernel, _)| EventSource {
+    let on_cpu = clock.map(|c| EventSource {
         what: "on-CPU stacks".into(),
         event: format!(
             "cpu-clock (software), {}, with registers and 8 KiB of stack",
-            if with_kernel {
+            if c.with_kernel {
                 "user and kernel"
             } else {
                 "user code only"
             }
         ),
-        rate: format!("{} Hz of each running thread", f.asked_hz),
+        rate: format!(
+            "{} Hz of each running thread asked, {:.1} Hz effective",
+            f.asked_hz, f.sample_hz
+        ),
     });
     let mut domain = Domain {
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
-        backend: if f.clock.is_some() { "perf" } else { "proc" }.into(),
+        backend: f.looker.name().into(),
         backend_reason: f.reason,
         privilege: if uid.is_root() {
             "root".into()
@@ -131,10 +196,17 @@ pub fn describe(f: Facts) -> Domain {
         cpus: f.cpus,
         target: f.target,
         events: vec![
-            EventSource {
-                what: "ledger".into(),
-                event: "/proc/PID/task/TID/schedstat".into(),
-                rate: format!("{:.1} Hz", f.hz),
+            match clock {
+                Some(_) => EventSource {
+                    what: "ledger".into(),
+                    event: "context-switch records (perf_event_open)".into(),
+                    rate: "each switch".into(),
+                },
+                None => EventSource {
+                    what: "ledger".into(),
+                    event: "/proc/PID/task/TID/schedstat".into(),
+                    rate: format!("{:.1} Hz", f.hz),
+                },
             },
             EventSource {
                 what: "blocked stacks and reasons".into(),
@@ -151,22 +223,38 @@ pub fn describe(f: Facts) -> Domain {
             column(
                 State::OnCpu,
                 true,
-                "the scheduler's own counter, per thread; it lags by up to a tick at the edges",
+                if clock.is_some() {
+                    "from switch to switch, per thread"
+                } else {
+                    "the scheduler's own counter, per thread; it lags by up to a tick at the edges"
+                },
             ),
             column(
                 State::Runnable,
                 true,
-                "the scheduler's own counter (run_delay), per thread",
+                if clock.is_some() {
+                    "preempted: from switch to switch; woken: the scheduler's own counter (run_delay), per thread"
+                } else {
+                    "the scheduler's own counter (run_delay), per thread"
+                },
             ),
             column(
                 State::Blocked,
                 false,
-                "the sum is what the two counters leave of wall time; reasons are divided by what the looks saw",
+                if clock.is_some() {
+                    "the sum is from switch to switch, less the counter's waiting for a CPU; reasons are divided by what the looks saw"
+                } else {
+                    "the sum is what the two counters leave of wall time; reasons are divided by what the looks saw"
+                },
             ),
             column(
                 State::Unknown,
                 true,
-                "none in this backend: what is not seen is named under limits",
+                if clock.is_some() {
+                    "time of threads that ended after records were lost"
+                } else {
+                    "none in this backend: what is not seen is named under limits"
+                },
             ),
         ],
         limits,

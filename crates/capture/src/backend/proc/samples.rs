@@ -1,4 +1,13 @@
 //! Stacks as they were seen, and the time they stand for.
+//!
+//! Where switches are recorded, a wait that lasted longer than the time between two looks was seen
+//! for certain and stands for its own exact length; shorter ones are seen by chance, so those that
+//! were stand for all of them. A look that came late, because no CPU was free, came just when some
+//! thread had blocked: it would favour short waits, and is used for them only where there are too few
+//! others.
+//!
+//! Nobody sees a thread that waits for a CPU. One that was woken still stands where it blocked,
+//! and one that was put off the CPU where it computed: their time is given to those stacks.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
@@ -13,8 +22,24 @@ use crate::session::{build::Stacks, processes::Processes};
 type Seen = (u32, Box<[FrameWord]>, Box<[u64]>, StackEnd);
 /// What tells stacks apart: process where it matters, words of both kinds of frames, end.
 type StackKey = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
-/// Thread, stack, state, reason, part.
-type Key = (u32, u32, State, Option<BlockReason>, Option<Part>);
+/// Thread, stack, state, reason, part, and how the time was come by.
+type Key = (u32, u32, State, Option<BlockReason>, Option<Part>, Weight);
+
+/// How a look's time was come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Weight {
+    /// It is the time that is meant, or a period of it.
+    Own,
+    /// It stands, by chance, for all short waits of the thread.
+    Short,
+    /// The same, of a look that came late.
+    ShortLate,
+    /// It stands, by chance, for all that the thread waited to get a CPU once it was woken.
+    Wakeup,
+}
+
+/// Fewest looks in time that are enough for a thread's short waits.
+const ENOUGH: u64 = 20;
 
 /// What one stack in one state adds up to.
 #[derive(Default)]
@@ -24,12 +49,49 @@ struct Sum {
     slices: Vec<SliceValue>,
 }
 
+impl Sum {
+    /// The same looks for `share` of `whole` ns.
+    fn times(&self, share: u64, whole: u64) -> Sum {
+        let part = |n: u64| (u128::from(n) * u128::from(share) / u128::from(whole.max(1))) as u64;
+        let slices: Vec<SliceValue> = self
+            .slices
+            .iter()
+            .map(|v| SliceValue {
+                ns: part(v.ns),
+                ..*v
+            })
+            .collect();
+        Sum {
+            count: self.count,
+            ns: slices.iter().map(|v| v.ns).sum(),
+            slices,
+        }
+    }
+
+    fn add(&mut self, other: Sum) {
+        self.count += other.count;
+        self.ns += other.ns;
+        for v in other.slices {
+            match self.slices.iter_mut().find(|own| own.slice == v.slice) {
+                Some(own) => {
+                    own.count += v.count;
+                    own.ns += v.ns;
+                }
+                None => self.slices.push(v),
+            }
+        }
+        self.slices.sort_unstable_by_key(|v| v.slice);
+    }
+}
+
 /// All of it.
 #[derive(Default)]
 pub struct Samples {
     stacks: Vec<Seen>,
     ids: FxHashMap<StackKey, u32>,
     sums: FxHashMap<Key, Sum>,
+    /// The keys of each thread, once nothing more is added.
+    keys: FxHashMap<u32, Vec<Key>>,
 }
 
 /// One look at one thread.
@@ -48,6 +110,21 @@ pub struct Look {
     pub begin: u64,
     /// Its end.
     pub end: u64,
+    /// The time that it stands for, ns.
+    pub ns: u64,
+    /// How that was come by.
+    pub weight: Weight,
+}
+
+/// What is known of a thread's time exactly and is to be given to what was sampled of it, ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Short waits.
+    pub short: u64,
+    /// Waiting for a CPU since being woken.
+    pub woken: u64,
+    /// Waiting for a CPU since being put off it.
+    pub preempted: u64,
 }
 
 impl Samples {
@@ -86,12 +163,11 @@ impl Samples {
     pub fn add(&mut self, grid: Slices, l: &Look) {
         let sum = self
             .sums
-            .entry((l.thread, l.stack, l.state, l.reason, l.part))
+            .entry((l.thread, l.stack, l.state, l.reason, l.part, l.weight))
             .or_default();
-        let ns = l.end.saturating_sub(l.begin);
         sum.count += 1;
-        sum.ns += ns;
-        for (slice, ns) in spread(grid, l.begin, l.end, ns) {
+        sum.ns += l.ns;
+        for (slice, ns) in spread(grid, l.begin, l.end, l.ns) {
             match sum.slices.last_mut() {
                 Some(v) if v.slice == slice => v.ns += ns,
                 _ => sum.slices.push(SliceValue {
@@ -106,39 +182,83 @@ impl Samples {
         }
     }
 
+    /// Nothing more will be looked at: from here on threads are settled one by one.
+    pub fn by_thread(mut self) -> Samples {
+        for key in self.sums.keys() {
+            self.keys.entry(key.0).or_default().push(*key);
+        }
+        self
+    }
+
     /// Gives a thread's computing a part that could not be sampled: for each `of` of its sampled
     /// time another `share`, spread over time as the sampled part is.
     pub fn unsampled_part(&mut self, thread: u32, stack: u32, share: u64, of: u64) {
-        let part = |n: u64| (u128::from(n) * u128::from(share) / u128::from(of.max(1))) as u64;
-        let mut slices = std::collections::BTreeMap::<u32, u64>::new();
-        for ((_, _, state, _, _), sum) in self.sums.iter().filter(|(key, _)| key.0 == thread) {
-            if *state == State::OnCpu {
-                for v in &sum.slices {
-                    *slices.entry(v.slice).or_default() += part(v.ns);
+        let mut all = Sum::default();
+        let own = self.keys.entry(thread).or_default();
+        for sum in own
+            .iter()
+            .filter(|key| key.2 == State::OnCpu)
+            .filter_map(|key| self.sums.get(key))
+        {
+            all.add(sum.times(share, of));
+        }
+        if all.ns == 0 {
+            return;
+        }
+        all.count = 0;
+        all.slices.iter_mut().for_each(|v| v.count = 0);
+        let part = Some(Part::Kernel);
+        let key = (thread, stack, State::OnCpu, None, part, Weight::Own);
+        own.push(key);
+        self.sums.insert(key, all);
+    }
+
+    /// Gives what is known of thread number `thread` to what was sampled of it.
+    pub fn settle(&mut self, thread: u32, known: Known) {
+        let own = self.keys.remove(&thread).unwrap_or_default();
+        let sum_of = |sums: &FxHashMap<Key, Sum>, keep: &dyn Fn(&Key) -> bool| {
+            own.iter()
+                .filter(|key| keep(key))
+                .filter_map(|key| sums.get(key))
+                .fold((0, 0), |(count, ns), s| (count + s.count, ns + s.ns))
+        };
+        let in_time = sum_of(&self.sums, &|key| key.5 == Weight::Short);
+        let late = sum_of(&self.sums, &|key| key.5 == Weight::ShortLate);
+        let wakeups = sum_of(&self.sums, &|key| key.5 == Weight::Wakeup);
+        let on_cpu = sum_of(&self.sums, &|key| key.2 == State::OnCpu);
+        let with_late = in_time.0 < ENOUGH;
+        let short = in_time.1 + if with_late { late.1 } else { 0 };
+        for key in &own {
+            let (_, stack, state, reason, part, weight) = *key;
+            let own = |state, part| (thread, stack, state, reason, part, Weight::Own);
+            match weight {
+                Weight::Own if state == State::OnCpu && known.preempted > 0 => {
+                    let part = Some(Part::Preempted);
+                    let Some(sum) = self.sums.get(key) else {
+                        continue;
+                    };
+                    let more = sum.times(known.preempted, on_cpu.1);
+                    let key = (thread, stack, State::Runnable, None, part, Weight::Own);
+                    self.sums.entry(key).or_default().add(more);
+                }
+                Weight::Own => {}
+                Weight::ShortLate if !with_late => {
+                    self.sums.remove(key);
+                }
+                Weight::Short | Weight::ShortLate => {
+                    if let Some(s) = self.sums.remove(key) {
+                        let exact = s.times(known.short, short);
+                        self.sums.entry(own(state, part)).or_default().add(exact);
+                    }
+                }
+                Weight::Wakeup => {
+                    if let Some(s) = self.sums.remove(key) {
+                        let exact = s.times(known.woken, wakeups.1);
+                        self.sums.entry(own(state, part)).or_default().add(exact);
+                    }
                 }
             }
         }
-        let ns = slices.values().sum();
-        if ns == 0 {
-            return;
-        }
-        let slices = slices
-            .into_iter()
-            .map(|(slice, ns)| SliceValue {
-                slice,
-                count: 0,
-                ns,
-            })
-            .collect();
-        let key = (thread, stack, State::OnCpu, None, Some(Part::Kernel));
-        self.sums.insert(
-            key,
-            Sum {
-                count: 0,
-                ns,
-                slices,
-            },
-        );
     }
 
     /// The samples, with their stacks in `stacks`. Looks at incomplete stacks are counted there.
@@ -154,10 +274,10 @@ impl Samples {
                 stacks.user_stack(words, managed, *end, *pid, processes)
             })
             .collect();
-        let mut all: Vec<_> = self.sums.into_iter().collect();
+        let mut all: Vec<_> = self.sums.into_iter().filter(|(_, s)| s.ns > 0).collect();
         all.sort_by_key(|(key, _)| *key);
         all.into_iter()
-            .map(|((thread, stack, state, reason, part), sum)| {
+            .map(|((thread, stack, state, reason, part, _), sum)| {
                 let stack = ids[stack as usize];
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {
@@ -178,5 +298,98 @@ impl Samples {
                 }
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: Slices = Slices {
+        start_ns: 0,
+        width_ns: 100,
+        count: 0,
+    };
+
+    fn look(stack: u32, state: State, weight: Weight, begin: u64, ns: u64) -> Look {
+        let blocked = state == State::Blocked;
+        Look {
+            thread: 0,
+            stack,
+            state,
+            reason: blocked.then_some(BlockReason::Timer),
+            part: (!blocked).then_some(Part::Woken),
+            begin,
+            end: begin + ns,
+            ns,
+            weight,
+        }
+    }
+
+    fn time(samples: &Samples, stack: u32, state: State) -> u64 {
+        let keys = samples
+            .sums
+            .iter()
+            .filter(|(key, _)| key.1 == stack && key.2 == state);
+        keys.map(|(_, sum)| {
+            assert_eq!(sum.ns, sum.slices.iter().map(|v| v.ns).sum::<u64>());
+            sum.ns
+        })
+        .sum()
+    }
+
+    #[test]
+    fn short_waits_share_what_is_left_and_long_ones_are_exact() {
+        let mut s = Samples::default();
+        s.add(GRID, &look(1, State::Blocked, Weight::Own, 0, 500));
+        for _ in 0..30 {
+            s.add(GRID, &look(2, State::Blocked, Weight::Short, 0, 10));
+        }
+        for _ in 0..10 {
+            s.add(GRID, &look(1, State::Blocked, Weight::Short, 0, 10));
+            // Late looks favour what has just begun.
+            s.add(GRID, &look(3, State::Blocked, Weight::ShortLate, 0, 10));
+        }
+        let known = Known {
+            short: 100,
+            ..Known::default()
+        };
+        let mut s = s.by_thread();
+        s.settle(0, known);
+        assert_eq!(time(&s, 1, State::Blocked), 525);
+        assert_eq!(time(&s, 2, State::Blocked), 75);
+        assert_eq!(time(&s, 3, State::Blocked), 0);
+    }
+
+    #[test]
+    fn late_looks_are_better_than_none() {
+        let mut s = Samples::default();
+        s.add(GRID, &look(3, State::Blocked, Weight::ShortLate, 0, 10));
+        let known = Known {
+            short: 100,
+            ..Known::default()
+        };
+        let mut s = s.by_thread();
+        s.settle(0, known);
+        assert_eq!(time(&s, 3, State::Blocked), 100);
+    }
+
+    #[test]
+    fn queueing_goes_to_where_the_thread_stands() {
+        let mut s = Samples::default();
+        s.add(GRID, &look(1, State::Runnable, Weight::Wakeup, 0, 30));
+        s.add(GRID, &look(2, State::Runnable, Weight::Wakeup, 150, 10));
+        s.add(GRID, &look(4, State::OnCpu, Weight::Own, 0, 60));
+        s.add(GRID, &look(5, State::OnCpu, Weight::Own, 100, 40));
+        let known = Known {
+            woken: 80,
+            preempted: 10,
+            ..Known::default()
+        };
+        let mut s = s.by_thread();
+        s.settle(0, known);
+        let waited = [1, 2, 4, 5].map(|stack| time(&s, stack, State::Runnable));
+        assert_eq!(waited, [60, 20, 6, 4]);
+        assert_eq!(time(&s, 4, State::OnCpu), 60);
     }
 }

@@ -61,22 +61,22 @@ impl Where {
     }
 }
 
-/// What thread `tid` waits for. `previous`: its last reason, which an interrupted call goes back to.
+/// What a thread of process `pid` waits for; `wchan`: where in the kernel. `previous`: its last
+/// reason, which an interrupted call goes back to.
 pub fn reason(
     table: &[u8; syscalls::TABLE],
     pid: u32,
-    tid: u32,
+    wchan: &str,
     call: Option<(u32, u64)>,
     previous: BlockReason,
 ) -> BlockReason {
-    let wchan = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
     let mode = |fd: u64| {
         // Descriptors are ints: the upper half of the register means nothing.
         fs::metadata(format!("/proc/{pid}/fd/{}", fd as u32))
             .map(|m| m.mode())
             .ok()
     };
-    judge(table, &wchan, call, previous, mode)
+    judge(table, wchan, call, previous, mode)
 }
 
 fn judge(
@@ -157,42 +157,10 @@ fn judge(
     }
 }
 
-/// The stack of a thread of process `pid` that stands at `pc` with `sp`.
-pub fn unwind(
-    unwinder: &mut Unwinder,
-    tables: &MemoryTables,
-    pid: u32,
-    sp: u64,
-    pc: u64,
-) -> (Vec<FrameWord>, StackEnd) {
-    let mut registers = Registers {
-        ip: pc,
-        ..Registers::default()
-    };
-    registers.general[7] = sp;
-    let mut pages = Pages {
-        pid,
-        first: Vec::new(),
-        at: 0,
-        more: Vec::new(),
-    };
-    pages.begin(sp);
-    let mut astray = false;
-    let stack = unwinder.unwind(tables, pid, &registers, usize::MAX, |address, to| {
-        astray |= address < LOWEST;
-        pages.read(address, to)
-    });
-    let end = if astray && stack.end == End::Unreadable {
-        StackEnd::BadRule
-    } else {
-        stack.end.into()
-    };
-    (stack.frames, end)
-}
-
 /// Memory of a process, read once and kept for one stack.
-struct Pages {
+pub struct Pages {
     pid: u32,
+    pc: u64,
     /// What follows the stack pointer.
     first: Vec<u8>,
     at: u64,
@@ -200,11 +168,53 @@ struct Pages {
     more: Vec<(u64, Vec<u8>)>,
 }
 
+/// The stack of a thread as it was copied, and whether more had to be read for it.
+pub struct Read {
+    /// Frames, innermost first.
+    pub frames: Vec<FrameWord>,
+    /// How it ended.
+    pub end: StackEnd,
+    /// Memory beyond the first copy was read: the thread may have moved on by then.
+    pub again: bool,
+}
+
 impl Pages {
-    fn begin(&mut self, sp: u64) {
+    /// Copies what lies at the stack pointer of a thread of process `pid`: most stacks are whole in
+    /// it, so that how long unwinding takes is no matter.
+    pub fn copy(pid: u32, sp: u64, pc: u64) -> Pages {
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
-        self.at = sp;
-        self.first = read_memory(self.pid, sp, (end - sp.min(end)) as usize);
+        Pages {
+            pid,
+            pc,
+            first: read_memory(pid, sp, (end - sp.min(end)) as usize),
+            at: sp,
+            more: Vec::new(),
+        }
+    }
+
+    /// Unwinds the stack, reading more where it is deeper.
+    pub fn unwind(&mut self, unwinder: &mut Unwinder, tables: &MemoryTables) -> Read {
+        let mut registers = Registers {
+            ip: self.pc,
+            ..Registers::default()
+        };
+        registers.general[7] = self.at;
+        let mut astray = false;
+        let pid = self.pid;
+        let stack = unwinder.unwind(tables, pid, &registers, usize::MAX, |address, to| {
+            astray |= address < LOWEST;
+            self.read(address, to)
+        });
+        let end = if astray && stack.end == End::Unreadable {
+            StackEnd::BadRule
+        } else {
+            stack.end.into()
+        };
+        Read {
+            frames: stack.frames,
+            end,
+            again: !self.more.is_empty(),
+        }
     }
 
     fn read(&mut self, address: u64, to: &mut [u8]) -> usize {
@@ -248,7 +258,7 @@ impl Pages {
 }
 
 /// Up to `length` bytes at `address` of process `pid`; as many as can be read.
-fn read_memory(pid: u32, address: u64, length: usize) -> Vec<u8> {
+pub fn read_memory(pid: u32, address: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0u8; length];
     let n = crate::target::read_memory(pid, address, &mut bytes);
     bytes.truncate(n);

@@ -2,72 +2,50 @@
 //!
 //! Threads are found by listing, so one that lives between two listings is never seen; its CPU time
 //! still shows in its process's clock and is reported there. Only a thread that ran can have made
-//! another or a child, so only those are asked.
+//! another or a child, so only those are asked. Where births are recorded ([`crate::backend::perf`])
+//! threads come from there, with their exact beginning and end.
+//!
+//! Ids are used again: a process is the one we know only while it started when ours did, and a
+//! thread's files are kept open, which fail for good when it is gone.
 
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io,
     os::unix::fs::MetadataExt,
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_model::BlockReason;
-use wallscope_object::process::{self, SchedStat, Status};
+use wallscope_object::process::{self, SchedStat};
 
-use super::book::{Book, Doing};
+use super::thread::{Thread, thread_stat};
 
-/// One thread.
-pub struct Thread {
-    /// Process.
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-    /// Name, as last seen.
-    pub name: String,
-    /// Its books.
-    pub book: Book,
-    /// What the last look saw.
-    pub doing: Doing,
-    /// The reason it was blocked for last.
-    pub reason: BlockReason,
-    /// The stack it was seen with last, as an index of the samples' stacks.
-    pub stack: Option<u32>,
-    /// Looks to leave out, and how many were left out last time: it sleeps for long.
-    pub skip: u32,
-    /// Looks in a row at which nothing had changed.
-    pub quiet: u32,
-    /// Whether it ran since the last listing.
-    pub ran: bool,
-    /// Still there.
-    pub alive: bool,
-    /// User and kernel ticks at the beginning and now.
-    pub ticks: [(u64, u64); 2],
-    /// Voluntary and involuntary switches at the beginning and now.
-    pub switches: [(u64, u64); 2],
-    /// When it was put off the CPU, ns on the recording's clock.
-    pub put_off: Option<u64>,
-    /// Time between being put off the CPU and getting it back, ns.
-    pub preempted: u64,
-    books: Option<File>,
-    place: Option<File>,
-}
+/// Least time between two listings of a process's threads, ns, and what is added for each thread.
+const LIST_EVERY: u64 = 100_000_000;
+const LIST_EACH: u64 = 500_000;
 
 /// One process.
 pub struct Watched {
     /// Its CPU clock at the beginning and now, ns.
     pub clock: [u64; 2],
+    /// The same of processes that had its id before.
+    before: u64,
     /// Whether what its threads wait in may be read.
     pub readable: bool,
     /// When its mappings were read last.
     pub mapped_ns: u64,
+    /// Threads alive.
+    pub alive: usize,
+    /// Whether there were some and they are gone.
+    ended: bool,
+    /// When it started, ticks after boot; 0: not known.
+    start_ticks: u64,
     task: Option<File>,
     links: u64,
+    listed_ns: u64,
     exe: Option<(u64, u64)>,
 }
 
 /// Everybody.
-#[derive(Default)]
 pub struct Watch {
     /// By process id.
     pub processes: BTreeMap<u32, Watched>,
@@ -78,77 +56,8 @@ pub struct Watch {
     ids: FxHashMap<(u32, u32), usize>,
     /// Threads of the kernel that were asked for and are left out.
     pub kernel_threads: u64,
-}
-
-/// Reads a small file from its beginning.
-fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
-    let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, 0))?;
-    std::str::from_utf8(&buffer[..n]).map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
-impl Thread {
-    /// The scheduler's books now.
-    ///
-    /// # Errors
-    /// It is gone.
-    pub fn schedstat(&mut self) -> io::Result<SchedStat> {
-        if self.books.is_none() {
-            self.books = File::open(format!("/proc/{}/task/{}/schedstat", self.pid, self.tid)).ok();
-        }
-        let Some(file) = &self.books else {
-            return process::sched_stat(self.pid, self.tid);
-        };
-        let mut buffer = [0u8; 96];
-        SchedStat::parse(read(file, &mut buffer)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
-    }
-
-    /// The line of its `syscall` file now.
-    ///
-    /// # Errors
-    /// It is gone, or may not be read.
-    pub fn place<'a>(&mut self, buffer: &'a mut [u8; 256]) -> io::Result<&'a str> {
-        let path = || format!("/proc/{}/task/{}/syscall", self.pid, self.tid);
-        if self.place.is_none() {
-            self.place = match File::open(path()) {
-                Ok(file) => Some(file),
-                Err(e) if e.raw_os_error() == Some(libc::EMFILE) => {
-                    let text = fs::read(path())?;
-                    let n = text.len().min(buffer.len());
-                    buffer[..n].copy_from_slice(&text[..n]);
-                    return std::str::from_utf8(&buffer[..n])
-                        .map_err(|_| io::ErrorKind::InvalidData.into());
-                }
-                Err(e) => return Err(e),
-            };
-        }
-        match &self.place {
-            Some(file) => read(file, buffer),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    /// Its state letter, where nothing better may be read.
-    pub fn letter(&self) -> char {
-        thread_stat(self.pid, self.tid).map_or('?', |s| s.state)
-    }
-
-    /// Reads what changes slowly: name, ticks, switches.
-    pub fn refresh(&mut self) {
-        let path = format!("/proc/{}/task/{}/status", self.pid, self.tid);
-        let (Ok(text), Some(stat)) = (fs::read_to_string(path), thread_stat(self.pid, self.tid))
-        else {
-            return;
-        };
-        let status = Status::parse(&text);
-        self.ticks[1] = (stat.user_ticks, stat.system_ticks);
-        self.switches[1] = (status.voluntary_switches, status.involuntary_switches);
-        self.name = stat.comm;
-    }
-}
-
-fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
-    let bytes = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    process::Stat::parse(&String::from_utf8_lossy(&bytes))
+    /// Threads whose files may still be kept open.
+    room: usize,
 }
 
 /// CPU time of a process with all its threads, dead ones too, ns.
@@ -164,36 +73,85 @@ fn process_clock(pid: u32) -> Option<u64> {
     ok.then_some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
+impl Watched {
+    fn new(pid: u32, start_ticks: u64, is_new: bool) -> Watched {
+        let clock = process_clock(pid).unwrap_or(0);
+        Watched {
+            clock: [if is_new { 0 } else { clock }, clock],
+            before: 0,
+            readable: true,
+            mapped_ns: 0,
+            alive: 0,
+            ended: false,
+            start_ticks,
+            task: File::open(format!("/proc/{pid}/task")).ok(),
+            links: 0,
+            listed_ns: 0,
+            exe: exe(pid),
+        }
+    }
+
+    /// CPU time of the process, and of those that had its id before, ns.
+    pub fn cpu_ns(&self) -> u64 {
+        self.before + self.clock[1].saturating_sub(self.clock[0])
+    }
+
+    /// Reads its clock; whether it has moved.
+    fn tick(&mut self, pid: u32) -> bool {
+        let clock = process_clock(pid).unwrap_or(0).max(self.clock[1]);
+        std::mem::replace(&mut self.clock[1], clock) != clock
+    }
+}
+
 impl Watch {
+    /// Nobody yet; the files of at most `room` threads are kept open.
+    pub fn new(room: usize) -> Watch {
+        Watch {
+            processes: BTreeMap::new(),
+            threads: Vec::new(),
+            live: Vec::new(),
+            ids: FxHashMap::default(),
+            kernel_threads: 0,
+            room,
+        }
+    }
+
     /// Takes a process in. `since`: it was not there at that time (ns on CLOCK_MONOTONIC); `None`:
-    /// it was there before the start.
+    /// it was there before the start. Whether it is new to us.
     pub fn process(&mut self, pid: u32, since: Option<u64>, now: u64) -> bool {
-        if self.processes.contains_key(&pid) {
+        let known = self.processes.get(&pid);
+        if known.is_some_and(|p| p.alive > 0) {
             return false;
         }
         let Ok(stat) = process::stat(pid) else {
             return false;
         };
+        if known.is_some_and(|p| p.start_ticks == stat.start_ticks) {
+            return false;
+        }
         if stat.is_kernel_thread() {
             self.kernel_threads += 1;
             return false;
         }
-        let clock = process_clock(pid).unwrap_or(0);
-        let watched = Watched {
-            clock: [if since.is_some() { 0 } else { clock }, clock],
-            readable: true,
-            mapped_ns: 0,
-            task: File::open(format!("/proc/{pid}/task")).ok(),
-            links: 0,
-            exe: exe(pid),
-        };
-        self.processes.insert(pid, watched);
+        self.admit(pid, Watched::new(pid, stat.start_ticks, since.is_some()));
         self.list(pid, since, now);
         true
     }
 
+    fn admit(&mut self, pid: u32, mut watched: Watched) {
+        watched.before = self.processes.get(&pid).map_or(0, Watched::cpu_ns);
+        self.processes.insert(pid, watched);
+    }
+
     /// Lists the threads of a process that it did not have at `since`.
     fn list(&mut self, pid: u32, since: Option<u64>, now: u64) {
+        let same = |p: &Watched| {
+            p.start_ticks == 0
+                || process::stat(pid).is_ok_and(|stat| stat.start_ticks == p.start_ticks)
+        };
+        if !self.processes.get(&pid).is_some_and(same) {
+            return;
+        }
         for tid in process::threads(pid).unwrap_or_default() {
             if !self.ids.contains_key(&(pid, tid)) {
                 self.thread(pid, tid, since, now);
@@ -201,50 +159,57 @@ impl Watch {
         }
     }
 
+    /// Lists everybody's threads: those that are found were there at the start.
+    pub fn list_all(&mut self, now: u64) {
+        let alive = self.processes.iter().filter(|(_, p)| p.alive > 0);
+        let pids: Vec<u32> = alive.map(|(pid, _)| *pid).collect();
+        for pid in pids {
+            self.list(pid, None, now);
+        }
+    }
+
     fn thread(&mut self, pid: u32, tid: u32, since: Option<u64>, now: u64) {
         let Some(stat) = thread_stat(pid, tid) else {
             return;
         };
-        let mut thread = Thread {
-            pid,
-            tid,
-            name: stat.comm,
-            book: Book::new(now, SchedStat::default()),
-            doing: Doing::Running,
-            reason: BlockReason::Other,
-            stack: None,
-            skip: 0,
-            quiet: 0,
-            // What was there at the start has just been read, its children too.
-            ran: since.is_some(),
-            alive: true,
-            ticks: [(0, 0); 2],
-            switches: [(0, 0); 2],
-            put_off: None,
-            preempted: 0,
-            books: None,
-            place: None,
-        };
+        let mut thread = Thread::new(pid, tid, stat.comm, now, self.room > 0);
         let Ok(books) = thread.schedstat() else {
             return;
         };
         thread.refresh();
         match since {
-            None => {
-                thread.book = Book::new(now, books);
-                thread.ticks[0] = thread.ticks[1];
-                thread.switches[0] = thread.switches[1];
-            }
+            None => thread.begin(now, books),
             Some(since) => {
-                thread.book = Book::new(
-                    birth(stat.start_ticks, books, since, now),
-                    SchedStat::default(),
-                );
+                // What was there at the start has just been read, its children too.
+                thread.ran = true;
+                let born = birth(stat.start_ticks, books, since, now);
+                thread.rebase(born, SchedStat::default());
             }
         }
-        self.ids.insert((pid, tid), self.threads.len());
-        self.live.push(self.threads.len());
+        self.insert(thread);
+    }
+
+    /// Takes a thread in that was told of, with its process if that is new.
+    pub fn insert(&mut self, thread: Thread) -> usize {
+        let index = self.threads.len();
+        let (pid, tid) = (thread.pid, thread.tid);
+        if self.processes.get(&pid).is_none_or(|p| p.ended) {
+            let started = process::stat(pid).map_or(0, |stat| stat.start_ticks);
+            self.admit(pid, Watched::new(pid, started, true));
+        }
+        if let Some(p) = self.processes.get_mut(&pid) {
+            p.alive += 1;
+        }
+        self.room -= usize::from(thread.is_cached() && self.room > 0);
+        self.ids.insert((pid, tid), index);
+        self.live.push(index);
         self.threads.push(thread);
+        index
+    }
+
+    /// Whether the files of one more thread may be kept open.
+    pub fn has_room(&self) -> bool {
+        self.room > 0
     }
 
     /// Finds threads and children that were not there at `since`. Returns processes that are new or
@@ -275,19 +240,21 @@ impl Watch {
                 .as_ref()
                 .and_then(|t| t.metadata().ok())
                 .map(|m| m.nlink());
-            let Some(links) = links else { continue };
-            let clock = process_clock(pid).unwrap_or(p.clock[1]);
-            if clock != p.clock[1] {
-                p.clock[1] = clock;
+            let (Some(links), true) = (links, p.alive > 0) else {
+                continue;
+            };
+            let ran = p.tick(pid);
+            if ran {
                 let exe = exe(pid);
                 if exe.is_some() && exe != p.exe {
                     p.exe = exe;
                     changed.push(pid);
                 }
-                p.links = links;
-                self.list(pid, Some(since), now);
-            } else if links != p.links {
-                p.links = links;
+            }
+            // A list of many threads is dear: without a sign that it has changed, less often.
+            let due = p.listed_ns + LIST_EVERY + LIST_EACH * p.alive as u64;
+            if links != p.links || (ran && now >= due) {
+                (p.links, p.listed_ns) = (links, now);
                 self.list(pid, Some(since), now);
             }
         }
@@ -299,12 +266,21 @@ impl Watch {
         changed
     }
 
-    /// A thread is gone.
-    pub fn gone(&mut self, index: usize) {
+    /// A thread is gone. Whether it was the last one of its process.
+    pub fn gone(&mut self, index: usize) -> bool {
         let t = &mut self.threads[index];
-        t.alive = false;
-        (t.books, t.place) = (None, None);
-        self.ids.remove(&(t.pid, t.tid));
+        if !std::mem::take(&mut t.alive) {
+            return false;
+        }
+        self.room += usize::from(t.close());
+        let pid = t.pid;
+        self.ids.remove(&(pid, t.tid));
+        let Some(p) = self.processes.get_mut(&pid) else {
+            return false;
+        };
+        p.alive = p.alive.saturating_sub(1);
+        p.ended = p.alive == 0;
+        p.ended
     }
 
     /// The thread with these ids, if it is known.
@@ -314,16 +290,18 @@ impl Watch {
 
     /// The same for one that was heard of and may be new since `since`.
     pub fn heard_of(&mut self, pid: u32, tid: u32, since: u64, now: u64) -> Option<usize> {
-        if self.find(pid, tid).is_none() && self.processes.contains_key(&pid) {
+        if self.find(pid, tid).is_none() && self.processes.get(&pid).is_some_and(|p| p.alive > 0) {
             self.thread(pid, tid, Some(since), now);
         }
         self.find(pid, tid)
     }
 
-    /// Reads all process clocks a last time.
-    pub fn close(&mut self) {
+    /// Reads all process clocks.
+    pub fn read_clocks(&mut self) {
         for (pid, p) in &mut self.processes {
-            p.clock[1] = process_clock(*pid).unwrap_or(p.clock[1]).max(p.clock[1]);
+            if p.alive > 0 {
+                p.tick(*pid);
+            }
         }
     }
 }
@@ -374,7 +352,7 @@ mod tests {
     #[test]
     fn own_threads_and_clock_are_found() {
         let own = std::process::id();
-        let mut w = Watch::default();
+        let mut w = Watch::new(100);
         assert!(w.process(own, None, 1));
         assert!(!w.process(own, None, 1), "known already");
         let (tell, wait) = std::sync::mpsc::channel::<()>();
@@ -386,9 +364,11 @@ mod tests {
         });
         let tid = is_ready.recv().unwrap();
         w.follow(1, 2);
-        assert!(w.ids.contains_key(&(own, tid)));
+        let index = w.find(own, tid).expect("it was found");
         assert!(process_clock(own).is_some_and(|ns| ns > 0));
         drop(tell);
         assert!(thread.join().unwrap().is_err());
+        assert!(!w.gone(index), "others are left");
+        assert_eq!(w.find(own, tid), None);
     }
 }

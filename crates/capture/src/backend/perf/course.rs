@@ -1,0 +1,556 @@
+//! A thread's time by its switches.
+//!
+//! Each record ends an interval and begins another: on a CPU, put off it, or off it by its own will.
+//! All three are exact and owe nothing to the scheduler's counters. The counters are read beside
+//! them now and then and serve for three things: they tell how much of the time off the CPU was
+//! spent waiting for it after the wake-up, of which there is no record; they tell, by counting how
+//! often the thread was put on a CPU, whether records are missing; and where some are, they replace
+//! what the records say of that stretch, which is reported as repaired.
+//!
+//! The kernel writes the record of a switch-in at the end of its own work for the switch, with that of
+//! perf events in it, some microseconds after the thread's time has begun by every other clock: more
+//! of them after an idle CPU, fewer after another thread. Each switch-in is dated back by the mean
+//! that the thread's counters tell, or all threads' where its own are few, and by [`Lag::MOST`] at
+//! most: what goes beyond that stays visible as a difference between the two witnesses.
+//!
+//! Records are taken later than the counters are read. A reading is therefore kept until all records
+//! up to its moment have been taken, and compared with what they say of that very moment.
+//!
+//! A thread that was there before its events were opened is in a state that only its first record
+//! tells, or the first look at the counters.
+
+use wallscope_model::Slices;
+use wallscope_object::process::SchedStat;
+
+use crate::backend::proc::book::{Book, Kind};
+
+/// What a record says of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It got a CPU.
+    In,
+    /// It left its CPU.
+    Out {
+        /// It would have gone on.
+        preempted: bool,
+    },
+    /// It ended.
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Unknown,
+    OnCpu,
+    PutOff,
+    Queued,
+    Off,
+}
+
+/// How late records of switches in are written, as the counters tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lag {
+    late_ns: i64,
+    ins: u64,
+}
+
+impl Lag {
+    /// More than this was never seen, and would be an error of another kind, ns.
+    pub const MOST: u64 = 20_000;
+    /// Switches that are enough to tell.
+    const ENOUGH: u64 = 32;
+
+    fn add(&mut self, late_ns: i64, ins: u64) {
+        self.late_ns += late_ns;
+        self.ins += ins;
+    }
+
+    /// Its own figure, or that of `others` where it has seen too little.
+    fn or(&self, others: &Lag) -> u64 {
+        if self.ins < Lag::ENOUGH {
+            others.ns()
+        } else {
+            self.ns()
+        }
+    }
+
+    /// Of one switch in, ns.
+    pub fn ns(&self) -> u64 {
+        let mean = u64::try_from(self.late_ns).unwrap_or(0) / self.ins.max(1);
+        mean.min(Lag::MOST)
+    }
+}
+
+/// What was booked since the counters were read last, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    on_cpu: u64,
+    /// Waiting for a CPU, as the records know it.
+    waiting: u64,
+    off: u64,
+    /// Times it was put on a CPU, having been off it by its own will.
+    ins: u64,
+    /// The same, having waited for it as the records know.
+    ins_waited: u64,
+}
+
+/// See the top of this file. Times are ns on the recording's clock.
+#[derive(Clone, Debug)]
+pub struct Course {
+    at: At,
+    /// When the present state began.
+    begun: u64,
+    /// Up to when it is booked.
+    booked: u64,
+    last: SchedStat,
+    checked_ns: u64,
+    /// A reading of the counters that has not been compared yet, and when it was made.
+    reading: Option<(u64, SchedStat)>,
+    /// Nothing beyond the last reading is to be booked.
+    closing: bool,
+    stretch: Stretch,
+    lag: Lag,
+    /// Times on a CPU that the counter has and the records have not.
+    missing: i64,
+    /// Waiting that the counter has and the books have not, ns.
+    owed: i64,
+    lossy: bool,
+    moved: bool,
+    /// Checks in a row at which it had run without any record.
+    silent: u32,
+    /// Times it left the CPU by its own will.
+    pub voluntary: u64,
+    /// Times it was put off the CPU.
+    pub involuntary: u64,
+    /// Time that was taken from the counters, ns.
+    pub repaired_ns: u64,
+}
+
+impl Course {
+    /// Begins at `now`, in a state that is not known, when the counters stood at `books`.
+    pub fn joined(now: u64, books: SchedStat) -> Course {
+        Course {
+            at: At::Unknown,
+            begun: now,
+            booked: now,
+            last: books,
+            checked_ns: now,
+            reading: None,
+            closing: false,
+            stretch: Stretch::default(),
+            lag: Lag::default(),
+            missing: 0,
+            owed: 0,
+            lossy: false,
+            moved: true,
+            silent: 0,
+            voluntary: 0,
+            involuntary: 0,
+            repaired_ns: 0,
+        }
+    }
+
+    /// Begins with the thread's birth: it waits for a CPU.
+    pub fn born(now: u64) -> Course {
+        Course {
+            at: At::Queued,
+            ..Course::joined(now, SchedStat::default())
+        }
+    }
+
+    /// Begins at `now` with a thread that is blocked, when the counters stood at `books`.
+    pub fn waiting(now: u64, books: SchedStat) -> Course {
+        Course {
+            at: At::Off,
+            ..Course::joined(now, books)
+        }
+    }
+
+    /// Begins with a thread that is on a CPU at `now`.
+    pub fn running(now: u64) -> Course {
+        Course {
+            at: At::OnCpu,
+            ..Course::joined(now, SchedStat::default())
+        }
+    }
+
+    /// Since when it is off the CPU by its own will, if it is.
+    pub fn off_since(&self) -> Option<u64> {
+        (self.at == At::Off).then_some(self.begun)
+    }
+
+    /// Whether anything was recorded since the counters were read last.
+    pub fn moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Some records are missing: the next check believes the counters.
+    pub fn mistrust(&mut self) {
+        (self.lossy, self.moved) = (true, true);
+    }
+
+    /// Whether its records have stopped coming although it runs.
+    pub fn is_deaf(&self) -> bool {
+        self.silent >= 3
+    }
+
+    /// Takes a record. Returns the interval off the CPU that it ends.
+    pub fn step(
+        &mut self,
+        book: &mut Book,
+        grid: Slices,
+        lag: &mut Lag,
+        time: u64,
+        step: Step,
+    ) -> Option<(u64, u64)> {
+        self.settle(book, grid, lag, time);
+        if self.closing && self.reading.is_none() {
+            return None;
+        }
+        let time = time.max(self.booked);
+        self.moved = true;
+        if self.at == At::Unknown {
+            self.at = match step {
+                Step::In => At::Off,
+                Step::Out { .. } | Step::End => At::OnCpu,
+            };
+        }
+        let next = match (step, self.at) {
+            // Records of two events of the same thread: said already.
+            (Step::In, At::OnCpu) | (Step::Out { .. }, At::Off | At::PutOff) => return None,
+            (Step::In, At::PutOff | At::Queued) => {
+                self.stretch.ins_waited += 1;
+                At::OnCpu
+            }
+            (Step::In, _) => {
+                self.stretch.ins += 1;
+                At::OnCpu
+            }
+            (Step::Out { preempted: true }, _) => {
+                self.involuntary += 1;
+                At::PutOff
+            }
+            (Step::Out { preempted: false }, _) => {
+                self.voluntary += 1;
+                At::Off
+            }
+            (Step::End, at) => at,
+        };
+        let ended = (self.at == At::Off).then_some((self.begun, time));
+        self.advance(book, grid, time);
+        (self.at, self.begun) = (next, time);
+        if step == Step::End {
+            self.date_back(book, grid, self.lag.or(lag));
+        }
+        if step == Step::End && self.lossy {
+            // No counter can be asked any more.
+            let s = self.stretch;
+            for (kind, ns) in [(Kind::OnCpu, s.on_cpu), (Kind::Off, s.off)] {
+                book.shift(grid, self.checked_ns, kind, Kind::Unknown, ns);
+            }
+        }
+        ended
+    }
+
+    /// Books the open interval up to `time`.
+    fn advance(&mut self, book: &mut Book, grid: Slices, time: u64) {
+        let ns = time.saturating_sub(self.booked);
+        let (kind, sum) = match self.at {
+            At::Unknown => return,
+            At::OnCpu => (Kind::OnCpu, &mut self.stretch.on_cpu),
+            At::PutOff => (Kind::PutOff, &mut self.stretch.waiting),
+            At::Queued => (Kind::Queued, &mut self.stretch.waiting),
+            At::Off => (Kind::Off, &mut self.stretch.off),
+        };
+        *sum += ns;
+        book.add(grid, self.booked, time, kind, ns);
+        self.booked = self.booked.max(time);
+        book.seen_ns = book.seen_ns.max(time);
+    }
+
+    /// The counters stand at `books` at `now`. `last`: and nothing later is to be booked.
+    pub fn read(&mut self, now: u64, books: SchedStat, last: bool) {
+        self.reading = Some((now, books));
+        self.closing |= last;
+        self.moved = false;
+    }
+
+    /// All records up to `until` have been taken: compares the last reading, if it is no later.
+    pub fn settle(&mut self, book: &mut Book, grid: Slices, lag: &mut Lag, until: u64) {
+        if let Some((now, books)) = self.reading.take_if(|(now, _)| *now <= until) {
+            self.compare(book, grid, lag, now, books);
+        }
+    }
+
+    /// Gives each switch-in of the stretch `ns` more on the CPU, from the time just before it.
+    fn date_back(&mut self, book: &mut Book, grid: Slices, ns: u64) {
+        let s = &mut self.stretch;
+        let mut back = |from, ins: u64| {
+            let moved = book.shift(grid, self.checked_ns, from, Kind::OnCpu, ins * ns);
+            s.on_cpu += moved;
+            moved
+        };
+        let off = back(Kind::Off, s.ins);
+        let waiting = back(Kind::PutOff, s.ins_waited);
+        s.off = s.off.saturating_sub(off);
+        s.waiting = s.waiting.saturating_sub(waiting);
+    }
+
+    /// Books all time up to `now` and compares with the counters, which then stood at `books`.
+    fn compare(
+        &mut self,
+        book: &mut Book,
+        grid: Slices,
+        lag: &mut Lag,
+        now: u64,
+        books: SchedStat,
+    ) {
+        let ran = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
+        let waited = books.run_delay_ns.saturating_sub(self.last.run_delay_ns);
+        let turns = books.timeslices.saturating_sub(self.last.timeslices);
+        if self.at == At::Unknown {
+            // No record has come: it did one thing all the time.
+            let all = now.saturating_sub(self.booked);
+            self.at = if ran.saturating_mul(2) > all {
+                At::OnCpu
+            } else {
+                At::Off
+            };
+        }
+        self.advance(book, grid, now);
+        let ins = self.stretch.ins + self.stretch.ins_waited;
+        self.missing += turns as i64 - ins as i64;
+        let whole = !self.lossy && self.missing <= 1;
+        if whole {
+            let late_ns = ran as i64 - self.stretch.on_cpu as i64;
+            self.lag.add(late_ns, ins);
+            lag.add(late_ns, ins);
+        }
+        self.date_back(book, grid, self.lag.or(lag));
+        let s = std::mem::take(&mut self.stretch);
+        self.silent = match (ins, turns) {
+            (0, 0) => self.silent,
+            (0, _) => self.silent + 1,
+            _ => 0,
+        };
+        if !whole {
+            let moved = if ran > s.on_cpu {
+                book.shift(
+                    grid,
+                    self.checked_ns,
+                    Kind::Off,
+                    Kind::OnCpu,
+                    ran - s.on_cpu,
+                )
+            } else {
+                book.shift(
+                    grid,
+                    self.checked_ns,
+                    Kind::OnCpu,
+                    Kind::Off,
+                    s.on_cpu - ran,
+                )
+            };
+            self.repaired_ns += moved;
+            // Which state it is in is for the next record to tell.
+            (self.at, self.begun) = (At::Unknown, now);
+            (self.missing, self.lossy) = (0, false);
+        }
+        self.owed += waited as i64 - s.waiting as i64;
+        if self.owed > 0 {
+            // It may have begun to wait before the last check, in the slice before this one's.
+            let since = self.checked_ns.saturating_sub(grid.width_ns);
+            let waited = book.shift(grid, since, Kind::Off, Kind::Woken, self.owed as u64);
+            self.owed -= waited as i64;
+        }
+        (self.last, self.checked_ns) = (books, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::proc::book::Totals;
+
+    const GRID: Slices = Slices {
+        start_ns: 0,
+        width_ns: 50,
+        count: 0,
+    };
+    const OUT: Step = Step::Out { preempted: false };
+    const PUT_OFF: Step = Step::Out { preempted: true };
+
+    fn books(on_cpu: u64, run_delay: u64, timeslices: u64) -> SchedStat {
+        SchedStat {
+            on_cpu_ns: on_cpu,
+            run_delay_ns: run_delay,
+            timeslices,
+        }
+    }
+
+    fn run(course: &mut Course, steps: &[(u64, Step)], end: u64, last: SchedStat) -> Totals {
+        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        for (time, step) in steps {
+            course.step(&mut book, GRID, &mut lag, *time, *step);
+        }
+        course.read(end, last, false);
+        course.settle(&mut book, GRID, &mut lag, end);
+        let totals = book.finish();
+        let all = totals.on_cpu
+            + totals.woken
+            + totals.preempted
+            + totals.unknown
+            + totals.blocked.iter().sum::<u64>();
+        assert_eq!(all, end, "nothing is booked twice or left out: {totals:?}");
+        totals
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_records() {
+        let mut c = Course::joined(0, books(7, 7, 7));
+        let steps = [(10, Step::In), (30, PUT_OFF), (36, Step::In), (60, OUT)];
+        // Of the first 10 ns off the CPU it waited 4 for it.
+        let t = run(&mut c, &steps, 100, books(51, 17, 9));
+        assert_eq!((t.on_cpu, t.preempted, t.woken), (44, 6, 4));
+        assert_eq!((c.voluntary, c.involuntary, c.repaired_ns), (1, 1, 0));
+        assert_eq!(c.off_since(), Some(60));
+    }
+
+    #[test]
+    fn the_first_record_tells_what_was_before() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        assert_eq!(run(&mut c, &[(40, OUT)], 50, books(40, 0, 1)).on_cpu, 40);
+        let mut c = Course::joined(0, books(0, 0, 1));
+        assert_eq!(run(&mut c, &[], 50, books(46, 0, 1)).on_cpu, 50);
+        let mut c = Course::joined(0, books(0, 0, 1));
+        assert_eq!(run(&mut c, &[], 50, books(0, 0, 1)).on_cpu, 0);
+        let mut c = Course::born(0);
+        let t = run(&mut c, &[(5, Step::In)], 50, books(45, 5, 1));
+        assert_eq!((t.woken, t.on_cpu), (5, 45));
+    }
+
+    #[test]
+    fn what_is_said_twice_counts_once() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let steps = [(10, Step::In), (11, Step::In), (30, OUT), (31, OUT)];
+        let t = run(&mut c, &steps, 50, books(20, 0, 2));
+        assert_eq!((t.on_cpu, c.voluntary, c.repaired_ns), (20, 1, 0));
+    }
+
+    #[test]
+    fn missing_records_are_found_by_the_count_of_turns() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(50, 0, 5));
+        assert_eq!((t.on_cpu, c.repaired_ns), (50, 40));
+        // A mistrusted stretch in which nothing is wrong changes nothing.
+        let mut c = Course::joined(0, books(0, 0, 1));
+        c.mistrust();
+        let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(10, 0, 2));
+        assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
+    }
+
+    #[test]
+    fn records_that_stop_are_noticed() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        for look in 1..=3 {
+            assert!(!c.is_deaf());
+            c.read(look * 100, books(look * 10, 0, 1 + look * 5), false);
+            c.settle(&mut book, GRID, &mut Lag::default(), u64::MAX);
+        }
+        assert!(c.is_deaf());
+        assert_eq!(book.finish().on_cpu, 30);
+    }
+
+    #[test]
+    fn a_reading_is_compared_with_the_records_of_its_own_moment() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        c.step(&mut book, GRID, &mut Lag::default(), 10, Step::In);
+        // Read while it ran; what it did until then comes later.
+        c.read(60, books(40, 0, 7), true);
+        for (time, step) in [
+            (20, OUT),
+            (30, Step::In),
+            (40, OUT),
+            (50, Step::In),
+            (55, OUT),
+        ] {
+            c.step(&mut book, GRID, &mut Lag::default(), time, step);
+        }
+        c.settle(&mut book, GRID, &mut Lag::default(), 59);
+        assert_eq!(c.booked, 55);
+        c.step(&mut book, GRID, &mut Lag::default(), 70, Step::In);
+        c.step(&mut book, GRID, &mut Lag::default(), 90, OUT);
+        let t = book.clone().finish();
+        assert_eq!(
+            (book.seen_ns, t.on_cpu),
+            (60, 40),
+            "of which the records had 25"
+        );
+        assert_eq!(c.repaired_ns, 15);
+    }
+
+    #[test]
+    fn few_late_records_are_dated_back_by_the_mean_of_all_threads() {
+        let mut lag = Lag::default();
+        let grid = Slices {
+            width_ns: 1_000_000,
+            ..GRID
+        };
+        let mut all = Vec::new();
+        // By its counters, one is 2,000 late at each switch, the other 4,000.
+        for late in [2_000, 4_000] {
+            let mut c = Course::joined(0, books(0, 0, 1));
+            let mut book = Book::new(0);
+            for step in [
+                (50_000, Step::In),
+                (150_000, PUT_OFF),
+                (170_000, Step::In),
+                (200_000, OUT),
+            ] {
+                c.step(&mut book, grid, &mut lag, step.0, step.1);
+            }
+            c.read(300_000, books(130_000 + 2 * late, 20_000 - late, 3), true);
+            c.settle(&mut book, grid, &mut lag, u64::MAX);
+            assert_eq!(c.repaired_ns, 0);
+            all.push(book.finish());
+        }
+        assert_eq!(lag.ns(), 3_000);
+        assert_eq!((all[0].on_cpu, all[0].preempted), (134_000, 18_000));
+        assert_eq!((all[1].on_cpu, all[1].preempted), (136_000, 17_000));
+    }
+
+    #[test]
+    fn many_late_records_are_dated_back_by_their_own_mean() {
+        // All others are 9,000 late, this one 2,000.
+        let mut lag = Lag::default();
+        lag.add(9_000_000, 1_000);
+        let grid = Slices {
+            width_ns: 1_000_000_000,
+            ..GRID
+        };
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        for turn in 0..100 {
+            let begin = turn * 100_000;
+            c.step(&mut book, grid, &mut lag, begin + 50_000, Step::In);
+            c.step(&mut book, grid, &mut lag, begin + 70_000, OUT);
+        }
+        c.read(10_000_000, books(2_200_000, 0, 101), true);
+        c.settle(&mut book, grid, &mut lag, u64::MAX);
+        assert_eq!((book.finish().on_cpu, c.repaired_ns), (2_200_000, 0));
+    }
+
+    #[test]
+    fn an_end_after_a_loss_is_unknown_back_to_the_last_look() {
+        let mut c = Course::born(0);
+        let mut book = Book::new(0);
+        c.step(&mut book, GRID, &mut Lag::default(), 0, Step::In);
+        c.step(&mut book, GRID, &mut Lag::default(), 10, OUT);
+        c.mistrust();
+        c.step(&mut book, GRID, &mut Lag::default(), 30, Step::End);
+        let t = book.finish();
+        assert_eq!((t.unknown, t.on_cpu), (30, 0));
+    }
+}

@@ -1,0 +1,333 @@
+//! Records of perf events → threads, their courses, samples.
+
+use wallscope_model::{Part, StackEnd, State};
+use wallscope_object::process::SchedStat;
+use wallscope_unwind::native::{End, FrameWord};
+
+use super::{Course, Record, Running, course::Step};
+use crate::{
+    backend::{
+        ebpf::sideband::Change,
+        proc::{
+            book::Kind,
+            looker::{Looker, REMAP},
+            samples::{Look, Weight},
+            thread::Thread,
+        },
+    },
+    event::{Head, ThreadEvent, how, kind},
+    session,
+};
+
+impl Looker {
+    /// Opens events for everybody who is watched and has none. `all`: for threads that were
+    /// refused them before, too.
+    pub fn join(&mut self, first: usize) {
+        let Some(clock) = &mut self.clock else { return };
+        for t in &mut self.watch.threads[first..] {
+            if !t.alive || t.course.is_some() {
+                continue;
+            }
+            match clock.join(t.tid) {
+                Ok(()) => {
+                    let now = session::now();
+                    let Ok(books) = t.schedstat() else { continue };
+                    if t.book.seen_ns > t.book.start_ns || t.ran {
+                        // Its time up to here is the counters' to tell.
+                        t.counters.look(&mut t.book, now, books, t.doing, self.grid);
+                        t.counters.settle(&mut t.book, self.grid);
+                    } else {
+                        t.begin(now, books);
+                    }
+                    t.course = Some(Course::joined(now, books));
+                }
+                Err(_) => clock.left_out += 1,
+            }
+        }
+    }
+
+    /// Takes what the events have written. `since`: when threads were listed last.
+    pub fn drain(&mut self, since: u64, now: u64) {
+        let Some(clock) = &mut self.clock else { return };
+        self.drained_ns = session::now();
+        let records = clock.drain(self.drained_ns);
+        self.take(records, since, now);
+    }
+
+    /// Takes the rest.
+    pub fn last_drain(&mut self, since: u64, now: u64) {
+        let Some(clock) = &mut self.clock else { return };
+        let records = clock.drain_all();
+        self.take(records, since, now);
+        for t in self.watch.threads.iter_mut().filter(|t| t.alive) {
+            if let Some(course) = &mut t.course {
+                course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
+            }
+        }
+        for index in self.watch.live.clone() {
+            let t = &self.watch.threads[index];
+            let open = t.course.as_ref().and_then(Course::off_since);
+            if let Some(begin) = open {
+                self.waited(index, begin, t.book.seen_ns);
+            }
+        }
+    }
+
+    fn take(&mut self, records: Vec<(u64, Record)>, since: u64, now: u64) {
+        for (time, record) in records {
+            match record {
+                Record::Sample(running) => {
+                    let began = session::now();
+                    self.processes.settle();
+                    self.ran(&running, time, since, now);
+                    self.sampling_ns += session::now().saturating_sub(began);
+                }
+                Record::In { pid, tid } => self.step(pid, tid, time, Step::In),
+                Record::Out {
+                    pid,
+                    tid,
+                    preempted,
+                } => self.step(pid, tid, time, Step::Out { preempted }),
+                Record::Born {
+                    pid,
+                    tid,
+                    parent,
+                    parent_tid,
+                } => self.born(pid, tid, parent, parent_tid, time),
+                Record::Ended { pid, tid } => {
+                    self.step(pid, tid, time, Step::End);
+                    if let Some(index) = self.watch.find(pid, tid) {
+                        self.ended(index);
+                    }
+                }
+                Record::Name {
+                    pid,
+                    tid,
+                    name,
+                    exec,
+                } => self.named(pid, tid, name, exec, time),
+                Record::Change(change) => self.processes.change(*change),
+                Record::Lost(_) => self.lost(),
+            }
+        }
+        self.processes.settle();
+    }
+
+    fn step(&mut self, pid: u32, tid: u32, time: u64, step: Step) {
+        let Some(index) = self.watch.find(pid, tid) else {
+            return;
+        };
+        let t = &mut self.watch.threads[index];
+        let Some(course) = &mut t.course else { return };
+        t.ran = true;
+        if let Some((begin, end)) = course.step(&mut t.book, self.grid, &mut self.lag, time, step) {
+            self.waited(index, begin, end);
+        }
+    }
+
+    /// A thread was off the CPU by its own will from `begin` to `end`: what the last look saw, if it
+    /// was then, stands for that.
+    fn waited(&mut self, index: usize, begin: u64, end: u64) {
+        let t = &mut self.watch.threads[index];
+        let length = end.saturating_sub(begin);
+        // Longer than any time between two looks: it cannot have been missed.
+        let long = length >= self.spacing_ns + self.spacing_ns / 4;
+        let sight = t.sight.take_if(|s| s.at < end);
+        let sight = sight.filter(|s| s.at >= begin && s.until < end);
+        if !long {
+            t.guessed_ns += length;
+        }
+        let Some(s) = sight else { return };
+        // Its chance to be seen: that a look began in it, and ended in it as well.
+        let width = length.saturating_sub(s.until - s.at).max(1);
+        let chance = (width as f64 / self.spacing_ns as f64).min(1.0);
+        let (ns, weight) = match (long, s.late) {
+            (true, _) => (length, Weight::Own),
+            (false, false) => ((length as f64 / chance) as u64, Weight::Short),
+            (false, true) => ((length as f64 / chance) as u64, Weight::ShortLate),
+        };
+        t.book.add(self.grid, begin, end, Kind::Seen(s.reason), ns);
+        let look = Look {
+            thread: index as u32,
+            stack: s.stack,
+            state: State::Blocked,
+            reason: Some(s.reason),
+            part: None,
+            begin,
+            end,
+            ns,
+            weight,
+        };
+        self.samples.add(self.grid, &look);
+        // Each wait ends with a wake-up, and each of them waits for the CPU.
+        let wakeup = Look {
+            state: State::Runnable,
+            reason: None,
+            part: Some(Part::Woken),
+            ns: (1000.0 / chance) as u64,
+            weight: Weight::Wakeup,
+            ..look
+        };
+        self.samples.add(self.grid, &wakeup);
+    }
+
+    /// A thread was born, and inherited its parent's events.
+    fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
+        if self.watch.find(pid, tid).is_some() {
+            return;
+        }
+        let maker = self.watch.find(parent, parent_tid);
+        let name = maker.map_or_else(String::new, |m| self.watch.threads[m].name.clone());
+        if pid != parent {
+            self.processes
+                .news(&event(how::BORN, pid, tid, parent, &name, time));
+        }
+        let keep = self.watch.has_room();
+        let mut thread = Thread::new(pid, tid, name, time, keep);
+        thread.course = Some(Course::born(time));
+        thread.rebase(time, SchedStat::default());
+        self.watch.insert(thread);
+    }
+
+    /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,
+    /// and has its process's id.
+    fn named(&mut self, pid: u32, tid: u32, name: String, exec: bool, time: u64) {
+        if exec {
+            let others: Vec<usize> = self
+                .watch
+                .live
+                .iter()
+                .copied()
+                .filter(|i| {
+                    let t = &self.watch.threads[*i];
+                    t.alive && t.pid == pid && t.tid != tid
+                })
+                .collect();
+            for index in others {
+                let t = &self.watch.threads[index];
+                self.step(pid, t.tid, time, Step::End);
+                self.ended(index);
+            }
+            if self.watch.find(pid, tid).is_none() {
+                let mut thread = Thread::new(pid, tid, name.clone(), time, self.watch.has_room());
+                thread.course = Some(Course::running(time));
+                self.watch.insert(thread);
+            }
+            self.processes.change(Change::Exec { pid });
+            let parent = wallscope_object::process::stat(pid).map_or(0, |s| s.parent);
+            self.processes
+                .news(&event(how::EXEC, pid, tid, parent, &name, time));
+        }
+        if let Some(index) = self.watch.find(pid, tid) {
+            self.watch.threads[index].name = name;
+        }
+    }
+
+    /// Records did not fit, of nobody knows whom.
+    fn lost(&mut self) {
+        for index in &self.watch.live {
+            if let Some(course) = &mut self.watch.threads[*index].course {
+                course.mistrust();
+            }
+        }
+        self.processes.change(Change::Lost(0));
+        self.relist = true;
+    }
+
+    /// A thread was sampled on its CPU.
+    fn ran(&mut self, r: &Running, time: u64, since: u64, now: u64) {
+        let Some(period) = self.clock.as_ref().map(|c| c.period_ns) else {
+            return;
+        };
+        if self.watch.process(r.pid, Some(since), now) {
+            self.processes.found(r.pid);
+        }
+        let Some(index) = self.watch.heard_of(r.pid, r.tid, since, now) else {
+            self.tally.strangers += 1;
+            return;
+        };
+        let t = &mut self.watch.threads[index];
+        // A thread that inherited its event before the rate was lowered still has the old one.
+        t.credit_ns += r.period_ns;
+        if t.credit_ns < period {
+            return;
+        }
+        let ns = t.credit_ns - t.credit_ns % period;
+        t.credit_ns %= period;
+        let mut stack = self.unwind_running(r);
+        if matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded)
+            && self.remap(r.pid, now)
+        {
+            stack = self.unwind_running(r);
+        }
+        let stack = self.samples.stack(r.pid, stack.0, stack.1);
+        let part = if r.user_mode {
+            Part::User
+        } else {
+            Part::Kernel
+        };
+        self.samples.add(
+            self.grid,
+            &Look {
+                thread: index as u32,
+                stack,
+                state: State::OnCpu,
+                reason: None,
+                part: Some(part),
+                begin: time.saturating_sub(ns),
+                end: time,
+                ns,
+                weight: Weight::Own,
+            },
+        );
+    }
+
+    /// Reads a process's mappings again, unless that was done a moment ago.
+    pub fn remap(&mut self, pid: u32, now: u64) -> bool {
+        let due = |p: &&mut crate::backend::proc::watch::Watched| now >= p.mapped_ns + REMAP;
+        let Some(process) = self.watch.processes.get_mut(&pid).filter(due) else {
+            return false;
+        };
+        process.mapped_ns = now;
+        self.processes.found(pid);
+        true
+    }
+
+    /// The stack of a thread of which registers and some stack were copied while it ran.
+    pub fn unwind_running(&mut self, r: &Running) -> (Vec<FrameWord>, StackEnd) {
+        let mut beyond = false;
+        let tables = self.processes.files().tables();
+        let stack = self
+            .unwinder
+            .unwind(tables, r.pid, &r.registers, usize::MAX, |address, to| {
+                beyond |= address.saturating_add(to.len() as u64) > r.end();
+                r.read(address, to)
+            });
+        let end = if beyond && stack.end == End::Unreadable {
+            StackEnd::WindowEnd
+        } else {
+            stack.end.into()
+        };
+        (stack.frames, end)
+    }
+}
+
+/// The news as the kernel programs would tell them.
+fn event(how: u32, pid: u32, tid: u32, parent: u32, name: &str, time: u64) -> ThreadEvent {
+    let mut comm = [0u8; 16];
+    let len = name.len().min(15);
+    comm[..len].copy_from_slice(&name.as_bytes()[..len]);
+    ThreadEvent {
+        head: Head {
+            kind: kind::THREAD,
+            size: size_of::<ThreadEvent>() as u32,
+        },
+        id: 0,
+        time,
+        pid,
+        tid,
+        parent,
+        how,
+        comm,
+    }
+}

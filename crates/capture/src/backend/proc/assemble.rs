@@ -1,0 +1,180 @@
+//! What was seen → the recording: threads, ledgers, slices, stacks, losses.
+
+use std::collections::BTreeMap;
+
+use wallscope_model::{
+    Audit, Context, Ledger, Loss, ModuleId, OnCpu, Recording, Runnable, Slices, StackEnd,
+    UnknownCause,
+};
+use wallscope_object::process::SchedStat;
+use wallscope_unwind::native::MemoryTables;
+
+use super::{book::Totals, looker::Looker, samples::Known, thread::Thread};
+use crate::session::{build::Stacks, processes::Processes};
+
+/// Fills `recording`. Returns modules of code made at run time with their processes, and what a
+/// symboliser needs.
+pub fn assemble(
+    mut looker: Looker,
+    recording: &mut Recording,
+) -> (Vec<(ModuleId, u32)>, Processes<MemoryTables>) {
+    let user_only = looker.clock.as_ref().is_some_and(|c| !c.with_kernel);
+    let grid = looker.grid;
+    let mut samples = looker.samples.by_thread();
+    let mut on_cpu = BTreeMap::<u32, u64>::new();
+    let mut last_slice = 0;
+    for (index, mut t) in looker.watch.threads.drain(..).enumerate() {
+        let index = index as u32;
+        if t.course.is_none() {
+            t.counters.settle(&mut t.book, grid);
+        }
+        let (start_ns, end_ns) = (t.book.start_ns, t.book.seen_ns);
+        let totals = std::mem::replace(&mut t.book, super::book::Book::new(end_ns)).finish();
+        if user_only {
+            let (user, kernel) = ticks(&t);
+            let stack = samples.stack(t.pid, Vec::new(), StackEnd::Lost);
+            samples.unsampled_part(index, stack, kernel, user.max(1));
+        }
+        samples.settle(
+            index,
+            Known {
+                short: t.guessed_ns,
+                woken: totals.woken,
+                preempted: totals.preempted,
+            },
+        );
+        *on_cpu.entry(t.pid).or_default() += totals.on_cpu;
+        for mut row in totals.slices.iter().copied() {
+            row.context = index;
+            last_slice = last_slice.max(row.slice);
+            recording.ledger_slices.push(row);
+        }
+        recording.contexts.push(Context {
+            pid: t.pid,
+            tid: t.tid,
+            ledger: ledger(&t, &totals, end_ns - start_ns),
+            name: t.name.into(),
+            start_ns,
+            end_ns,
+        });
+    }
+    let window = recording.window.end_ns - recording.window.start_ns;
+    let count = window.div_ceil(grid.width_ns.max(1)) as u32;
+    recording.slices = Slices {
+        count: count.max(last_slice + 1),
+        ..grid
+    };
+    let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
+    recording.samples = samples.finish(&mut stacks, &looker.processes);
+    recording.processes = looker.processes.facts();
+    for p in &mut recording.processes {
+        if let Some(watched) = looker.watch.processes.get(&p.pid) {
+            let known = on_cpu.get(&p.pid).copied().unwrap_or(0);
+            p.unattributed_on_cpu_ns = watched.cpu_ns().saturating_sub(known);
+        }
+    }
+    let lost = looker.clock.as_ref().map_or(0, |c| c.lost);
+    let mut losses = looker.processes.losses();
+    for (cause, count) in [
+        ("stack changed while it was read", looker.tally.raced),
+        ("perf record lost (ring full)", lost),
+        (
+            "sample of a thread that was gone before it was listed",
+            looker.tally.strangers,
+        ),
+        (
+            "switch records of a thread stopped coming (permission lost): its counters are used",
+            looker.tally.deaf,
+        ),
+    ] {
+        losses.push((cause.into(), count));
+    }
+    let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+    truncated.sort();
+    losses.extend(
+        truncated
+            .into_iter()
+            .map(|(end, n)| (format!("truncated:{}", end.name()), *n)),
+    );
+    recording.losses = losses
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| Loss { cause, count })
+        .collect();
+    let jit = stacks.jit_modules();
+    (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
+    (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
+    (jit, looker.processes)
+}
+
+fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
+    let [(voluntary0, involuntary0), (voluntary1, involuntary1)] = t.switches;
+    let told = (
+        voluntary1.saturating_sub(voluntary0),
+        involuntary1.saturating_sub(involuntary0),
+    );
+    let recorded = match &t.course {
+        Some(course) => Some((course.voluntary, course.involuntary)),
+        None => t.switches_by_records,
+    };
+    let (voluntary, involuntary) = recorded.unwrap_or(told);
+    let mut ledger = Ledger {
+        wall_ns,
+        on_cpu: divide(totals.on_cpu, ticks(t)),
+        runnable: Runnable {
+            woken: totals.woken,
+            preempted: totals.preempted,
+            throttled: 0,
+        },
+        blocked: totals.blocked,
+        repaired_ns: t.repaired_ns + t.course.as_ref().map_or(0, |c| c.repaired_ns),
+        voluntary_switches: voluntary,
+        involuntary_switches: involuntary,
+        // A witness is who did not make the figures, and was asked to the end.
+        audit: if t.course.is_some() && t.alive {
+            audit(t.audit, told)
+        } else {
+            Audit::default()
+        },
+        ..Ledger::default()
+    };
+    ledger.unknown[UnknownCause::LostEvents as usize] = totals.unknown;
+    ledger
+}
+
+fn audit([first, last]: [SchedStat; 2], (voluntary, involuntary): (u64, u64)) -> Audit {
+    Audit {
+        on_cpu_ns: last.on_cpu_ns.saturating_sub(first.on_cpu_ns),
+        run_delay_ns: last.run_delay_ns.saturating_sub(first.run_delay_ns),
+        switches: voluntary + involuntary,
+        valid: true,
+    }
+}
+
+/// Ticks that hit it in user mode and in the kernel.
+fn ticks(t: &Thread) -> (u64, u64) {
+    let [(user0, kernel0), (user1, kernel1)] = t.ticks;
+    (user1.saturating_sub(user0), kernel1.saturating_sub(kernel0))
+}
+
+/// On-CPU time by the ticks that hit user and kernel code.
+fn divide(on_cpu: u64, (user, kernel): (u64, u64)) -> OnCpu {
+    let part = u128::from(on_cpu) * u128::from(kernel) / u128::from((user + kernel).max(1));
+    OnCpu {
+        user: on_cpu - part as u64,
+        kernel: part as u64,
+        ..OnCpu::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_and_kernel_parts_sum_to_the_whole() {
+        let parts = divide(1001, (2, 1));
+        assert_eq!((parts.user, parts.kernel), (668, 333));
+        assert_eq!(divide(9, (0, 0)).user, 9);
+    }
+}

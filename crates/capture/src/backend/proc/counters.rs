@@ -1,0 +1,202 @@
+//! A thread's time by the scheduler's own counters, read now and then.
+//!
+//! Between two looks a thread computed for as long as `schedstat` says, waited for a CPU for as
+//! long as it says, and the rest of the time it was blocked: of the three only the last is a
+//! difference, and it is exact because the other two are.
+//!
+//! The counters lag for a thread that is computing or queueing right now (to the next tick, and to
+//! its next turn). Time since the last look of such a thread is therefore held back until the
+//! counters have moved on.
+
+use wallscope_model::{BlockReason, Slices};
+use wallscope_object::process::SchedStat;
+
+use super::book::{Book, Kind};
+
+/// What a look saw the thread do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// On a CPU, or waiting for one.
+    Running,
+    /// Blocked.
+    Blocked(BlockReason),
+}
+
+/// See the top of this file.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters {
+    last: SchedStat,
+    /// The end of the stretch that is not yet given to a state, ns.
+    pending: u64,
+    /// Whether the counters stood still during all of `pending`.
+    still: bool,
+    /// What the counters said beyond the clock, to be taken from blocked time to come, ns.
+    debt: u64,
+}
+
+impl Counters {
+    /// Begins where the counters stand at `base`.
+    pub fn new(base: SchedStat) -> Counters {
+        Counters {
+            last: base,
+            pending: 0,
+            still: true,
+            debt: 0,
+        }
+    }
+
+    /// Whether the thread has not run since the last look.
+    pub fn unchanged(&self, books: SchedStat) -> bool {
+        self.last == books
+    }
+
+    /// One look at `now`: books the time since the last one.
+    pub fn look(
+        &mut self,
+        book: &mut Book,
+        now: u64,
+        books: SchedStat,
+        doing: Doing,
+        grid: Slices,
+    ) {
+        let begin = book.seen_ns;
+        let dt = now.saturating_sub(begin);
+        let unchanged = self.unchanged(books);
+        let on_cpu = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
+        let queued = books.run_delay_ns.saturating_sub(self.last.run_delay_ns);
+        book.add(grid, begin, now, Kind::OnCpu, on_cpu);
+        book.add(grid, begin, now, Kind::Queued, queued);
+        let have = self.pending + dt;
+        let taken = on_cpu + queued + self.debt;
+        self.debt = taken.saturating_sub(have);
+        let mut rest = have.saturating_sub(taken);
+        self.pending = match doing {
+            Doing::Running if unchanged => rest,
+            Doing::Running => rest.min(dt),
+            Doing::Blocked(_) => 0,
+        };
+        self.still = doing == Doing::Running && unchanged && (self.still || self.pending == dt);
+        rest -= self.pending;
+        book.add(grid, begin, now, Kind::Blocked, rest);
+        (self.last, book.seen_ns) = (books, now);
+    }
+
+    /// Gives what was held back to a state: nothing more will be read.
+    pub fn settle(&mut self, book: &mut Book, grid: Slices) {
+        // Standing in line to the very end: its turn never came, so no counter tells.
+        let kind = if self.still {
+            Kind::Queued
+        } else {
+            Kind::Blocked
+        };
+        let (begin, end) = (book.seen_ns.saturating_sub(self.pending), book.seen_ns);
+        book.add(grid, begin, end, kind, std::mem::take(&mut self.pending));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::proc::book::Totals;
+
+    const MS: u64 = 1_000_000;
+    const GRID: Slices = Slices {
+        start_ns: 0,
+        width_ns: 50 * MS,
+        count: 0,
+    };
+
+    struct Reader(Book, Counters);
+
+    impl Reader {
+        fn new(start: u64) -> Reader {
+            Reader(Book::new(start), Counters::new(books(0, 0, 1)))
+        }
+
+        fn look(&mut self, now: u64, books: SchedStat, doing: Doing) {
+            self.1.look(&mut self.0, now * MS, books, doing, GRID);
+        }
+
+        fn finish(mut self) -> Totals {
+            self.1.settle(&mut self.0, GRID);
+            self.0.finish()
+        }
+    }
+
+    fn books(on_cpu_ms: u64, run_delay_ms: u64, timeslices: u64) -> SchedStat {
+        SchedStat {
+            on_cpu_ns: on_cpu_ms * MS,
+            run_delay_ns: run_delay_ms * MS,
+            timeslices,
+        }
+    }
+
+    fn sum(t: &Totals) -> u64 {
+        t.on_cpu + t.woken + t.blocked.iter().sum::<u64>()
+    }
+
+    #[test]
+    fn the_rest_is_blocked() {
+        let mut r = Reader::new(0);
+        let lock = Doing::Blocked(BlockReason::Lock);
+        r.look(10, books(2, 1, 3), lock);
+        r.look(90, books(2, 1, 3), lock);
+        let t = r.finish();
+        assert_eq!((t.on_cpu, t.woken), (2 * MS, MS));
+        assert_eq!((sum(&t), t.slices.len()), (90 * MS, 2));
+    }
+
+    #[test]
+    fn a_thread_in_line_is_not_taken_for_blocked() {
+        let mut r = Reader::new(0);
+        for look in 1..=3 {
+            r.look(look * 10, books(0, 0, 1), Doing::Running);
+        }
+        // Its turn has come: the counter now says how long it stood there.
+        r.look(40, books(5, 35, 2), Doing::Running);
+        let t = r.finish();
+        assert_eq!((t.on_cpu, t.woken, sum(&t)), (5 * MS, 35 * MS, 40 * MS));
+    }
+
+    #[test]
+    fn in_line_to_the_end_is_runnable() {
+        let mut r = Reader::new(0);
+        for look in 1..=3 {
+            r.look(look * 10, books(10, 0, 1), Doing::Running);
+        }
+        let t = r.finish();
+        assert_eq!((t.on_cpu, t.woken, sum(&t)), (10 * MS, 20 * MS, 30 * MS));
+    }
+
+    #[test]
+    fn counters_ahead_of_the_clock_are_paid_back() {
+        let mut r = Reader::new(0);
+        r.look(10, books(12, 0, 1), Doing::Running);
+        r.look(20, books(12, 0, 2), Doing::Blocked(BlockReason::Pipe));
+        let t = r.finish();
+        assert_eq!((t.on_cpu, sum(&t)), (12 * MS, 20 * MS));
+    }
+
+    #[test]
+    fn slices_add_up_to_the_totals() {
+        let mut r = Reader::new(3 * MS);
+        for look in 1..40u64 {
+            let reason = if look % 3 == 0 {
+                BlockReason::Disk
+            } else {
+                BlockReason::Timer
+            };
+            let seen = if look % 4 == 0 {
+                Doing::Running
+            } else {
+                Doing::Blocked(reason)
+            };
+            r.look(3 + look * 7, books(look * 2, look, look), seen);
+        }
+        let t = r.finish();
+        let on: u64 = t.slices.iter().map(|s| s.on_cpu_ns).sum();
+        let blocked: u64 = t.slices.iter().flat_map(|s| s.blocked).sum();
+        assert_eq!((on, blocked), (t.on_cpu, t.blocked.iter().sum()));
+        assert_eq!(sum(&t), 39 * 7 * MS);
+    }
+}

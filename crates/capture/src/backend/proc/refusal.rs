@@ -1,0 +1,71 @@
+//! What cannot be measured is refused before anything is recorded, with what would help.
+
+use std::{fs, io};
+
+use crate::{Error, target::Target};
+
+/// Perf events were asked for and are refused.
+pub fn of_events(e: &io::Error) -> Error {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    Error::NotPermitted {
+        what: format!(
+            "perf events of the target (perf_event_open; kernel.perf_event_paranoid is {})",
+            paranoid.trim()
+        ),
+        why: e.to_string(),
+        remedy:
+            "sudo sysctl kernel.perf_event_paranoid=2 allows them for own processes; --backend \
+                 proc does without; see wallscope doctor"
+                .into(),
+    }
+}
+
+/// The books of the target's first process cannot be read.
+pub fn of_books(pid: u32) -> Error {
+    let file = format!("/proc/{pid}/task/{pid}/schedstat");
+    let (why, remedy) = match fs::read_to_string(&file) {
+        Ok(text) => (
+            format!("they read {:?}", text.trim()),
+            "without them nothing can be measured; `wallscope doctor` tells what this host allows",
+        ),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (
+            format!("{e}, though the process exists: /proc hides it (hidepid)"),
+            "run as the process's user or as root, or mount /proc without hidepid",
+        ),
+        Err(e) => (
+            e.to_string(),
+            "run as the process's user or as root; `wallscope doctor` tells what this host allows",
+        ),
+    };
+    Error::NotPermitted {
+        what: format!("the scheduler's books of pid {pid} ({file})"),
+        why,
+        remedy: remedy.into(),
+    }
+}
+
+/// 32-bit programs have other system calls and another unwinder.
+///
+/// # Errors
+/// One of `pids` that `target` names is such a program.
+pub fn of_32_bit(target: &Target, pids: &[u32]) -> Result<(), Error> {
+    let Target::Pids(named) = target else {
+        return Ok(());
+    };
+    for pid in pids.iter().filter(|pid| named.contains(pid)) {
+        let mut head = [0u8; 5];
+        let read = fs::File::open(format!("/proc/{pid}/exe"))
+            .and_then(|mut f| io::Read::read_exact(&mut f, &mut head));
+        if read.is_ok() && head == *b"\x7fELF\x01" {
+            return Err(Error::NotSupported {
+                what: format!("pid {pid}, a 32-bit program,"),
+                release: rustix::system::uname()
+                    .release()
+                    .to_string_lossy()
+                    .into_owned(),
+                remedy: "wallscope measures 64-bit programs".into(),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! One thread as it is looked at, and its files in `/proc`.
+
+use std::{fs::File, io};
+
+use wallscope_model::BlockReason;
+use wallscope_object::process::{self, SchedStat, Status};
+
+use super::{
+    book::Book,
+    counters::{Counters, Doing},
+};
+use crate::backend::perf::Course;
+
+/// A look at a thread that was off the CPU, until it is known for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// When it began, ns on the recording's clock.
+    pub at: u64,
+    /// When it was over, and the thread had not moved.
+    pub until: u64,
+    /// The stack, as an index of the samples' stacks.
+    pub stack: u32,
+    /// What it was blocked for.
+    pub reason: BlockReason,
+    /// Whether the look came too late to be independent of what the thread did.
+    pub late: bool,
+}
+
+/// One thread.
+pub struct Thread {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Name, as last seen.
+    pub name: String,
+    /// Its time.
+    pub book: Book,
+    /// Its time by the scheduler's counters.
+    pub counters: Counters,
+    /// Its time by its switches, where these are recorded: then the counters are only the witness.
+    pub course: Option<Course>,
+    /// What the last look saw.
+    pub doing: Doing,
+    /// The reason it was blocked for last.
+    pub reason: BlockReason,
+    /// The stack it was seen with last, as an index of the samples' stacks.
+    pub stack: Option<u32>,
+    /// The same while its switches are recorded.
+    pub sight: Option<Sight>,
+    /// Until when the last look knows it to have stood where it was seen, ns.
+    pub stood_ns: u64,
+    /// Time off the CPU in intervals that were too short to be seen for certain, ns.
+    pub guessed_ns: u64,
+    /// What its records said before they stopped: voluntary and involuntary switches.
+    pub switches_by_records: Option<(u64, u64)>,
+    /// Time of its records that was replaced by the counters, ns.
+    pub repaired_ns: u64,
+    /// On-CPU time since its last sample, where samples are thinned out, ns.
+    pub credit_ns: u64,
+    /// Looks to leave out: it sleeps for long.
+    pub skip: u32,
+    /// Looks in a row at which nothing had changed.
+    pub quiet: u32,
+    /// Whether it ran since the last listing.
+    pub ran: bool,
+    /// Still there.
+    pub alive: bool,
+    /// User and kernel ticks at the beginning and now.
+    pub ticks: [(u64, u64); 2],
+    /// Voluntary and involuntary switches at the beginning and now, by the kernel's count.
+    pub switches: [(u64, u64); 2],
+    /// The scheduler's counters at the beginning, and as they were read last.
+    pub audit: [SchedStat; 2],
+    keep: bool,
+    books: Option<File>,
+    place: Option<File>,
+    wchan: Option<File>,
+}
+
+/// Reads a small file from its beginning.
+fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+    let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, 0))?;
+    std::str::from_utf8(&buffer[..n]).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+impl Thread {
+    /// A thread that is watched from `now` on. `keep`: keep its files open.
+    pub fn new(pid: u32, tid: u32, name: String, now: u64, keep: bool) -> Thread {
+        Thread {
+            pid,
+            tid,
+            name,
+            book: Book::new(now),
+            counters: Counters::new(SchedStat::default()),
+            course: None,
+            doing: Doing::Running,
+            reason: BlockReason::Other,
+            stack: None,
+            sight: None,
+            stood_ns: 0,
+            guessed_ns: 0,
+            switches_by_records: None,
+            repaired_ns: 0,
+            credit_ns: 0,
+            skip: 0,
+            quiet: 0,
+            ran: false,
+            alive: true,
+            ticks: [(0, 0); 2],
+            switches: [(0, 0); 2],
+            audit: [SchedStat::default(); 2],
+            keep,
+            books: None,
+            place: None,
+            wchan: None,
+        }
+    }
+
+    /// Its time begins at `now`, when the counters stand at `books`.
+    pub fn rebase(&mut self, now: u64, books: SchedStat) {
+        self.book = Book::new(now);
+        self.counters = Counters::new(books);
+        self.audit[0] = books;
+    }
+
+    /// The same, and what came before is not its own.
+    pub fn begin(&mut self, now: u64, books: SchedStat) {
+        self.rebase(now, books);
+        self.ticks[0] = self.ticks[1];
+        self.switches[0] = self.switches[1];
+    }
+
+    /// Whether its files are kept open.
+    pub fn is_cached(&self) -> bool {
+        self.keep
+    }
+
+    /// Closes its files; whether they were kept open.
+    pub fn close(&mut self) -> bool {
+        (self.books, self.place, self.wchan) = (None, None, None);
+        std::mem::take(&mut self.keep)
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("/proc/{}/task/{}/{name}", self.pid, self.tid)
+    }
+
+    /// The scheduler's books now.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn schedstat(&mut self) -> io::Result<SchedStat> {
+        let mut buffer = [0u8; 96];
+        let path = || format!("/proc/{}/task/{}/schedstat", self.pid, self.tid);
+        let text = line(&mut self.books, self.keep, path, &mut buffer)?;
+        let books = SchedStat::parse(text).ok_or(io::ErrorKind::InvalidData)?;
+        self.audit[1] = books;
+        Ok(books)
+    }
+
+    /// The line of its `syscall` file now.
+    ///
+    /// # Errors
+    /// It is gone, or may not be read.
+    pub fn place<'a>(&mut self, buffer: &'a mut [u8; 256]) -> io::Result<&'a str> {
+        let path = || format!("/proc/{}/task/{}/syscall", self.pid, self.tid);
+        line(&mut self.place, self.keep, path, buffer)
+    }
+
+    /// Whether its `syscall` file still says `text`.
+    pub fn still(&mut self, text: &str) -> bool {
+        self.place(&mut [0u8; 256]).is_ok_and(|now| now == text)
+    }
+
+    /// Where in the kernel it waits; empty where that cannot be read.
+    pub fn wchan<'a>(&mut self, buffer: &'a mut [u8; 96]) -> &'a str {
+        let path = || format!("/proc/{}/task/{}/wchan", self.pid, self.tid);
+        line(&mut self.wchan, self.keep, path, buffer).unwrap_or("")
+    }
+
+    /// Its state letter, where nothing better may be read.
+    pub fn letter(&self) -> char {
+        thread_stat(self.pid, self.tid).map_or('?', |s| s.state)
+    }
+
+    /// Reads what changes slowly: name, ticks, switches.
+    pub fn refresh(&mut self) {
+        let mut buffer = [0u8; 4096];
+        let file = File::open(self.path("status"));
+        let (Ok(text), Some(stat)) = (
+            file.and_then(|f| read(&f, &mut buffer)),
+            thread_stat(self.pid, self.tid),
+        ) else {
+            return;
+        };
+        let status = Status::parse(text);
+        self.ticks[1] = (stat.user_ticks, stat.system_ticks);
+        self.switches[1] = (status.voluntary_switches, status.involuntary_switches);
+        self.name = stat.comm;
+    }
+}
+
+/// The text of a small file, which is kept open in `slot` if `keep`.
+fn line<'a>(
+    slot: &mut Option<File>,
+    keep: bool,
+    path: impl Fn() -> String,
+    buffer: &'a mut [u8],
+) -> io::Result<&'a str> {
+    if let Some(file) = slot {
+        return read(file, buffer);
+    }
+    let file = File::open(path())?;
+    let file = if keep { slot.insert(file) } else { &file };
+    read(file, buffer)
+}
+
+/// What `stat` says of a thread.
+pub fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
+    let mut bytes = [0u8; 1024];
+    let file = File::open(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let n = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut bytes[..], 0)).ok()?;
+    process::Stat::parse(&String::from_utf8_lossy(&bytes[..n]))
+}

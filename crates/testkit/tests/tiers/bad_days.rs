@@ -1,0 +1,207 @@
+//! What goes wrong on the way: threads that come and go, permission that is lost, a target of another
+//! kind, and the end of wallscope itself.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use wallscope_testkit::{Error, Program};
+
+use crate::{
+    place::{Place, program_of_32_bits},
+    run::{attach, folder, retried, start, tool},
+};
+
+#[test]
+fn threads_that_live_a_millisecond() {
+    let Some(tool) = tool() else { return };
+    retried("short lives by perf", || {
+        let o = attach(&tool, Place::Root, &["--backend", "perf"], "short")?;
+        let lost: u64 = o.report.losses.iter().map(|l| l.count).sum();
+        let (mut seen, mut late) = (0, 0);
+        for t in &o.truth.threads {
+            let Some(known) = o.report.thread(t.pid, t.tid) else {
+                continue;
+            };
+            seen += 1;
+            // Birth and death enclose what it saw of itself.
+            let own = t.end_ns.saturating_sub(t.start_ns);
+            late += usize::from(t.end_ns > 0 && known.wall_ns < own);
+        }
+        let all = o.truth.threads.len();
+        // A record that did not fit may have been that of a birth or an end.
+        if seen * 100 < all * 99 || late * 100 > all {
+            return Err(Error::Output(format!(
+                "{seen} of {all} seen, {late} with less than their lives; {lost} losses"
+            )));
+        }
+        Ok(format!("{seen} of {all} threads, with their whole lives"))
+    });
+    retried("short lives by proc", || {
+        let o = attach(&tool, Place::Root, &["--backend", "proc"], "short")?;
+        let known: u64 = o.report.threads.iter().map(|t| t.on_cpu_ns).sum();
+        let rest = o.processes[0]["unattributed_on_cpu_ns"].as_u64();
+        let rest = rest.unwrap_or_default();
+        let truth: u64 = o.truth.threads.iter().map(|t| t.on_cpu_ns).sum();
+        // Birth and death, which no thread can time from inside, are on-CPU time as well.
+        if rest == 0 || known + rest < truth {
+            return Err(Error::Output(format!("{known} and {rest} ns of {truth}")));
+        }
+        Ok(format!(
+            "{:.0} % of on-CPU time without a thread",
+            rest as f64 * 100.0 / (known + rest) as f64
+        ))
+    });
+}
+
+#[test]
+fn permission_that_is_lost_half_way() {
+    let Some(tool) = tool() else { return };
+    for backend in ["perf", "proc"] {
+        retried(&format!("veil by {backend}"), || {
+            let o = attach(&tool, Place::User, &["--backend", backend], "veil")?;
+            let told = crate::run::judge(&o, backend, 0.5)?;
+            let limits = o.domain["limits"].to_string();
+            if !limits.contains("reading them is refused") {
+                return Err(Error::Output(limits));
+            }
+            Ok(told)
+        });
+    }
+}
+
+#[test]
+fn a_program_of_32_bits_is_refused() {
+    let Some(tool) = tool() else { return };
+    let folder = folder();
+    let path = folder.path().join("program");
+    program_of_32_bits(&path).expect("it can be written");
+    let mut child = match Command::new(&path).stdin(Stdio::null()).spawn() {
+        Ok(child) => child,
+        Err(e) => return println!("skipped: this machine runs no 32-bit programs: {e}"),
+    };
+    for backend in ["perf", "proc"] {
+        let file = folder.path().join("out");
+        let pid = child.id().to_string();
+        let output = tool.run(&[
+            "record".as_ref(),
+            "--backend".as_ref(),
+            backend.as_ref(),
+            "-d1".as_ref(),
+            "-p".as_ref(),
+            pid.as_ref(),
+            "-o".as_ref(),
+            file.as_os_str(),
+        ]);
+        let output = output.expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains("32-bit"), "{said}");
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it is ours");
+}
+
+#[test]
+fn stops_show_running_stacks_and_are_accounted_for() {
+    let Some(tool) = tool() else { return };
+    retried("--allow-stop", || {
+        let more = ["--backend", "proc", "--allow-stop", "--max-overhead", "5"];
+        let o = attach(&tool, Place::Root, &more, "shares")?;
+        let told = crate::run::judge(&o, "proc", 0.5)?;
+        let on_cpu: Vec<_> = o.stacks.iter().filter(|l| l.state == "on_cpu").collect();
+        let all: u64 = on_cpu.iter().map(|l| l.ns).sum();
+        let named = on_cpu.iter().filter(|l| l.contains("shares_run"));
+        let named: u64 = named.map(|l| l.ns).sum();
+        let stopped = o.cost["target_stopped_ns"].as_u64().unwrap_or_default();
+        if named * 10 < all * 8 || stopped == 0 {
+            return Err(Error::Output(format!(
+                "{named} of {all} ns, {stopped} stopped"
+            )));
+        }
+        Ok(format!(
+            "{told}, stopped for {:.3} ms",
+            stopped as f64 / 1e6
+        ))
+    });
+    // Without permission nothing is stopped.
+    retried("no --allow-stop", || {
+        let o = attach(&tool, Place::Root, &["--backend", "proc"], "mix")?;
+        assert_eq!(o.cost["target_stopped_ns"], 0);
+        Ok("nothing was stopped".into())
+    });
+}
+
+/// The threads of a process that stand still, or have a tracer.
+fn held(pid: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+    let texts = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("status")).unwrap_or_default());
+    texts
+        .filter(|text| !text.contains("TracerPid:\t0") || text.contains("(tracing stop)"))
+        .collect()
+}
+
+#[test]
+fn nobody_stays_stopped_when_wallscope_is_killed() {
+    let Some(tool) = tool() else { return };
+    let mut program = Program::start("mix", &["--seconds", "600"]).expect("it starts");
+    program.release().expect("it runs");
+    let pid = program.pids()[0];
+    let arguments = [
+        "--backend",
+        "proc",
+        "--allow-stop",
+        "-F",
+        "4999",
+        "--max-overhead",
+        "100",
+    ];
+    let folder = folder();
+    for turn in 0..8u64 {
+        let mut arguments: Vec<_> = arguments.iter().map(Into::into).collect();
+        arguments.extend(["-p".into(), pid.to_string().into()]);
+        let file = folder.path().join("out");
+        let recording = match start(&tool, Place::Root, &file, &arguments) {
+            Ok(recording) => recording,
+            Err(e) => panic!("{e}"),
+        };
+        // At another point of its work each time; none of them may matter.
+        std::thread::sleep(Duration::from_micros(20_000 + turn * 1_700));
+        // SIGKILL, and waited for: by then the kernel has let go of whatever it traced.
+        drop(recording);
+        let mut left = held(pid);
+        for _ in 0..1000 {
+            if left.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            left = held(pid);
+        }
+        assert!(left.is_empty(), "turn {turn}: {left:?}");
+    }
+}
+
+#[test]
+fn the_limit_lowers_the_rate_of_perf_samples_and_the_domain_says_so() {
+    let Some(tool) = tool() else { return };
+    retried("--max-overhead", || {
+        let more = ["--backend", "perf", "-F", "1999", "--max-overhead", "0.05"];
+        let o = attach(&tool, Place::Root, &more, "mix")?;
+        let events = o.domain["events"].to_string();
+        let rate = events.split("asked, ").nth(1).unwrap_or_default();
+        let rate: f64 = rate
+            .split(' ')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .ok_or_else(|| Error::Output(events.clone()))?;
+        if rate > 1000.0 {
+            return Err(Error::Output(format!("{rate} Hz: {events}")));
+        }
+        let told = crate::run::judge(&o, "perf", 0.2)?;
+        Ok(format!("{rate} of 1999 Hz; {told}"))
+    });
+}
