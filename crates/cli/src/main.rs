@@ -4,6 +4,7 @@
 //! the cause, the value at fault and what to do next ([`failure`]).
 
 mod completions;
+mod diff;
 mod doctor;
 mod export;
 mod failure;
@@ -31,7 +32,7 @@ use clap::{CommandFactory, Parser, Subcommand};
     about,
     after_help = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 not permitted or not supported here, 4 no such target,
-5 input unreadable."
+5 input unreadable, 10 a --fail-if fired."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -48,6 +49,7 @@ enum Verb {
     Ladder(Box<ladder::Args>),
     Locks(locks::Args),
     Why(why::Args),
+    Diff(Box<diff::Args>),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Verb::Ladder(args) => ladder::run(*args),
         Verb::Locks(args) => locks::run(args),
         Verb::Why(args) => why::run(args),
+        Verb::Diff(args) => diff::run(*args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

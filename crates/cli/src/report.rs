@@ -49,7 +49,7 @@ pub struct Args {
 }
 
 /// `--idle`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IdleArg {
     /// Like any other time
     Show,
@@ -102,7 +102,7 @@ fn headline(recording: &Recording) -> Headline {
 }
 
 /// What standard output and the environment ask for.
-fn style() -> Style {
+pub fn style() -> Style {
     let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|n| env(n));
     let utf8 = |l: String| {

@@ -6,7 +6,9 @@
 //! about the mean, which holds the program's own unsteadiness too.
 //!
 //! **Between runs.** With one run a side nothing tells how much runs differ, and the blocks' error
-//! stands in for it. With more, the variance between runs of a side is set against their sampling
+//! stands in for it, and what goes with waiting for a CPU from block to block ([`Crowding`]) is not
+//! held for a change where the sides waited differently: a busier machine is no slower program. With
+//! more, the variance between runs of a side is set against their sampling
 //! error; their ratio, the dispersion, is what two runs differ more than sampling explains. Few runs
 //! tell it badly for one function, but all functions together tell what is usual: the dispersions
 //! are moderated by empirical Bayes ([`Prior`]; Smyth, *Statistical Applications in Genetics and
@@ -31,6 +33,55 @@ pub struct Estimate {
     pub blocks: f64,
     /// Degrees of freedom of these variances.
     pub df: f64,
+    /// How it goes with the time that threads wait for a CPU.
+    pub crowding: Crowding,
+}
+
+/// How a quantity goes with waiting for a CPU, from block to block of one run. Rates of both, as
+/// `Σx / Σn`; sums of squares and products of their residuals.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Crowding {
+    /// Waiting for a CPU.
+    pub value: f64,
+    squares: f64,
+    products: f64,
+    own_squares: f64,
+    blocks: f64,
+}
+
+impl Crowding {
+    /// Of a quantity `x` and waiting `w`, by block, both over `n`.
+    pub fn of(x: &[f64], w: &[f64], n: &[f64]) -> Crowding {
+        let whole: f64 = n.iter().sum();
+        let mut c = Crowding::default();
+        if whole <= 0.0 {
+            return c;
+        }
+        let value = x.iter().sum::<f64>() / whole;
+        c.value = w.iter().sum::<f64>() / whole;
+        for ((x, w), n) in x.iter().zip(w).zip(n).filter(|(_, n)| **n > 0.0) {
+            let (own, waits) = (x / n - value, w / n - c.value);
+            c.squares += waits * waits;
+            c.products += own * waits;
+            c.own_squares += own * own;
+            c.blocks += 1.0;
+        }
+        c
+    }
+
+    /// What the difference in waiting may account for of a difference in the quantity, as a mean
+    /// square: the slope from block to block, with its own uncertainty.
+    fn accounts_for(base: &Crowding, new: &Crowding) -> f64 {
+        let squares = base.squares + new.squares;
+        let df = base.blocks + new.blocks - 3.0;
+        if squares <= 0.0 || df < 1.0 {
+            return 0.0;
+        }
+        let products = base.products + new.products;
+        let slope = products / squares;
+        let left = (base.own_squares + new.own_squares - slope * products).max(0.0) / df;
+        (slope * slope + left / squares) * (new.value - base.value).powi(2)
+    }
 }
 
 /// With fewer blocks than this, the variance between them says too little to be used.
@@ -56,6 +107,7 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
             sampling: variance,
             blocks: variance,
             df: FEWEST_BLOCKS,
+            crowding: Crowding::default(),
         };
     }
     let residuals: Vec<f64> = x.iter().zip(n).map(|(x, n)| x - value * n).collect();
@@ -81,6 +133,7 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
         sampling,
         blocks: long_run.max(sampling),
         df: blocks - 1.0,
+        crowding: Crowding::default(),
     }
 }
 
@@ -222,7 +275,8 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
             } else {
                 1.0
             };
-            (v.0 + v.1, df)
+            let crowding = Crowding::accounts_for(&base[0].crowding, &new[0].crowding);
+            (v.0 + v.1 + crowding, df)
         }
     };
     let error = variance.sqrt();
@@ -248,6 +302,21 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
             (false, false) => 0.0,
         },
     }
+}
+
+/// Compares quantities that are counted and not sampled: with several runs their spread alone tells.
+pub fn compare_spread(base: &[Estimate], new: &[Estimate]) -> Difference {
+    let counted = |side: &[Estimate]| -> Vec<Estimate> {
+        let centre = mean(side, |e| e.value);
+        let squares: f64 = side.iter().map(|e| (e.value - centre).powi(2)).sum();
+        let spread = squares / (side.len() as f64 - 1.0).max(1.0);
+        let with = |e: &Estimate| Estimate {
+            sampling: if side.len() > 1 { spread } else { e.blocks },
+            ..*e
+        };
+        side.iter().map(with).collect()
+    };
+    compare(&counted(base), &counted(new), Prior::NONE)
 }
 
 /// Adjusts p-values so that taking those at most `q` keeps the false discovery rate at `q`.

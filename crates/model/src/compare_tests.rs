@@ -133,3 +133,23 @@ fn nothing_is_no_difference() {
     assert_eq!(d.relative(), None);
     assert_eq!(estimate(&[], &[], 1.0), Estimate::default());
 }
+
+#[test]
+fn a_busier_machine_is_no_slower_program() {
+    // In each block, what a neighbour takes is missing from the quantity.
+    let mut r = Random(4);
+    let mut run = |wait: f64, value: f64| {
+        let w: Vec<f64> = (0..20).map(|_| wait + 5.0 * r.normal()).collect();
+        let x: Vec<f64> = w.iter().map(|w| value - 0.5 * w + r.normal()).collect();
+        let n = [1.0; 20];
+        Estimate {
+            crowding: Crowding::of(&x, &w, &n),
+            ..estimate(&x, &n, 0.0)
+        }
+    };
+    let (quiet, crowded, dearer) = (run(10.0, 100.0), run(40.0, 100.0), run(10.0, 108.0));
+    let d = compare(&[quiet], &[crowded], Prior::NONE);
+    assert!(d.delta < -12.0 && d.p > 0.1, "{d:?}");
+    let d = compare(&[quiet], &[dearer], Prior::NONE);
+    assert!(d.p < 1e-4, "as quiet as before: {d:?}");
+}

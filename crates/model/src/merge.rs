@@ -71,7 +71,11 @@ pub fn merge(recordings: &[Recording]) -> Result<Recording, MergeError> {
     Ok(into.out)
 }
 
-fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
+/// Whether figures of two domains can be added or subtracted.
+///
+/// # Errors
+/// [`MergeError::Domains`] with what differs.
+pub fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
     let differ = |what: String| Err(MergeError::Domains { what });
     if a.backend != b.backend {
         return differ(format!("backend {} and {}", a.backend, b.backend));

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use xtask::{Outcome, bench, tidy, verify};
+use xtask::{Outcome, bench, prove_diff, tidy, verify};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -10,9 +10,10 @@ usage: cargo xtask TASK
   bench [--quick]      what measuring costs, beside the bare program and other tools
   verify [--quick] [--no-write]
                        every promised number at full length; writes docs/verification.md
+  prove-diff [--quick] one program against itself, and one function made dearer, live
   tidy                 which crate depends on which, lengths of files, paths of this machine
 
-bench and verify need root and a quiet machine. --quick: short, to see that they work; it writes
+bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
 nothing.
 ";
 
@@ -24,6 +25,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
             let quick = flags.contains(&"--quick");
             verify::run(quick, !quick && !flags.contains(&"--no-write"))
         }
+        ["prove-diff"] => prove_diff::run(false),
+        ["prove-diff", "--quick"] => prove_diff::run(true),
         ["tidy"] => tidy::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -28,6 +28,14 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("main", include_str!("../../../../web/js/main.js")),
 ];
 
+/// The modules of a comparison's page: those of the flame graph, and its own.
+pub(super) fn delta_modules() -> Vec<(&'static str, &'static str)> {
+    const SHARED: [&str; 6] = ["text", "decode", "stats", "profile", "dom", "flame"];
+    let shared = MODULES.iter().filter(|(name, _)| SHARED.contains(name));
+    let own = ("delta", include_str!("../../../../web/js/delta.js"));
+    shared.copied().chain([own]).collect()
+}
+
 /// One script of `modules`.
 pub(super) fn join(modules: &[(&str, &str)]) -> String {
     let mut out = String::from("'use strict';\n");
@@ -191,8 +199,13 @@ mod tests {
 
     #[test]
     fn every_import_is_an_earlier_export() {
+        check(MODULES);
+        check(&delta_modules());
+    }
+
+    fn check(modules: &[(&str, &str)]) {
         let mut exported: Vec<(String, String)> = Vec::new();
-        for (name, text) in MODULES {
+        for (name, text) in modules {
             let joined = join(&[(name, text)]);
             for line in joined.lines().filter(|l| l.contains("} = module_")) {
                 let from = line.rsplit("module_").next().unwrap().trim_end_matches(';');

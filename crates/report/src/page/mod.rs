@@ -71,12 +71,44 @@ pub fn write(
         title => title,
     };
     let payload = payload::payload(recording, title, options.finding);
-    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
-    deflate.write_all(&payload)?;
-    let data = deflate.finish()?;
-    drop(payload);
+    assemble(&RECORDING, title, &payload, out)
+}
 
-    let script = script();
+/// A kind of page: its frame, and the modules of its script.
+pub(crate) struct Kind {
+    template: &'static str,
+    script: fn() -> &'static str,
+}
+
+/// The page of a recording.
+const RECORDING: Kind = Kind {
+    template: TEMPLATE,
+    script,
+};
+
+/// The page of a comparison.
+pub(crate) const DELTA: Kind = Kind {
+    template: include_str!("../../../../web/delta.html"),
+    script: || {
+        static SCRIPT: OnceLock<String> = OnceLock::new();
+        SCRIPT.get_or_init(|| join::join(&join::delta_modules()))
+    },
+};
+
+/// Writes a page around its data.
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn assemble(
+    kind: &Kind,
+    title: &str,
+    payload: &[u8],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
+    deflate.write_all(payload)?;
+    let data = deflate.finish()?;
+    let script = (kind.script)();
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; img-src data: blob:; base-uri \
          'none'; form-action 'none'",
@@ -84,7 +116,7 @@ pub fn write(
         hash(style())
     );
     // The template's marks, in the order in which they stand in it.
-    let mut rest = TEMPLATE;
+    let mut rest = kind.template;
     for mark in [
         "{{policy}}",
         "{{title}}",

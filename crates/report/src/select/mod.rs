@@ -318,8 +318,13 @@ impl Selection {
             let of_time: Vec<SliceValue> = (s.slices.iter().copied())
                 .filter(|v| slices.is_none_or(|r| r.contains(&v.slice)))
                 .collect();
+            // A long wait is counted where it ends: its time says better how much of it is here.
             let count = match slices {
-                Some(_) => of_time.iter().map(|v| v.count).sum(),
+                Some(_) => {
+                    let here: u64 = of_time.iter().map(|v| v.ns).sum();
+                    (u128::from(s.count) * u128::from(here)).div_ceil(u128::from(s.ns.max(1)))
+                        as u64
+                }
                 None => s.count,
             };
             let whole: u64 = parts.iter().map(|p| p.ns).sum();

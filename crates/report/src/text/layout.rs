@@ -7,7 +7,7 @@ use super::Style;
 
 /// What is printed in which colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     Plain,
     Strong,
     Faint,
@@ -16,7 +16,7 @@ pub(super) enum Ink {
 
 impl Style {
     /// `text` in `ink`, where colour is wanted.
-    pub(super) fn ink(&self, ink: Ink, text: &str) -> String {
+    pub(crate) fn ink(&self, ink: Ink, text: &str) -> String {
         let code = match ink {
             _ if !self.colour || text.is_empty() => return text.to_string(),
             Ink::Plain => return text.to_string(),
@@ -61,12 +61,12 @@ impl Style {
 }
 
 /// Cells that `text` takes on a terminal.
-pub(super) fn cells(text: &str) -> usize {
+pub(crate) fn cells(text: &str) -> usize {
     text.width()
 }
 
 /// `text` padded with spaces: to the right for a positive width, to the left for a negative one.
-pub(super) fn pad(text: &str, width: isize) -> String {
+pub(crate) fn pad(text: &str, width: isize) -> String {
     let fill = " ".repeat(width.unsigned_abs().saturating_sub(cells(text)));
     if width < 0 {
         format!("{fill}{text}")
@@ -76,7 +76,7 @@ pub(super) fn pad(text: &str, width: isize) -> String {
 }
 
 /// Names come from files and processes: what a terminal would obey is shown instead.
-pub(super) fn clean(name: &str) -> String {
+pub(crate) fn clean(name: &str) -> String {
     if name.chars().all(|c| !c.is_control()) {
         return name.to_string();
     }

@@ -122,7 +122,7 @@ impl<'r> Analysis<'r> {
     }
 
     /// The pieces that are shown.
-    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.scaled
             .pieces
             .iter()
@@ -130,7 +130,7 @@ impl<'r> Analysis<'r> {
     }
 
     /// The exact time without samples that is shown.
-    fn unsampled(&self) -> impl Iterator<Item = &Unsampled> {
+    pub(crate) fn unsampled(&self) -> impl Iterator<Item = &Unsampled> {
         let shown = self.shows(false);
         self.scaled.unsampled.iter().filter(move |_| shown)
     }

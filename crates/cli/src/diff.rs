@@ -1,0 +1,301 @@
+//! `wallscope diff BASE… -- NEW…`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use wallscope_model::{Recording, View};
+use wallscope_report::diff::{
+    self, Condition, Metric, Normal, Options, Outcome, Shown, Verdict, compare,
+};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::report::{IdleArg, style};
+use crate::select::SelectArgs;
+use crate::{input, output};
+
+/// Compare recordings, and tell what really changed from what is noise
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope diff before.pb.gz -- after.pb.gz
+  wallscope diff base-*.pb.gz -- new-*.pb.gz           several runs tell how much runs differ
+  wallscope diff a.pb.gz -- b.pb.gz --per request --base-requests 12000 --new-requests 11800
+  wallscope diff a.pb.gz -- b.pb.gz --fail-if 'on-cpu:+2%' --fail-if 'wall@reserve:+10%'
+  wallscope diff a.pb.gz -- b.pb.gz --format html -o diff.html
+  wallscope diff a.pb.gz -- b.pb.gz --format folded | flamegraph.pl --countname ns
+  wallscope diff a.pb.gz -- b.pb.gz --resolve 1        how much longer to record for 1 %
+
+Options go before BASE or after NEW. One run a side can only judge by blocks of time within it: record
+several runs of each side, in turn. How differences are judged: docs/measurement.md.
+Exit code 10: a --fail-if fired.")]
+pub struct Args {
+    /// Recordings before the change
+    #[arg(required = true, value_name = "BASE")]
+    base: Vec<PathBuf>,
+    /// Recordings after it, and further options
+    #[arg(
+        last = true,
+        required = true,
+        allow_hyphen_values = true,
+        value_name = "NEW"
+    )]
+    new: Vec<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// The options, which may also follow NEW.
+#[derive(clap::Args, Clone, Debug)]
+pub struct How {
+    /// How to write it
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    format: Form,
+    /// Short for --format json (schema wallscope.diff/1)
+    #[arg(long, conflicts_with_all = ["format", "md"])]
+    json: bool,
+    /// Short for --format md: a comment for a pull request
+    #[arg(long, conflicts_with = "format")]
+    md: bool,
+    /// Where to write; without it, standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Which time
+    #[arg(long, value_parser = views(), default_value = "wall")]
+    view: View,
+    /// What values are divided by
+    #[arg(long, value_enum, default_value_t = Per::Second)]
+    per: Per,
+    /// Requests served in each base run, one count or one for each file
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positive)]
+    base_requests: Vec<f64>,
+    /// Requests served in each new run
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positive)]
+    new_requests: Vec<f64>,
+    /// Whom a stack's time is given to
+    #[arg(long, value_enum, default_value_t = By::Program)]
+    by: By,
+    /// At most this share of reported functions may be chance, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    fdr: f64,
+    /// List so many functions that did not change
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    noise: usize,
+    /// Say what it takes to find a change of this many percent of the base's time
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    resolve: Option<f64>,
+    /// Exit with 10 where this grew (or shrank) beyond noise: WHAT[@FUNCTION]:+AMOUNT
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<Condition>,
+    /// What to do with idle time
+    #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
+    idle: IdleArg,
+    #[command(flatten)]
+    select: SelectArgs,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A table for the terminal
+    Text,
+    /// Everything, schema wallscope.diff/1
+    Json,
+    /// Markdown, for a pull request
+    Md,
+    /// The --fail-if conditions as test cases
+    Junit,
+    /// Two columns as difffolded.pl writes them
+    Folded,
+    /// New less base, as pprof -base computes it
+    Pprof,
+    /// A differential flame graph in one file
+    Html,
+}
+
+/// `--per`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Per {
+    /// Seconds of recording
+    Second,
+    /// Seconds of on-CPU time
+    CpuSecond,
+    /// All time: shares
+    Total,
+    /// Requests, with --base-requests and --new-requests
+    Request,
+    /// Nothing: the time of a run
+    Raw,
+}
+
+/// `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// The innermost function of the program; kernel and libraries of the language count for it
+    Program,
+    /// The innermost function, whatever it is
+    Own,
+    /// Every function on the stack
+    Total,
+}
+
+fn views() -> impl TypedValueParser<Value = View> {
+    PossibleValuesParser::new(View::ALL.iter().map(|v| v.name()))
+        .map(|name| View::from_name(&name).unwrap_or(View::Wall))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: Option<f64> = text.trim_end_matches('%').trim().parse().ok();
+    value
+        .filter(|v| *v > 0.0 && *v < 100.0)
+        .map(|v| v / 100.0)
+        .ok_or("it must be a percentage above 0 and below 100".to_string())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value: Option<f64> = text.parse().ok();
+    value
+        .filter(|v| *v > 0.0 && v.is_finite())
+        .ok_or("it must be a count above 0".to_string())
+}
+
+/// Options that follow NEW: a command line of their own.
+#[derive(clap::Parser)]
+#[command(name = "wallscope diff BASE… --", no_binary_name = true)]
+struct After {
+    #[arg(required = true, value_name = "NEW")]
+    new: Vec<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    // Everything behind `--` is NEW to the command line; what looks like an option there is one.
+    let follows = |a: &String| a.starts_with('-') && a != "-";
+    let (new, how) = if args.new.iter().any(follows) {
+        let after = <After as clap::Parser>::try_parse_from(&args.new).unwrap_or_else(|e| e.exit());
+        (after.new, after.how)
+    } else {
+        (args.new.into_iter().map(PathBuf::from).collect(), args.how)
+    };
+    let options = options(&how, args.base.len(), new.len())?;
+    let form = match (how.json, how.md) {
+        (true, _) => Form::Json,
+        (_, true) => Form::Md,
+        _ => how.format,
+    };
+    if form == Form::Junit && how.fail_if.is_empty() {
+        return Err(Failure::usage(
+            "--format junit reports conditions: add at least one, such as --fail-if 'on-cpu:+2%'",
+        ));
+    }
+    if form == Form::Pprof && how.output.is_none() && output::is_terminal() {
+        return Err(Failure::usage(
+            "pprof is binary and would garble the terminal: add -o FILE, or pipe it",
+        ));
+    }
+    // The place is tried before the work is done.
+    let file = how.output.as_deref().map(Output::create).transpose()?;
+    let read = |files: &[PathBuf]| -> Result<Vec<Recording>, Failure> {
+        files
+            .iter()
+            .map(|f| how.select.of(input::recording(f)?))
+            .collect()
+    };
+    let (base, new_recordings) = (read(&args.base)?, read(&new)?);
+    let comparison = compare(&base, &new_recordings, &options)
+        .map_err(|e| Failure::usage(format!("cannot compare these files: {e}")))?;
+    let outcomes: Vec<Outcome> = (how.fail_if.iter()).map(|c| c.judge(&comparison)).collect();
+    let write = |w: &mut dyn std::io::Write| -> std::io::Result<()> {
+        let text = match form {
+            Form::Text => {
+                let shown = Shown {
+                    noise: how.noise,
+                    resolve: how.resolve,
+                };
+                diff::text(&comparison, &outcomes, shown, &style())
+            }
+            Form::Json => diff::json(&comparison, &outcomes),
+            Form::Md => diff::markdown(&comparison, &outcomes),
+            Form::Junit => diff::junit(&outcomes),
+            Form::Folded => return diff::write_folded(&comparison, &base, &new_recordings, w),
+            Form::Pprof => return diff::write_pprof(&comparison, &base, &new_recordings, w),
+            Form::Html => {
+                let mut w = w;
+                let title = format!("{} → {}", named(&args.base), named(&new));
+                return diff::write_page(&comparison, &base, &new_recordings, &title, &mut w);
+            }
+        };
+        w.write_all(text.as_bytes())
+    };
+    match file {
+        None => output::to_stdout(write)?,
+        Some(mut out) => {
+            write(&mut out)
+                .map_err(|e| anyhow::Error::new(e).context("cannot write the result"))?;
+            out.finish()?;
+        }
+    }
+    for o in &outcomes {
+        if o.verdict == Verdict::Undecided || o.verdict == Verdict::Nothing {
+            eprintln!(
+                "wallscope: warning: {} is not decided: {}",
+                o.condition, o.says
+            );
+        }
+    }
+    let fired: Vec<String> = (outcomes.iter())
+        .filter(|o| o.verdict == Verdict::Fired)
+        .map(|o| format!("{}: {}", o.condition, o.says))
+        .collect();
+    if fired.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::of(10, anyhow::Error::msg(fired.join("; "))))
+}
+
+/// A side in a few words.
+fn named(files: &[PathBuf]) -> String {
+    let first = files[0].file_name().unwrap_or(files[0].as_os_str());
+    match files.len() {
+        1 => first.to_string_lossy().into_owned(),
+        n => format!("{} and {} more", first.to_string_lossy(), n - 1),
+    }
+}
+
+fn options(how: &How, base: usize, new: usize) -> Result<Options, Failure> {
+    let fits = |given: &[f64], files: usize| given.len() == 1 || given.len() == files;
+    if how.per == Per::Request {
+        if !fits(&how.base_requests, base) || !fits(&how.new_requests, new) {
+            return Err(Failure::usage(format!(
+                "--per request needs --base-requests and --new-requests, each with one count or one \
+                 for each file ({base} and {new} here)"
+            )));
+        }
+    } else if !how.base_requests.is_empty() || !how.new_requests.is_empty() {
+        return Err(Failure::usage(
+            "--base-requests and --new-requests go with --per request",
+        ));
+    }
+    Ok(Options {
+        view: how.view,
+        idle: how.idle.into(),
+        normal: match how.per {
+            Per::Second => Normal::Second,
+            Per::CpuSecond => Normal::CpuSecond,
+            Per::Total => Normal::Total,
+            Per::Request => Normal::Request,
+            Per::Raw => Normal::Raw,
+        },
+        metric: match how.by {
+            By::Program => Metric::Program,
+            By::Own => Metric::Own,
+            By::Total => Metric::Total,
+        },
+        base_requests: how.base_requests.clone(),
+        new_requests: how.new_requests.clone(),
+        fdr: how.fdr,
+    })
+}
