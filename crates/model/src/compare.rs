@@ -160,7 +160,10 @@ impl Prior {
             .filter_map(|(base, new)| {
                 let (dispersion, d) = dispersion(base, new)?;
                 df = d;
-                (dispersion > 0.0).then(|| dispersion.ln())
+                // Less than chance gives once in a hundred times: its error is not sampling's, as of
+                // what takes all time, and says nothing of the others.
+                let rare = 1.0 - 2.0 / (9.0 * d) - 2.33 * (2.0 / (9.0 * d)).sqrt();
+                Some(dispersion.max(rare.max(0.01).powi(3)).ln())
             })
             .collect();
         if logs.len() < 3 {

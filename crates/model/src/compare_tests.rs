@@ -69,6 +69,28 @@ fn all_quantities_together_tell_how_much_runs_differ() {
     // Sampling variance 16/20 = 0.8, between runs 3.24: runs differ 5 times more.
     assert!((3.5..7.0).contains(&prior.dispersion), "{prior:?}");
     assert!(prior.df > 20.0, "{prior:?}");
+    // One that hardly varies at all takes nothing from what the others tell.
+    let still = [
+        vec![
+            Estimate {
+                value: 1.0,
+                sampling: 1.0,
+                ..Estimate::default()
+            };
+            5
+        ],
+        vec![
+            Estimate {
+                value: 1.0 + 1e-9,
+                sampling: 1.0,
+                ..Estimate::default()
+            };
+            5
+        ],
+    ];
+    let with = sides.iter().chain([&still]);
+    let other = Prior::of(with.map(|[b, n]| (&b[..], &n[..])));
+    assert!(other.df > 10.0 && other.dispersion > 3.0, "{other:?}");
     let d = compare(&sides[0][0], &sides[0][1], prior);
     assert!(d.df > 28.0 && d.sampled < 0.4, "{d:?}");
 }

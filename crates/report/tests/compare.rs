@@ -290,23 +290,12 @@ fn rebuilt(from: &Recording) -> Recording {
     rec
 }
 
-/// Moves half of a function's on-CPU time to waiting for a lock.
+/// Turns a function's on-CPU time, as far as it stands in one sample, into waiting for a lock.
 fn waiting(rec: &mut Recording, function: &str) {
     let at = leaf_sample(rec, function);
-    let mut waits = rec.samples[at].clone();
-    let s = &mut rec.samples[at];
-    for (own, moved) in s.slices.iter_mut().zip(&mut waits.slices) {
-        moved.ns = own.ns / 2;
-        moved.count = own.count / 2;
-        own.ns -= moved.ns;
-        own.count -= moved.count;
-    }
+    let mut waits = rec.samples.remove(at);
     waits.state = State::Blocked;
     waits.reason = Some(BlockReason::Lock);
-    for s in [&mut rec.samples[at], &mut waits] {
-        s.count = s.slices.iter().map(|v| v.count).sum();
-        s.ns = s.slices.iter().map(|v| v.ns).sum();
-    }
     for row in &mut rec.ledger_slices {
         let of = waits.slices.iter().filter(|v| v.slice == row.slice);
         let ns: u64 = of.map(|v| v.ns).sum();
