@@ -222,8 +222,11 @@ pub fn compare(
 
 type Sides = (Vec<Run>, Vec<Run>);
 
+/// Estimates of the base and of the new runs.
+type Both = [Vec<Estimate>; 2];
+
 fn whole(sides: &Sides, options: &Options) -> Vec<WholeRow> {
-    let mut rows: Vec<(Option<State>, Option<&'static str>, [Vec<Estimate>; 2])> = Vec::new();
+    let mut rows: Vec<(Option<State>, Option<&'static str>, Both)> = Vec::new();
     let of = |f: &dyn Fn(&Run) -> Estimate| {
         [
             sides.0.iter().map(f).collect(),

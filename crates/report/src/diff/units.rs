@@ -66,7 +66,7 @@ impl Unit {
 /// Digits for people: three that matter, never in powers of ten.
 fn digits(v: f64) -> String {
     match v.abs() {
-        a if a == 0.0 => "0".to_string(),
+        0.0 => "0".to_string(),
         a if a < 0.0005 => "<0.001".to_string(),
         a if a < 0.995 => format!("{v:.3}"),
         a if a < 9.995 => format!("{v:.2}"),
