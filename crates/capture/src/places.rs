@@ -271,16 +271,16 @@ impl Places {
         }
         let mut code: Vec<_> = kallsyms::parse(text)
             .filter(|s| s.is_code() && s.address != 0)
-            .map(|s| (s.address, s.name))
+            .map(|s| (s.address, s.name, reason_of(s.name)))
             .collect();
         // Of names at one address the one that tells something must stay.
-        code.sort_unstable_by_key(|(address, name)| (*address, reason_of(name).is_none(), *name));
-        code.dedup_by_key(|(address, _)| *address);
-        for (i, (start, name)) in code.iter().enumerate() {
+        code.sort_unstable_by_key(|(address, name, reason)| (*address, reason.is_none(), *name));
+        code.dedup_by_key(|(address, ..)| *address);
+        for (i, (start, name, reason)) in code.iter().enumerate() {
             if matches!(*name, "timerfd_read" | "timerfd_read_iter") {
                 places.timerfd_read = *start;
             }
-            let Some(reason) = reason_of(name) else {
+            let Some(reason) = *reason else {
                 continue;
             };
             let end = code.get(i + 1).map_or(start + 4096, |next| next.0);
