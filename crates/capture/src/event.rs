@@ -205,6 +205,9 @@ pub const SAMPLE_NO_USER: u32 = 2;
 /// The CPU was in user mode.
 pub const SAMPLE_USER_MODE: u32 = 4;
 
+/// The interval is not over.
+pub const SAMPLE_OPEN: u32 = 8;
+
 /// `struct ws_resolve`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -301,7 +304,7 @@ pub struct Step {
 }
 
 /// Most steps that are remembered (`WS_STEPS`).
-pub const STEPS: usize = 32;
+pub const STEPS: usize = 16;
 
 /// `struct ws_wake`: the end of a wait that is charged to a stack.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
@@ -460,7 +463,7 @@ const _: () = {
     assert!(size_of::<Dump>() == 312);
     assert!(size_of::<SampleEvent>() == 88);
     assert!(size_of::<ResourceEvent>() == 736);
-    assert!(size_of::<WakeEvent>() == 600);
+    assert!(size_of::<WakeEvent>() == 344);
     assert!(size_of::<Resolve>() == 32);
     assert!(size_of::<RawHead>() == 200);
     assert!(size_of::<Join>() == 32);

@@ -4,6 +4,7 @@
 //! ranges made here (`bpf/place.h`). Functions that only say *that* somebody sleeps (`schedule`,
 //! `io_schedule`, `folio_wait_bit_common`) are left out on purpose: their callers say why.
 
+use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason::{
     self, Child, Disk, KernelLock, Lock, Memory, Network, PageFault, Pipe, Poll, Stopped, Timer,
 };
@@ -208,13 +209,49 @@ const BY_REASON: &[(BlockReason, &[&str])] = &[
     ),
 ];
 
-/// What `name` tells, whatever suffix the compiler gave it (`.constprop.0`).
-fn reason_of(name: &str) -> Option<BlockReason> {
-    let plain = name.split('.').next().unwrap_or(name);
-    BY_REASON
-        .iter()
-        .find(|(_, names)| names.iter().any(|n| matches(n, plain)))
-        .map(|(reason, _)| *reason)
+/// What names mean, found in a step or two: there are more than a hundred thousand to be asked for.
+struct Meanings<T> {
+    exact: FxHashMap<&'static str, T>,
+    /// By first byte.
+    prefixes: Vec<Vec<(&'static str, T)>>,
+}
+
+impl<T: Copy> Meanings<T> {
+    fn new(rows: impl Iterator<Item = (T, &'static [&'static str])>) -> Meanings<T> {
+        let mut all = Meanings {
+            exact: FxHashMap::default(),
+            prefixes: vec![Vec::new(); 256],
+        };
+        for (meaning, names) in rows {
+            for name in names {
+                match name.strip_suffix('*') {
+                    Some(prefix) => {
+                        let first = usize::from(prefix.as_bytes()[0]);
+                        all.prefixes[first].push((prefix, meaning));
+                    }
+                    None => {
+                        all.exact.entry(name).or_insert(meaning);
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// What `name` means, whatever suffix the compiler gave it (`.constprop.0`).
+    fn of(&self, name: &str) -> Option<T> {
+        let plain = name.split('.').next().unwrap_or(name);
+        let first = usize::from(*plain.as_bytes().first()?);
+        let exact = self.exact.get(plain).copied();
+        exact.or_else(|| {
+            let begins = |(prefix, _): &&(&str, T)| plain.starts_with(prefix);
+            self.prefixes[first].iter().find(begins).map(|(_, m)| *m)
+        })
+    }
+}
+
+fn reasons() -> Meanings<BlockReason> {
+    Meanings::new(BY_REASON.iter().map(|(reason, names)| (*reason, *names)))
 }
 
 /// Whether the function `name` does nothing but wait for a lock, or sleep.
@@ -227,7 +264,9 @@ pub fn only_sleeps(name: &str) -> bool {
         "__wait_for_common",
         "preempt_schedule*",
     ];
-    reason_of(name) == Some(KernelLock) || SLEEP.iter().any(|s| matches(s, name))
+    let lock = || BY_REASON.iter().filter(|(r, _)| *r == KernelLock);
+    let mut locks = lock().flat_map(|(_, names)| names.iter());
+    locks.any(|n| matches(n, name)) || SLEEP.iter().any(|s| matches(s, name))
 }
 
 /// Whether `name` is meant by `pattern`.
@@ -259,27 +298,26 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those of the running kernel; empty where it hides its symbols.
-    pub fn of_kernel() -> Places {
-        kallsyms::read().map_or_else(|_| Places::default(), |text| Places::parse(&text))
-    }
-
-    fn parse(text: &str) -> Places {
+    /// Those of the kernel whose symbols (`/proc/kallsyms`) are `text`; none where it hides them.
+    pub fn parse(text: &str) -> Places {
         let mut places = Places::default();
         if kallsyms::is_hidden(text) {
             return places;
         }
-        let mut code: Vec<_> = kallsyms::parse(text)
+        let meanings = reasons();
+        let mut code: Vec<(u64, Option<BlockReason>)> = kallsyms::parse(text)
             .filter(|s| s.is_code() && s.address != 0)
-            .map(|s| (s.address, s.name, reason_of(s.name)))
+            .inspect(|s| {
+                if matches!(s.name, "timerfd_read" | "timerfd_read_iter") {
+                    places.timerfd_read = s.address;
+                }
+            })
+            .map(|s| (s.address, meanings.of(s.name)))
             .collect();
         // Of names at one address the one that tells something must stay.
-        code.sort_unstable_by_key(|(address, name, reason)| (*address, reason.is_none(), *name));
-        code.dedup_by_key(|(address, ..)| *address);
-        for (i, (start, name, reason)) in code.iter().enumerate() {
-            if matches!(*name, "timerfd_read" | "timerfd_read_iter") {
-                places.timerfd_read = *start;
-            }
+        code.sort_unstable_by_key(|(address, reason)| (*address, reason.is_none()));
+        code.dedup_by_key(|(address, _)| *address);
+        for (i, (start, reason)) in code.iter().enumerate() {
             let Some(reason) = *reason else {
                 continue;
             };
@@ -371,33 +409,22 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Those of the running kernel; none where it hides its symbols.
-    pub fn of_kernel() -> Interrupts {
-        kallsyms::read().map_or_else(|_| Interrupts::default(), |text| Interrupts::parse(&text))
-    }
-
-    fn parse(text: &str) -> Interrupts {
-        let fits = |names: &[&str], name: &str| names.iter().any(|n| matches(n, name));
-        let mut code: Vec<(u64, &'static str, bool)> = kallsyms::parse(text)
+    /// Those of the kernel whose symbols (`/proc/kallsyms`) are `text`; none where it hides them.
+    pub fn parse(text: &str) -> Interrupts {
+        let served = SERVED.iter().map(|(what, names)| (*what, *names));
+        let meanings = Meanings::new(served.chain([("", ENTRIES)]));
+        let mut code: Vec<(u64, Option<&'static str>)> = kallsyms::parse(text)
             .filter(|s| s.is_code() && s.address != 0)
-            .map(|s| {
-                let name = s.name.split('.').next().unwrap_or(s.name);
-                let served = SERVED.iter().find(|(_, names)| fits(names, name));
-                match served {
-                    Some((what, _)) => (s.address, *what, true),
-                    None => (s.address, "", fits(ENTRIES, name)),
-                }
-            })
+            .map(|s| (s.address, meanings.of(s.name)))
             .collect();
-        code.sort_unstable_by_key(|(address, what, known)| (*address, !known, *what));
+        code.sort_unstable_by_key(|(address, what)| (*address, what.is_none(), *what));
         code.dedup_by_key(|c| c.0);
         let ends = code.iter().skip(1).map(|c| c.0).chain([u64::MAX]);
         Interrupts {
             ranges: code
                 .iter()
                 .zip(ends)
-                .filter(|(c, _)| c.2)
-                .map(|(c, end)| (c.0, end.min(c.0 + LONGEST), c.1))
+                .filter_map(|(c, end)| Some((c.0, end.min(c.0 + LONGEST), c.1?)))
                 .collect(),
         }
     }
@@ -451,12 +478,13 @@ mod tests {
 
     #[test]
     fn names_tell_reasons_whatever_their_suffix() {
-        assert_eq!(reason_of("__mutex_lock.constprop.0"), Some(KernelLock));
-        assert_eq!(reason_of("rwsem_down_read_slowpath"), Some(KernelLock));
-        assert_eq!(reason_of("filemap_fault"), Some(PageFault));
-        assert_eq!(reason_of("ext4_sync_file"), Some(Disk));
-        assert_eq!(reason_of("schedule"), None);
-        assert_eq!(reason_of("folio_wait_bit_common"), None);
+        let all = reasons();
+        assert_eq!(all.of("__mutex_lock.constprop.0"), Some(KernelLock));
+        assert_eq!(all.of("rwsem_down_read_slowpath"), Some(KernelLock));
+        assert_eq!(all.of("filemap_fault"), Some(PageFault));
+        assert_eq!(all.of("ext4_sync_file"), Some(Disk));
+        assert_eq!(all.of("schedule"), None);
+        assert_eq!(all.of("folio_wait_bit_common"), None);
     }
 
     #[test]
@@ -487,8 +515,23 @@ mod tests {
     }
 
     #[test]
+    fn softirqs_that_a_thread_runs_itself_are_no_interrupts() {
+        let text = "ffffffff81000000 t net_rx_action\nffffffff81000100 T do_softirq\n\
+                    ffffffff81000200 t __irq_exit_rcu\nffffffff81000300 T tcp_sendmsg\n\
+                    ffffffff81000400 t asm_sysvec_apic_timer_interrupt\n\
+                    ffffffff81000500 t hrtimer_wakeup\nffffffff81000600 T other\n";
+        let all = Interrupts::parse(text);
+        let at = |page: u64| 0xffff_ffff_8100_0008 + page * 0x100;
+        assert_eq!(all.served(&[at(0), at(1), at(3)]), None);
+        assert_eq!(all.served(&[at(0), at(1), at(2)]), Some("network"));
+        assert_eq!(all.served(&[at(5), at(4)]), Some("timer"));
+        assert_eq!(all.served(&[at(4)]), Some(""));
+        assert_eq!(all.served(&[at(6)]), None);
+    }
+
+    #[test]
     fn this_kernel_fits_the_table() {
-        let places = Places::of_kernel();
+        let places = Places::parse(&kallsyms::read().unwrap_or_default());
         if places.ranges.is_empty() {
             println!("skipped: the kernel hides its symbols");
             return;

@@ -136,7 +136,7 @@ struct ws_sample {
 	u32 flags;
 	u32 pad0;
 };
-enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4 };
+enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4, WS_S_OPEN = 8 /* not over */ };
 
 struct ws_resolve {
 	struct ws_head head;
@@ -218,7 +218,7 @@ struct ws_step {
 	u8 state, detail;
 	u16 pad0;
 };
-#define WS_STEPS 32
+#define WS_STEPS 16
 
 /* The end of a wait that will be charged to a stack. */
 struct ws_wake {
@@ -282,5 +282,5 @@ _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_wake) == 600, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
 _Static_assert(WS_LOSSES == 24, "named in event.rs");

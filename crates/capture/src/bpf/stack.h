@@ -561,6 +561,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	s.tid = t->tid;
 	s.cpu = t->cpu;
 	s.ustack = hash;
+	s.flags |= WS_S_OPEN;
 	s.state = t->state;
 	s.detail = t->detail;
 	if (blocked)

@@ -42,8 +42,6 @@ pub enum Who {
     Stranger(u32, u32, Arc<str>),
     /// An interrupt, by what it served.
     Interrupt(&'static str),
-    /// Nobody was seen.
-    Unknown,
 }
 
 /// What tells one part from another below the same parent.
@@ -116,7 +114,7 @@ struct Block {
     user: User,
     detail: u8,
     resource: u64,
-    wake: Option<Rc<Wake>>,
+    wake: Rc<Wake>,
 }
 
 /// What one thread did, as far as it was sampled.
@@ -198,6 +196,10 @@ impl Chains {
     pub fn sample(&mut self, key: Key, s: &SampleEvent) {
         match key.state {
             state::BLOCKED => {
+                // Still waiting, or its end was lost: nothing hangs below such a wait.
+                let Some(wake) = self.wakes.remove(&(s.id, s.begin)) else {
+                    return;
+                };
                 let block = Block {
                     begin: s.begin,
                     end: s.end,
@@ -207,7 +209,7 @@ impl Chains {
                     user: key.user,
                     detail: key.detail,
                     resource: key.resource,
-                    wake: self.wakes.remove(&(s.id, s.begin)),
+                    wake,
                 };
                 let past = &mut self.past.entry(s.id).or_default().blocks;
                 let at = past.partition_point(|b| b.begin <= block.begin);
@@ -246,7 +248,7 @@ impl Chains {
                 ns: block.ns,
                 count: block.count,
             };
-            self.follow(follow, block.wake.as_ref(), kernel, &mut vec![id]);
+            self.follow(follow, &block.wake, kernel, &mut vec![id]);
         }
         if self.kept > MOST_KEPT {
             self.forget();
@@ -325,14 +327,10 @@ impl Chains {
     fn follow(
         &mut self,
         at: Follow,
-        wake: Option<&Rc<Wake>>,
+        wake: &Rc<Wake>,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
-        let Some(wake) = wake else {
-            self.add(&at, Part::of(Role::Woke, &Who::Unknown), at.ns, at.count);
-            return;
-        };
         let who = match self.interrupt(wake.kernel, kernel) {
             Some(served) => Who::Interrupt(served),
             None if wake.waker == 0 => Who::Stranger(wake.pid, wake.tid, wake.name.clone()),
@@ -516,8 +514,8 @@ impl Chains {
             above: Some(node),
             ..at
         };
-        match charged.and_then(|b| b.wake) {
-            Some(wake) => self.follow(below, Some(&wake), kernel, path),
+        match charged.map(|b| b.wake) {
+            Some(wake) => self.follow(below, &wake, kernel, path),
             None if woken_by != 0 => {
                 let who = Who::Record(woken_by);
                 self.add(&below, Part::of(Role::Woke, &who), at.ns, 0);

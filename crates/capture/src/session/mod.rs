@@ -43,7 +43,7 @@ use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Cost, ModuleId, Recording, Window};
-use wallscope_object::{cgroup, process};
+use wallscope_object::{cgroup, kallsyms, process};
 use wallscope_symbolize::Sources;
 
 use crate::{
@@ -202,12 +202,15 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     );
     let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
     let timer = Timer::open(&cpus, options.hz)?;
+    // What cannot be read tells nothing, which the domain says.
+    let symbols = kallsyms::read().unwrap_or_default();
+    let interrupts = Interrupts::parse(&symbols);
     let settings = Settings {
         hz: options.hz,
         off_cpu_period: options.off_cpu_period,
         mechanism,
         all: matches!(options.target, Target::All),
-        places: Places::of_kernel(),
+        places: Places::parse(&symbols),
     };
     let named = !settings.places.ranges.is_empty();
     let mut programs = Programs::load(&kernel, settings)?;
@@ -238,11 +241,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     let slice_ns = first_slice(options.duration);
     let start_ns = now();
     let start_unix_ns = unix_now();
-    let intake = Rc::new(RefCell::new(Intake::new(
-        start_ns,
-        slice_ns,
-        Interrupts::of_kernel(),
-    )));
+    let intake = Rc::new(RefCell::new(Intake::new(start_ns, slice_ns, interrupts)));
     let ring = {
         let intake = Rc::clone(&intake);
         programs.ring(move |bytes| intake.borrow_mut().take(bytes))?

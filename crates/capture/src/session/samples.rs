@@ -9,7 +9,7 @@ use wallscope_model::shape::{FINE, Shape};
 use wallscope_model::{SliceValue, Slices, StackEnd};
 
 use crate::event::{
-    Resolve, SAMPLE_DEFERRED, SAMPLE_NO_USER, SAMPLE_USER_MODE, SampleEvent, state,
+    Resolve, SAMPLE_DEFERRED, SAMPLE_NO_USER, SAMPLE_OPEN, SAMPLE_USER_MODE, SampleEvent, state,
 };
 
 /// The user part of a stack.
@@ -133,7 +133,10 @@ impl Samples {
             user_mode: on_cpu && s.flags & SAMPLE_USER_MODE != 0,
             cpu: on_cpu.then_some(s.cpu),
         };
-        self.done.push((key, *s));
+        // What is not over was ended by nobody.
+        if matches!(s.state, state::ON_CPU | state::BLOCKED) && s.flags & SAMPLE_OPEN == 0 {
+            self.done.push((key, *s));
+        }
         let sum = self.sums.entry(key).or_default();
         sum.count += u64::from(s.count);
         sum.ns += s.ns;

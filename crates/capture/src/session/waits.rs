@@ -142,7 +142,6 @@ fn actor(who: &Who, intake: &Intake) -> Actor {
             name: name.clone(),
         },
         Who::Interrupt(served) => Actor::Interrupt((*served).into()),
-        Who::Unknown => Actor::Unknown,
     }
 }
 
