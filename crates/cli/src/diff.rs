@@ -92,6 +92,8 @@ pub struct How {
     #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
     idle: IdleArg,
     #[command(flatten)]
+    reading: input::Reading,
+    #[command(flatten)]
     select: SelectArgs,
 }
 
@@ -201,7 +203,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let read = |files: &[PathBuf]| -> Result<Vec<Recording>, Failure> {
         files
             .iter()
-            .map(|f| how.select.of(input::recording(f)?))
+            .map(|f| how.select.of(input::recording(f, &how.reading)?))
             .collect()
     };
     let (base, new_recordings) = (read(&args.base)?, read(&new)?);

@@ -5,34 +5,26 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use wallscope_model::scale::scale;
 use wallscope_model::{Recording, View, merge};
-use wallscope_report::format::{FORMATS, folded, off_wake, pprof, svg};
+use wallscope_report::format::{Format, WriteOptions, folded, off_wake};
 
 use crate::failure::Failure;
 use crate::select::SelectArgs;
-use crate::{input, output};
+use crate::{input, output, report, view};
 
 /// Write a recording in another format; several files are merged first
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  wallscope export rec.pb.gz --format folded --view off-cpu | flamegraph.pl --countname ns
-  wallscope export rec.pb.gz --format folded --with thread,state,reason -o all.folded
-  wallscope export rec.pb.gz --format folded --thread worker --reason lock
-  wallscope export rec.pb.gz --format folded --view off-wake -o off-wake.folded
-  wallscope export rec.pb.gz --format svg --view off-cpu --focus 'cache|store' -o off-cpu.svg
-  wallscope export monday.pb.gz tuesday.pb.gz --format pprof -o both.pb.gz
-
-Values are nanoseconds, scaled so that a view's stacks sum to the ledger. Idle time is not hidden.")]
+#[command(after_help = after_help())]
 pub struct Args {
-    /// Recordings; - reads standard input
+    /// Recordings, or profiles of other tools (see below); - reads standard input
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: input::Reading,
     /// The format
     #[arg(long, value_parser = formats())]
     format: String,
-    /// Which time: the view's stacks (not for pprof, which holds all of them) [default: wall]
+    /// Which time: the view's stacks (not for formats that hold all of them) [default: wall]
     #[arg(long, value_parser = views())]
     view: Option<Which>,
     /// Where to write; without it, standard output
@@ -45,6 +37,17 @@ pub struct Args {
     select: SelectArgs,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  wallscope export rec.pb.gz --format folded --view off-cpu | flamegraph.pl --countname ns
+  wallscope export rec.pb.gz --format folded --with thread,state,reason -o all.folded
+  wallscope export rec.pb.gz --format folded --thread worker --reason lock
+  wallscope export rec.pb.gz --format folded --view off-wake -o off-wake.folded
+  wallscope export rec.pb.gz --format svg --view off-cpu --focus 'cache|store' -o off-cpu.svg
+  wallscope export monday.pb.gz tuesday.pb.gz --format pprof -o both.pb.gz
+
+Values are nanoseconds, scaled so that a view's stacks sum to the ledger. Idle time is not hidden.";
+
 /// A label that may become a frame.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum With {
@@ -54,8 +57,18 @@ enum With {
 }
 
 fn formats() -> PossibleValuesParser {
-    let value = |f: &wallscope_report::format::Format| PossibleValue::new(f.name).help(f.about);
-    PossibleValuesParser::new(FORMATS.iter().map(value))
+    PossibleValuesParser::new(Format::written().map(|f| PossibleValue::new(f.name).help(f.about)))
+}
+
+/// The end of the help: what can be read.
+fn after_help() -> String {
+    let mut help = EXAMPLES.to_string();
+    help.push_str("\n\nReads, whatever the file is called:\n");
+    let width = Format::read().map(|f| f.name.len()).max().unwrap_or(0);
+    for f in Format::read() {
+        help.push_str(&format!("  {:width$}  {}\n", f.name, f.reads));
+    }
+    help
 }
 
 /// A view that can be exported.
@@ -76,24 +89,27 @@ fn views() -> impl TypedValueParser<Value = Which> {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let format = FORMATS.iter().find(|f| f.name == args.format);
-    if args.format != "folded" && !args.with.is_empty() {
+    let Some(format) = Format::named(&args.format) else {
+        return Err(Failure::usage(format!("no format {}", args.format)));
+    };
+    if format.name != "folded" && !args.with.is_empty() {
         return Err(Failure::usage(
             "--with is for --format folded: leave it out; other formats keep labels beside stacks",
         ));
     }
-    if args.format != "folded" && args.view == Some(Which::OffWake) {
+    if format.name != "folded" && args.view == Some(Which::OffWake) {
         return Err(Failure::usage(
             "--view off-wake is for --format folded: draw it with flamegraph.pl, inferno or speedscope",
         ));
     }
-    if args.format == "pprof" && args.view.is_some() {
-        return Err(Failure::usage(
-            "--view is not for --format pprof, which holds every view: leave it out, and choose in \
+    if !format.one_view && args.view.is_some() {
+        return Err(Failure::usage(format!(
+            "--view is not for --format {}, which holds every view: leave it out, and choose in \
              the reader (go tool pprof -sample_index=blocked)",
-        ));
+            format.name
+        )));
     }
-    if args.output.is_none() && format.is_some_and(|f| f.binary) && output::is_terminal() {
+    if args.output.is_none() && format.binary && output::is_terminal() {
         return Err(Failure::usage(format!(
             "{} is binary and would garble the terminal: add -o FILE, or pipe it",
             args.format
@@ -105,11 +121,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .as_deref()
         .map(output::Output::create)
         .transpose()?;
-    let recording = args.select.of(recording(&args.files)?)?;
+    let recording = args.select.of(recording(&args.files, &args.reading)?)?;
     match file {
-        None => output::to_stdout(|w| write(&args, &recording, w)),
+        None => output::to_stdout(|w| write(format, &args, &recording, w)),
         Some(mut out) => {
-            write(&args, &recording, &mut out)
+            write(format, &args, &recording, &mut out)
                 .map_err(|e| anyhow::Error::new(e).context(unwritable(args.output.as_deref())))?;
             Ok(out.finish()?)
         }
@@ -124,10 +140,10 @@ fn unwritable(path: Option<&Path>) -> String {
 }
 
 /// The recording, or several as one.
-fn recording(files: &[PathBuf]) -> Result<Recording, Failure> {
+fn recording(files: &[PathBuf], reading: &input::Reading) -> Result<Recording, Failure> {
     let mut recordings = files
         .iter()
-        .map(|f| input::recording(f))
+        .map(|f| input::recording(f, reading))
         .collect::<Result<Vec<_>, _>>()?;
     if recordings.len() == 1 {
         return Ok(recordings.remove(0));
@@ -139,25 +155,33 @@ fn recording(files: &[PathBuf]) -> Result<Recording, Failure> {
     })
 }
 
-fn write(args: &Args, recording: &Recording, out: &mut dyn Write) -> std::io::Result<()> {
-    if args.format == "pprof" {
-        return pprof::write(recording, &scale(recording), out).map(|_| ());
-    }
+fn write(
+    format: &Format,
+    args: &Args,
+    recording: &Recording,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let view = match args.view {
         Some(Which::View(view)) => view,
         _ => View::Wall,
     };
-    if args.format == "svg" {
-        return svg::write(recording, view, out);
-    }
-    let options = folded::Options {
+    let found = wallscope_explain::finding(recording);
+    let options = WriteOptions {
         view,
-        with_thread: args.with.contains(&With::Thread),
-        with_state: args.with.contains(&With::State),
-        with_reason: args.with.contains(&With::Reason),
+        folded: folded::Options {
+            view,
+            with_thread: args.with.contains(&With::Thread),
+            with_state: args.with.contains(&With::State),
+            with_reason: args.with.contains(&With::Reason),
+        },
+        headline: report::headline(recording),
+        finding: Some(view::finding(&found)),
     };
     if args.view == Some(Which::OffWake) {
-        return off_wake::write(recording, &options, out);
+        return off_wake::write(recording, &options.folded, out);
     }
-    folded::write(recording, &options, out)
+    for lost in format.write(recording, &options, out)? {
+        eprintln!("wallscope: not in {}: {lost}", format.name);
+    }
+    Ok(())
 }

@@ -1,53 +1,124 @@
 //! FILE arguments: a path or `-`, in any format that can be read.
 
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 
 use wallscope_model::Recording;
-use wallscope_report::format::{Bounds, ReadError, read};
+use wallscope_report::format::{Format, Options, Read, ReadError, open};
 
 use crate::failure::Failure;
+use crate::imported::{self, CopiedStacks};
+
+/// How files are to be read; part of every verb that takes FILE.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Reading {
+    /// Which of the file's values to read, by its own name for it (other tools' files; for folded
+    /// stacks: what the numbers are)
+    #[arg(long, value_name = "NAME")]
+    value: Option<String>,
+}
 
 /// Reads the recording in `path`; warnings go to stderr.
-pub fn recording(path: &Path) -> Result<Recording, Failure> {
+pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     let name = if path == Path::new("-") {
         "standard input".to_string()
     } else {
         format!("'{}'", path.display())
     };
-    let bytes = bytes(path).map_err(|e| {
-        let next = match e.kind() {
-            ErrorKind::NotFound => "check the path, or record one: wallscope record -o FILE -- CMD",
-            ErrorKind::PermissionDenied => "read it as its owner, or copy it first",
-            ErrorKind::IsADirectory => "name a file in it",
-            _ => "check the file and its disk",
-        };
-        Failure::unreadable(format!("cannot read {name}: {e}; {next}"))
-    })?;
-    let read = read(&bytes, Bounds::default()).map_err(|e| {
+    let mut unwinder = CopiedStacks::new();
+    let options = Options {
+        value: reading.value.clone(),
+        unwind: Some(&mut unwinder),
+        ..Options::default()
+    };
+    let read = if path == Path::new("-") {
+        if std::io::stdin().is_terminal() {
+            return Err(Failure::usage(
+                "standard input is a terminal: name a file, or pipe one in".to_string(),
+            ));
+        }
+        open(std::io::stdin(), options)
+    } else if is_address(path) {
+        let body = fetch(&path.to_string_lossy()).map_err(|e| {
+            Failure::unreadable(format!(
+                "cannot read {name}: {e}; is it served there? Try curl -v"
+            ))
+        })?;
+        open(body, options)
+    } else {
+        let file = file(path).map_err(|e| {
+            let next = match e.kind() {
+                ErrorKind::NotFound => {
+                    "check the path, or record one: wallscope record -o FILE -- CMD"
+                }
+                ErrorKind::PermissionDenied => "read it as its owner, or copy it first",
+                ErrorKind::IsADirectory => "name a file in it",
+                _ => "check the file and its disk",
+            };
+            Failure::unreadable(format!("cannot read {name}: {e}; {next}"))
+        })?;
+        open(file, options)
+    };
+    let Read {
+        mut recording,
+        warnings,
+        unnamed,
+    } = read.map_err(|e| {
         let next = match &e {
-            ReadError::Empty => "was the recording stopped before it was written? Record again",
-            ReadError::Unrecognised { .. } => {
-                "wallscope reads gzip pprof, its own and other tools'"
+            ReadError::Empty => {
+                "was the recording stopped before it was written? Record again".to_string()
             }
-            ReadError::Truncated => "copy it again, or record again",
-            ReadError::Damaged { .. } => "copy it again; go tool pprof -raw may show what is left",
-            ReadError::TooLarge { .. } => "is it a profile at all? If so, record for less time",
-            ReadError::NoTime { .. } => "use go tool pprof for profiles of memory or counts",
+            ReadError::Unrecognised { .. } => {
+                let names: Vec<_> = Format::read().map(|f| f.name).collect();
+                format!(
+                    "wallscope reads {} (see wallscope export --help)",
+                    names.join(", ")
+                )
+            }
+            ReadError::Truncated => "copy it again, or record again".to_string(),
+            ReadError::Damaged { .. } => "copy it again, or make it again".to_string(),
+            ReadError::TooLarge { .. } => {
+                "is it a profile at all? If so, record for less time".to_string()
+            }
+            ReadError::NoValues => "was anything running while it was made?".to_string(),
+            ReadError::NoSuchValue { .. } => "choose one of them with --value".to_string(),
         };
         Failure::unreadable(format!("cannot use {name}: {e}; {next}"))
     })?;
-    for warning in &read.warnings {
+    for warning in &warnings {
         eprintln!("wallscope: warning: {name}: {warning}");
     }
-    Ok(read.recording)
+    if let Some(unnamed) = unnamed {
+        imported::name(&mut recording, unnamed);
+    }
+    Ok(recording)
 }
 
-fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes)?;
-        return Ok(bytes);
+/// Whether a FILE argument is an address of the web.
+pub fn is_address(path: &Path) -> bool {
+    path.to_str()
+        .is_some_and(|p| p.starts_with("http://") || p.starts_with("https://"))
+}
+
+/// What is served at `address`, as Go's and other programs serve their profiles under
+/// `/debug/pprof/`. How long the answer takes is the profile's length, so nothing limits it.
+fn fetch(address: &str) -> anyhow::Result<impl std::io::Read + Send + 'static> {
+    anyhow::ensure!(
+        address.starts_with("http://"),
+        "there is no TLS in wallscope: curl -s {address} | wallscope report -"
+    );
+    let answer = ureq::get(address)
+        .config()
+        .timeout_connect(Some(std::time::Duration::from_secs(10)))
+        .build()
+        .call()?;
+    Ok(answer.into_body().into_reader())
+}
+
+fn file(path: &Path) -> std::io::Result<std::fs::File> {
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
     }
-    std::fs::read(path)
+    Ok(file)
 }

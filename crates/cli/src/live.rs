@@ -21,6 +21,8 @@ pub struct Source {
     #[arg(conflicts_with = "target")]
     file: Option<PathBuf>,
     #[command(flatten)]
+    reading: input::Reading,
+    #[command(flatten)]
     target: TargetArgs,
     /// How long to measure a live target; default: 10 s, for ladder 30 s
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -38,7 +40,7 @@ impl Source {
     /// Nothing named, unreadable, or not to be measured.
     pub fn recording(self, verb: &str, usual: Duration) -> Result<(Recording, PathBuf), Failure> {
         match (self.file, self.target.target()) {
-            (Some(file), _) => Ok((input::recording(&file)?, file)),
+            (Some(file), _) => Ok((input::recording(&file, &self.reading)?, file)),
             (None, Some(target)) => {
                 let path = self.output.unwrap_or_else(dated_name);
                 let output = Output::create(&path)?;

@@ -8,6 +8,7 @@ mod diff;
 mod doctor;
 mod export;
 mod failure;
+mod imported;
 mod input;
 mod ladder;
 mod live;

@@ -30,8 +30,10 @@ Examples:
 Colour is used on a terminal unless NO_COLOR is set; COLUMNS overrides its width."
 )]
 pub struct Args {
-    /// A recording, or any pprof file with times in it; - reads standard input
+    /// A recording, or a profile of another tool (see export --help); - reads standard input
     file: PathBuf,
+    #[command(flatten)]
+    reading: input::Reading,
     /// Everything as JSON (schema wallscope.report/1); never hides idle time
     #[arg(long, group = "form")]
     json: bool,
@@ -71,7 +73,9 @@ impl From<IdleArg> for Idle {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let recording = args.select.of(input::recording(&args.file)?)?;
+    let recording = args
+        .select
+        .of(input::recording(&args.file, &args.reading)?)?;
     let headline = headline(&recording);
     let out = if args.json {
         json::render(&Analysis::new(&recording, Idle::Show), &headline)
@@ -89,7 +93,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The sentence on top, and what it rests on.
-fn headline(recording: &Recording) -> Headline {
+pub fn headline(recording: &Recording) -> Headline {
     let finding = finding(recording);
     let also = finding
         .also

@@ -22,8 +22,10 @@ Examples:
 
 The page needs nothing but itself: send it, attach it, open it offline. It makes no request.")]
 pub struct Args {
-    /// A recording, or any pprof file with times in it; - reads standard input
+    /// A recording, or a profile of another tool (see export --help); - reads standard input
     file: PathBuf,
+    #[command(flatten)]
+    reading: input::Reading,
     /// Where to write the page; without it, FILE with the ending .html
     #[arg(short, long, value_name = "OUT.html")]
     output: Option<PathBuf>,
@@ -39,16 +41,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let path = args.output.unwrap_or_else(|| beside(&args.file));
     // The place is tried before the work is done.
     let mut out = Output::create(&path)?;
-    let recording = args.select.of(input::recording(&args.file)?)?;
+    let recording = args
+        .select
+        .of(input::recording(&args.file, &args.reading)?)?;
     let found = wallscope_explain::finding(&recording);
     let options = PageOptions {
-        finding: Some(Finding {
-            sentence: &found.sentence,
-            rule: (found.rule, found.when),
-            assumes: found.assumes,
-            evidence: &found.evidence,
-            also: &found.also,
-        }),
+        finding: Some(finding(&found)),
         ..PageOptions::default()
     };
     page::write(&recording, &options, &mut out).with_context(|| {
@@ -64,9 +62,20 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output::to_stdout(|w| writeln!(w, "{}", path.display()))
 }
 
+/// A finding as the page shows it.
+pub fn finding(found: &wallscope_explain::Finding) -> Finding<'_> {
+    Finding {
+        sentence: &found.sentence,
+        rule: (found.rule, found.when),
+        assumes: found.assumes,
+        evidence: &found.evidence,
+        also: &found.also,
+    }
+}
+
 /// The page's place when none is named: the recording's, or here for standard input.
 fn beside(file: &Path) -> PathBuf {
-    if file == Path::new("-") {
+    if file == Path::new("-") || input::is_address(file) {
         return PathBuf::from("wallscope.html");
     }
     let name = file.file_name().unwrap_or_default().to_string_lossy();

@@ -11,6 +11,7 @@
 //!
 //! It does not look into stacks, and it does not guess what a program is for.
 
+mod import;
 pub mod ladder;
 mod rules;
 mod words;
@@ -146,6 +147,9 @@ impl Evidence {
 
 /// What `recording` says.
 pub fn finding(recording: &Recording) -> Finding {
+    if recording.domain.is_import() {
+        return import::finding(recording);
+    }
     let e = Evidence::new(recording);
     let mut spoken = RULES.iter().filter_map(|r| Some((r, (r.speaks)(&e)?)));
     let Some((rule, verdict)) = spoken.next() else {

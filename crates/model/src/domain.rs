@@ -58,6 +58,44 @@ pub struct Cost {
     pub target_stopped_ns: u64,
 }
 
+/// What the values of a recording are in. Everything measured here is time; files of other tools
+/// may hold anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Time. Only then do states, shares of wall time and intervals of time mean anything.
+    #[default]
+    Nanoseconds,
+    /// Memory.
+    Bytes,
+    /// Things counted, by their name: `samples`, `cycles`, `alloc_objects`.
+    Count(String),
+}
+
+impl Unit {
+    /// Whether values are nanoseconds.
+    pub fn is_time(&self) -> bool {
+        *self == Unit::Nanoseconds
+    }
+
+    /// Its name: `nanoseconds`, `bytes`, or that of the things counted.
+    pub fn name(&self) -> &str {
+        match self {
+            Unit::Nanoseconds => "nanoseconds",
+            Unit::Bytes => "bytes",
+            Unit::Count(name) => name,
+        }
+    }
+
+    /// The unit of the given name; an empty one is time.
+    pub fn from_name(name: &str) -> Unit {
+        match name {
+            "nanoseconds" | "" => Unit::Nanoseconds,
+            "bytes" => Unit::Bytes,
+            name => Unit::Count(name.to_string()),
+        }
+    }
+}
+
 /// What was measured and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
@@ -83,4 +121,16 @@ pub struct Domain {
     pub limits: Vec<Limit>,
     /// Everything else worth knowing, in words.
     pub notes: Vec<String>,
+    /// What all values (those named `…_ns` throughout) are in.
+    pub unit: Unit,
+}
+
+impl Domain {
+    /// The backend of recordings that were made from another tool's file.
+    pub const IMPORT: &'static str = "import";
+
+    /// Whether this was measured by another tool, so that totals are sums of samples.
+    pub fn is_import(&self) -> bool {
+        self.backend == Domain::IMPORT
+    }
 }

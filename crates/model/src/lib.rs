@@ -27,7 +27,7 @@ pub mod scale;
 pub mod shape;
 pub mod stats;
 
-pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss};
+pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
 pub use host::{CgroupFacts, DiskFacts, HostFacts, HostSample, Limits, NetFacts, Pressure};
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};

@@ -80,6 +80,9 @@ pub fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
     if a.backend != b.backend {
         return differ(format!("backend {} and {}", a.backend, b.backend));
     }
+    if a.unit != b.unit {
+        return differ(format!("{} and {}", a.unit.name(), b.unit.name()));
+    }
     let exact = |d: &Domain| -> Vec<_> { d.columns.iter().map(|c| (c.state, c.exact)).collect() };
     if exact(a) != exact(b) {
         return differ("a state is counted in one and estimated in another".to_string());
@@ -143,6 +146,7 @@ fn domain(recordings: &[Recording]) -> Domain {
         columns,
         limits: all(recordings, |d| &d.limits),
         notes,
+        unit: recordings[0].domain.unit.clone(),
     }
 }
 

@@ -40,6 +40,9 @@ struct Domain<'a> {
     kernel: &'a str,
     cpus: u32,
     target: &'a str,
+    /// What every value is in, those of keys ending in `_ns` too: `nanoseconds`, but for files of
+    /// other tools.
+    unit: &'a str,
     events: Vec<BTreeMap<&'static str, &'a str>>,
     columns: Vec<Column<'a>>,
     limits: Vec<BTreeMap<&'static str, &'a str>>,
@@ -366,6 +369,7 @@ fn domain(rec: &Recording) -> Domain<'_> {
             .map(|l| BTreeMap::from([("what", l.what.as_str()), ("remedy", &l.remedy)]))
             .collect(),
         notes: &d.notes,
+        unit: d.unit.name(),
     }
 }
 

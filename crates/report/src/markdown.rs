@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use wallscope_model::{State, View};
+use wallscope_model::{State, Unit, View};
 
-use crate::text::units::{count, ns, share_of};
+use crate::text::units::{count, share_of, value};
 use crate::text::{Headline, interval, label};
 use crate::view::{
     Analysis, LedgerRow, audit_lines, cost_lines, domain_lines, ledger_rows, loss_lines,
@@ -17,6 +17,7 @@ const MOST_STACKS: usize = 5;
 /// The report as Markdown.
 pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     let rec = analysis.recording;
+    let ns = |v| value(&rec.domain.unit, v);
     let mut out = String::new();
     let mut line = |text: &str| {
         out.push_str(text);
@@ -51,12 +52,22 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     let processes = process_rows(rec);
     if processes.len() > 1 {
         line("\n## Processes\n");
-        line(&table("process", "pid", &processes, |r| r.pid));
+        line(&table(
+            "process",
+            "pid",
+            &rec.domain.unit,
+            &processes,
+            |r| r.pid,
+        ));
     }
     line("\n## Threads\n");
-    line(&table("thread", "tid", &ledger_rows(rec), |r| {
-        r.tid.unwrap_or(0)
-    }));
+    line(&table(
+        "thread",
+        "tid",
+        &rec.domain.unit,
+        &ledger_rows(rec),
+        |r| r.tid.unwrap_or(0),
+    ));
 
     let functions = analysis.functions();
     for view in View::ALL {
@@ -160,7 +171,14 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     out
 }
 
-fn table(what: &str, id: &str, rows: &[LedgerRow], id_of: impl Fn(&LedgerRow) -> u32) -> String {
+fn table(
+    what: &str,
+    id: &str,
+    unit: &Unit,
+    rows: &[LedgerRow],
+    id_of: impl Fn(&LedgerRow) -> u32,
+) -> String {
+    let ns = |v| value(unit, v);
     let mut out = format!(
         "| {what} | {id} | wall | on-CPU | runnable | blocked | unseen |\n|---|---:|---:|---:|---:|---:|---:|"
     );

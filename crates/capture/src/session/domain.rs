@@ -69,6 +69,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         "run time of the kernel programs: one switch or wake-up in 31 was timed, and each stack that was read".into(),
     );
     Domain {
+        unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
         backend: "ebpf".into(),
         backend_reason: "the kernel permits eBPF scheduler hooks".into(),

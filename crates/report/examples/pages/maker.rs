@@ -42,6 +42,7 @@ impl Maker {
             count: (seconds * SECOND).div_ceil(width_ns) as u32,
         };
         let domain = Domain {
+            unit: Default::default(),
             tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
             backend: "ebpf".into(),
             backend_reason: "all of it is allowed here".into(),

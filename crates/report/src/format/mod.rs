@@ -1,44 +1,443 @@
 //! Recording ↔ bytes: one file per foreign format, one row each in [`FORMATS`].
 //!
-//! Readers trust nothing: their errors are typed, their memory is bounded, they do not panic.
+//! [`open`] is the front door: whatever the file is, it is told from its first bytes and read as a
+//! recording. Readers trust nothing: their errors are typed, their memory is bounded, they do not
+//! panic, and what is whole of a file that was cut off is given with a warning. Writers say what
+//! their format had no place for.
 
+mod call_graph;
+mod callgrind;
+mod firefox;
 pub mod folded;
+mod gprof;
+mod import;
+mod jfr;
+mod json;
+mod kernel_text;
 pub mod off_wake;
+mod otlp;
+mod perf_data;
+mod perf_script;
+mod perfetto;
 pub mod pprof;
+mod pstats;
+mod source;
+mod speedscope;
 pub mod svg;
+mod switches;
+mod trace_event;
+mod v8;
 mod wire;
+mod written;
 
-use wallscope_model::Recording;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
 
-/// A format and what it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use wallscope_model::scale::scale;
+use wallscope_model::{Limit, Recording, StackEnd, View};
+
+use crate::text::Headline;
+use crate::view::{Analysis, Idle};
+use crate::{json as json_report, markdown, page};
+use source::Source;
+
+/// A format: what it is for, how it is recognised, read and written.
+#[derive(Clone, Copy)]
 pub struct Format {
     /// Its name on the command line.
     pub name: &'static str,
-    /// One line of help.
+    /// One line of help for those who write it; empty where it cannot be written.
     pub about: &'static str,
+    /// Whose files are read, in one line of help; empty where it cannot be read.
+    pub reads: &'static str,
     /// Whether it is binary (and not to be written to a terminal).
     pub binary: bool,
+    /// Whether it holds one view of the recording's time, and not all.
+    pub one_view: bool,
+    read: Option<Reader>,
+    write: Option<Writer>,
 }
 
-/// Every format that can be written.
+/// How a format is recognised by its first bytes, and read.
+#[derive(Clone, Copy)]
+struct Reader {
+    detect: fn(&[u8]) -> bool,
+    read: fn(&mut Source, &mut Options) -> Result<Read, ReadError>,
+}
+
+/// Writes a recording; returns what the format had no place for, in sentences for people.
+type Writer = fn(&Recording, &WriteOptions, &mut dyn Write) -> io::Result<Vec<String>>;
+
+/// Every format. For reading they are tried in this order.
 pub const FORMATS: &[Format] = &[
+    // Before pprof, whose fields of the same numbers hold no messages of messages.
     Format {
-        name: "folded",
-        about: "one line a stack: for flame graph scripts, grep and diff",
-        binary: false,
+        name: "otlp",
+        about: "OpenTelemetry's profiles (alpha), all states: for collectors",
+        reads: "OpenTelemetry's profiles (alpha)",
+        binary: true,
+        one_view: false,
+        read: Some(Reader {
+            detect: otlp::detect,
+            read: otlp::read,
+        }),
+        write: Some(otlp::write),
     },
     Format {
         name: "pprof",
         about: "gzip pprof with everything wallscope knows: for go tool pprof, speedscope, Pyroscope",
+        reads: "wallscope's own files; pprof of any tool: time, memory, counts",
         binary: true,
+        one_view: false,
+        read: Some(Reader {
+            detect: pprof::detect,
+            read: pprof::read,
+        }),
+        write: Some(|rec, _, out| {
+            pprof::write(rec, &scale(rec), out)?;
+            Ok(Vec::new())
+        }),
+    },
+    Format {
+        name: "speedscope",
+        about: "speedscope's JSON: one view, a profile a thread",
+        reads: "speedscope's JSON (py-spy, rbspy and others write it)",
+        binary: false,
+        one_view: true,
+        read: Some(Reader {
+            detect: speedscope::detect,
+            read: speedscope::read,
+        }),
+        write: Some(speedscope::write),
+    },
+    Format {
+        name: "firefox",
+        about: "the Firefox Profiler's JSON: all states on the threads' timelines",
+        reads: "processed profiles of the Firefox Profiler (samply writes them)",
+        binary: false,
+        one_view: false,
+        read: Some(Reader {
+            detect: firefox::detect,
+            read: firefox::read,
+        }),
+        write: Some(firefox::write),
+    },
+    Format {
+        name: "cpuprofile",
+        about: "",
+        reads: "V8's .cpuprofile (node --cpu-prof, Chrome)",
+        binary: false,
+        one_view: false,
+        read: Some(Reader {
+            detect: v8::detect,
+            read: v8::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "chrome-trace",
+        about: "",
+        reads: "Chrome's trace events: complete, begin and end",
+        binary: false,
+        one_view: false,
+        read: Some(Reader {
+            detect: trace_event::detect,
+            read: trace_event::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "perf.data",
+        about: "",
+        reads: "perf.data: clocks, hardware events, sched_switch; copied stacks are unwound",
+        binary: true,
+        one_view: false,
+        read: Some(Reader {
+            detect: perf_data::detect,
+            read: perf_data::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "jfr",
+        about: "",
+        reads: "Java flight recordings, the JDK's and async-profiler's",
+        binary: true,
+        one_view: false,
+        read: Some(Reader {
+            detect: jfr::detect,
+            read: jfr::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "perf-script",
+        about: "",
+        reads: "the text of perf script: clocks, hardware events, sched_switch",
+        binary: false,
+        one_view: false,
+        read: Some(Reader {
+            detect: perf_script::detect,
+            read: perf_script::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "perfetto",
+        about: "Perfetto's trace: one view, samples on threads over time, for ui.perfetto.dev",
+        reads: "",
+        binary: true,
+        one_view: true,
+        read: None,
+        write: Some(perfetto::write),
+    },
+    Format {
+        name: "callgrind",
+        about: "callgrind's format: one view, functions and calls, for KCachegrind",
+        reads: "callgrind's files",
+        binary: false,
+        one_view: true,
+        read: Some(Reader {
+            detect: callgrind::detect,
+            read: callgrind::read,
+        }),
+        write: Some(callgrind::write),
+    },
+    Format {
+        name: "gprof",
+        about: "",
+        reads: "the text of gprof",
+        binary: false,
+        one_view: false,
+        read: Some(Reader {
+            detect: gprof::detect,
+            read: gprof::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "pstats",
+        about: "",
+        reads: "profiles of Python (python -m cProfile -o)",
+        binary: true,
+        one_view: false,
+        read: Some(Reader {
+            detect: pstats::detect,
+            read: pstats::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "bpf-text",
+        about: "",
+        reads: "stacks that bpftrace and bcc's tools print",
+        binary: false,
+        one_view: false,
+        read: Some(Reader {
+            detect: kernel_text::detect,
+            read: kernel_text::read,
+        }),
+        write: None,
+    },
+    Format {
+        name: "folded",
+        about: "one line a stack: for flame graph scripts, grep and diff",
+        reads: "folded stacks of stackcollapse, inferno, py-spy (raw), offcputime -f, austin",
+        binary: false,
+        one_view: true,
+        read: Some(Reader {
+            detect: folded::detect,
+            read: folded::read,
+        }),
+        write: Some(|rec, options, out| {
+            folded::write(rec, &options.folded, out)?;
+            Ok(Vec::new())
+        }),
+    },
+    Format {
+        name: "html",
+        about: "the page that wallscope view writes",
+        reads: "",
+        binary: false,
+        one_view: false,
+        read: None,
+        write: Some(|rec, options, out| {
+            let page = page::PageOptions {
+                finding: options.finding,
+                ..page::PageOptions::default()
+            };
+            page::write(rec, &page, out)?;
+            Ok(Vec::new())
+        }),
+    },
+    Format {
+        name: "json",
+        about: "the report as JSON, as report --json: for scripts",
+        reads: "",
+        binary: false,
+        one_view: false,
+        read: None,
+        write: Some(|rec, options, out| {
+            let text = json_report::render(&Analysis::new(rec, Idle::Show), &options.headline);
+            out.write_all(text.as_bytes())?;
+            Ok(vec![
+                "stacks, time slices and host facts (pprof holds all)".to_string(),
+            ])
+        }),
+    },
+    Format {
+        name: "markdown",
+        about: "a summary for a pull request or a chat, as report --md",
+        reads: "",
+        binary: false,
+        one_view: false,
+        read: None,
+        write: Some(|rec, options, out| {
+            let text = markdown::render(&Analysis::new(rec, Idle::Show), &options.headline);
+            out.write_all(text.as_bytes())?;
+            Ok(vec![
+                "all but the largest rows and stacks (pprof holds all)".to_string(),
+            ])
+        }),
     },
     Format {
         name: "svg",
         about: "a still flame graph of one view: for a README, a ticket, a slide",
+        reads: "",
         binary: false,
+        one_view: true,
+        read: None,
+        write: Some(|rec, options, out| {
+            svg::write(rec, options.view, out)?;
+            Ok(Vec::new())
+        }),
     },
 ];
+
+impl Format {
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<&'static Format> {
+        FORMATS.iter().find(|f| f.name == name)
+    }
+
+    /// The formats that can be written.
+    pub fn written() -> impl Iterator<Item = &'static Format> {
+        FORMATS.iter().filter(|f| f.write.is_some())
+    }
+
+    /// The formats that can be read.
+    pub fn read() -> impl Iterator<Item = &'static Format> {
+        FORMATS.iter().filter(|f| f.read.is_some())
+    }
+
+    /// Writes `recording`; returns what the format had no place for, in sentences for people.
+    ///
+    /// # Errors
+    /// What `out` returns, or [`io::ErrorKind::Unsupported`] where the format is only read.
+    pub fn write(
+        &self,
+        recording: &Recording,
+        options: &WriteOptions,
+        out: &mut dyn Write,
+    ) -> io::Result<Vec<String>> {
+        match self.write {
+            Some(write) => write(recording, options, out),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// What becomes of a recording that is written.
+#[derive(Clone, Debug)]
+pub struct WriteOptions<'a> {
+    /// Which time, for formats of one view.
+    pub view: View,
+    /// For folded stacks.
+    pub folded: folded::Options,
+    /// The sentence on top, for formats that people read.
+    pub headline: Headline,
+    /// The same for the page.
+    pub finding: Option<page::Finding<'a>>,
+}
+
+impl Default for WriteOptions<'_> {
+    fn default() -> Self {
+        WriteOptions {
+            view: View::Wall,
+            folded: folded::Options::default(),
+            headline: Headline::default(),
+            finding: None,
+        }
+    }
+}
+
+/// How a file is to be read.
+#[derive(Default)]
+pub struct Options<'u> {
+    /// Limits on what reading may take.
+    pub bounds: Bounds,
+    /// Which of the file's values, by the file's own name for it; for formats that do not say
+    /// what their numbers are, what they are.
+    pub value: Option<String>,
+    /// Unwinds stacks that a file holds as raw memory.
+    pub unwind: Option<&'u mut (dyn Unwind + 'u)>,
+}
+
+/// A mapping of a file into a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// One past its last address.
+    pub end: u64,
+    /// Offset in the file of its first byte.
+    pub offset: u64,
+    /// The file's path, or what stands for it.
+    pub path: Arc<str>,
+    /// Its build id in hex, empty where unknown.
+    pub build_id: Arc<str>,
+}
+
+/// A stack as it was copied.
+pub struct RawStack<'a> {
+    /// Whose.
+    pub process: u32,
+    /// Another number whenever the process's mappings are others; never that of another process
+    /// but its parent's.
+    pub generation: u64,
+    /// Its executable mappings by their first address.
+    pub mappings: &'a BTreeMap<u64, Mapped>,
+    /// The instruction pointer.
+    pub ip: u64,
+    /// rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15.
+    pub general: [u64; 16],
+    /// Memory from the stack pointer on.
+    pub memory: &'a [u8],
+}
+
+/// Unwinds stacks. Given by who has an unwinder; this crate has none.
+pub trait Unwind {
+    /// Addresses leaf first, those of callers within the calling instruction; and how it ended.
+    fn unwind(&mut self, stack: &RawStack) -> (Vec<u64>, StackEnd);
+}
+
+/// Frames of the file have addresses for which names may be found on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unnamed {
+    /// Where the kernel's `_text` was while it was recorded: only if it is there now do today's
+    /// kernel symbols fit.
+    pub kernel_text: Option<u64>,
+}
+
+/// What holds for profiles by instrumentation.
+fn instrumented(tool: &str, times: &str) -> Limit {
+    Limit {
+        what: format!(
+            "instrumented: {tool} counts calls exactly, but its times are {times}, and functions \
+             that are many and short seem dearer than they are"
+        ),
+        remedy: "compare with a sampled profile of the same program".to_string(),
+    }
+}
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +446,19 @@ pub struct Read {
     pub recording: Recording,
     /// What the reader had to leave out, in sentences for people.
     pub warnings: Vec<String>,
+    /// Set where names were never in the file and remain to be found.
+    pub unnamed: Option<Unnamed>,
+}
+
+impl Read {
+    /// A file whose names are all there.
+    fn named(recording: Recording, warnings: Vec<String>) -> Read {
+        Read {
+            recording,
+            warnings,
+            unnamed: None,
+        }
+    }
 }
 
 /// Why a file could not be read.
@@ -79,17 +491,22 @@ pub enum ReadError {
         limit_mib: u64,
     },
     /// A valid file without what is needed.
-    #[error("it holds no time: its values are {values}")]
-    NoTime {
-        /// The names and units of its values.
-        values: String,
+    #[error("it holds no samples")]
+    NoValues,
+    /// The value that was asked for is not among the file's.
+    #[error("it has no value \"{asked}\": it has {have}")]
+    NoSuchValue {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        have: String,
     },
 }
 
 /// Limits on what reading a file may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most bytes after decompression.
+    /// Most bytes after decompression that are held at once.
     pub decompressed: u64,
     /// Most bytes of memory for what the file says.
     pub memory: u64,
@@ -104,13 +521,33 @@ impl Default for Bounds {
     }
 }
 
-/// Reads a file of any known format.
+/// Reads a file of any known format, told from its content.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn open(input: impl io::Read + Send, mut options: Options) -> Result<Read, ReadError> {
+    let mut source = Source::new(input, options.bounds)?;
+    let reader = FORMATS
+        .iter()
+        .filter_map(|f| f.read)
+        .find(|r| (r.detect)(source.head()))
+        .ok_or_else(|| {
+            let head = &source.head()[..source.head().len().min(16)];
+            ReadError::Unrecognised {
+                start: format!("\"{}\"", head.escape_ascii()),
+            }
+        })?;
+    (reader.read)(&mut source, &mut options)
+}
+
+/// Reads bytes of any known format.
 ///
 /// # Errors
 /// See [`ReadError`].
 pub fn read(bytes: &[u8], bounds: Bounds) -> Result<Read, ReadError> {
-    if bytes.is_empty() {
-        return Err(ReadError::Empty);
-    }
-    pprof::read(bytes, bounds)
+    let options = Options {
+        bounds,
+        ..Options::default()
+    };
+    open(bytes, options)
 }

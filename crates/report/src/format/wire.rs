@@ -130,6 +130,18 @@ impl Writer {
         }
     }
 
+    /// A number, written even if it is zero.
+    pub(super) fn present(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+    }
+
+    /// A number of eight bytes.
+    pub(super) fn fixed(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
     /// A string, bytes, or a finished message; written even if empty.
     pub(super) fn bytes(&mut self, field: u32, value: &[u8]) {
         self.varint(u64::from(field) << 3 | 2);

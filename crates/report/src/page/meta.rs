@@ -25,7 +25,7 @@ pub(super) fn meta(recording: &Recording, scaled: &Scaled) -> Value {
             "columns": d.columns.iter()
                 .map(|c| json!([c.state.name(), c.exact, c.how])).collect::<Vec<_>>(),
             "limits": d.limits.iter().map(|l| json!([l.what, l.remedy])).collect::<Vec<_>>(),
-            "notes": d.notes,
+            "notes": d.notes, "unit": d.unit.name(),
         },
         "losses": recording.losses.iter().map(|l| json!([l.cause, l.count])).collect::<Vec<_>>(),
         "cost": {

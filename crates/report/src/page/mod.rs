@@ -64,7 +64,7 @@ pub struct Finding<'a> {
 pub fn write(
     recording: &Recording,
     options: &PageOptions<'_>,
-    out: &mut impl Write,
+    out: &mut (impl Write + ?Sized),
 ) -> io::Result<()> {
     let title = match options.title {
         "" => recording.domain.target.as_str(),
@@ -103,7 +103,7 @@ pub(crate) fn assemble(
     kind: &Kind,
     title: &str,
     payload: &[u8],
-    out: &mut impl Write,
+    out: &mut (impl Write + ?Sized),
 ) -> io::Result<()> {
     let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
     deflate.write_all(payload)?;

@@ -9,7 +9,7 @@ pub(crate) mod shapes;
 pub mod units;
 
 pub use layout::wrap;
-use wallscope_model::{State, View};
+use wallscope_model::{State, Unit, View};
 
 use crate::view::{
     self, Analysis, FunctionRow, LedgerRow, StackRow, Value, ViewValue, audit_lines, cost_lines,
@@ -51,6 +51,7 @@ const LEAST_VIEW: f64 = 0.001;
 pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String {
     let mut page = Page {
         style,
+        unit: &analysis.recording.domain.unit,
         out: String::new(),
     };
     for line in wrap(&headline.sentence, style.width, 0) {
@@ -74,10 +75,16 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
 
 struct Page<'a> {
     style: &'a Style,
+    unit: &'a Unit,
     out: String,
 }
 
 impl Page<'_> {
+    /// A value in the recording's unit.
+    fn value(&self, v: u64) -> String {
+        units::value(self.unit, v)
+    }
+
     fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
@@ -135,12 +142,12 @@ impl Page<'_> {
             let parts: Vec<String> = reasons
                 .iter()
                 .filter(|r| r.state == *state)
-                .map(|r| format!("{} {}", r.reason, ns(r.ns)))
+                .map(|r| format!("{} {}", r.reason, self.value(r.ns)))
                 .collect();
             let name = pad(label(*state), 9);
             let head = format!(
                 "  {name} {} {}  ",
-                pad(&ns(time), -8),
+                pad(&self.value(time), -8),
                 pad(&share_of(time, l.wall_ns), -8)
             );
             let indent = cells(&head);
@@ -161,14 +168,14 @@ impl Page<'_> {
         let wall = format!(
             "  {} {} {}",
             pad("wall", 9),
-            pad(&ns(l.wall_ns), -8),
+            pad(&self.value(l.wall_ns), -8),
             pad("100 %", -8)
         );
         let residue = l.residue_ns();
         let sign = if residue < 0 { "-" } else { "" };
         let residue = format!(
             "unaccounted for: {sign}{} ({})",
-            ns(residue.unsigned_abs()),
+            self.value(residue.unsigned_abs()),
             units::ppm(residue.unsigned_abs() as f64 / l.wall_ns.max(1) as f64)
         );
         for line in wrap(&format!("{wall}  {residue}"), self.style.width, 32) {
@@ -177,7 +184,7 @@ impl Page<'_> {
         if l.idle_ns > 0 {
             let idle = format!(
                 "  Of the blocked time {} ({} of wall) was idle: no request in flight.",
-                ns(l.idle_ns),
+                self.value(l.idle_ns),
                 share_of(l.idle_ns, l.wall_ns)
             );
             self.faint(&idle, 2);
@@ -185,7 +192,7 @@ impl Page<'_> {
         if total.unattributed_on_cpu_ns > 0 {
             let unseen = format!(
                 "  {} more on-CPU time belongs to threads that were never seen.",
-                ns(total.unattributed_on_cpu_ns)
+                self.value(total.unattributed_on_cpu_ns)
             );
             self.faint(&unseen, 2);
         }
@@ -260,7 +267,7 @@ impl Page<'_> {
                 "  {} {} {} {} {} {}  ",
                 pad(&shorten(&row_name, name as usize), name),
                 pad(&row_id, -7),
-                pad(&ns(l.wall_ns), column),
+                pad(&self.value(l.wall_ns), column),
                 of(State::OnCpu),
                 of(State::Runnable),
                 of(State::Blocked),
@@ -289,11 +296,15 @@ impl Page<'_> {
             View::RunQueue => ("Run queue: where it waits for a CPU", |v| &v.user),
             View::Wall => ("Wall: all of the time", |v| &v.user),
         };
-        let mut about = format!("{} in {} samples", ns(shown_ns), count(total.samples));
+        let mut about = format!(
+            "{} in {} samples",
+            self.value(shown_ns),
+            count(total.samples)
+        );
         if total.hidden_idle_ns > 0 {
             about.push_str(&format!(
                 "; {} idle hidden (--idle show)",
-                ns(total.hidden_idle_ns)
+                self.value(total.hidden_idle_ns)
             ));
         }
         self.heading(title, &about);
@@ -373,7 +384,7 @@ impl Page<'_> {
                 "{:>3}. {} {}  {}{reason}  {threads}",
                 i + 1,
                 pad(&share_of(s.ns, total.shown_ns()), -6),
-                pad(&ns(s.ns), -7),
+                pad(&self.value(s.ns), -7),
                 label(s.state),
             );
             for line in wrap(&head, self.style.width, 6) {

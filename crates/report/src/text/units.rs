@@ -1,5 +1,27 @@
 //! Numbers for people: three digits and a unit.
 
+use wallscope_model::Unit;
+
+/// A value in the unit of its recording.
+pub fn value(unit: &Unit, v: u64) -> String {
+    match unit {
+        Unit::Nanoseconds => ns(v),
+        Unit::Bytes => bytes(v),
+        Unit::Count(_) => large(v),
+    }
+}
+
+/// A count that may be too large to read digit by digit.
+fn large(v: u64) -> String {
+    let f = v as f64;
+    match v {
+        0..1_000_000 => count(v),
+        1_000_000..1_000_000_000 => format!("{} M", digits(f / 1e6)),
+        1_000_000_000..1_000_000_000_000 => format!("{} G", digits(f / 1e9)),
+        _ => format!("{} T", digits(f / 1e12)),
+    }
+}
+
 /// A length of time given in ns.
 pub fn ns(ns: u64) -> String {
     let v = ns as f64;
@@ -117,5 +139,9 @@ mod tests {
         assert_eq!(ppm(0.000_031), "31 ppm");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(bytes(52_428_800), "50.0 MiB");
+        let cycles = Unit::Count("cycles".to_string());
+        assert_eq!(value(&cycles, 1_234), "1,234");
+        assert_eq!(value(&cycles, 12_345_678_901), "12.3 G");
+        assert_eq!(value(&Unit::Bytes, 2048), "2.00 KiB");
     }
 }

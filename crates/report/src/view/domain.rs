@@ -18,7 +18,15 @@ pub fn domain_lines(rec: &Recording) -> Vec<String> {
     };
     let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
     push("target", d.target.clone());
-    push("window", format!("{} on {}", ns(length), rec.window.clock));
+    if length > 0 {
+        push("window", format!("{} on {}", ns(length), rec.window.clock));
+    }
+    if !d.unit.is_time() {
+        push(
+            "unit",
+            format!("{}: no time, so no share of wall time", d.unit.name()),
+        );
+    }
     push("recorded by", d.tool.clone());
     let because = if d.backend_reason.is_empty() {
         String::new()
@@ -38,9 +46,14 @@ pub fn domain_lines(rec: &Recording) -> Vec<String> {
     for e in &d.events {
         push("event", format!("{} from {}, {}", e.what, e.event, e.rate));
     }
-    for c in &d.columns {
+    let alike = d
+        .columns
+        .windows(2)
+        .all(|c| (c[0].exact, &c[0].how) == (c[1].exact, &c[1].how));
+    for c in d.columns.iter().take(if alike { 1 } else { usize::MAX }) {
         let how = if c.exact { "exact" } else { "estimated" };
-        push(c.state.name(), format!("{how}: {}", c.how));
+        let of = if alike { "values" } else { c.state.name() };
+        push(of, format!("{how}: {}", c.how));
     }
     if let Some(resolves) = resolution(rec) {
         push("resolution", resolves);
@@ -62,6 +75,9 @@ pub fn domain_lines(rec: &Recording) -> Vec<String> {
 /// How small a share the samples resolve, by state.
 fn resolution(rec: &Recording) -> Option<String> {
     let states = [State::OnCpu, State::Blocked, State::Runnable];
+    if rec.domain.columns.iter().all(|c| c.exact) && rec.domain.is_import() {
+        return None;
+    }
     let words: Vec<String> = states
         .iter()
         .filter_map(|state| {
@@ -119,6 +135,9 @@ pub fn scaling_lines(scaled: &Scaled) -> Vec<String> {
 
 /// How well the ledger closes, and how it compares with the kernel's own counters.
 pub fn audit_lines(rec: &Recording) -> Vec<String> {
+    if rec.domain.is_import() {
+        return vec!["audit: the file has no ledger that could be audited".to_string()];
+    }
     let sum = total_row(rec).ledger;
     if sum.wall_ns == 0 {
         return vec!["audit: no thread existed in the window".to_string()];

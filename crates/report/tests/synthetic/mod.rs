@@ -403,6 +403,7 @@ fn domain() -> Domain {
         backend_reason: "eBPF is allowed here, and sees everything".to_string(),
         privilege: "root".to_string(),
         kernel: "6.18.5 x86_64".to_string(),
+        unit: Unit::Nanoseconds,
         cpus: 4,
         target: "pid 4711 (orders-service)".to_string(),
         events: vec![

@@ -180,6 +180,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         ),
     });
     let mut domain = Domain {
+        unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
         backend: f.looker.name().into(),
         backend_reason: f.reason,

@@ -161,6 +161,11 @@ fn domain(d: &model::Domain) -> ext::Domain {
             })
             .collect(),
         notes: d.notes.clone(),
+        unit: if d.unit.is_time() {
+            String::new()
+        } else {
+            d.unit.name().to_string()
+        },
     }
 }
 

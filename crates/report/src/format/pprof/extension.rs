@@ -131,6 +131,8 @@ pub(super) struct Domain {
     pub limits: Vec<Limit>,
     #[prost(string, repeated, tag = "11")]
     pub notes: Vec<String>,
+    #[prost(string, tag = "12")]
+    pub unit: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

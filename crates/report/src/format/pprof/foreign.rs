@@ -1,187 +1,194 @@
 //! A pprof file of another tool → a recording that says no more than the file does.
 //!
-//! One column of time is used: the default one, else the last whose unit is a time. Its name tells
-//! the state (`cpu` is on-CPU, `delay` blocked; anything else is not known). Labels `pid`, `tid`,
-//! `thread`, `process` make contexts, `state` and `reason` are believed, all others are kept as they
-//! are. The ledger is the sum of the samples: the file has no other.
+//! One column is used: the one asked for; else the default one or the last, of those in a unit of
+//! time if there are any. Its name tells the state (`cpu` is on-CPU, `delay` blocked; anything
+//! else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts, `state` and `reason`
+//! are believed, all others are kept as they are. Profiles of memory and of counts are read too; their values are no time, and the
+//! domain says what they are.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use wallscope_model::{
-    BlockReason, Column, Context, ContextId, Domain, Frame, FrameId, FrameKind, Function,
-    FunctionId, Label, LabelValue, LabelsId, Ledger, Limit, Line, Module, ModuleId, ModuleKind,
-    Part, Process, Recording, Sample, Slices, Stack, StackEnd, StackId, State, UnknownCause,
-    Window,
+    BlockReason, ContextId, EventSource, Frame, FrameId, FrameKind, FunctionId, Label, LabelValue,
+    LabelsId, Limit, Line, ModuleId, ModuleKind, Part, Recording, StackEnd, State, Unit, Window,
 };
 
-use super::super::ReadError;
+use super::super::import::{About, Import, Kind};
 use super::super::wire::Fields;
+use super::super::{Bounds, Options, ReadError};
+use super::columns;
 use super::field;
 use super::read::{Tables, damaged};
-use super::restore::check_sums;
 
 /// The column that is used.
 struct Chosen {
     index: usize,
     /// The column that counts samples, if there is one.
     count: Option<usize>,
-    /// Nanoseconds in its unit.
-    unit: u64,
+    /// What a value is in, and how many of that.
+    unit: Unit,
+    factor: u64,
     /// Its state, where no label tells.
     state: State,
     name: String,
+    /// The other columns.
+    others: Vec<String>,
 }
 
 /// Reads what the profile's own tables say.
-pub(super) fn recording(t: &Tables) -> Result<Recording, ReadError> {
-    let chosen = choose(t)?;
-    let mut rec = Recording {
-        domain: domain(t, &chosen),
-        window: Window {
-            start_ns: 0,
-            end_ns: t.duration_nanos,
-            clock: "CLOCK_REALTIME".to_string(),
-            start_unix_ns: t.time_nanos,
-        },
-        slices: Slices::default(),
-        ..Recording::default()
+pub(super) fn recording(
+    t: &Tables,
+    options: &Options,
+    bounds: Bounds,
+) -> Result<Recording, ReadError> {
+    let chosen = choose(t, options.value.as_deref())?;
+    let mut to = Import::new(bounds.memory);
+    to.window(Window {
+        start_ns: 0,
+        end_ns: t.duration_nanos.min(1 << 61),
+        clock: "CLOCK_REALTIME".to_string(),
+        start_unix_ns: t.time_nanos,
+    });
+    let mut reader = Reader {
+        t,
+        chosen: &chosen,
+        code: Code::new(t, &mut to)?,
+        keys: FxHashMap::default(),
+        contexts: FxHashMap::default(),
+        sets: FxHashMap::default(),
+        locations: Vec::new(),
+        frames: Vec::new(),
+        values: Vec::new(),
     };
-    let mut code = Code::new(t, &mut rec);
-    let mut samples = Samples::default();
     for bytes in &t.samples {
-        samples.add(bytes, t, &chosen, &mut code, &mut rec)?;
+        reader.sample(bytes, &mut to)?;
     }
-    rec.samples = samples.list;
-    check_sums(&rec)?;
-    account(&mut rec);
-    check_sums(&rec)?;
-    Ok(rec)
+    Ok(to.finish(about(t, &chosen)))
 }
 
-fn choose(t: &Tables) -> Result<Chosen, ReadError> {
+fn choose(t: &Tables, asked: Option<&str>) -> Result<Chosen, ReadError> {
     let types: Vec<(String, String)> = t
         .sample_types
         .iter()
         .take(64)
         .map(|(name, unit)| (t.string(*name).into_owned(), t.string(*unit).into_owned()))
         .collect();
-    let timed: Vec<(usize, u64)> = types
-        .iter()
-        .enumerate()
-        .filter_map(|(i, (_, unit))| Some((i, nanoseconds(unit)?)))
-        .collect();
+    let names = || -> Vec<String> { types.iter().map(|(n, _)| n.clone()).collect() };
     let default = t.string(t.default_sample_type);
-    let Some(&(index, unit)) = timed
-        .iter()
-        .find(|(i, _)| types[*i].0 == default)
-        .or(timed.last())
-    else {
-        let names: Vec<_> = types.iter().map(|(n, u)| format!("{n}/{u}")).collect();
-        return Err(ReadError::NoTime {
-            values: if names.is_empty() {
-                "none".to_string()
-            } else {
-                names.join(", ")
-            },
-        });
+    let timed = |i: usize| columns::unit(&types[i].0, &types[i].1).0.is_time();
+    let named = |name: &str| types.iter().position(|(n, _)| n == name);
+    let index = match asked {
+        Some(name) => Some(named(name).ok_or_else(|| ReadError::NoSuchValue {
+            asked: name.to_string(),
+            have: names().join(", "),
+        })?),
+        None => named(&default)
+            .filter(|i| timed(*i))
+            .or_else(|| (0..types.len()).rfind(|i| timed(*i)))
+            .or_else(|| named(&default))
+            .or(types.len().checked_sub(1)),
+    };
+    let Some(index) = index else {
+        return Err(ReadError::NoValues);
     };
     let name = types[index].0.clone();
-    let state = match name.as_str() {
-        "cpu" | "on_cpu" | "on-cpu" | "task-clock" | "cpu-clock" => State::OnCpu,
-        "delay" | "blocked" | "block" | "off_cpu" | "off-cpu" => State::Blocked,
-        "runnable" => State::Runnable,
-        _ => State::Unknown,
-    };
+    let (unit, factor) = columns::unit(&name, &types[index].1);
+    let state = columns::state(&name, &unit);
+    // Values of memory have their own counts; any other column of counts is that of samples.
+    let twin = name
+        .strip_suffix("_space")
+        .and_then(|kind| named(&format!("{kind}_objects")));
+    let counts = |i: &usize| types[*i].1 == "count" && *i != index;
     Ok(Chosen {
         index,
-        count: types.iter().position(|(_, unit)| unit == "count"),
+        count: twin.or_else(|| (0..types.len()).find(counts)),
         unit,
+        factor,
         state,
+        others: names().into_iter().filter(|n| *n != name).collect(),
         name,
     })
 }
 
-fn nanoseconds(unit: &str) -> Option<u64> {
-    match unit {
-        "nanoseconds" | "nanosecond" | "ns" => Some(1),
-        "microseconds" | "microsecond" | "us" | "µs" => Some(1_000),
-        "milliseconds" | "millisecond" | "ms" => Some(1_000_000),
-        "seconds" | "second" | "s" => Some(1_000_000_000),
-        _ => None,
-    }
-}
-
-fn domain(t: &Tables, chosen: &Chosen) -> Domain {
-    let notes = t
+fn about(t: &Tables, chosen: &Chosen) -> About {
+    let mut notes: Vec<String> = t
         .comments
         .iter()
         .take(100)
-        .map(|c| t.string(*c).into_owned());
-    Domain {
-        tool: String::new(),
-        backend: "import".to_string(),
-        backend_reason: "the file was written by another tool, or by a newer wallscope".to_string(),
-        columns: State::ALL
-            .iter()
-            .map(|state| Column {
-                state: *state,
-                exact: false,
-                how: format!("samples of the file's column \"{}\"", chosen.name),
-            })
-            .collect(),
-        limits: vec![Limit {
-            what: "only what the file's samples say: no ledger, no time slices, no losses, and \
-                   whether stacks are whole is not known"
+        .map(|c| t.string(*c).into_owned())
+        .collect();
+    if !chosen.others.is_empty() {
+        notes.push(format!(
+            "the file also holds {}: choose with --value NAME",
+            chosen.others.join(", ")
+        ));
+    }
+    let mut limits = vec![Limit {
+        what: "whether stacks are whole is not known".to_string(),
+        remedy: String::new(),
+    }];
+    if chosen.name == "delay" {
+        limits.push(Limit {
+            what: "time of goroutines, not of threads: it does not add to that of threads"
                 .to_string(),
-            remedy: "record with wallscope".to_string(),
-        }],
-        notes: notes.collect(),
-        ..Domain::default()
+            remedy: String::new(),
+        });
+    }
+    let mut events = Vec::new();
+    if t.period > 0 && t.string(t.period_type.0) == chosen.name {
+        events.push(EventSource {
+            what: "stacks".to_string(),
+            event: chosen.name.clone(),
+            rate: format!("every {} {}", t.period, t.string(t.period_type.1)),
+        });
+    }
+    About {
+        format: "another tool's pprof".to_string(),
+        values: format!("samples of the file's column \"{}\"", chosen.name),
+        unit: chosen.unit.clone(),
+        limits,
+        notes,
+        events,
+        ..About::default()
     }
 }
 
 /// The file's code, and where its ids lead.
 struct Code {
-    locations: HashMap<u64, FrameId>,
+    locations: FxHashMap<u64, FrameId>,
     /// Frames that stand for a stack's missing root.
-    ends: HashMap<FrameId, StackEnd>,
+    ends: FxHashMap<FrameId, StackEnd>,
 }
 
 impl Code {
-    fn new(t: &Tables, rec: &mut Recording) -> Code {
-        let mut modules = HashMap::new();
+    fn new(t: &Tables, to: &mut Import) -> Result<Code, ReadError> {
+        let mut modules: FxHashMap<u64, (ModuleId, ModuleKind)> = FxHashMap::default();
         for m in &t.mappings {
             let path = t.string(m.file);
             if path.is_empty() {
                 continue;
             }
-            let kind = match &*path {
-                p if p.starts_with("[kernel") => ModuleKind::Kernel,
-                "[vdso]" | "linux-vdso.so.1" => ModuleKind::Vdso,
-                "[jit]" => ModuleKind::Jit,
-                _ => ModuleKind::Elf,
-            };
-            modules.insert(m.id, (ModuleId(rec.modules.len() as u32), kind));
-            rec.modules.push(Module {
-                kind,
-                path: Arc::from(path),
-                build_id: Arc::from(t.string(m.build_id)),
-                pid: 0,
-            });
+            let kind = Import::module_kind(&path);
+            let id = to.module(kind, &path, &t.string(m.build_id), 0)?;
+            modules.insert(m.id, (id, kind));
         }
-        let mut functions = HashMap::new();
+        let mut functions: FxHashMap<u64, FunctionId> = FxHashMap::default();
+        let mut missing: FxHashMap<FunctionId, StackEnd> = FxHashMap::default();
         for f in &t.functions {
-            functions.insert(f.id, FunctionId(rec.functions.len() as u32));
-            rec.functions.push(Function {
-                name: Arc::from(t.string(f.name)),
-                system_name: Arc::from(t.string(f.system_name)),
-                file: Arc::from(t.string(f.file)),
-                start_line: u32::try_from(f.start_line).unwrap_or(0),
-            });
+            let name = t.string(f.name);
+            let start_line = u32::try_from(f.start_line).unwrap_or(0);
+            let (system, file) = (t.string(f.system_name), t.string(f.file));
+            let id = to.function(&name, &system, &file, start_line)?;
+            functions.insert(f.id, id);
+            if let Some(end) = truncated(&name) {
+                missing.insert(id, end);
+            }
         }
-        let mut locations = HashMap::new();
-        let mut ends = HashMap::new();
+        let mut code = Code {
+            locations: FxHashMap::default(),
+            ends: FxHashMap::default(),
+        };
         for l in &t.locations {
             let module = modules.get(&l.mapping).copied();
             let lines: Vec<Line> = l
@@ -194,19 +201,11 @@ impl Code {
                     })
                 })
                 .collect();
-            let id = FrameId(rec.frames.len() as u32);
-            if let [line] = lines[..] {
-                let name = &rec.functions[line.function.0 as usize].name;
-                let end = name
-                    .strip_prefix("[truncated:")
-                    .and_then(|rest| rest.strip_suffix(']'))
-                    .and_then(StackEnd::from_name);
-                if let Some(end) = end {
-                    ends.insert(id, end);
-                }
-            }
-            locations.insert(l.id, id);
-            rec.frames.push(Frame {
+            let end = match lines[..] {
+                [line] => missing.get(&line.function).copied(),
+                _ => None,
+            };
+            let id = to.frame(Frame {
                 kind: match module {
                     Some((_, ModuleKind::Kernel)) => FrameKind::Kernel,
                     Some((_, ModuleKind::Jit)) => FrameKind::Jit,
@@ -215,28 +214,55 @@ impl Code {
                 module: module.map(|(id, _)| id),
                 address: l.address,
                 lines,
-            });
+            })?;
+            if let Some(end) = end {
+                code.ends.insert(id, end);
+            }
+            code.locations.insert(l.id, id);
         }
-        Code { locations, ends }
-    }
-
-    /// The stack of the given locations; without the frame that stands for its missing root.
-    fn stack(&self, locations: &[u64]) -> Result<Stack, ReadError> {
-        let mut frames = locations
-            .iter()
-            .map(|id| self.locations.get(id).copied())
-            .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| damaged("a sample refers to a location that is not there"))?;
-        let end = frames.last().and_then(|f| self.ends.get(f)).copied();
-        if end.is_some() {
-            frames.pop();
-        }
-        Ok(Stack {
-            frames,
-            end: end.unwrap_or(StackEnd::Root),
-        })
+        Ok(code)
     }
 }
+
+/// How a stack ended whose root is this frame.
+fn truncated(name: &str) -> Option<StackEnd> {
+    let cause = name.strip_prefix("[truncated:")?.strip_suffix(']')?;
+    StackEnd::from_name(cause)
+}
+
+/// A label's key, as far as it is understood.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Pid,
+    Tid,
+    Thread,
+    Process,
+    State,
+    Reason,
+    Idle,
+    Cpu,
+    Other,
+    /// A label without a name.
+    None,
+}
+
+fn key_of(name: &str) -> Key {
+    match name {
+        "pid" | "process_id" => Key::Pid,
+        "tid" | "thread_id" | "thread id" => Key::Tid,
+        "thread" | "thread_name" | "thread name" => Key::Thread,
+        "process" | "process_name" => Key::Process,
+        "state" => Key::State,
+        "reason" => Key::Reason,
+        "idle" => Key::Idle,
+        "cpu" => Key::Cpu,
+        "" => Key::None,
+        _ => Key::Other,
+    }
+}
+
+/// A label as the file has it: key, text, number, unit.
+type RawLabel = (u64, u64, u64, u64);
 
 /// What a sample's labels say.
 #[derive(Default)]
@@ -245,80 +271,65 @@ struct Labels {
     tid: u32,
     thread: u64,
     process: u64,
+    cpu: Option<u32>,
     state: Option<State>,
     reason: Option<BlockReason>,
     part: Option<Part>,
     idle: bool,
-    cpu: Option<u32>,
     /// All others: key, text, number, unit.
-    further: Vec<(u64, u64, u64, u64)>,
+    further: Vec<RawLabel>,
 }
 
-impl Labels {
-    fn add(&mut self, bytes: &[u8], t: &Tables) -> Result<(), ReadError> {
-        let (mut key, mut text, mut num, mut unit) = (0, 0, 0, 0);
+struct Reader<'t, 'f> {
+    t: &'t Tables<'f>,
+    chosen: &'t Chosen,
+    code: Code,
+    keys: FxHashMap<u64, Key>,
+    contexts: FxHashMap<(u32, u32, u64, u64), ContextId>,
+    sets: FxHashMap<Vec<RawLabel>, Option<LabelsId>>,
+    locations: Vec<u64>,
+    frames: Vec<FrameId>,
+    values: Vec<u64>,
+}
+
+impl Reader<'_, '_> {
+    fn label(&mut self, bytes: &[u8], labels: &mut Labels) -> Result<(), ReadError> {
+        let (mut id, mut text, mut num, mut unit) = (0, 0, 0, 0);
         for item in Fields::new(bytes) {
             match item? {
-                (field::label::KEY, v) => key = v.number(),
+                (field::label::KEY, v) => id = v.number(),
                 (field::label::STR, v) => text = v.number(),
                 (field::label::NUM, v) => num = v.number(),
                 (field::label::UNIT, v) => unit = v.number(),
                 _ => {}
             }
         }
-        match &*t.string(key) {
-            "pid" => self.pid = u32::try_from(num).unwrap_or(0),
-            "tid" => self.tid = u32::try_from(num).unwrap_or(0),
-            "thread" => self.thread = text,
-            "process" => self.process = text,
-            "state" => self.state = State::from_name(&t.string(text)),
-            "reason" => {
+        let t = self.t;
+        let key = *self.keys.entry(id).or_insert_with(|| key_of(&t.string(id)));
+        let small = || u32::try_from(num).unwrap_or(0);
+        match key {
+            // Some write ids as texts.
+            Key::Pid if num == 0 => labels.pid = t.string(text).parse().unwrap_or(0),
+            Key::Tid if num == 0 => labels.tid = t.string(text).parse().unwrap_or(0),
+            Key::Pid => labels.pid = small(),
+            Key::Tid => labels.tid = small(),
+            Key::Thread => labels.thread = text,
+            Key::Process => labels.process = text,
+            Key::Cpu if text == 0 => labels.cpu = Some(small()),
+            Key::State => labels.state = State::from_name(&t.string(text)),
+            Key::Reason => {
                 let name = t.string(text);
-                self.reason = BlockReason::from_name(&name);
-                self.part = Part::from_name(&name);
+                labels.reason = BlockReason::from_name(&name);
+                labels.part = Part::from_name(&name);
             }
-            "idle" => self.idle = t.string(text) == "true",
-            "cpu" => self.cpu = u32::try_from(num).ok(),
-            "" => {}
-            _ => self.further.push((key, text, num, unit)),
+            Key::Idle => labels.idle = t.string(text) == "true",
+            Key::None => {}
+            Key::Cpu | Key::Other => labels.further.push((id, text, num, unit)),
         }
         Ok(())
     }
-}
 
-/// What samples that are added up have alike.
-type Key = (
-    ContextId,
-    StackId,
-    State,
-    Option<&'static str>,
-    bool,
-    Option<u32>,
-    Option<LabelsId>,
-);
-
-/// Samples, equal ones added up.
-#[derive(Default)]
-struct Samples {
-    list: Vec<Sample>,
-    index: HashMap<Key, usize>,
-    label_sets: HashMap<Vec<(u64, u64, u64, u64)>, LabelsId>,
-    stacks: HashMap<Stack, StackId>,
-    contexts: HashMap<(u32, u32, u64), ContextId>,
-    processes: HashMap<u32, ()>,
-    locations: Vec<u64>,
-    values: Vec<u64>,
-}
-
-impl Samples {
-    fn add(
-        &mut self,
-        bytes: &[u8],
-        t: &Tables,
-        chosen: &Chosen,
-        code: &mut Code,
-        rec: &mut Recording,
-    ) -> Result<(), ReadError> {
+    fn sample(&mut self, bytes: &[u8], to: &mut Import) -> Result<(), ReadError> {
         self.locations.clear();
         self.values.clear();
         let mut labels = Labels::default();
@@ -326,137 +337,85 @@ impl Samples {
             match item? {
                 (field::sample::LOCATION, v) => v.numbers(&mut self.locations)?,
                 (field::sample::VALUE, v) => v.numbers(&mut self.values)?,
-                (field::sample::LABEL, v) => labels.add(v.bytes(), t)?,
+                (field::sample::LABEL, v) => self.label(v.bytes(), &mut labels)?,
                 _ => {}
             }
         }
-        let Some(&value) = self.values.get(chosen.index) else {
+        let Some(&value) = self.values.get(self.chosen.index) else {
             return Err(damaged(
                 "a sample has fewer values than the file has columns",
             ));
         };
         // Differences of profiles have negative values: a duration has none.
-        let ns = u64::try_from(value as i64)
-            .map_err(|_| damaged("a sample has a negative time: is it a difference of profiles?"))?
-            .saturating_mul(chosen.unit);
-        let count = chosen.count.and_then(|i| self.values.get(i)).copied();
-        let count = count.unwrap_or(1).min(1 << 40);
-        if ns == 0 {
+        let value = u64::try_from(value as i64)
+            .map_err(|_| damaged("a sample has a negative value: is it a difference of profiles?"))?
+            .saturating_mul(self.chosen.factor);
+        if value == 0 {
             return Ok(());
         }
-        let state = labels.state.unwrap_or(chosen.state);
-        let stack = code.stack(&self.locations)?;
-        let next = StackId(self.stacks.len() as u32);
-        let stack = *self.stacks.entry(stack).or_insert_with_key(|s| {
-            rec.stacks.push(s.clone());
-            next
-        });
-        let context = self.context(&labels, t, rec);
-        let further = self.further(std::mem::take(&mut labels.further), t, rec);
-        let sample = Sample {
-            context,
-            stack,
-            state,
-            reason: labels.reason.filter(|_| state == State::Blocked),
-            part: labels.part.filter(|_| state != State::Blocked),
-            idle: labels.idle,
-            cpu: labels.cpu,
-            labels: further,
-            count,
-            ns,
-            slices: Vec::new(),
+        let count = self.chosen.count.and_then(|i| self.values.get(i)).copied();
+        let count = match (&self.chosen.unit, count) {
+            (_, Some(n)) => n.min(1 << 40),
+            (Unit::Count(_), None) => value,
+            (_, None) => 1,
         };
-        let key = (
-            context,
-            stack,
-            state,
-            sample.reason_name(),
-            sample.idle,
-            sample.cpu,
-            further,
-        );
-        match self.index.get(&key) {
-            Some(i) => {
-                let to = &mut self.list[*i];
-                to.ns = to.ns.saturating_add(ns);
-                to.count = to.count.saturating_add(count);
-            }
-            None => {
-                self.index.insert(key, self.list.len());
-                self.list.push(sample);
-            }
+        self.frames.clear();
+        for id in &self.locations {
+            let frame = self
+                .code
+                .locations
+                .get(id)
+                .ok_or_else(|| damaged("a sample refers to a location that is not there"))?;
+            self.frames.push(*frame);
         }
-        Ok(())
+        let end = self.frames.last().and_then(|f| self.code.ends.get(f));
+        let end = end.copied().inspect(|_| {
+            self.frames.pop();
+        });
+        let stack = to.stack(&self.frames, end.unwrap_or(StackEnd::Root))?;
+        let key = (labels.pid, labels.tid, labels.thread, labels.process);
+        let context = match self.contexts.get(&key) {
+            Some(id) => *id,
+            None => {
+                let thread: Arc<str> = to.text(&self.t.string(labels.thread))?;
+                let process = self.t.string(labels.process);
+                let id = to.context(labels.pid, labels.tid, &thread, &process)?;
+                self.contexts.insert(key, id);
+                id
+            }
+        };
+        let kind = Kind {
+            state: labels.state.unwrap_or(self.chosen.state),
+            reason: labels.reason,
+            part: labels.part,
+            idle: labels.idle,
+            labels: self.further(labels.further, to)?,
+        };
+        to.sample(context, stack, kind, labels.cpu, (count, value), None)
     }
-
     fn further(
         &mut self,
-        mut set: Vec<(u64, u64, u64, u64)>,
-        t: &Tables,
-        rec: &mut Recording,
-    ) -> Option<LabelsId> {
+        set: Vec<RawLabel>,
+        to: &mut Import,
+    ) -> Result<Option<LabelsId>, ReadError> {
         if set.is_empty() {
-            return None;
+            return Ok(None);
         }
-        set.sort_unstable();
-        let next = LabelsId(rec.label_sets.len() as u32);
-        let id = *self.label_sets.entry(set).or_insert_with_key(|set| {
-            let label = |&(key, text, number, unit): &(u64, u64, u64, u64)| Label {
-                key: Arc::from(t.string(key)),
+        if let Some(id) = self.sets.get(&set) {
+            return Ok(*id);
+        }
+        let mut labels = Vec::with_capacity(set.len());
+        for &(key, text, number, unit) in &set {
+            labels.push(Label {
+                key: to.text(&self.t.string(key))?,
                 value: match text {
-                    0 => LabelValue::Number(number as i64, Arc::from(t.string(unit))),
-                    text => LabelValue::Text(Arc::from(t.string(text))),
+                    0 => LabelValue::Number(number as i64, to.text(&self.t.string(unit))?),
+                    text => LabelValue::Text(to.text(&self.t.string(text))?),
                 },
-            };
-            let mut labels: Vec<Label> = set.iter().map(label).collect();
-            labels.sort_unstable();
-            rec.label_sets.push(labels);
-            next
-        });
-        Some(id)
-    }
-
-    fn context(&mut self, labels: &Labels, t: &Tables, rec: &mut Recording) -> ContextId {
-        let key = (labels.pid, labels.tid, labels.thread);
-        let next = ContextId(self.contexts.len() as u32);
-        let id = *self.contexts.entry(key).or_insert(next);
-        if id == next {
-            rec.contexts.push(Context {
-                pid: labels.pid,
-                tid: labels.tid,
-                name: Arc::from(t.string(labels.thread)),
-                start_ns: 0,
-                end_ns: t.duration_nanos,
-                ledger: Ledger::default(),
             });
-            if self.processes.insert(labels.pid, ()).is_none() {
-                rec.processes.push(Process {
-                    pid: labels.pid,
-                    name: Arc::from(t.string(labels.process)),
-                    ..Process::default()
-                });
-            }
         }
-        id
-    }
-}
-
-/// Makes each context's ledger from its samples.
-fn account(rec: &mut Recording) {
-    for s in &rec.samples {
-        let l = &mut rec.contexts[s.context.0 as usize].ledger;
-        l.wall_ns += s.ns;
-        let to = match (s.state, s.part) {
-            (State::OnCpu, Some(Part::Kernel)) => &mut l.on_cpu.kernel,
-            (State::OnCpu, Some(Part::Irq)) => &mut l.on_cpu.irq,
-            (State::OnCpu, Some(Part::Stolen)) => &mut l.on_cpu.stolen,
-            (State::OnCpu, _) => &mut l.on_cpu.user,
-            (State::Runnable, Some(Part::Preempted)) => &mut l.runnable.preempted,
-            (State::Runnable, Some(Part::Throttled)) => &mut l.runnable.throttled,
-            (State::Runnable, _) => &mut l.runnable.woken,
-            (State::Blocked, _) => &mut l.blocked[s.reason.unwrap_or(BlockReason::Other) as usize],
-            (State::Unknown, _) => &mut l.unknown[UnknownCause::NotInSource as usize],
-        };
-        *to += s.ns;
+        let id = to.labels(labels)?;
+        self.sets.insert(set, id);
+        Ok(id)
     }
 }

@@ -10,6 +10,7 @@
 //! that would overflow are refused.
 
 mod budget;
+pub(super) mod columns;
 mod convert;
 mod extension;
 mod foreign;
@@ -21,7 +22,7 @@ mod shapes;
 mod waits;
 mod write;
 
-pub(super) use read::read;
+pub(super) use read::{detect, read};
 pub use write::write;
 
 /// Field numbers of the pprof messages (`profile.proto`).

@@ -1,13 +1,12 @@
 //! pprof bytes → tables, and from them a recording: wallscope's own, or another tool's.
 
 use std::borrow::Cow;
-use std::io::Read as _;
 
-use flate2::read::MultiGzDecoder;
 use prost::Message;
 
+use super::super::source::Source;
 use super::super::wire::{Fields, Malformed, Value};
-use super::super::{Bounds, Read, ReadError};
+use super::super::{Options, Read, ReadError};
 use super::{budget, extension, field, foreign, restore};
 
 impl From<Malformed> for ReadError {
@@ -20,68 +19,84 @@ pub(super) fn damaged(what: impl Into<String>) -> ReadError {
     ReadError::Damaged { what: what.into() }
 }
 
-/// Reads pprof, compressed or not.
-pub(in super::super) fn read(bytes: &[u8], bounds: Bounds) -> Result<Read, ReadError> {
-    let compressed = bytes.starts_with(&[0x1f, 0x8b]);
-    let bytes = if compressed {
-        Cow::Owned(decompress(bytes, bounds)?)
-    } else {
-        Cow::Borrowed(bytes)
-    };
-    let tables = match Tables::new(&bytes) {
-        // Every profile has a string table, whose first entry is empty.
-        Ok(t) if t.strings.first().is_some_and(|s| s.is_empty()) => t,
-        Err(e) if compressed => return Err(e),
-        _ => return Err(unrecognised(&bytes)),
-    };
+/// Whether `bytes` are a pprof profile, as far as can be told without its end.
+pub(in super::super) fn detect(head: &[u8]) -> bool {
+    use field::profile as f;
+    // Lengths and numbers of fields are small bytes, which no text holds.
+    if !head.iter().any(|b| *b < 9) {
+        return false;
+    }
+    // Every field before the first that ends beyond the head is of a kind that profiles have.
+    let mut fields = Fields::new(head);
+    let mut seen = 0;
+    for item in fields.by_ref() {
+        let Ok((number, value)) = item else { break };
+        let message = matches!(value, Value::Bytes(_));
+        let fits = match number {
+            f::SAMPLE_TYPE => message && value_type(value).is_ok(),
+            f::SAMPLE..=f::STRING | f::PERIOD_TYPE | f::RECORDING => message,
+            7..=10 | f::PERIOD | f::DEFAULT_SAMPLE_TYPE | 15 => !message,
+            f::COMMENT => true,
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+        seen += 1;
+    }
+    seen > 0
+}
+
+/// Reads pprof: wallscope's own, or another tool's.
+pub(in super::super) fn read(
+    source: &mut Source,
+    options: &mut Options,
+) -> Result<Read, ReadError> {
+    let bytes = source.bytes()?;
+    let bounds = source.bounds();
+    let (mut tables, whole) = Tables::new(&bytes);
+    tables.cut = !whole || source.cut();
+    // Every profile has a string table, whose first entry is empty.
+    if !tables.strings.first().is_some_and(|s| s.is_empty()) {
+        return Err(if source.cut() {
+            ReadError::Truncated
+        } else {
+            damaged("it looks like pprof, and its table of names is missing or cut off")
+        });
+    }
+    let mut warnings = Vec::new();
+    if tables.cut {
+        warnings.push(
+            "the file ends in the middle or is damaged: what came before is used".to_string(),
+        );
+    }
     budget::tables(&tables, bounds)?;
     if tables.recording.is_empty() {
-        let recording = foreign::recording(&tables)?;
-        return Ok(Read {
-            recording,
-            warnings: Vec::new(),
-        });
+        return Ok(Read::named(
+            foreign::recording(&tables, options, bounds)?,
+            warnings,
+        ));
     }
     let version = extension::Header::decode(tables.recording).map_or(0, |h| h.version);
     if version != extension::VERSION {
-        let warning = format!(
+        warnings.push(format!(
             "the file's wallscope part has version {version}, and this wallscope reads version {}: \
              only its pprof part is used, without ledger, slices and losses; update wallscope to \
              see all of it",
             extension::VERSION
-        );
-        return Ok(Read {
-            recording: foreign::recording(&tables)?,
-            warnings: vec![warning],
-        });
+        ));
+        return Ok(Read::named(
+            foreign::recording(&tables, options, bounds)?,
+            warnings,
+        ));
     }
     budget::extension(tables.recording, bounds)?;
     let message = extension::Recording::decode(tables.recording)
         .map_err(|e| damaged(format!("its wallscope part: {e}")))?;
-    restore::recording(&tables, message)
-}
-
-fn decompress(bytes: &[u8], bounds: Bounds) -> Result<Vec<u8>, ReadError> {
-    let mut out = Vec::new();
-    let limit = bounds.decompressed;
-    let mut reader = MultiGzDecoder::new(bytes).take(limit.saturating_add(1));
-    match reader.read_to_end(&mut out) {
-        Ok(_) if out.len() as u64 > limit => Err(ReadError::TooLarge {
-            what: "it decompresses to more",
-            limit_mib: limit >> 20,
-        }),
-        Ok(_) if out.is_empty() => Err(ReadError::Empty),
-        Ok(_) => Ok(out),
-        Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Err(ReadError::Truncated),
-        Err(e) => Err(damaged(format!("its compressed data: {e}"))),
-    }
-}
-
-fn unrecognised(bytes: &[u8]) -> ReadError {
-    let head = &bytes[..bytes.len().min(16)];
-    ReadError::Unrecognised {
-        start: format!("\"{}\"", head.escape_ascii()),
-    }
+    let mut read = restore::recording(&tables, message)?;
+    warnings.append(&mut read.warnings);
+    read.warnings = warnings;
+    Ok(read)
 }
 
 /// A profile taken apart, nothing copied.
@@ -97,6 +112,11 @@ pub(super) struct Tables<'a> {
     pub default_sample_type: u64,
     pub time_nanos: u64,
     pub duration_nanos: u64,
+    /// Name and unit of the period.
+    pub period_type: (u64, u64),
+    pub period: u64,
+    /// Whether the file ended before its end.
+    pub cut: bool,
     /// The bytes of the extension; empty: none.
     pub recording: &'a [u8],
 }
@@ -127,33 +147,47 @@ pub(super) struct Function {
 }
 
 impl<'a> Tables<'a> {
-    fn new(bytes: &'a [u8]) -> Result<Tables<'a>, ReadError> {
-        use field::profile as f;
+    /// The tables, and whether all bytes had the form of a profile.
+    fn new(bytes: &'a [u8]) -> (Tables<'a>, bool) {
         let mut t = Tables::default();
         for item in Fields::new(bytes) {
-            let (number, value) = item?;
-            match number {
-                f::SAMPLE_TYPE => t.sample_types.push(value_type(value)?),
-                f::SAMPLE => t.samples.push(value.bytes()),
-                f::MAPPING => t.mappings.push(mapping(value)?),
-                f::LOCATION => t.locations.push(location(value)?),
-                f::FUNCTION => t.functions.push(function(value)?),
-                f::STRING => t.strings.push(value.bytes()),
-                f::TIME_NANOS => t.time_nanos = value.number(),
-                f::DURATION_NANOS => t.duration_nanos = value.number(),
-                f::COMMENT => value.numbers(&mut t.comments)?,
-                f::DEFAULT_SAMPLE_TYPE => t.default_sample_type = value.number(),
-                f::RECORDING => t.recording = value.bytes(),
-                _ => {}
+            if item
+                .and_then(|(number, value)| t.add(number, value))
+                .is_err()
+            {
+                return (t, false);
             }
         }
-        Ok(t)
+        (t, true)
     }
 
-    /// The string with index `id`, empty where there is none.
+    fn add(&mut self, number: u32, value: Value<'a>) -> Result<(), Malformed> {
+        use field::profile as f;
+        let t = self;
+        match number {
+            f::SAMPLE_TYPE => t.sample_types.push(value_type(value)?),
+            f::SAMPLE => t.samples.push(value.bytes()),
+            f::MAPPING => t.mappings.push(mapping(value)?),
+            f::LOCATION => t.locations.push(location(value)?),
+            f::FUNCTION => t.functions.push(function(value)?),
+            f::STRING => t.strings.push(value.bytes()),
+            f::TIME_NANOS => t.time_nanos = value.number(),
+            f::DURATION_NANOS => t.duration_nanos = value.number(),
+            f::PERIOD_TYPE => t.period_type = value_type(value)?,
+            f::PERIOD => t.period = value.number(),
+            f::COMMENT => value.numbers(&mut t.comments)?,
+            f::DEFAULT_SAMPLE_TYPE => t.default_sample_type = value.number(),
+            f::RECORDING => t.recording = value.bytes(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The string with index `id`; where there is none, what says so.
     pub fn string(&self, id: u64) -> Cow<'a, str> {
         let index = usize::try_from(id).unwrap_or(usize::MAX);
-        String::from_utf8_lossy(self.strings.get(index).copied().unwrap_or_default())
+        let missing: &[u8] = if self.cut { b"[name cut off]" } else { b"" };
+        String::from_utf8_lossy(self.strings.get(index).copied().unwrap_or(missing))
     }
 }
 

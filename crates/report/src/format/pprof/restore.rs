@@ -82,10 +82,7 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     rec.ledger_slices = ledger_slices(&m.ledger_slices.unwrap_or_default(), &names, &rec)?;
     rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
     check_sums(&rec)?;
-    Ok(Read {
-        recording: rec,
-        warnings,
-    })
+    Ok(Read::named(rec, warnings))
 }
 
 impl Names {
@@ -184,6 +181,7 @@ fn domain(d: ext::Domain, names: &Names) -> model::Domain {
             })
             .collect(),
         notes: d.notes,
+        unit: model::Unit::from_name(&d.unit),
     }
 }
 

@@ -1,0 +1,209 @@
+//! What files of other tools leave to be done on this machine: stacks that were copied as raw memory
+//! are unwound, addresses get names.
+//!
+//! Both need the files that ran. They are looked for under their paths, and taken only where their
+//! build id is the recorded one, or, where none was recorded, where a file is still there: then
+//! the names may be those of a newer build, and that is said.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
+use wallscope_report::format::{Mapped, RawStack, Unnamed, Unwind};
+use wallscope_symbolize::{ModuleSource, Sources};
+use wallscope_unwind::native::{
+    End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,
+};
+
+/// Most memory of unwind tables, bytes.
+const TABLES: u64 = 1 << 30;
+/// Most frames of a stack.
+const FRAMES: usize = 1024;
+
+/// Unwinds copied stacks by the tables of the files that were mapped.
+pub struct CopiedStacks {
+    store: Option<TableStore<MemoryTables>>,
+    unwinder: Unwinder,
+    /// Files by path and build id; `None`: not to be had.
+    files: BTreeMap<(String, String), Option<(File, FileKey)>>,
+    /// The mappings that the store has now, by process.
+    loaded: BTreeMap<u32, u64>,
+}
+
+impl CopiedStacks {
+    /// An unwinder that has looked at nothing yet.
+    pub fn new() -> CopiedStacks {
+        CopiedStacks {
+            store: TableStore::new(MemoryTables::new(), TABLES).ok(),
+            unwinder: Unwinder::new(),
+            files: BTreeMap::new(),
+            loaded: BTreeMap::new(),
+        }
+    }
+
+    fn load(&mut self, stack: &RawStack) {
+        let Some(store) = &mut self.store else { return };
+        if self.loaded.get(&stack.process) == Some(&stack.generation) {
+            return;
+        }
+        for m in stack.mappings.values() {
+            let key = (m.path.to_string(), m.build_id.to_string());
+            self.files.entry(key).or_insert_with(|| open(m));
+        }
+        let specs: Vec<MappingSpec> = stack
+            .mappings
+            .iter()
+            .map(|(start, m)| {
+                let key = (m.path.to_string(), m.build_id.to_string());
+                MappingSpec {
+                    start: *start,
+                    end: m.end,
+                    pgoff: m.offset,
+                    source: match self.files.get(&key) {
+                        Some(Some((file, key))) => Source::File {
+                            key,
+                            file: Some(file),
+                        },
+                        _ => Source::Anonymous,
+                    },
+                }
+            })
+            .collect();
+        // Where it does not fit, its stacks end at once and say so.
+        let _ = store.set_process(stack.process, &specs);
+        self.loaded.insert(stack.process, stack.generation);
+    }
+}
+
+/// The file of a mapping, if it is the one that was mapped.
+fn open(m: &Mapped) -> Option<(File, FileKey)> {
+    if !m.path.starts_with('/') {
+        return None;
+    }
+    let file = wallscope_object::mapped::open_regular(Path::new(&*m.path)).ok()?;
+    if !m.build_id.is_empty() {
+        let mapped = wallscope_object::mapped::MappedFile::map(&file).ok()?;
+        let id = wallscope_object::elf::Elf::parse(&mapped)
+            .ok()?
+            .build_id()?;
+        if id != *m.build_id {
+            return None;
+        }
+    }
+    let key = FileKey::of_file(&file).ok()?;
+    Some((file, key))
+}
+
+impl Unwind for CopiedStacks {
+    fn unwind(&mut self, stack: &RawStack) -> (Vec<u64>, StackEnd) {
+        self.load(stack);
+        let Some(store) = &self.store else {
+            return (vec![stack.ip], StackEnd::TableNotLoaded);
+        };
+        let start = stack.general[7];
+        let memory = stack.memory;
+        let read = |address: u64, to: &mut [u8]| {
+            let from = address
+                .checked_sub(start)
+                .and_then(|at| usize::try_from(at).ok());
+            let Some(from) = from.and_then(|at| memory.get(at..)) else {
+                return 0;
+            };
+            let n = from.len().min(to.len());
+            to[..n].copy_from_slice(&from[..n]);
+            n
+        };
+        let registers = Registers {
+            ip: stack.ip,
+            general: stack.general,
+        };
+        let (tables, process) = (store.sink(), stack.process);
+        let unwound = self
+            .unwinder
+            .unwind(tables, process, &registers, FRAMES, read);
+        let addresses = unwound
+            .frames
+            .iter()
+            .map(|w| self.address(stack.mappings, w.file(), w.lookup_offset()))
+            .collect();
+        let end = match unwound.end {
+            End::Root => StackEnd::Root,
+            End::MaxFrames => StackEnd::MaxFrames,
+            End::NoMapping => StackEnd::NoMapping,
+            End::NotLoaded => StackEnd::TableNotLoaded,
+            End::NoInfo => StackEnd::NoUnwindInfo,
+            End::BadRule => StackEnd::BadRule,
+            // What was copied is a window of the stack.
+            End::Unreadable | End::Window => StackEnd::WindowEnd,
+            End::NoProgress => StackEnd::NoProgress,
+        };
+        (addresses, end)
+    }
+}
+
+impl CopiedStacks {
+    /// The address of an offset in a file of the unwinder's; without a file it is one already.
+    fn address(&self, mappings: &BTreeMap<u64, Mapped>, file: u16, offset: u64) -> u64 {
+        let key = self.store.as_ref().and_then(|s| s.file_key(file));
+        let Some(key) = key.filter(|_| file != 0) else {
+            return offset;
+        };
+        let shows = |m: &Mapped, start: u64| {
+            let length = m.end - start;
+            let own = (m.path.to_string(), m.build_id.to_string());
+            let same = matches!(self.files.get(&own), Some(Some((_, k))) if k == key);
+            same && (m.offset..m.offset.saturating_add(length)).contains(&offset)
+        };
+        mappings
+            .iter()
+            .find(|(start, m)| shows(m, **start))
+            .map_or(offset, |(start, m)| start + (offset - m.offset))
+    }
+}
+
+/// Names the addresses of `recording` as far as this machine has what they lie in.
+pub fn name(recording: &mut Recording, unnamed: Unnamed) {
+    let mut sources = Sources::default();
+    let mut newer = 0;
+    for (i, m) in recording.modules.iter().enumerate() {
+        // Without a build id to compare there is only the path to go by.
+        if m.kind == ModuleKind::Elf && m.build_id.is_empty() && m.path.starts_with('/') {
+            let file = wallscope_object::mapped::open_regular(Path::new(&*m.path));
+            if let Ok(file) = file {
+                let id = wallscope_model::ModuleId(i as u32);
+                sources.modules.insert(id, ModuleSource::from_file(file, 0));
+                newer += 1;
+            }
+        }
+    }
+    if newer > 0 {
+        recording.losses.push(Loss {
+            cause: "file named by its path alone: no build id was recorded, so names may be those \
+                    of another build"
+                .to_string(),
+            count: newer,
+        });
+    }
+    if !same_kernel(unnamed) {
+        // Symbols of another kernel, or of this one at another place, would be wrong.
+        sources.kallsyms = Some(String::new());
+    }
+    let losses = wallscope_symbolize::resolve(recording, sources);
+    recording.losses.extend(losses);
+}
+
+/// Whether the kernel lies where it lay while it was recorded.
+fn same_kernel(unnamed: Unnamed) -> bool {
+    let Some(then) = unnamed.kernel_text.filter(|a| *a != 0) else {
+        return false;
+    };
+    let Ok(text) = std::fs::read_to_string("/proc/kallsyms") else {
+        return false;
+    };
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let address = words.next().and_then(|a| u64::from_str_radix(a, 16).ok());
+        address == Some(then) && words.nth(1) == Some("_text")
+    })
+}

@@ -1,0 +1,720 @@
+//! Another tool's samples → a recording that says no more than they do.
+//!
+//! A reader gives what its file says, piece by piece; here equal things become one, times are
+//! sorted into slices, and each thread's ledger is made: the sum of its samples, for the file has
+//! no other. Time whose state the file does not tell is unknown for that very reason
+//! ([`UnknownCause::NotInSource`]). Memory is counted as it is taken, and bounded.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
+use wallscope_model::{
+    BlockReason, Column, Context, ContextId, Domain, Frame, FrameId, FrameKind, Function,
+    FunctionId, Label, LabelsId, Ledger, LedgerSlice, Limit, Line, Module, ModuleId, ModuleKind,
+    Part, Process, Recording, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State, Unit,
+    UnknownCause, Window,
+};
+
+use super::ReadError;
+
+/// Frames of a stack that are kept, from the leaf; deeper ones are cut.
+const MOST_FRAMES: usize = 1 << 16;
+/// More slices than this are joined two by two.
+const MOST_SLICES: i64 = 400;
+/// The length of a slice before any are joined, ns.
+const FIRST_WIDTH: u64 = 10_000_000;
+/// Where slice 0 lies while earlier ones may still come.
+const ORIGIN: i64 = 1 << 30;
+/// Largest value of a sample: a century of nanoseconds, and far from what would overflow.
+const MOST: u64 = 1 << 61;
+
+/// What kind of time a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub state: State,
+    pub reason: Option<BlockReason>,
+    pub part: Option<Part>,
+    pub idle: bool,
+    /// Labels beyond the contract's own.
+    pub labels: Option<LabelsId>,
+}
+
+impl Kind {
+    /// Time of which only the state is known.
+    pub(super) const fn of(state: State) -> Kind {
+        Kind {
+            state,
+            reason: None,
+            part: None,
+            idle: false,
+            labels: None,
+        }
+    }
+
+    fn number(self) -> u32 {
+        let reason = self.reason.map_or(0, |r| r as u32 + 1);
+        let part = self.part.map_or(0, |p| p as u32 + 1);
+        self.state as u32 | reason << 2 | part << 8 | u32::from(self.idle) << 14
+    }
+}
+
+/// What a file says of itself, in words, for the domain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    /// The tool that wrote it, empty where unknown.
+    pub tool: String,
+    /// The format's name for people: `perf script text`.
+    pub format: String,
+    /// What its values are.
+    pub values: String,
+    /// Their unit.
+    pub unit: Unit,
+    /// Whether values of states are counted exactly (by instrumentation), not sampled.
+    pub exact: bool,
+    /// What the file cannot say, or says only in part.
+    pub limits: Vec<Limit>,
+    /// Anything else.
+    pub notes: Vec<String>,
+    /// Events and rates, where known.
+    pub events: Vec<wallscope_model::EventSource>,
+}
+
+/// Equal things once; the index holds hashes only, the things stay in their list.
+#[derive(Default)]
+struct Index {
+    of: FxHashMap<u64, u32>,
+}
+
+impl Index {
+    /// The place of what `same` recognises, or `next` where it is new.
+    fn place(&mut self, mut hash: u64, next: u32, same: impl Fn(u32) -> bool) -> (u32, bool) {
+        loop {
+            match self.of.get(&hash) {
+                Some(at) if same(*at) => return (*at, false),
+                Some(_) => hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
+                None => {
+                    self.of.insert(hash, next);
+                    return (next, true);
+                }
+            }
+        }
+    }
+}
+
+fn hash(of: impl std::hash::Hash) -> u64 {
+    FxBuildHasher.hash_one(of)
+}
+
+/// What samples that are added up have alike: context, stack, kind, CPU, labels.
+type SampleKey = (u32, u32, u32, u32, Option<LabelsId>);
+
+/// A recording in the making.
+pub(super) struct Import {
+    rec: Recording,
+    texts: FxHashMap<Arc<str>, ()>,
+    modules: FxHashMap<Module, ModuleId>,
+    functions: Index,
+    frames: Index,
+    stacks: Index,
+    contexts: FxHashMap<(u32, u32, Arc<str>), ContextId>,
+    processes: FxHashMap<u32, usize>,
+    label_sets: FxHashMap<Vec<Label>, LabelsId>,
+    samples: FxHashMap<SampleKey, u32>,
+    /// Time of slice `ORIGIN`, once a time is known, and the width.
+    slices: Option<(u64, u64)>,
+    range: (i64, i64),
+    times: Option<(u64, u64)>,
+    total: u64,
+    memory: u64,
+    limit: u64,
+    /// Stacks that were cut at [`MOST_FRAMES`].
+    cut: u64,
+}
+
+impl Import {
+    /// Begins; more memory than `limit` bytes is refused.
+    pub(super) fn new(limit: u64) -> Import {
+        Import {
+            rec: Recording::default(),
+            texts: FxHashMap::default(),
+            modules: FxHashMap::default(),
+            functions: Index::default(),
+            frames: Index::default(),
+            stacks: Index::default(),
+            contexts: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            label_sets: FxHashMap::default(),
+            samples: FxHashMap::default(),
+            slices: None,
+            range: (i64::MAX, i64::MIN),
+            times: None,
+            total: 0,
+            memory: 0,
+            limit,
+            cut: 0,
+        }
+    }
+
+    /// Accounts for memory.
+    fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
+        self.memory += bytes as u64;
+        if self.memory > self.limit {
+            return Err(ReadError::TooLarge {
+                what: "what it describes needs more memory",
+                limit_mib: self.limit >> 20,
+            });
+        }
+        Ok(())
+    }
+
+    /// A text, once.
+    pub(super) fn text(&mut self, text: &str) -> Result<Arc<str>, ReadError> {
+        if let Some((same, ())) = self.texts.get_key_value(text) {
+            return Ok(same.clone());
+        }
+        self.take(text.len() + 64)?;
+        let new: Arc<str> = Arc::from(text);
+        self.texts.insert(new.clone(), ());
+        Ok(new)
+    }
+
+    /// A file that code came from.
+    pub(super) fn module(
+        &mut self,
+        kind: ModuleKind,
+        path: &str,
+        build_id: &str,
+        pid: u32,
+    ) -> Result<ModuleId, ReadError> {
+        let module = Module {
+            kind,
+            path: self.text(path)?,
+            build_id: self.text(build_id)?,
+            pid: if kind == ModuleKind::Jit { pid } else { 0 },
+        };
+        if let Some(id) = self.modules.get(&module) {
+            return Ok(*id);
+        }
+        self.take(256)?;
+        let id = ModuleId(self.rec.modules.len() as u32);
+        self.rec.modules.push(module.clone());
+        self.modules.insert(module, id);
+        Ok(id)
+    }
+
+    /// What a module of this path is.
+    pub(super) fn module_kind(path: &str) -> ModuleKind {
+        match path {
+            "[vdso]" | "linux-vdso.so.1" => ModuleKind::Vdso,
+            "[jit]" | "//anon" | "[anon]" => ModuleKind::Jit,
+            p if p.starts_with("[kernel") || p.starts_with("[guest.kernel") => ModuleKind::Kernel,
+            p if p.starts_with("/tmp/perf-") && p.ends_with(".map") => ModuleKind::Jit,
+            p if p.starts_with('[') && p.ends_with(']') => ModuleKind::Kernel,
+            p if p.ends_with(".ko") || p.contains("/vmlinux") => ModuleKind::Kernel,
+            _ => ModuleKind::Elf,
+        }
+    }
+
+    /// A function.
+    pub(super) fn function(
+        &mut self,
+        name: &str,
+        system_name: &str,
+        file: &str,
+        start_line: u32,
+    ) -> Result<FunctionId, ReadError> {
+        let functions = &self.rec.functions;
+        let next = functions.len() as u32;
+        let (at, new) =
+            self.functions
+                .place(hash((name, system_name, file, start_line)), next, |at| {
+                    let f = &functions[at as usize];
+                    &*f.name == name
+                        && &*f.system_name == system_name
+                        && &*f.file == file
+                        && f.start_line == start_line
+                });
+        if new {
+            self.take(128)?;
+            let function = Function {
+                name: self.text(name)?,
+                system_name: self.text(system_name)?,
+                file: self.text(file)?,
+                start_line,
+            };
+            self.rec.functions.push(function);
+        }
+        Ok(FunctionId(at))
+    }
+
+    /// A frame, equal ones once.
+    pub(super) fn frame(&mut self, frame: Frame) -> Result<FrameId, ReadError> {
+        let frames = &self.rec.frames;
+        let next = frames.len() as u32;
+        let (at, new) = self
+            .frames
+            .place(hash(&frame), next, |at| frames[at as usize] == frame);
+        if new {
+            self.take(128 + frame.lines.len() * 8)?;
+            self.rec.frames.push(frame);
+        }
+        Ok(FrameId(at))
+    }
+
+    /// A frame of which only the function is known.
+    pub(super) fn named(
+        &mut self,
+        kind: FrameKind,
+        module: Option<ModuleId>,
+        name: &str,
+        file: &str,
+        line: u32,
+    ) -> Result<FrameId, ReadError> {
+        let function = self.function(name, "", file, 0)?;
+        self.frame(Frame {
+            kind,
+            module,
+            address: 0,
+            lines: vec![Line { function, line }],
+        })
+    }
+
+    /// What kind of code a frame is.
+    pub(super) fn kind(&self, frame: FrameId) -> FrameKind {
+        self.rec.frames[frame.0 as usize].kind
+    }
+
+    /// The same frame as one of the kernel.
+    pub(super) fn as_kernel(&mut self, frame: FrameId) -> Result<FrameId, ReadError> {
+        let mut frame = self.rec.frames[frame.0 as usize].clone();
+        frame.kind = FrameKind::Kernel;
+        self.frame(frame)
+    }
+
+    /// `frame` with functions inlined into it, the outermost of them first.
+    pub(super) fn inlined(&mut self, frame: FrameId, more: &[Line]) -> Result<FrameId, ReadError> {
+        let mut frame = self.rec.frames[frame.0 as usize].clone();
+        frame.lines.splice(0..0, more.iter().rev().copied());
+        self.frame(frame)
+    }
+
+    /// A stack, leaf first.
+    pub(super) fn stack(
+        &mut self,
+        frames: &[FrameId],
+        end: StackEnd,
+    ) -> Result<StackId, ReadError> {
+        let (frames, end) = if frames.len() > MOST_FRAMES {
+            self.cut += 1;
+            (&frames[..MOST_FRAMES], StackEnd::MaxFrames)
+        } else {
+            (frames, end)
+        };
+        let stacks = &self.rec.stacks;
+        let next = stacks.len() as u32;
+        let (at, new) = self.stacks.place(hash((frames, end)), next, |at| {
+            let s = &stacks[at as usize];
+            s.frames == frames && s.end == end
+        });
+        if new {
+            self.take(72 + frames.len() * 4)?;
+            self.rec.stacks.push(Stack {
+                frames: frames.to_vec(),
+                end,
+            });
+        }
+        Ok(StackId(at))
+    }
+
+    /// A thread; `process` is its process's name, empty where unknown.
+    pub(super) fn context(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        name: &str,
+        process: &str,
+    ) -> Result<ContextId, ReadError> {
+        let name = self.text(name)?;
+        let key = (pid, tid, name);
+        if let Some(id) = self.contexts.get(&key) {
+            return Ok(*id);
+        }
+        let id = self.thread(pid, tid, &key.2.clone(), process)?;
+        self.contexts.insert(key, id);
+        Ok(id)
+    }
+
+    /// A thread that is none of those before, though it may be called the same.
+    pub(super) fn thread(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        name: &str,
+        process: &str,
+    ) -> Result<ContextId, ReadError> {
+        self.take(1024)?;
+        let name = self.text(name)?;
+        let id = ContextId(self.rec.contexts.len() as u32);
+        self.rec.contexts.push(Context {
+            pid,
+            tid,
+            name,
+            start_ns: 0,
+            end_ns: 0,
+            ledger: Ledger::default(),
+        });
+        let process = self.text(process)?;
+        let next = self.rec.processes.len();
+        let at = *self.processes.entry(pid).or_insert(next);
+        if at == next {
+            self.rec.processes.push(Process {
+                pid,
+                name: process,
+                ..Process::default()
+            });
+        } else if self.rec.processes[at].name.is_empty() {
+            self.rec.processes[at].name = process;
+        }
+        Ok(id)
+    }
+
+    /// A set of further labels; none if it is empty.
+    pub(super) fn labels(&mut self, mut set: Vec<Label>) -> Result<Option<LabelsId>, ReadError> {
+        if set.is_empty() {
+            return Ok(None);
+        }
+        set.sort_unstable();
+        if let Some(id) = self.label_sets.get(&set) {
+            return Ok(Some(*id));
+        }
+        self.take(128 + 160 * set.len())?;
+        let id = LabelsId(self.rec.label_sets.len() as u32);
+        self.rec.label_sets.push(set.clone());
+        self.label_sets.insert(set, id);
+        Ok(Some(id))
+    }
+
+    /// `count` samples worth `value` in all, at `time` where that is known.
+    pub(super) fn sample(
+        &mut self,
+        context: ContextId,
+        stack: StackId,
+        kind: Kind,
+        cpu: Option<u32>,
+        (count, value): (u64, u64),
+        time: Option<u64>,
+    ) -> Result<(), ReadError> {
+        let count = count.min(MOST);
+        self.total = self.total.saturating_add(value).saturating_add(count);
+        if value > MOST || self.total > MOST {
+            return Err(ReadError::Damaged {
+                what: "its values add up to more than a century".to_string(),
+            });
+        }
+        let cpu_key = cpu.map_or(0, |c| c.wrapping_add(1));
+        let key = (context.0, stack.0, kind.number(), cpu_key, kind.labels);
+        let next = self.rec.samples.len() as u32;
+        let at = *self.samples.entry(key).or_insert(next);
+        if at == next {
+            self.take(200)?;
+            self.rec.samples.push(Sample {
+                context,
+                stack,
+                state: kind.state,
+                reason: kind.reason.filter(|_| kind.state == State::Blocked),
+                part: kind.part.filter(|_| kind.state != State::Blocked),
+                idle: kind.idle,
+                cpu,
+                labels: kind.labels,
+                count: 0,
+                ns: 0,
+                slices: Vec::new(),
+            });
+        }
+        let slice = time.map(|t| self.slice(t));
+        let to = &mut self.rec.samples[at as usize];
+        to.count += count;
+        to.ns += value;
+        let Some(slice) = slice else { return Ok(()) };
+        let found = match to.slices.last() {
+            Some(v) if v.slice == slice => Ok(to.slices.len() - 1),
+            Some(v) if v.slice < slice => Err(to.slices.len()),
+            _ => to.slices.binary_search_by_key(&slice, |v| v.slice),
+        };
+        match found {
+            Ok(i) => {
+                to.slices[i].count += count;
+                to.slices[i].ns += value;
+            }
+            Err(i) => {
+                let new = SliceValue {
+                    slice,
+                    count,
+                    ns: value,
+                };
+                to.slices.insert(i, new);
+                self.take(32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slice of a time, as a number that later ones may halve.
+    fn slice(&mut self, time: u64) -> u32 {
+        let times = self.times.get_or_insert((time, time));
+        *times = (times.0.min(time), times.1.max(time));
+        let (origin, mut width) = *self.slices.get_or_insert((time, FIRST_WIDTH));
+        loop {
+            let away = i128::from(time) - i128::from(origin);
+            let n = away.div_euclid(i128::from(width)) as i64;
+            let range = (self.range.0.min(n), self.range.1.max(n));
+            if range.1 - range.0 < MOST_SLICES {
+                self.range = range;
+                return (n + ORIGIN) as u32;
+            }
+            width *= 2;
+            self.slices = Some((origin, width));
+            if self.range.0 <= self.range.1 {
+                self.range = (self.range.0.div_euclid(2), self.range.1.div_euclid(2));
+            }
+            for s in &mut self.rec.samples {
+                join(&mut s.slices);
+            }
+        }
+    }
+
+    /// The length of the recording, where the file says so and its samples have no times.
+    pub(super) fn window(&mut self, window: Window) {
+        self.rec.window = window;
+    }
+
+    /// Whether any sample was given.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rec.samples.is_empty()
+    }
+
+    /// The recording.
+    pub(super) fn finish(mut self, about: About) -> Recording {
+        if let Some((first, last)) = self.times {
+            let w = &mut self.rec.window;
+            if w.end_ns <= w.start_ns || first < w.start_ns || last > w.end_ns {
+                w.start_ns = first;
+                w.end_ns = last;
+            }
+            if w.clock.is_empty() {
+                w.clock = "the file's own clock".to_string();
+            }
+        }
+        self.place_slices();
+        let w = &self.rec.window;
+        for c in &mut self.rec.contexts {
+            c.start_ns = w.start_ns;
+            c.end_ns = w.end_ns;
+        }
+        account(&mut self.rec);
+        self.rec.domain = domain(about, self.slices.is_some(), self.cut);
+        self.rec
+    }
+
+    fn place_slices(&mut self) {
+        let Some((origin, width)) = self.slices else {
+            return;
+        };
+        let (low, high) = self.range;
+        let start = i128::from(origin) + i128::from(low) * i128::from(width);
+        let base = (low + ORIGIN) as u32;
+        self.rec.slices = Slices {
+            start_ns: u64::try_from(start).unwrap_or(0),
+            width_ns: width,
+            count: (high - low + 1) as u32,
+        };
+        let mut rows: FxHashMap<(u32, u32), LedgerSlice> = FxHashMap::default();
+        for s in &mut self.rec.samples {
+            s.slices.shrink_to_fit();
+            for v in &mut s.slices {
+                v.slice -= base;
+                let row = rows
+                    .entry((s.context.0, v.slice))
+                    .or_insert_with(|| LedgerSlice {
+                        context: s.context.0,
+                        slice: v.slice,
+                        ..LedgerSlice::default()
+                    });
+                match s.state {
+                    State::OnCpu => row.on_cpu_ns += v.ns,
+                    State::Runnable => row.runnable_ns += v.ns,
+                    State::Blocked => {
+                        row.blocked[s.reason.unwrap_or(BlockReason::Other) as usize] += v.ns;
+                    }
+                    State::Unknown => {}
+                }
+            }
+        }
+        let mut rows: Vec<LedgerSlice> = rows.into_values().collect();
+        rows.retain(|r| State::ALL.iter().any(|s| r.state_ns(*s) > 0));
+        rows.sort_unstable_by_key(|r| (r.context, r.slice));
+        self.rec.ledger_slices = rows;
+    }
+}
+
+/// Joins slices two by two.
+fn join(slices: &mut Vec<SliceValue>) {
+    // ORIGIN is even at every width, so halves meet around it as they should.
+    for v in slices.iter_mut() {
+        let from_origin = i64::from(v.slice) - ORIGIN;
+        v.slice = (from_origin.div_euclid(2) + ORIGIN) as u32;
+    }
+    slices.dedup_by(|b, a| {
+        let same = a.slice == b.slice;
+        if same {
+            a.count += b.count;
+            a.ns += b.ns;
+        }
+        same
+    });
+}
+
+/// Makes each context's ledger from its samples.
+fn account(rec: &mut Recording) {
+    for s in &rec.samples {
+        let l = &mut rec.contexts[s.context.0 as usize].ledger;
+        l.wall_ns += s.ns;
+        if s.idle && s.state == State::Blocked {
+            l.idle_ns += s.ns;
+        }
+        let to = match (s.state, s.part) {
+            (State::OnCpu, Some(Part::Kernel)) => &mut l.on_cpu.kernel,
+            (State::OnCpu, Some(Part::Irq)) => &mut l.on_cpu.irq,
+            (State::OnCpu, Some(Part::Stolen)) => &mut l.on_cpu.stolen,
+            (State::OnCpu, _) => &mut l.on_cpu.user,
+            (State::Runnable, Some(Part::Preempted)) => &mut l.runnable.preempted,
+            (State::Runnable, Some(Part::Throttled)) => &mut l.runnable.throttled,
+            (State::Runnable, _) => &mut l.runnable.woken,
+            (State::Blocked, _) => &mut l.blocked[s.reason.unwrap_or(BlockReason::Other) as usize],
+            (State::Unknown, _) => &mut l.unknown[UnknownCause::NotInSource as usize],
+        };
+        *to += s.ns;
+    }
+}
+
+fn domain(about: About, sliced: bool, cut: u64) -> Domain {
+    let slices = if sliced { "" } else { ", no time slices" };
+    let mut limits = vec![Limit {
+        what: format!(
+            "only what the file's samples say: no ledger{slices}, no losses; totals are sums of \
+             samples, and time that was not sampled is not there"
+        ),
+        remedy: "record with wallscope".to_string(),
+    }];
+    limits.extend(about.limits);
+    let mut notes = about.notes;
+    if cut > 0 {
+        notes.push(format!("{cut} stacks were cut at {MOST_FRAMES} frames"));
+    }
+    Domain {
+        tool: about.tool,
+        backend: Domain::IMPORT.to_string(),
+        backend_reason: format!("the file is {}", about.format),
+        columns: State::ALL
+            .iter()
+            .map(|state| Column {
+                state: *state,
+                exact: about.exact,
+                how: about.values.clone(),
+            })
+            .collect(),
+        events: about.events,
+        limits,
+        notes,
+        unit: about.unit,
+        ..Domain::default()
+    }
+}
+
+/// A number of seconds written with a decimal point → nanoseconds, without rounding by floats.
+pub(super) fn seconds(text: &[u8]) -> Option<u64> {
+    let (whole, part) = match memchr::memchr(b'.', text) {
+        Some(i) => (&text[..i], &text[i + 1..]),
+        None => (text, &b""[..]),
+    };
+    let mut ns: u64 = 0;
+    if part.len() > 18 {
+        return None;
+    }
+    for i in 0..9 {
+        let d = match part.get(i) {
+            Some(d) => digit(*d)?,
+            None => 0,
+        };
+        ns = ns * 10 + d;
+    }
+    number(whole)?.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+fn digit(c: u8) -> Option<u64> {
+    c.is_ascii_digit().then(|| u64::from(c - b'0'))
+}
+
+/// A decimal number.
+pub(super) fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut n = 0u64;
+    for c in text {
+        n = n.checked_mul(10)?.checked_add(digit(*c)?)?;
+    }
+    Some(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_without_loss() {
+        assert_eq!(seconds(b"12.000000001"), Some(12_000_000_001));
+        assert_eq!(seconds(b"5"), Some(5_000_000_000));
+        assert_eq!(seconds(b"1.5"), Some(1_500_000_000));
+        assert_eq!(seconds(b"x"), None);
+        assert_eq!(number(b"18446744073709551616"), None);
+    }
+
+    #[test]
+    fn slices_widen_as_time_goes_on_and_keep_every_value() {
+        let mut to = Import::new(1 << 20);
+        let stack = to.stack(&[], StackEnd::Root).unwrap();
+        let context = to.context(1, 1, "a", "").unwrap();
+        let kind = Kind::of(State::OnCpu);
+        let base = 5_000_000_000_000u64;
+        // From the middle outwards, so that earlier times come later too.
+        for i in 0..1000u64 {
+            for t in [base + i * 37_000_000, base - i * 37_000_000] {
+                to.sample(context, stack, kind, None, (1, 10), Some(t))
+                    .unwrap();
+            }
+        }
+        let rec = to.finish(About::default());
+        let s = &rec.samples[0];
+        assert_eq!((s.count, s.ns), (2000, 20_000));
+        assert!(rec.slices.count <= 400 && rec.slices.count >= 200);
+        assert!(s.slices.is_sorted_by_key(|v| v.slice));
+        assert_eq!(s.slices.iter().map(|v| v.count).sum::<u64>(), 2000);
+        let last = s.slices.last().unwrap().slice;
+        assert_eq!(last, rec.slices.count - 1);
+        // Equal times fall into equal slices: each is as full as its length says.
+        let full = rec.slices.width_ns / 37_000_000;
+        for v in &s.slices[1..s.slices.len() - 1] {
+            assert!(v.count.abs_diff(full) <= 2, "{} of {full}", v.count);
+        }
+        assert_eq!(
+            rec.ledger_slices.iter().map(|r| r.on_cpu_ns).sum::<u64>(),
+            20_000
+        );
+        assert_eq!(
+            rec.window.end_ns - rec.window.start_ns,
+            2 * 999 * 37_000_000
+        );
+    }
+}

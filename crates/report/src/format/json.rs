@@ -1,0 +1,102 @@
+//! What the formats made of JSON have in common: cut files, and numbers that are times.
+
+use serde::de::DeserializeOwned;
+
+use super::ReadError;
+use super::source::Source;
+use wallscope_model::Unit;
+
+/// The parsed file, and a warning where it was cut off.
+pub(super) fn parse<T: DeserializeOwned>(
+    source: &mut Source,
+) -> Result<(T, Vec<String>), ReadError> {
+    let bytes = source.bytes()?;
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok((value, Vec::new())),
+        Err(e) if e.is_eof() || source.cut() => {
+            let closed = close(&bytes);
+            let value = serde_json::from_slice(&closed).map_err(|_| ReadError::Truncated)?;
+            let warning = "the file ends in the middle: what came before is used".to_string();
+            Ok((value, vec![warning]))
+        }
+        Err(e) => Err(ReadError::Damaged {
+            what: e.to_string(),
+        }),
+    }
+}
+
+/// A text that ended in the middle, ended after its last whole value.
+fn close(bytes: &[u8]) -> Vec<u8> {
+    let mut open: Vec<u8> = Vec::new();
+    // Where to end, and what was open there: after a bracket or before a comma a value is whole.
+    let mut good: (usize, usize) = (0, 0);
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => {
+                at += 1;
+                while at < bytes.len() && bytes[at] != b'"' {
+                    at += 1 + usize::from(bytes[at] == b'\\');
+                }
+            }
+            b'{' | b'[' => {
+                open.push(bytes[at] + 2);
+                good = (at + 1, open.len());
+            }
+            b'}' | b']' => {
+                open.pop();
+                good = (at + 1, open.len());
+            }
+            b',' => good = (at, open.len()),
+            _ => {}
+        }
+        at += 1;
+    }
+    // What is open at the end of the file was open at the good place too, if it is no deeper.
+    let mut out = bytes[..good.0.min(bytes.len())].to_vec();
+    out.extend(open[..good.1.min(open.len())].iter().rev());
+    out
+}
+
+/// A unit by the name that JSON formats use, and how many of it one is; `None` for no unit.
+pub(super) fn unit(name: &str) -> (Unit, f64) {
+    match name {
+        "nanoseconds" | "ns" => (Unit::Nanoseconds, 1.0),
+        "microseconds" | "us" | "µs" => (Unit::Nanoseconds, 1e3),
+        "milliseconds" | "ms" => (Unit::Nanoseconds, 1e6),
+        "seconds" | "s" => (Unit::Nanoseconds, 1e9),
+        "bytes" => (Unit::Bytes, 1.0),
+        "none" | "" => (Unit::Count("counts".to_string()), 1.0),
+        other => (Unit::Count(other.to_string()), 1.0),
+    }
+}
+
+/// A point on a scale of `factor` → whole units; what is no number or before the start is 0.
+pub(super) fn whole(value: f64, factor: f64) -> u64 {
+    // Casts saturate, and make nothing of what is no number.
+    ((value * factor).round() as u64).min(1 << 61)
+}
+
+/// Whether `text` occurs in `head`.
+pub(super) fn has(head: &[u8], text: &str) -> bool {
+    memchr::memmem::find(head, text.as_bytes()).is_some()
+}
+
+/// The first byte that is no white space.
+pub(super) fn start(head: &[u8]) -> Option<u8> {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    head.iter().copied().find(|c| !c.is_ascii_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_cut_text_is_ended_after_its_last_whole_value() {
+        let text = br#"{"a":[1,{"b":"x,]\"}"},3],"c":{"d":[true,null]}}"#;
+        for len in 1..=text.len() {
+            let closed = super::close(&text[..len]);
+            let parsed = serde_json::from_slice::<serde_json::Value>(&closed);
+            assert!(parsed.is_ok(), "{}", String::from_utf8_lossy(&closed));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The text of `perf script` → recording.
+//!
+//! Every record is a line of who, when and what, and a line a frame, leaf first. Software clocks
+//! (`cpu-clock`, `task-clock`) count nanoseconds on a CPU; `sched:sched_switch` gives the time from
+//! a thread's switch out to its next switch in ([`super::switches`]); all other events count
+//! themselves, and are read one event at a time.
+//!
+//! Pieces of the text are taken apart on all CPUs (`piece`): each worker knows the stacks and lines
+//! that it met before by their bytes, so that a stack which comes again costs little more than
+//! finding its end. What they found is joined here, in the order of the file.
+
+mod join;
+mod line;
+mod piece;
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use super::source::{self, Source};
+use super::{Options, Read, ReadError};
+use join::Joiner;
+use piece::{Parsed, Worker};
+
+pub(super) use join::Measures;
+pub(super) use line::detect;
+
+/// How much of the text a worker gets at once.
+const PIECE: usize = 2 << 20;
+/// A record longer than this is no record: the text is something else.
+const MOST_RECORD: usize = 64 << 20;
+
+/// The end of the last whole record; 0 where there is none.
+fn records(bytes: &[u8]) -> usize {
+    match memchr::memmem::rfind(bytes, b"\n\n") {
+        Some(at) => at + 2,
+        // Records without stacks are lines; a header stays with its stack.
+        None if memchr::memmem::find(bytes, b"\n\t").is_none() => source::lines(bytes),
+        None => 0,
+    }
+}
+
+/// A worker's ends of its two queues.
+type Lane = (SyncSender<Vec<u8>>, Receiver<(Parsed, Vec<u8>)>);
+
+/// Reads the text.
+pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
+    let workers = thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(16);
+    let memory = source.bounds().memory;
+    let mut joiner = Joiner::new(workers, memory, options.value.clone());
+    thread::scope(|scope| {
+        let lanes: Vec<Lane> = (0..workers)
+            .map(|_| {
+                let (to, work) = sync_channel::<Vec<u8>>(1);
+                let (back, done) = sync_channel(1);
+                scope.spawn(move || {
+                    let mut worker = Worker::new(memory / 8 / workers as u64);
+                    for text in work {
+                        let parsed = worker.parse(&text);
+                        if back.send((parsed, text)).is_err() {
+                            return;
+                        }
+                    }
+                });
+                (to, done)
+            })
+            .collect();
+        // Pieces go to the workers in turn and come back in the same order.
+        let (mut sent, mut joined) = (0usize, 0usize);
+        let mut spare: Vec<Vec<u8>> = Vec::new();
+        let mut left: Vec<u8> = Vec::new();
+        let join = |lane: usize, joiner: &mut Joiner, spare: &mut Vec<Vec<u8>>| {
+            let Ok((parsed, text)) = lanes[lane].1.recv() else {
+                return Err(damaged("a record that cannot be taken apart"));
+            };
+            spare.push(text);
+            joiner.add(lane, &parsed)
+        };
+        loop {
+            let mut text = spare.pop().unwrap_or_default();
+            text.clear();
+            text.append(&mut left);
+            let whole = fill(source, &mut text, &mut left)?;
+            if !text.is_empty() {
+                if sent - joined >= workers * 2 {
+                    join(joined % workers, &mut joiner, &mut spare)?;
+                    joined += 1;
+                }
+                if lanes[sent % workers].0.send(text).is_err() {
+                    return Err(damaged("a record that cannot be taken apart"));
+                }
+                sent += 1;
+            }
+            if whole {
+                break;
+            }
+        }
+        while joined < sent {
+            join(joined % workers, &mut joiner, &mut spare)?;
+            joined += 1;
+        }
+        Ok(())
+    })?;
+    joiner.finish(source.cut())
+}
+
+/// Reads on until `text` holds at least one whole record and about a piece; what follows the last
+/// whole one is put into `left`. Returns whether the file has ended.
+fn fill(source: &mut Source, text: &mut Vec<u8>, left: &mut Vec<u8>) -> Result<bool, ReadError> {
+    let mut size = PIECE;
+    loop {
+        let have = text.len();
+        let want = size.max(have + PIECE / 2);
+        text.resize(want, 0);
+        let n = source.fill(&mut text[have..])?;
+        text.truncate(have + n);
+        if have + n < want {
+            return Ok(true);
+        }
+        match records(text) {
+            0 if text.len() > MOST_RECORD => {
+                return Err(damaged("a record of more than 64 MiB"));
+            }
+            0 => size *= 2,
+            end => {
+                left.extend_from_slice(&text[end..]);
+                text.truncate(end);
+                return Ok(false);
+            }
+        }
+    }
+}
+
+fn damaged(what: &str) -> ReadError {
+    ReadError::Damaged {
+        what: what.to_string(),
+    }
+}

@@ -1,0 +1,19 @@
+//! Files of other tools: what is read of them agrees with what their tools say, and what they do
+//! not say stays unknown.
+
+#[path = "exchange/folded.rs"]
+mod folded;
+#[path = "exchange/hostile.rs"]
+mod hostile;
+#[path = "exchange/instruments.rs"]
+mod instruments;
+#[path = "exchange/perf_script.rs"]
+mod perf_script;
+#[path = "exchange/recorders.rs"]
+mod recorders;
+#[path = "exchange/support.rs"]
+mod support;
+#[path = "synthetic/mod.rs"]
+mod synthetic;
+#[path = "exchange/writers.rs"]
+mod writers;

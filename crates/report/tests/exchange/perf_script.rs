@@ -1,0 +1,118 @@
+use std::collections::BTreeMap;
+
+use wallscope_model::{State, Unit};
+
+use crate::support::{ends as shares, fold, read, read_value};
+
+const CLOCK: &str = include_str!("../fixtures/perf-script-clock.txt");
+const SWITCHES: &str = include_str!("../fixtures/perf-script-switches.txt");
+
+/// The counts are those of `perf report -F sample,sym` of the same file.
+#[test]
+fn counts_are_those_of_perf_report() {
+    let rec = read_value(CLOCK.as_bytes(), "samples").unwrap().recording;
+    assert_eq!(rec.domain.unit, Unit::Count("samples".into()));
+    let (own, total) = shares(&rec);
+    assert_eq!(own.values().sum::<u64>(), 253);
+    assert_eq!(own["leaf"], 244);
+    assert_eq!(own["finish_task_switch.isra.0_[k]"], 4);
+    assert_eq!(total["run"], 244);
+    assert_eq!(total["start_thread"], 135);
+    assert_eq!(total["main"], 118);
+    assert_eq!(total["do_syscall_64_[k]"], 8);
+}
+
+#[test]
+fn a_clock_gives_time_by_thread_and_slices() {
+    let read = read(CLOCK.as_bytes());
+    assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+    let rec = read.recording;
+    assert!(rec.domain.unit.is_time());
+    let sum: u64 = rec.contexts.iter().map(|c| c.ledger.on_cpu.total()).sum();
+    assert_eq!(sum, 253 * 1_001_001);
+    assert_eq!(rec.contexts.len(), 2);
+    assert!(rec.slices.count > 20);
+    assert!(
+        rec.samples
+            .iter()
+            .all(|s| s.ns == s.slices.iter().map(|v| v.ns).sum::<u64>())
+    );
+    assert!(rec.contexts.iter().any(|c| c.ledger.on_cpu.kernel > 0));
+}
+
+/// Between switch out and switch in: compared with the same sums made by hand from the lines.
+#[test]
+fn switches_give_the_time_off_the_cpu() {
+    let rec = read(SWITCHES.as_bytes()).recording;
+    let mut out: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
+    let (mut blocked, mut runnable, mut last) = (0, 0, 0);
+    let word = |line: &'static str, key: &str| {
+        let rest = line.split_once(key).unwrap().1;
+        rest.split_whitespace().next().unwrap()
+    };
+    for line in SWITCHES.lines().filter(|l| l.contains("sched_switch:")) {
+        let time = line
+            .split_once(": sched:")
+            .unwrap()
+            .0
+            .rsplit(' ')
+            .next()
+            .unwrap();
+        let (s, us) = time.split_once('.').unwrap();
+        let time = s.parse::<u64>().unwrap() * 1_000_000_000 + us.parse::<u64>().unwrap() * 1000;
+        last = time;
+        let wants = word(line, "prev_state=").starts_with('R');
+        out.insert(word(line, "prev_pid="), (time, wants));
+        if let Some((from, wants)) = out.remove(word(line, "next_pid=")) {
+            *(if wants { &mut runnable } else { &mut blocked }) += time - from;
+        }
+    }
+    out.remove("0");
+    for (from, wants) in out.into_values() {
+        *(if wants { &mut runnable } else { &mut blocked }) += last - from;
+    }
+    assert!(blocked > 0);
+    let sum = |state| {
+        rec.contexts
+            .iter()
+            .map(|c| c.ledger.state_ns(state))
+            .sum::<u64>()
+    };
+    assert_eq!(sum(State::Blocked), blocked);
+    assert_eq!(sum(State::Runnable), runnable);
+    assert!(fold(&rec).keys().any(|k| k.contains("do_nanosleep_[k]")));
+    let counted = read_value(SWITCHES.as_bytes(), "sched:sched_switch").unwrap();
+    assert_eq!(fold(&counted.recording).values().sum::<u64>(), 60);
+}
+
+#[test]
+fn long_texts_are_read_in_pieces_by_many_and_lose_nothing() {
+    // Far more than a piece, each repeat with a stack of its own.
+    let mut text = String::new();
+    for i in 0..60 {
+        text.push_str(&CLOCK.replace(" leaf+0x", &format!(" leaf_{i}+0x")));
+        text.push('\n');
+    }
+    for _ in 0..3 {
+        text.push_str(&text.clone());
+    }
+    let rec = read_value(text.as_bytes(), "samples").unwrap().recording;
+    let (own, _) = shares(&rec);
+    assert_eq!(own.values().sum::<u64>(), 253 * 60 * 8);
+    assert!((0..60).all(|i| own[&format!("leaf_{i}")] == 244 * 8));
+}
+
+#[test]
+fn a_text_cut_anywhere_gives_what_was_whole() {
+    let text = &CLOCK[..4000];
+    let mut before = 0;
+    for len in 100..text.len() {
+        let Ok(read) = crate::support::try_read(&text.as_bytes()[..len]) else {
+            continue;
+        };
+        let sum: u64 = read.recording.samples.iter().map(|s| s.count).sum();
+        assert!(sum + 1 >= before, "{len}");
+        before = sum.max(before);
+    }
+    assert!(before > 8);
+}

@@ -1,0 +1,165 @@
+use std::collections::BTreeMap;
+
+use wallscope_model::{Recording, View};
+use wallscope_report::format::{Format, WriteOptions, folded};
+
+use crate::support::{ends, fold, read};
+use crate::synthetic;
+
+fn write(rec: &Recording, format: &str, view: View) -> (Vec<u8>, Vec<String>) {
+    let options = WriteOptions {
+        view,
+        folded: folded::Options {
+            view,
+            ..folded::Options::default()
+        },
+        ..WriteOptions::default()
+    };
+    let mut out = Vec::new();
+    let format = Format::named(format).unwrap();
+    let lost = format.write(rec, &options, &mut out).unwrap();
+    (out, lost)
+}
+
+/// The folded lines of a view.
+fn folded_of(rec: &Recording, view: View) -> BTreeMap<String, u64> {
+    let (bytes, _) = write(rec, "folded", view);
+    crate::support::lines(&String::from_utf8(bytes).unwrap())
+}
+
+#[test]
+fn speedscope_keeps_stacks_and_threads_of_each_view() {
+    let rec = synthetic::recording(3);
+    for view in [View::Wall, View::OnCpu, View::OffCpu] {
+        let (bytes, lost) = write(&rec, "speedscope", view);
+        assert!(lost.iter().any(|l| l.contains("states")), "{lost:?}");
+        let back = read(&bytes).recording;
+        // Inlined functions and cut roots are frames there, called as they are here.
+        let plain = |sums: BTreeMap<String, u64>| -> BTreeMap<String, u64> {
+            let mut out = BTreeMap::new();
+            for (k, v) in sums {
+                *out.entry(k.replace("_[i]", "")).or_default() += v;
+            }
+            out
+        };
+        assert_eq!(plain(fold(&back)), plain(folded_of(&rec, view)));
+        let with_time = |r: &Recording| r.contexts.iter().filter(|c| c.ledger.wall_ns > 0).count();
+        assert!(with_time(&back) >= 3);
+    }
+}
+
+#[test]
+fn otlp_keeps_states_reasons_threads_and_counts() {
+    let rec = synthetic::recording(3);
+    let (bytes, lost) = write(&rec, "otlp", View::Wall);
+    assert!(lost.iter().any(|l| l.contains("ledger")), "{lost:?}");
+    let back = read(&bytes).recording;
+    assert_eq!(back.contexts.len(), rec.contexts.len());
+    for c in &rec.contexts {
+        let same = back.contexts.iter().find(|d| d.tid == c.tid).unwrap();
+        assert_eq!((&same.name, same.pid), (&c.name, c.pid));
+        assert_eq!(same.ledger.blocked, c.ledger.blocked);
+        assert_eq!(same.ledger.on_cpu.total(), c.ledger.on_cpu.total());
+        assert_eq!(same.ledger.runnable.total(), c.ledger.runnable.total());
+    }
+    let count = |r: &Recording| r.samples.iter().map(|s| s.count).sum::<u64>();
+    assert_eq!(count(&back), count(&rec));
+    let paths = |r: &Recording| r.modules.iter().map(|m| m.path.clone()).max();
+    assert_eq!(paths(&back), paths(&rec));
+}
+
+#[test]
+fn callgrind_keeps_own_and_total_times_of_functions() {
+    let rec = synthetic::recording(2);
+    let (bytes, _) = write(&rec, "callgrind", View::OffCpu);
+    let back = read(&bytes).recording;
+    assert!(back.domain.unit.is_time());
+    let expected: u64 = folded_of(&rec, View::OffCpu).values().sum();
+    assert_eq!(fold(&back).values().sum::<u64>(), expected);
+    let (own, _) = ends(&back);
+    let (direct, _) = crate::support::ends_of(&folded_of(&rec, View::OffCpu));
+    // Suffixes of the kernel's functions are part of their names there.
+    for (name, value) in direct {
+        let found: u64 = (own.iter())
+            .filter(|(n, _)| n.trim_end_matches("_[k]") == name.trim_end_matches("_[k]"))
+            .map(|(_, v)| *v)
+            .sum();
+        assert_eq!(found, value, "{name}");
+    }
+}
+
+#[test]
+fn perfetto_holds_every_sample_in_its_slice() {
+    let rec = synthetic::recording(1);
+    let (bytes, lost) = write(&rec, "perfetto", View::OnCpu);
+    assert!(lost.iter().any(|l| l.contains("slice")), "{lost:?}");
+    // Packets (field 1), and in them perf samples (field 66: key 0x92 0x04).
+    let mut rest = &bytes[..];
+    let mut samples = 0;
+    while !rest.is_empty() {
+        assert_eq!(rest[0], 0x0a);
+        let (mut len, mut at, mut shift) = (0usize, 1, 0);
+        loop {
+            len |= usize::from(rest[at] & 0x7f) << shift;
+            at += 1;
+            shift += 7;
+            if rest[at - 1] < 0x80 {
+                break;
+            }
+        }
+        let packet = &rest[at..at + len];
+        samples += u64::from(packet.windows(2).any(|w| w == [0x92, 0x04]));
+        rest = &rest[at + len..];
+    }
+    let expected: u64 = (rec.samples.iter())
+        .filter(|s| View::OnCpu.includes(s.state))
+        .map(|s| s.count)
+        .sum();
+    assert!(
+        samples >= expected && samples < expected + 40,
+        "{samples} {expected}"
+    );
+}
+
+#[test]
+fn the_firefox_profiler_gets_every_thread_and_the_cpu_time_of_each() {
+    let rec = synthetic::recording(3);
+    let (bytes, lost) = write(&rec, "firefox", View::Wall);
+    assert!(lost.iter().any(|l| l.contains("reasons")), "{lost:?}");
+    let v: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let threads = v["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), rec.contexts.len());
+    // Its weights are milliseconds of wall time, its CPU deltas the time on a CPU.
+    let sum = |column: &serde_json::Value| -> f64 {
+        column
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|v| v.as_f64())
+            .sum()
+    };
+    for c in &rec.contexts {
+        let name = format!("{} (tid {})", c.name, c.tid);
+        let thread = threads.iter().find(|t| t["name"] == *name);
+        let samples = &thread.unwrap_or_else(|| panic!("{name}"))["samples"];
+        let known: u64 = wallscope_model::State::ALL
+            .iter()
+            .map(|s| c.ledger.state_ns(*s))
+            .sum();
+        let weights = sum(&samples["weight"]);
+        assert!(
+            (weights - known as f64 / 1e6).abs() <= 1.0,
+            "{name}: {weights}"
+        );
+    }
+    let back = read(&bytes);
+    assert!(back.recording.contexts.iter().any(|c| c.ledger.wall_ns > 0));
+}
+
+#[test]
+fn what_people_read_is_written_too() {
+    let rec = synthetic::recording(1);
+    assert!(write(&rec, "json", View::Wall).0.starts_with(b"{"));
+    assert!(write(&rec, "markdown", View::Wall).0.starts_with(b"**"));
+    assert!(write(&rec, "html", View::Wall).0.starts_with(b"<!"));
+}
