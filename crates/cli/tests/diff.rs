@@ -1,0 +1,207 @@
+//! `wallscope diff` as a user and a script meet it.
+
+#[path = "../../report/tests/synthetic/mod.rs"]
+mod synthetic;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use wallscope_model::scale::scale;
+use wallscope_model::{BlockReason, Recording, State};
+use wallscope_report::format::pprof;
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wallscope"))
+        .args(args)
+        .env_remove("COLUMNS")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs")
+}
+
+fn write(dir: &Path, name: &str, rec: &Recording) -> PathBuf {
+    let path = dir.join(name);
+    let bytes = pprof::write(rec, &scale(rec), Vec::new()).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// The same service whose journal takes half of all disk time more.
+fn slower(workers: u32) -> Recording {
+    let mut rec = synthetic::recording(workers);
+    let more = |ns: u64| ns + ns / 2;
+    for c in &mut rec.contexts {
+        let disk = &mut c.ledger.blocked[BlockReason::Disk as usize];
+        c.ledger.wall_ns += *disk / 2;
+        *disk = more(*disk);
+    }
+    for row in &mut rec.ledger_slices {
+        let disk = &mut row.blocked[BlockReason::Disk as usize];
+        *disk = more(*disk);
+    }
+    for s in &mut rec.samples {
+        if s.state == State::Blocked && s.reason == Some(BlockReason::Disk) {
+            s.ns = more(s.ns);
+            s.slices.iter_mut().for_each(|v| v.ns = more(v.ns));
+        }
+    }
+    rec
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn what_became_slower_is_named_and_fails_a_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = write(dir.path(), "a.pb.gz", &synthetic::recording(4));
+    let b = write(dir.path(), "b.pb.gz", &slower(4));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let out = run(&["diff", a, "--", b]);
+    let said = text(&out.stdout);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(
+        said.contains("waits (disk) more") && said.contains("orders::Journal::commit()"),
+        "{said}"
+    );
+
+    // Options stand before BASE, between, or after NEW.
+    let condition = "off-cpu@Journal::commit:+10%";
+    for args in [
+        &["diff", "--fail-if", condition, a, "--", b][..],
+        &["diff", a, "--fail-if", condition, "--", b],
+        &["diff", a, "--", b, "--fail-if", condition],
+    ] {
+        let out = run(args);
+        assert_eq!(out.status.code(), Some(10), "{args:?}");
+        assert!(
+            text(&out.stderr).contains(condition),
+            "{}",
+            text(&out.stderr)
+        );
+    }
+    let same = run(&["diff", a, "--", a, "--fail-if", "off-cpu:+10%", "--json"]);
+    assert!(same.status.success());
+    let v: serde_json::Value = serde_json::from_slice(&same.stdout).unwrap();
+    assert_eq!(v["schema"], "wallscope.diff/1");
+    assert_eq!(v["conditions"][0]["verdict"], "holds");
+    let functions = v["functions"].as_array().unwrap();
+    assert!(
+        functions.iter().all(|f| f["changed"] == false),
+        "a file against itself"
+    );
+
+    let junit = run(&[
+        "diff",
+        a,
+        "--",
+        b,
+        "--format",
+        "junit",
+        "--fail-if",
+        "disk:+1%",
+    ]);
+    assert_eq!(junit.status.code(), Some(10));
+    assert!(
+        text(&junit.stdout).contains("<failure message="),
+        "{}",
+        text(&junit.stdout)
+    );
+    let md = text(&run(&["diff", a, "--", b, "--md"]).stdout);
+    assert!(
+        md.starts_with("**blocked (disk) in `orders::Journal::commit()` +"),
+        "{md}"
+    );
+}
+
+#[test]
+fn it_can_be_normalised_selected_and_written_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = write(dir.path(), "a.pb.gz", &synthetic::recording(4));
+    let b = write(dir.path(), "b.pb.gz", &slower(4));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let value = |args: &[&str]| -> serde_json::Value {
+        let out = run(&[&["diff", a, "--", b, "--json"], args].concat());
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let base = |v: &serde_json::Value| v["whole"][0]["base"].as_f64().unwrap();
+    let raw = base(&value(&["--per", "raw"]));
+    let second = base(&value(&["--per", "second"]));
+    let request = base(&value(&[
+        "--per",
+        "request",
+        "--base-requests",
+        "100",
+        "--new-requests",
+        "50",
+    ]));
+    assert!(
+        (raw / second - 10.0).abs() < 1e-6,
+        "the recording lasts 10 s"
+    );
+    assert!((raw / request - 100.0).abs() < 1e-6);
+    assert!((base(&value(&["--per", "total"])) - 1.0).abs() < 1e-9);
+    let selected = value(&["--focus", "Journal", "--by", "total"]);
+    let names: Vec<&str> = selected["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f["name"].as_str().unwrap())
+        .collect();
+    assert!(
+        names.contains(&"orders::Journal::commit()")
+            && !names.contains(&"orders::parse(std::string_view)")
+    );
+
+    let page = dir.path().join("d.html");
+    let out = run(&[
+        "diff",
+        a,
+        "--",
+        b,
+        "--format",
+        "html",
+        "-o",
+        page.to_str().unwrap(),
+    ]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        html.contains("a.pb.gz → b.pb.gz") && html.len() < 100 * 1024,
+        "{}",
+        html.len()
+    );
+    let folded = text(&run(&["diff", a, "--", b, "--format", "folded"]).stdout);
+    assert!(
+        folded
+            .lines()
+            .all(|l| l.rsplitn(3, ' ').take(2).all(|v| v.parse::<u64>().is_ok())),
+        "{folded}"
+    );
+}
+
+#[test]
+fn wrong_use_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = write(dir.path(), "a.pb.gz", &synthetic::recording(1));
+    let a = a.to_str().unwrap();
+    for (args, says) in [
+        (&["diff", a][..], "NEW"),
+        (&["diff", a, "--", a, "--per", "request"], "--base-requests"),
+        (&["diff", a, "--", a, "--format", "junit"], "--fail-if"),
+        (&["diff", a, "--", a, "--fail-if", "speed:+2%"], "speed"),
+        (&["diff", a, "--", a, "--fdr", "200"], "percentage"),
+    ] {
+        let out = run(args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert!(
+            text(&out.stderr).contains(says),
+            "{args:?}: {}",
+            text(&out.stderr)
+        );
+    }
+    let gone = run(&["diff", a, "--", "/nonexistent.pb.gz"]);
+    assert_eq!(gone.status.code(), Some(5));
+}
