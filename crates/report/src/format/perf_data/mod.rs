@@ -9,6 +9,7 @@
 //! switches where no `sched_switch` was recorded.
 
 mod events;
+mod header;
 mod maps;
 
 use std::io::Cursor;
@@ -19,7 +20,7 @@ use linux_perf_data::linux_perf_event_reader::constants::{
 use linux_perf_data::linux_perf_event_reader::{
     CpuMode, EventRecord, ForkOrExitRecord, Mmap2FileId, Regs, SampleRecord,
 };
-use linux_perf_data::{PerfFileReader, PerfFileRecord};
+use linux_perf_data::{Feature, PerfFileReader, PerfFileRecord};
 use wallscope_model::{
     ContextId, EventSource, FrameId, Limit, Part, StackEnd, StackId, State, Window,
 };
@@ -43,41 +44,17 @@ fn damaged(what: impl std::fmt::Display) -> ReadError {
     }
 }
 
-/// A file that was cut off has lost its last sections: it is made to end where it does. Returns
-/// whether it was.
-fn shorten(bytes: &mut [u8]) -> bool {
-    let len = bytes.len() as u64;
-    if bytes.len() < 104 || !bytes.starts_with(b"PERFILE2") {
-        return false;
-    }
-    let long = |bytes: &[u8], at: usize| {
-        let b: [u8; 8] = bytes[at..at + 8].try_into().unwrap_or_default();
-        u64::from_le_bytes(b)
-    };
-    if long(bytes, 8) < 104 {
-        // Written to a pipe: records follow each other, and end where they end.
-        return false;
-    }
-    let (start, size) = (long(bytes, 40), long(bytes, 48));
-    // Without its end perf itself has not said how long the data is.
-    let ends = start.checked_add(size).filter(|_| size > 0);
-    if ends.is_some_and(|end| end <= len) || start > len {
-        return false;
-    }
-    bytes[48..56].copy_from_slice(&(len - start).to_le_bytes());
-    bytes[72..104].fill(0);
-    true
-}
-
 /// Reads a `perf.data` file.
 pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
     let memory = source.bounds().memory;
     let mut bytes = source.bytes()?;
     let mut warnings = Vec::new();
-    let cut = shorten(&mut bytes) | source.cut();
-    let pipe = bytes
-        .get(8..16)
-        .is_some_and(|b| b[0] == 16 && b[1..].iter().all(|b| *b == 0));
+    // Written to a pipe there is no header to speak of: records follow each other.
+    let pipe = bytes.starts_with(b"PERFILE2")
+        && bytes
+            .get(8..16)
+            .is_some_and(|b| b[0] == 16 && b[1..].iter().all(|b| *b == 0));
+    let cut = source.cut() | (!pipe && header::fit(&mut bytes)?);
     let opened = if pipe {
         read_all(
             PerfFileReader::parse_pipe(Cursor::new(&bytes[..])),
@@ -151,26 +128,16 @@ where
             Ok(Some(PerfFileRecord::UserRecord(_))) => {}
         }
     }
-    let text = |r: Result<Option<&str>, linux_perf_data::Error>| {
-        r.ok().flatten().unwrap_or_default().to_string()
-    };
-    let release = text(perf_file.os_release());
-    let version = text(perf_file.perf_version());
-    let command = perf_file
-        .cmdline()
-        .ok()
-        .flatten()
-        .unwrap_or_default()
-        .join(" ");
+    let feature = |f| perf_file.feature_section_data(f);
+    let release = header::text(feature(Feature::OSRELEASE));
+    let version = header::text(feature(Feature::VERSION));
+    let command = header::texts(feature(Feature::CMDLINE)).join(" ");
+    let cpus = header::cpus(feature(Feature::NRCPUS));
     let mut read = reader.finish()?;
     let d = &mut read.recording.domain;
     d.tool = format!("perf {version}").trim().to_string();
     d.kernel = release;
-    d.cpus = perf_file
-        .nr_cpus()
-        .ok()
-        .flatten()
-        .map_or(0, |n| n.nr_cpus_online);
+    d.cpus = cpus;
     if !command.is_empty() {
         d.notes.push(format!("command: {command}"));
     }
