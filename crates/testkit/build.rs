@@ -8,6 +8,7 @@ use std::process::Command;
 
 const C_FILES: &[&str] = &[
     "truth", "main", "compute", "waits", "reasons", "chain", "sched", "lives", "odd", "lengths",
+    "idle",
 ];
 const FLAGS: &[&str] = &[
     "-O2",

@@ -1,7 +1,7 @@
 //! What crosses from the kernel programs: the mirror of `bpf/event.h`, field by field.
 
 use wallscope_model::BlockReason;
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Number of parts of runnable time.
 pub const PARTS: usize = 3;
@@ -14,6 +14,8 @@ pub mod state {
     pub const RUNNABLE: u8 = 2;
     /// Waits for something else.
     pub const BLOCKED: u8 = 3;
+    /// In samples only: where a request was sent.
+    pub const ASKED: u8 = 16;
 }
 
 /// `enum ws_kind`: the first word of a record. A first word up to the unwinder's `MAX_FRAMES` is the
@@ -41,6 +43,10 @@ pub mod kind {
     pub const RESOURCE: u32 = 0x10009;
     /// Who ended a wait.
     pub const WAKE: u32 = 0x1000a;
+    /// A connection is gone.
+    pub const SOCKET: u32 = 0x10021;
+    /// A request whose sender was sampled is over.
+    pub const ANSWER: u32 = 0x10022;
 }
 
 /// `struct ws_head`.
@@ -202,6 +208,10 @@ pub struct SampleEvent {
 pub const SAMPLE_DEFERRED: u32 = 1;
 /// There is no user stack.
 pub const SAMPLE_NO_USER: u32 = 2;
+/// A request of the thread was in flight when it began to wait.
+pub const SAMPLE_IN_FLIGHT: u32 = 0x100;
+/// The thread has sent or received on stream sockets.
+pub const SAMPLE_TALKS: u32 = 0x200;
 /// The CPU was in user mode.
 pub const SAMPLE_USER_MODE: u32 = 4;
 
@@ -426,11 +436,78 @@ pub struct ShapeHead {
     pub block_reason: u32,
 }
 
+/// `struct ws_socket`: a stream socket and what is in flight on it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SocketRecord {
+    /// Its cookie.
+    pub cookie: u64,
+    /// A request is in flight since then, ns; 0: none.
+    pub since: u64,
+    /// Time of the first message that nothing answered.
+    pub first: u64,
+    /// Time with a request in flight, without the open one, ns.
+    pub in_flight: u64,
+    /// Id of the thread whose stack was taken for the open request.
+    pub asker: u64,
+    /// Requests.
+    pub requests: u32,
+    /// Messages since the last answer.
+    pub unanswered: u32,
+    /// Process.
+    pub pid: u32,
+    /// Who counts the open request: a thread, or with [`SOCKET_OF_PROCESS`] a process.
+    pub owner: u32,
+    /// Process at the other end of a unix socket, 0 where not known.
+    pub peer_pid: u32,
+    /// Address family.
+    pub family: u16,
+    /// Port of the other end.
+    pub peer_port: u16,
+    /// Own port.
+    pub local_port: u16,
+    /// Accepted: the other side asks.
+    pub inbound: u8,
+    /// An answer was seen on it.
+    pub answered: u8,
+    /// The open request's sender was sampled.
+    pub sampled: u8,
+    /// Unused.
+    pub pad0: [u8; 3],
+    /// Address of the other end, IPv4 in the first four bytes.
+    pub peer: [u8; 16],
+    /// Path of a unix socket's listener.
+    pub path: [u8; 64],
+}
+
+impl Default for SocketRecord {
+    fn default() -> SocketRecord {
+        SocketRecord::new_zeroed()
+    }
+}
+
+/// `WS_OF_PROCESS`.
+pub const SOCKET_OF_PROCESS: u32 = 1 << 31;
+
+/// `struct ws_answer`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Answer {
+    /// Kind and size.
+    pub head: Head,
+    /// Id of the thread that asked.
+    pub id: u64,
+    /// The connection.
+    pub cookie: u64,
+    /// From the request to the answer, ns.
+    pub ns: u64,
+}
+
 /// `WS_SHAPE_COARSE_BUCKETS`: buckets of each of a thread's three states.
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 24] = [
+pub const LOSSES: [&str; 25] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -455,6 +532,7 @@ pub const LOSSES: [&str; 24] = [
     "event ring full: a thread's histogram of interval lengths lost",
     "event ring full: who ended a wait lost",
     "table of lock waits full: waits for a lock left out",
+    "no room for a connection",
 ];
 
 const _: () = {
@@ -469,6 +547,8 @@ const _: () = {
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
     assert!(size_of::<ShapeHead>() == 64);
+    assert!(size_of::<SocketRecord>() == 152);
+    assert!(size_of::<Answer>() == 32);
     assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::shape::BUCKETS);
 };
 

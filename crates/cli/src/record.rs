@@ -187,6 +187,7 @@ pub fn measure(
     let mut recording = captured.recording;
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     recording.losses.extend(unnamed);
+    wallscope_explain::idle::mark(&mut recording, &captured.seen);
     write(output, path, &recording)?;
     if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
         eprintln!(

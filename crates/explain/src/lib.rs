@@ -11,9 +11,11 @@
 //!
 //! It does not look into stacks, and it does not guess what a program is for.
 
+pub mod idle;
 mod import;
 pub mod ladder;
 mod rules;
+mod spin;
 mod words;
 
 use wallscope_model::{BlockReason, Ledger, Recording, State};
@@ -52,6 +54,13 @@ pub struct Evidence {
     pub cpus: u32,
     /// CPU quota of the target's cgroup in CPUs, where it has one.
     pub quota_cpus: Option<f64>,
+    /// Idle time by reason, ns, indexed by `BlockReason as usize`.
+    pub idle: [u64; BlockReason::COUNT],
+    /// The peer that requests wait for longest: its name, and the share of the request time of the
+    /// process that asks it.
+    pub peer: Option<(String, f64)>,
+    /// On-CPU time in functions that spin or yield, ns, and the one with most of it.
+    pub spinning: Option<(u64, String)>,
 }
 
 impl Evidence {
@@ -79,6 +88,9 @@ impl Evidence {
                 .sum(),
             cpus: recording.domain.cpus,
             quota_cpus: recording.host.iter().find_map(quota),
+            idle: idle::by_reason(recording),
+            peer: main_peer(recording),
+            spinning: spin::spinning(recording),
         }
     }
 
@@ -139,10 +151,28 @@ impl Evidence {
     pub fn main_reason(&self) -> Option<(BlockReason, u64)> {
         BlockReason::ALL
             .iter()
-            .map(|r| (*r, self.total.blocked[*r as usize]))
+            .map(|r| {
+                let i = *r as usize;
+                (*r, self.total.blocked[i].saturating_sub(self.idle[i]))
+            })
             .filter(|(_, ns)| *ns > 0)
             .max_by_key(|(_, ns)| *ns)
     }
+}
+
+/// The peer that most request time waits for, where processes are asked something themselves.
+fn main_peer(rec: &Recording) -> Option<(String, f64)> {
+    let owed = |pid: u32| -> u64 {
+        let asked = rec.peers.iter().filter(|p| !p.asks && p.pid == pid);
+        asked.map(|p| p.in_flight_ns).sum()
+    };
+    let asked = rec.peers.iter().filter(|p| p.asks && owed(p.pid) > 0);
+    let most = asked.max_by_key(|p| p.in_flight_ns)?;
+    let name = match &*most.peer_name {
+        "" => most.address.to_string(),
+        name => format!("{name} at {}", most.address),
+    };
+    Some((name, most.in_flight_ns as f64 / owed(most.pid) as f64))
 }
 
 /// What `recording` says.
@@ -215,7 +245,7 @@ fn base(e: &Evidence) -> String {
 
 /// Blocked, with what it is mostly blocked on.
 fn blocked_words(e: &Evidence) -> String {
-    let blocked = e.total.blocked_ns();
+    let blocked = e.blocked_ns();
     match e.main_reason() {
         Some((reason, ns)) if ns * 10 >= blocked * 9 => {
             format!("was blocked on {}", words::reason(reason))

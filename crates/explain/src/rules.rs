@@ -80,6 +80,18 @@ pub const RULES: &[Rule] = &[
         assumes: None,
         speaks: unattributed,
     },
+    Rule {
+        name: "peer",
+        when: "a tenth of the time of requests or more waits for one peer",
+        assumes: None,
+        speaks: peer,
+    },
+    Rule {
+        name: "spinning",
+        when: "5 % of the on-CPU time or more is in functions that are known to spin or yield",
+        assumes: Some("what these functions wait for would have come no later without spinning"),
+        speaks: spinning,
+    },
 ];
 
 fn empty(e: &Evidence) -> Option<String> {
@@ -181,6 +193,26 @@ fn mixed(e: &Evidence) -> Option<String> {
         format!(
             "{} no CPU work could save",
             words::share(e.share(e.blocked_ns()))
+        )
+    })
+}
+
+fn peer(e: &Evidence) -> Option<String> {
+    let (name, share) = e.peer.as_ref().filter(|(_, share)| *share >= 0.1)?;
+    Some(format!(
+        "{} of request time waits for {name}",
+        words::share(*share)
+    ))
+}
+
+fn spinning(e: &Evidence) -> Option<String> {
+    let (ns, most) = e.spinning.as_ref()?;
+    let share = *ns as f64 / e.total.state_ns(State::OnCpu).max(1) as f64;
+    (share >= 0.05).then(|| {
+        format!(
+            "suspected: {} of the on-CPU time ({}) is in functions that spin or yield, most in {most}",
+            words::share(share),
+            words::time(*ns)
         )
     })
 }

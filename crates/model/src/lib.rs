@@ -15,6 +15,7 @@ mod domain;
 mod host;
 mod label;
 mod ledger;
+mod peer;
 mod recording;
 mod special;
 mod stack;
@@ -31,6 +32,7 @@ pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
 pub use host::{CgroupFacts, DiskFacts, HostFacts, HostSample, Limits, NetFacts, Pressure};
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
+pub use peer::{Peer, PeerStack, WaitSeen};
 pub use recording::{
     Context, ContextId, LedgerSlice, Process, Recording, Sample, SliceValue, Slices, Window,
 };

@@ -15,8 +15,8 @@ use std::hash::Hash;
 use crate::shape::ShapeRow;
 use crate::{
     Above, Actor, ActorId, Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Hop, Label,
-    LabelsId, LedgerSlice, Line, LockWait, ModuleId, Recording, Sample, SliceValue, Slices, Stack,
-    StackId, Window,
+    LabelsId, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack, Recording, Sample,
+    SliceValue, Slices, Stack, StackId, Window,
 };
 
 /// Recordings that do not add.
@@ -178,6 +178,30 @@ fn slices(recordings: &[Recording]) -> Slices {
     }
 }
 
+/// Adds peers: the same process with the same peer is one.
+fn peers(out: &mut Vec<Peer>, more: &[Peer], contexts: u32, stacks: &[u32]) {
+    for p in more {
+        let moved = p.stacks.iter().map(|s| PeerStack {
+            context: ContextId(s.context.0 + contexts),
+            stack: StackId(stacks[s.stack.0 as usize]),
+            ..*s
+        });
+        let same = |q: &&mut Peer| (q.pid, q.asks, &q.address) == (p.pid, p.asks, &p.address);
+        match out.iter_mut().find(same) {
+            Some(q) => {
+                q.connections += p.connections;
+                q.requests += p.requests;
+                q.in_flight_ns += p.in_flight_ns;
+                q.stacks.extend(moved);
+            }
+            None => out.push(Peer {
+                stacks: moved.collect(),
+                ..p.clone()
+            }),
+        }
+    }
+}
+
 /// Adds shapes: those over all threads become one, those of a thread stay its own.
 fn shapes(out: &mut Vec<ShapeRow>, more: &[ShapeRow], contexts: u32, stacks: &[u32]) {
     for row in more {
@@ -321,6 +345,7 @@ impl Into {
                 .extend(rec.ledger_slices.iter().map(moved));
             self.slices += rec.slices.count;
         }
+        peers(&mut out.peers, &rec.peers, contexts, &stacks);
         shapes(&mut out.shapes, &rec.shapes, contexts, &stacks);
         out.host.extend(rec.host.iter().cloned());
         for l in &rec.losses {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::shape::ShapeRow;
 use crate::{
     BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, Loss, Module,
-    Part, Stack, StackId, State,
+    Part, Peer, Stack, StackId, State,
 };
 
 /// Index into [`Recording::contexts`].
@@ -179,6 +179,8 @@ pub struct Recording {
     pub slices: Slices,
     /// Ledgers by slice; rows without any time are left out.
     pub ledger_slices: Vec<LedgerSlice>,
+    /// Whom the processes talk to, and for how long they awaited or owed answers.
+    pub peers: Vec<Peer>,
     /// How long the intervals were that the ledgers sum up.
     pub shapes: Vec<ShapeRow>,
     /// The host, over time.

@@ -24,3 +24,4 @@ pub mod maps;
 pub mod perf_map;
 pub mod plt;
 pub mod process;
+pub mod sockets;

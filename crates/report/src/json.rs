@@ -8,8 +8,8 @@ use wallscope_model::{BlockReason, Ledger, Recording, State, UnknownCause, View}
 
 use crate::text::Headline;
 use crate::view::{
-    Analysis, FunctionRow, ShapeLine, StackRow, Value, ledger_rows, process_rows, reason_rows,
-    shape_lines, thread_shapes, total_row,
+    Analysis, FunctionRow, PeerRow, ShapeLine, StackRow, Value, ledger_rows, process_rows,
+    reason_rows, shape_lines, thread_shapes, total_row,
 };
 
 #[derive(Serialize)]
@@ -26,6 +26,7 @@ struct Report<'a> {
     reasons: Vec<Reason>,
     shapes: Vec<ShapeOf>,
     stacks: Vec<Stack>,
+    peers: Vec<Peer>,
     losses: Vec<Loss<'a>>,
     cost: Cost,
     scaling: Scaling,
@@ -178,6 +179,33 @@ struct Stack {
     intervals: Option<Quantiles>,
 }
 
+/// Whom a process talks to.
+#[derive(Serialize)]
+struct Peer {
+    pid: u32,
+    process: String,
+    /// It asks there and awaits answers; else it is asked there and owes them.
+    asks: bool,
+    address: String,
+    /// 0 and empty where not known.
+    peer_pid: u32,
+    peer_name: String,
+    connections: u32,
+    requests: u64,
+    in_flight_ns: u64,
+    /// Of the time of requests that the process was asked; null where it was asked none.
+    share_of_request_time: Option<f64>,
+    stacks: Vec<PeerStack>,
+}
+
+/// Where requests are sent, leaf first, by a sample of them.
+#[derive(Serialize)]
+struct PeerStack {
+    frames: Vec<String>,
+    requests: u64,
+    ns: u64,
+}
+
 /// The most stacks listed.
 const MOST_STACKS: usize = 50;
 
@@ -268,6 +296,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
             .into_iter()
             .map(stack)
             .collect(),
+        peers: analysis.peers().into_iter().map(peer).collect(),
         losses: rec
             .losses
             .iter()
@@ -315,6 +344,29 @@ fn shape_of(line: ShapeLine) -> Option<ShapeOf> {
         quantiles: quantiles(&line.shape)?,
         histogram: line.shape.counts.iter().map(bucket).collect(),
     })
+}
+
+fn peer(row: PeerRow) -> Peer {
+    let p = row.peer;
+    Peer {
+        pid: p.pid,
+        process: row.process.to_string(),
+        asks: p.asks,
+        address: p.address.to_string(),
+        peer_pid: p.peer_pid,
+        peer_name: p.peer_name.to_string(),
+        connections: p.connections,
+        requests: p.requests,
+        in_flight_ns: p.in_flight_ns,
+        share_of_request_time: row.share,
+        stacks: (row.stacks.into_iter().take(MOST_STACKS))
+            .map(|(frames, requests, ns)| PeerStack {
+                frames: frames.iter().map(|f| f.function.name.to_string()).collect(),
+                requests,
+                ns,
+            })
+            .collect(),
+    }
 }
 
 fn stack(row: StackRow) -> Stack {

@@ -116,6 +116,25 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
         }
     }
 
+    let peers = analysis.peers();
+    if !peers.is_empty() {
+        line("\n## Requests\n");
+        line(
+            "| process | | with | requests | in flight | of its request time |\n|---|---|---|---:|---:|---:|",
+        );
+        for r in peers.iter().take(MOST_ROWS) {
+            line(&format!(
+                "| {} ({}) | {} | {} | {} | {} | {} |",
+                escape(&r.process),
+                r.peer.pid,
+                if r.peer.asks { "awaits" } else { "is asked at" },
+                escape(&r.called()),
+                count(r.peer.requests),
+                ns(r.peer.in_flight_ns),
+                r.share.map_or(String::new(), crate::text::units::share)
+            ));
+        }
+    }
     let lines = shape_lines(rec);
     if !lines.is_empty() {
         line("\n## How long at a time\n");

@@ -330,6 +330,26 @@ fn random(seed: u64) -> Recording {
             facts,
         });
     }
+    for _ in 0..n(3) {
+        rec.peers.push(Peer {
+            pid: n(1 << 22) as u32,
+            asks: n(2) == 0,
+            address: Arc::from(word!()),
+            peer_pid: n(1 << 22) as u32,
+            peer_name: Arc::from(word!()),
+            connections: n(1 << 32) as u32,
+            requests: n(BIG),
+            in_flight_ns: n(BIG),
+            stacks: (0..n(3))
+                .map(|_| PeerStack {
+                    context: ContextId(n(rec.contexts.len() as u64) as u32),
+                    stack: StackId(n(rec.stacks.len() as u64) as u32),
+                    requests: n(BIG),
+                    ns: n(BIG),
+                })
+                .collect(),
+        });
+    }
     for _ in 0..n(4) {
         let mut shape = Shape::new(n(6) as u32);
         for _ in 0..n(6) {

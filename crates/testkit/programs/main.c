@@ -43,6 +43,9 @@ static const struct program PROGRAMS[] = {
     {"veil", "", "a process that other users may not look into from half-way on", program_veil},
     {"parked", "threads", "very many threads that do nothing", program_parked},
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
+    {"upstream", "upstream-us pause-us", "an event loop on a slow upstream beside parked workers",
+     program_upstream},
+    {"spin", "", "threads that spin on a lock, and one that yields all the time", program_spin},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };

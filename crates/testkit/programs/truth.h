@@ -181,6 +181,8 @@ void program_parked(void);
 void program_execs(void);
 void program_odd(void);
 void program_lengths(void);
+void program_upstream(void);
+void program_spin(void);
 int execs_child(int argc, char **argv);
 
 #ifdef __cplusplus

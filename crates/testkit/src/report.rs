@@ -21,6 +21,9 @@ pub struct Report {
     /// The stacks with most wall time.
     #[serde(default)]
     pub stacks: Vec<Stack>,
+    /// Whom the processes talk to.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
     /// What was lost.
     pub losses: Vec<Loss>,
     /// What it cost.
@@ -55,6 +58,9 @@ pub struct Thread {
     pub runnable_ns: u64,
     /// Waiting for something else.
     pub blocked_ns: u64,
+    /// Blocked with no request in flight.
+    #[serde(default)]
+    pub idle_ns: u64,
     /// Not seen.
     pub unknown_ns: u64,
     /// Wall minus all of these.
@@ -74,6 +80,32 @@ pub struct Thread {
     /// How long its intervals were, by state.
     #[serde(default)]
     pub shapes: BTreeMap<String, Shape>,
+}
+
+/// Whom a process talks to.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Peer {
+    /// It asks there; otherwise it is asked there.
+    pub asks: bool,
+    /// Where.
+    pub address: String,
+    /// The other end's process, 0 where not known.
+    pub peer_pid: u32,
+    /// Requests.
+    pub requests: u64,
+    /// Time with a request in flight, ns.
+    pub in_flight_ns: u64,
+    /// Where they were sent from.
+    pub stacks: Vec<PeerStack>,
+}
+
+/// A stack that sends requests.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PeerStack {
+    /// Functions, innermost first.
+    pub frames: Vec<String>,
+    /// Time until sampled requests were answered, ns.
+    pub ns: u64,
 }
 
 /// How long intervals were.

@@ -82,6 +82,8 @@ experiments! {
     inject_cpu "inject-cpu";
     inject_lock "inject-lock";
     lengths "lengths";
+    upstream "upstream";
+    spin "spin";
     short "short";
     span "span";
     execs "execs";

@@ -12,6 +12,7 @@ enum ws_state {
 	WS_RUNNABLE,
 	WS_BLOCKED,
 	WS_DEAD,
+	WS_ASKED = 16, /* in samples only: where a request was sent; `begin` is the socket's cookie */
 };
 
 /* Parts of runnable time, in the order of ws_account.runnable. */
@@ -82,6 +83,8 @@ enum ws_kind {
 	WS_EV_RESOURCE,         /* struct ws_resource */
 	WS_EV_WAKE,             /* struct ws_wake */
 	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
+	WS_EV_SOCKET,           /* struct ws_socket_event: a connection is gone */
+	WS_EV_ANSWER,           /* struct ws_answer: a request whose sender was sampled is over */
 };
 
 struct ws_head {
@@ -136,7 +139,9 @@ struct ws_sample {
 	u32 flags;
 	u32 pad0;
 };
-enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4, WS_S_OPEN = 8 /* not over */ };
+enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4, WS_S_OPEN = 8 /* not over */,
+       /* Of a block: the thread had a request in flight as it began; it has talked on sockets. */
+       WS_S_IN_FLIGHT = 0x100, WS_S_TALKS = 0x200 };
 
 struct ws_resolve {
 	struct ws_head head;
@@ -236,6 +241,40 @@ struct ws_wake {
 	struct ws_step step[WS_STEPS]; /* number n at n % WS_STEPS */
 };
 
+/* A stream socket and what is in flight on it (sockets.h). */
+#define WS_PATH 64
+struct ws_socket {
+	u64 cookie;
+	u64 since;      /* a request is in flight since then; 0: none */
+	u64 first;      /* the first of the messages that nothing answered */
+	u64 in_flight;  /* time with a request in flight, without the open one */
+	u64 asker;      /* id of the thread whose stack was taken for the open request */
+	u32 requests;
+	u32 unanswered; /* messages since the last answer */
+	u32 pid;
+	u32 owner;      /* who counts the open request: a key of in_flight */
+	u32 peer_pid;   /* of a unix socket: who made the other end; 0: not known */
+	u16 family, peer_port, local_port;
+	u8 inbound;     /* accepted: the other side asks */
+	u8 answered;    /* ever */
+	u8 sampled;
+	u8 pad0[3];
+	u8 peer[16];
+	char path[WS_PATH]; /* of a unix socket's listener */
+};
+
+struct ws_socket_event {
+	struct ws_head head;
+	struct ws_socket s;
+};
+
+struct ws_answer {
+	struct ws_head head;
+	u64 id;
+	u64 cookie;
+	u64 ns; /* from the request to the answer */
+};
+
 #define WS_KFRAMES 127
 struct ws_kstack {
 	struct ws_head head;
@@ -270,6 +309,7 @@ enum ws_loss {
 	WS_L_RING_SHAPE,    /* ring full: a thread's histogram */
 	WS_L_RING_WAKE,     /* ring full: who ended a wait */
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
+	WS_L_SOCKETS,       /* no room for a connection */
 	WS_LOSSES,
 };
 
@@ -278,9 +318,11 @@ _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_socket) == 152, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 24, "named in event.rs");
+_Static_assert(WS_LOSSES == 25, "named in event.rs");

@@ -255,6 +255,8 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 	c->losses[WS_L_HOLE_WAKE]++;
 }
 
+static __always_inline bool has_in_flight(struct ws_thread *t);
+
 /* The thread leaves the CPU now. */
 static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
 				      struct task_struct *p, bool preempted, u32 state, u64 now, u32 cpu)
@@ -303,6 +305,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->block_reason = t->detail;
 			t->block_begin = now;
 			lock_begins(t, p);
+			t->asking = has_in_flight(t);
 		}
 	}
 	step(t, now, 0);

@@ -48,6 +48,10 @@ struct ws_thread {
 	u64 credit_blocked, credit_runnable;
 	u64 block_begin;  /* of the last blocked stretch */
 	u64 block_len;
+	u64 asked;        /* when its stack was last taken as a sender's */
+	u8 talks;         /* it has sent or received on a stream socket */
+	u8 asking;        /* a request was in flight when it last began to wait */
+	u8 pad1[6];
 	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 ticket;       /* names the user stack of the current stay in the kernel */
 	u64 dumped;       /* seq at the last dump */
@@ -159,6 +163,7 @@ struct ws_cpu {
 	u64 left_came; /* and had begun */
 	u64 left_id;   /* the thread that ended it */
 	u32 left_tid, pad1;
+	u64 asks_since, asks; /* stacks of senders, in a stretch of time */
 };
 /*
  * How many runs one that is timed stands for, at most. A prime, so that it does not fall into step

@@ -410,6 +410,12 @@ static __always_inline u64 unwind_window(struct task_struct *p)
 	return user_hash(&u->work.out);
 }
 
+/* What is known of the connections of a thread that waits, or has just waited. */
+static __always_inline u32 wait_flags(struct ws_thread *t)
+{
+	return (t->asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0);
+}
+
 /* Whole periods of blocked and runnable time are charged to where the thread stands now. */
 static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c,
 					   struct task_struct *p, u64 now, u64 waited, u32 part,
@@ -454,6 +460,7 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 	}
 	if (blocked) {
 		s.state = WS_BLOCKED;
+		s.flags |= wait_flags(t);
 		s.detail = t->block_reason;
 		s.resource = waited_for(t, p, t->block_reason);
 		s.begin = t->block_begin;
@@ -566,6 +573,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	s.detail = t->detail;
 	if (blocked)
 		s.resource = waited_for(t, p, t->detail);
+	s.flags |= wait_flags(t);
 	s.begin = t->since;
 	s.end = now;
 	s.count = n;

@@ -77,6 +77,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			guess = WS_BLOCKED;
 			detail = block_reason(NULL, p, state, WS_OTHER);
 			t->block_begin = now;
+			t->asking = has_in_flight(t);
 			t->block_reason = detail;
 		}
 		if (t->state == WS_NONE) {
@@ -133,6 +134,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	struct ws_dump *d;
 
 	shape_gone(t, p);
+	forget_in_flight(t);
 	d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);
 	if (!d) {
 		lost(WS_L_RING_EXIT);

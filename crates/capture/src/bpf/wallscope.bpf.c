@@ -7,6 +7,7 @@
  *   perf_event timer        on-CPU stacks
  *   fork, exec, exit        threads come, change and go
  *   irq, softirq, timer     interrupt time, where the kernel does not count it by itself
+ *   sockets                 requests in flight: who owes whom a reply (sockets.h)
  *   task iterator           makes the first records, copies the books, reads threads that stay
  *                           blocked
  *
@@ -27,6 +28,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "stack.h"
 #include "waker.h"
 #include "sampler.h"
+#include "sockets.h"
 #include "thread.h"
 
 static __always_inline struct ws_thread *record_of(struct task_struct *p)
@@ -291,6 +293,24 @@ SEC("tp_btf/local_timer_exit")
 int BPF_PROG(ws_timer_exit)
 {
 	return irq_ends();
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(ws_sent, struct sock *sk, int ret, int flags)
+{
+	return talked(sk, ret, true);
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(ws_received, struct sock *sk, int ret, int flags)
+{
+	return talked(sk, ret, false);
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(ws_sock_state, struct sock *sk, const int from, const int to)
+{
+	return socket_state(sk, to);
 }
 
 SEC("iter.s/task")

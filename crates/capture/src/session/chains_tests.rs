@@ -30,6 +30,8 @@ fn sample(chains: &mut Chains, id: u64, begin: u64, end: u64, kind: u8) {
         detail: 0,
         user_mode: false,
         cpu: None,
+        in_flight: false,
+        talks: false,
     };
     chains.sample(key, &s);
 }

@@ -64,7 +64,14 @@ pub fn describe(f: &Facts<'_>) -> Domain {
          threads within 1.6 %, by thread within 11 %; those of a stack are estimated from its samples"
             .into(),
     );
-    notes.push("idle waiting is not judged in this recording".into());
+    if f.kernel.has_hook("ws_sent") {
+        notes.push(
+            "requests in flight are told by who sent or received last on each stream socket, at the \
+             calls that do: an answer that pauses half-way counts as given, and datagrams are not \
+             followed; where requests were sent is sampled"
+                .into(),
+        );
+    }
     notes.push(
         "run time of the kernel programs: one switch or wake-up in 31 was timed, and each stack that was read".into(),
     );

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     backend::ebpf::Visited,
     event::{
-        self, Dump, Head, Join, ManagedHead, Resolve, ResourceEvent, SampleEvent, ThreadEvent,
-        WakeEvent, kind,
+        self, Answer, Dump, Head, Join, ManagedHead, Resolve, ResourceEvent, SampleEvent,
+        SocketRecord, ThreadEvent, WakeEvent, kind,
     },
     places::Interrupts,
 };
@@ -143,6 +143,15 @@ impl Intake {
                 .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
             kind::RAW => self.raws.push(Raw::parse(bytes)?),
             kind::SHAPE => self.shapes.own(bytes)?,
+            kind::SOCKET => {
+                let record = bytes.get(size_of::<Head>()..)?;
+                let record = SocketRecord::read_from_prefix(record).ok()?.0;
+                self.samples.peers.gone.push(record);
+            }
+            kind::ANSWER => {
+                let a = Answer::read_from_prefix(bytes).ok()?.0;
+                self.samples.peers.answered(a.cookie, a.id, a.ns);
+            }
             kind::KSTACK => {
                 let head = size_of::<Head>();
                 let hash = word(bytes, head)?;

@@ -5,6 +5,7 @@
 //! events.rs     what the wait loop wakes up for
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! managed.rs    runtimes of managed code, and the names of its functions
+//! peers.rs      requests in flight on connections, and with whom
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
 //! waits.rs      these two -> hops, lock waits and labels of the recording
@@ -33,6 +34,7 @@ mod intake;
 mod late;
 pub(crate) mod managed;
 mod pace;
+mod peers;
 pub(crate) mod processes;
 mod resources;
 mod samples;
@@ -42,7 +44,7 @@ mod waits;
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Cost, ModuleId, Recording, Window};
+use wallscope_model::{Cost, ModuleId, Recording, WaitSeen, Window};
 use wallscope_object::{cgroup, kallsyms, process};
 use wallscope_symbolize::Sources;
 
@@ -166,6 +168,8 @@ pub struct Captured {
     pub recording: Recording,
     /// What a symboliser needs, by module.
     pub sources: Sources,
+    /// What was seen of connections in the waits of each sample, by index; empty: of none.
+    pub seen: Vec<WaitSeen>,
     /// Why it stopped.
     pub stop: Stop,
     /// For a command: how it ended.
@@ -249,6 +253,11 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     events.ring(ring.epoll_fd())?;
     events.tick_every(start_ns, slice_ns)?;
 
+    {
+        let peers = &mut intake.borrow_mut().samples.peers;
+        peers.followed = kernel.has_hook("ws_sent");
+        peers.begin(&mut programs, &chosen.pids, now());
+    }
     programs.visit(Visit::Begin, |_| {})?;
     ring.consume()
         .map_err(Error::bpf("cannot read the event ring"))?;
@@ -325,6 +334,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     programs.detach();
     let _ = ring.consume();
     intake.borrow_mut().shapes.all = programs.shapes();
+    intake.borrow_mut().samples.peers.open = programs.sockets();
     drop(ring);
     follow(&mut programs, &mut sideband, &mut processes, &intake);
     let facts = host.finish();
@@ -361,7 +371,8 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         .map(|(cause, count)| ((*cause).to_owned(), count))
         .collect();
     late::unwind(&mut intake, processes.files());
-    let jit = assemble(
+    notes.extend(intake.samples.peers.problem.take());
+    let (jit, seen) = assemble(
         &mut recording,
         &mut intake,
         &processes,
@@ -389,6 +400,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     Ok(Captured {
         recording,
         sources: processes.into_sources(&jit),
+        seen,
         stop,
         command_end,
     })
@@ -485,7 +497,7 @@ fn assemble(
     locks: &[LockSum],
     losses: &mut Vec<(String, u64)>,
     interpreter_frames: bool,
-) -> Vec<(ModuleId, u32)> {
+) -> (Vec<(ModuleId, u32)>, Vec<WaitSeen>) {
     let end_ns = recording.window.end_ns;
     let grid = intake.accounts.grid();
     let last_slice = (end_ns
@@ -499,10 +511,14 @@ fn assemble(
     intake.resources.finish();
     stacks.kernel_functions(&intake.kernel);
     sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
+    let peers = std::mem::take(&mut intake.samples.peers);
+    let mut seen = Vec::with_capacity(sums.len());
     let mut at = FxHashMap::default();
     for (key, sum) in sums {
         if let Some(sample) = stacks.sample(key, sum, intake, processes) {
             at.insert(key, recording.samples.len() as u32);
+            let pid = intake.accounts.pid(sample.context.0);
+            seen.push(peers.seen(&key, pid));
             recording.samples.push(sample);
         }
     }
@@ -512,6 +528,9 @@ fn assemble(
         "parts of waits that are not told apart (too many)".into(),
         intake.chains.crowded,
     ));
+    recording.peers = peers.finish(end_ns, &intake.accounts, |user, context| {
+        stacks.stack(0, user, intake.accounts.pid(context), intake, processes)
+    });
     losses.push(("malformed event".into(), intake.malformed));
     losses.push(("user stack never read".into(), intake.samples.unresolved));
     let mut truncated: Vec<_> = stacks.truncated.iter().collect();
@@ -541,7 +560,7 @@ fn assemble(
         window.start_unix_ns += late;
     }
     recording.processes = processes.facts();
-    jit
+    (jit, seen)
 }
 
 /// Slices are fine for short recordings: some twenty of them.

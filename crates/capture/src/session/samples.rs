@@ -8,8 +8,10 @@ use rustc_hash::FxHashMap;
 use wallscope_model::shape::{FINE, Shape};
 use wallscope_model::{SliceValue, Slices, StackEnd};
 
+use super::peers::Peers;
 use crate::event::{
-    Resolve, SAMPLE_DEFERRED, SAMPLE_NO_USER, SAMPLE_OPEN, SAMPLE_USER_MODE, SampleEvent, state,
+    Resolve, SAMPLE_DEFERRED, SAMPLE_IN_FLIGHT, SAMPLE_NO_USER, SAMPLE_OPEN, SAMPLE_TALKS,
+    SAMPLE_USER_MODE, SampleEvent, state,
 };
 
 /// The user part of a stack.
@@ -40,6 +42,10 @@ pub struct Key {
     pub user_mode: bool,
     /// For on-CPU samples: the CPU.
     pub cpu: Option<u16>,
+    /// For blocked ones: a request of the thread was in flight as it began to wait.
+    pub in_flight: bool,
+    /// For blocked ones: the thread had talked on stream sockets.
+    pub talks: bool,
 }
 
 /// What they add up to.
@@ -62,6 +68,8 @@ pub struct Samples {
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
     grid: Slices,
+    /// Connections, and who asked on them.
+    pub peers: Peers,
     /// Samples whose stack was never named.
     pub unresolved: u64,
     /// Samples with their stacks, since somebody last took them.
@@ -76,6 +84,7 @@ impl Samples {
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
             grid,
+            peers: Peers::default(),
             unresolved: 0,
             done: Vec::new(),
         }
@@ -122,6 +131,10 @@ impl Samples {
     }
 
     fn add(&mut self, s: &SampleEvent, user: User) {
+        if s.state == state::ASKED {
+            self.peers.asked(s.begin, s.id, user);
+            return;
+        }
         let on_cpu = s.state == state::ON_CPU;
         let key = Key {
             id: s.id,
@@ -132,6 +145,8 @@ impl Samples {
             detail: s.detail,
             user_mode: on_cpu && s.flags & SAMPLE_USER_MODE != 0,
             cpu: on_cpu.then_some(s.cpu),
+            in_flight: s.flags & SAMPLE_IN_FLIGHT != 0,
+            talks: s.flags & SAMPLE_TALKS != 0,
         };
         // What is not over was ended by nobody.
         if matches!(s.state, state::ON_CPU | state::BLOCKED) && s.flags & SAMPLE_OPEN == 0 {
@@ -167,7 +182,7 @@ impl Samples {
             self.thread_gone(id);
         }
         for s in std::mem::take(&mut self.waiting).into_values().flatten() {
-            self.unresolved += 1;
+            self.unresolved += u64::from(s.state != state::ASKED);
             self.add(&s, User::Missing(StackEnd::Gone));
         }
         let mut all: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();

@@ -5,6 +5,7 @@
 //! is no width: lines are as long as they need to be, and names whole.
 
 pub(crate) mod layout;
+mod peers;
 pub(crate) mod shapes;
 pub mod units;
 
@@ -68,6 +69,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
         page.functions(analysis, &functions, view, total.ledger.wall_ns);
     }
     page.shapes(analysis.recording);
+    page.peers(analysis);
     page.stacks(analysis);
     page.trust(analysis);
     page.out

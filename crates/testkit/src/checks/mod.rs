@@ -2,6 +2,7 @@
 //! row each; the live tests run them short, the full verification long.
 
 mod cost;
+mod idle;
 mod lengths;
 mod lives;
 mod python;
@@ -89,6 +90,8 @@ checks! {
     Truth "inject-cpu" shares::inject_cpu: "a delay by computing is found where it was put";
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
     Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
+    Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";
+    Truth "spin" idle::spin: "threads that spin are suspected to";
     Truth "short" lives::short: "threads that live a millisecond";
     Truth "span" lives::span: "blocks across the window's edges; a killed child";
     Truth "execs" lives::execs: "fork and exec chains, exec by a non-leader, vfork";

@@ -78,6 +78,7 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
         functions: vec![function("compute", compute), function("pause", pause)],
         shapes: Vec::new(),
         stacks: Vec::new(),
+        peers: Vec::new(),
         losses: Vec::new(),
         cost: Cost {
             bpf_ns: 1,

@@ -21,13 +21,13 @@ use libbpf_rs::{
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use wallscope_model::{BlockReason, shape};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 pub use allowed::{Kernel, Mechanism};
 
 use crate::{
     Error,
-    event::{Dump, Head, LockSum, PARTS, kind},
+    event::{Dump, Head, LockSum, PARTS, SocketRecord, kind},
     places::Places,
     syscalls,
 };
@@ -110,6 +110,10 @@ const LOCAL_STORAGE_HEAD: u64 = 64;
 
 /// Hooks that not every kernel or machine has, and what is lost without them.
 const OPTIONAL: &[(&str, &str)] = &[
+    (
+        "ws_sent",
+        "requests in flight on connections, so that waits for work and waits for answers look alike",
+    ),
     (
         "ws_cgroup_attach",
         "tasks that move into a measured cgroup are not picked up",
@@ -373,6 +377,43 @@ impl Programs {
     /// Losses counted in kernel code, by cause, in the order of `event::LOSSES`.
     pub fn losses(&self) -> Vec<u64> {
         self.counters()[..crate::event::LOSSES.len()].to_vec()
+    }
+
+    /// Puts a connection into the map, with the request that is in flight on it, if any. Whether there
+    /// was room.
+    pub fn put_socket(&self, record: &SocketRecord) -> bool {
+        let maps = &self.skel.maps;
+        let put = maps.sockets.update(
+            &record.cookie.to_ne_bytes(),
+            record.as_bytes(),
+            MapFlags::NO_EXIST,
+        );
+        if put.is_err() || record.since == 0 {
+            return put.is_ok();
+        }
+        let key = record.owner.to_ne_bytes();
+        let old = maps.in_flight.lookup(&key, MapFlags::ANY).ok().flatten();
+        let n = old.map_or(0, |v| {
+            u32::from_ne_bytes(v[..4].try_into().unwrap_or_default())
+        });
+        let n = (n + 1).to_ne_bytes();
+        maps.in_flight.update(&key, &n, MapFlags::ANY).is_ok()
+    }
+
+    /// Tells whether requests were in flight before the recording.
+    pub fn set_old_requests(&mut self, n: u32) {
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.set_old_requests = n;
+        }
+    }
+
+    /// All connections in the map.
+    pub fn sockets(&self) -> Vec<SocketRecord> {
+        let map = &self.skel.maps.sockets;
+        map.keys()
+            .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
+            .filter_map(|bytes| SocketRecord::read_from_bytes(&bytes).ok())
+            .collect()
     }
 
     /// Intervals of all threads by length: a fine histogram for each class of `shape.h` (on the CPU,

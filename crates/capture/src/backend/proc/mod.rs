@@ -270,6 +270,7 @@ pub(crate) fn record(
     Ok(Captured {
         recording,
         sources: processes.into_sources(&jit),
+        seen: Vec::new(),
         stop,
         command_end,
     })

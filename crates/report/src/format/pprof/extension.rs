@@ -59,6 +59,8 @@ pub(super) struct Recording {
     pub hops: Option<Hops>,
     #[prost(message, optional, tag = "32")]
     pub locks: Option<LockWaits>,
+    #[prost(message, repeated, tag = "21")]
+    pub peers: Vec<Peer>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -365,6 +367,34 @@ pub(super) struct LedgerSlices {
     pub blocked_mask: Vec<u64>,
     #[prost(uint64, repeated, tag = "6")]
     pub blocked: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Peer {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(bool, tag = "2")]
+    pub asks: bool,
+    #[prost(string, tag = "3")]
+    pub address: String,
+    #[prost(uint32, tag = "4")]
+    pub peer_pid: u32,
+    #[prost(string, tag = "5")]
+    pub peer_name: String,
+    #[prost(uint32, tag = "6")]
+    pub connections: u32,
+    #[prost(uint64, tag = "7")]
+    pub requests: u64,
+    #[prost(uint64, tag = "8")]
+    pub in_flight: u64,
+    #[prost(uint32, repeated, tag = "9")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "10")]
+    pub stack: Vec<u32>,
+    #[prost(uint64, repeated, tag = "11")]
+    pub stack_requests: Vec<u64>,
+    #[prost(uint64, repeated, tag = "12")]
+    pub stack_ns: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

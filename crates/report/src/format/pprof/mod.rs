@@ -16,6 +16,7 @@ mod extension;
 mod foreign;
 mod host;
 mod labels;
+mod peers;
 mod read;
 mod restore;
 mod shapes;

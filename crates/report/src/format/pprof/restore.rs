@@ -12,7 +12,7 @@ use super::super::{Read, ReadError};
 use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
 use super::read::{Tables, damaged};
-use super::{host, labels, shapes, waits};
+use super::{host, labels, peers, shapes, waits};
 
 /// The meaning of numbers in columns; an unknown name has none.
 pub(super) struct Names {
@@ -80,6 +80,11 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     )?;
     rec.locks = waits::restore_locks(&m.locks.unwrap_or_default(), &rec)?;
     rec.ledger_slices = ledger_slices(&m.ledger_slices.unwrap_or_default(), &names, &rec)?;
+    rec.peers = m
+        .peers
+        .into_iter()
+        .map(|p| peers::from_message(p, &rec))
+        .collect::<Result<_, ReadError>>()?;
     rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
     check_sums(&rec)?;
     Ok(Read::named(rec, warnings))
@@ -483,7 +488,14 @@ pub(super) fn check_sums(rec: &model::Recording) -> Result<(), ReadError> {
         states
     };
     let wide = u128::from;
-    let sums: [u128; 8] = [
+    let sums: [u128; 9] = [
+        rec.peers
+            .iter()
+            .map(|p| {
+                let stacks = p.stacks.iter().map(|s| wide(s.ns) + wide(s.requests));
+                wide(p.requests) + wide(p.in_flight_ns) + stacks.sum::<u128>()
+            })
+            .sum(),
         rec.contexts.iter().map(|c| ledger(&c.ledger)).sum(),
         rec.processes
             .iter()

@@ -1,0 +1,412 @@
+//! Who owes whom a reply: the kernel's map of connections as peers of the recording.
+//!
+//! At the start, connections that exist already are put into the map with what `sock_diag` knows of
+//! them (who has sent last); at the end, what the map holds and what was told of connections that
+//! have gone is added up by process and peer, and the other end's process is looked for: on this
+//! machine, by the socket that has the same ends the other way round.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
+use wallscope_object::sockets::{self, Ends, Socket};
+
+use super::{
+    accounts::Accounts,
+    samples::{Key, User},
+};
+use crate::backend::ebpf::Programs;
+use crate::event::{SOCKET_OF_PROCESS, SocketRecord};
+
+/// A request that went unanswered before the recording began is believed for so long, ms.
+const BELIEVED_MS: u32 = 60_000;
+/// Messages that a connection without any answer has had when the recording begins: one more, and
+/// it is no dialogue (`WS_ONE_WAY_MESSAGES`).
+const UNANSWERED: u32 = 7;
+
+/// What is known of connections so far.
+#[derive(Default)]
+pub struct Peers {
+    /// Connections that have gone.
+    pub gone: Vec<SocketRecord>,
+    /// By connection: the last of its senders whose stack was taken.
+    asked: FxHashMap<u64, (u64, User)>,
+    /// Sampled requests that were answered: by connection, thread and stack, how many and how long.
+    answered: FxHashMap<(u64, u64, User), (u64, u64)>,
+    /// Processes that have a stream socket.
+    talkers: HashSet<u32>,
+    /// Who was at the other end of each connection at the start, by cookie.
+    others: FxHashMap<u64, (u32, String)>,
+    /// Connections in the map at the end.
+    pub open: Vec<SocketRecord>,
+    /// The kernel tells who sends and receives.
+    pub followed: bool,
+    /// Why connections that existed before are not known.
+    pub problem: Option<String>,
+}
+
+impl Peers {
+    /// Puts the connections that `pids` have into the kernel's map; before the first record is made.
+    pub fn begin(&mut self, programs: &mut Programs, pids: &[u32], now: u64) {
+        let before = match sockets::list() {
+            Ok(all) => all,
+            Err(e) => {
+                self.problem = Some(format!(
+                    "connections that existed before the recording are not known: {e}"
+                ));
+                return;
+            }
+        };
+        let by_inode: FxHashMap<u32, &Socket> = before.iter().map(|s| (s.inode, s)).collect();
+        let listening = listening(&before);
+        let mut connected = Vec::new();
+        let mut old = 0;
+        for pid in pids {
+            for inode in sockets::of_process(*pid) {
+                let Some(socket) = by_inode.get(&inode) else {
+                    continue;
+                };
+                self.talkers.insert(*pid);
+                if socket.listens {
+                    continue;
+                }
+                let Some(record) = record(socket, *pid, &listening, now) else {
+                    continue;
+                };
+                connected.push(record);
+                old += u32::from(programs.put_socket(&record) && record.since > 0);
+            }
+        }
+        programs.set_old_requests(old);
+        if !connected.is_empty() {
+            let owners = sockets::owners();
+            let lookup = Lookup {
+                sockets: &before,
+                owners: &owners,
+            };
+            let other = |s: &SocketRecord| Some((s.cookie, lookup.other_end(s)?));
+            self.others = connected.iter().filter_map(other).collect();
+        }
+    }
+
+    /// What was seen of the connections of a thread of `pid` in the waits of `key`.
+    pub fn seen(&self, key: &Key, pid: u32) -> WaitSeen {
+        WaitSeen {
+            in_flight: self.followed.then_some(key.in_flight),
+            talks: key.talks || self.talkers.contains(&pid),
+        }
+    }
+
+    /// A sampled sender's stack is known.
+    pub fn asked(&mut self, cookie: u64, id: u64, user: User) {
+        self.asked.insert(cookie, (id, user));
+    }
+
+    /// A sampled request was answered after `ns`.
+    pub fn answered(&mut self, cookie: u64, id: u64, ns: u64) {
+        if let Some((_, user)) = self.asked.get(&cookie).filter(|(asker, _)| *asker == id) {
+            let sum = self.answered.entry((cookie, id, *user)).or_default();
+            sum.0 += 1;
+            sum.1 += ns;
+        }
+    }
+
+    /// The peers. `now`: the end of the window; `stack` makes a stack of the recording of a
+    /// sender's.
+    pub fn finish(
+        self,
+        now: u64,
+        accounts: &Accounts,
+        mut stack: impl FnMut(User, u32) -> wallscope_model::StackId,
+    ) -> Vec<Peer> {
+        let after = sockets::list().unwrap_or_default();
+        let owners = sockets::owners();
+        let lookup = Lookup {
+            sockets: &after,
+            owners: &owners,
+        };
+        let mut peers: BTreeMap<(u32, bool, String), Peer> = BTreeMap::new();
+        let mut place: FxHashMap<u64, (u32, bool, String)> = FxHashMap::default();
+        for s in self.gone.iter().chain(&self.open) {
+            let key = (s.pid, s.inbound == 0, address(s));
+            let running = if s.since > 0 {
+                now.saturating_sub(s.since)
+            } else {
+                0
+            };
+            if s.requests == 0 && running == 0 {
+                continue;
+            }
+            place.insert(s.cookie, key.clone());
+            let peer = peers
+                .entry(key)
+                .or_insert_with_key(|(pid, asks, address)| Peer {
+                    pid: *pid,
+                    asks: *asks,
+                    address: Arc::from(address.as_str()),
+                    ..Peer::default()
+                });
+            peer.connections += 1;
+            peer.requests += u64::from(s.requests);
+            peer.in_flight_ns += s.in_flight + running;
+            if peer.peer_pid == 0
+                && let Some((pid, name)) =
+                    (self.others.get(&s.cookie).cloned()).or_else(|| lookup.other_end(s))
+            {
+                (peer.peer_pid, peer.peer_name) = (pid, Arc::from(name));
+            }
+        }
+        let mut sums: Vec<_> = self.answered.into_iter().collect();
+        sums.sort_by_key(|((cookie, id, _), (_, ns))| (std::cmp::Reverse(*ns), *cookie, *id));
+        for ((cookie, id, user), (requests, ns)) in sums {
+            let (Some(key), Some(context)) = (place.get(&cookie), accounts.index(id)) else {
+                continue;
+            };
+            let Some(peer) = peers.get_mut(key) else {
+                continue;
+            };
+            let stack = stack(user, context);
+            let context = ContextId(context);
+            let same = |s: &&mut PeerStack| (s.context, s.stack) == (context, stack);
+            match peer.stacks.iter_mut().find(same) {
+                Some(s) => {
+                    s.requests += requests;
+                    s.ns += ns;
+                }
+                None => peer.stacks.push(PeerStack {
+                    context,
+                    stack,
+                    requests,
+                    ns,
+                }),
+            }
+        }
+        let mut peers: Vec<Peer> = peers.into_values().collect();
+        peers.sort_by_key(|p| std::cmp::Reverse(p.in_flight_ns));
+        peers
+    }
+}
+
+/// Ends that connections are accepted at.
+struct Listening {
+    ports: HashSet<u16>,
+    paths: HashSet<String>,
+}
+
+fn listening(all: &[Socket]) -> Listening {
+    let mut found = Listening {
+        ports: HashSet::new(),
+        paths: HashSet::new(),
+    };
+    for s in all.iter().filter(|s| s.listens) {
+        match &s.ends {
+            Ends::Tcp { local, .. } => {
+                found.ports.insert(local.port());
+            }
+            Ends::Unix { path, .. } => found.paths.extend(path.clone()),
+        }
+    }
+    found
+}
+
+/// A connection of `pid` as the kernel programs keep it, with a request in flight if the data that
+/// was sent last says so.
+fn record(s: &Socket, pid: u32, listening: &Listening, now: u64) -> Option<SocketRecord> {
+    let mut r = SocketRecord {
+        cookie: s.cookie,
+        pid,
+        owner: pid | SOCKET_OF_PROCESS,
+        ..SocketRecord::default()
+    };
+    match &s.ends {
+        Ends::Tcp { local, peer } => {
+            if peer.port() == 0 {
+                return None;
+            }
+            r.local_port = local.port();
+            r.peer_port = peer.port();
+            r.inbound = listening.ports.contains(&local.port()).into();
+            match peer.ip() {
+                IpAddr::V4(v4) => {
+                    r.family = libc::AF_INET as u16;
+                    r.peer[..4].copy_from_slice(&v4.octets());
+                }
+                IpAddr::V6(v6) => {
+                    r.family = libc::AF_INET6 as u16;
+                    r.peer = v6.octets();
+                }
+            }
+        }
+        Ends::Unix { path, .. } => {
+            r.family = libc::AF_UNIX as u16;
+            if let Some(path) = path {
+                r.inbound = listening.paths.contains(path).into();
+                let bytes = path.as_bytes();
+                let n = bytes.len().min(r.path.len() - 1);
+                r.path[..n].copy_from_slice(&bytes[..n]);
+            }
+        }
+    }
+    let (Some((sent, received)), Some((acked, got))) = (s.last_ms, s.bytes) else {
+        return Some(r);
+    };
+    // Acknowledged bytes count the connection's own SYN.
+    let (said, heard) = (acked > 1, got > 0);
+    let (asked_ms, pending) = if r.inbound != 0 {
+        r.answered = said.into();
+        (received, heard && (!said || received < sent))
+    } else {
+        r.answered = heard.into();
+        (sent, said && (!heard || sent < received))
+    };
+    if pending && asked_ms < BELIEVED_MS {
+        r.since = now.saturating_sub(u64::from(asked_ms) * 1_000_000);
+        r.first = r.since;
+        r.unanswered = if r.answered == 0 { UNANSWERED } else { 1 };
+        r.requests = 1;
+    }
+    Some(r)
+}
+
+fn ip(s: &SocketRecord) -> IpAddr {
+    if i32::from(s.family) == libc::AF_INET {
+        let [a, b, c, d, ..] = s.peer;
+        return Ipv4Addr::new(a, b, c, d).into();
+    }
+    Ipv6Addr::from(s.peer).to_canonical()
+}
+
+fn path(s: &SocketRecord) -> String {
+    let bytes = match s.path {
+        [0, ref name @ ..] if name[0] != 0 => [b"@", &name[..]].concat(),
+        _ => s.path.to_vec(),
+    };
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// What people call the peer: whom the process asks, or where it is asked.
+fn address(s: &SocketRecord) -> String {
+    if i32::from(s.family) == libc::AF_UNIX {
+        let path = path(s);
+        return match path.as_str() {
+            "" => "unix socket without a name".into(),
+            path => format!("unix:{path}"),
+        };
+    }
+    if s.inbound != 0 {
+        return format!("port {}", s.local_port);
+    }
+    SocketAddr::new(ip(s), s.peer_port).to_string()
+}
+
+/// Who is at the other end, as far as this machine tells.
+struct Lookup<'a> {
+    sockets: &'a [Socket],
+    owners: &'a FxHashMap<u32, u32>,
+}
+
+impl Lookup<'_> {
+    fn other_end(&self, s: &SocketRecord) -> Option<(u32, String)> {
+        let pid = match s.peer_pid {
+            0 => self.tcp(s).or_else(|| self.unix(s))?,
+            pid => pid,
+        };
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some((pid, name.trim_end().to_string()))
+    }
+
+    fn tcp(&self, s: &SocketRecord) -> Option<u32> {
+        if i32::from(s.family) == libc::AF_UNIX {
+            return None;
+        }
+        let same = |a: IpAddr| a.to_canonical() == ip(s);
+        let all = || self.sockets.iter();
+        let connected = all().find(|o| match &o.ends {
+            Ends::Tcp { local, peer } => {
+                (local.port(), peer.port()) == (s.peer_port, s.local_port) && same(local.ip())
+            }
+            Ends::Unix { .. } => false,
+        });
+        // A connection that is gone: who listens there, if it is here.
+        let local = ip(s).is_loopback();
+        let listener = || {
+            all().find(|o| match &o.ends {
+                Ends::Tcp { local: at, .. } => {
+                    s.inbound == 0 && local && o.listens && at.port() == s.peer_port
+                }
+                Ends::Unix { .. } => false,
+            })
+        };
+        let of = |o: Option<&Socket>| o.and_then(|o| self.owners.get(&o.inode)).copied();
+        of(connected).or_else(|| of(listener()))
+    }
+
+    fn unix(&self, s: &SocketRecord) -> Option<u32> {
+        let own = self.sockets.iter().find(|o| o.cookie == s.cookie)?;
+        match own.ends {
+            Ends::Unix { peer_inode, .. } => self.owners.get(&peer_inode).copied(),
+            Ends::Tcp { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(local: u16, peer: u16, last_ms: (u32, u32), bytes: (u64, u64)) -> Socket {
+        let end = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Socket {
+            cookie: 1,
+            inode: 2,
+            listens: false,
+            ends: Ends::Tcp {
+                local: end(local),
+                peer: end(peer),
+            },
+            last_ms: Some(last_ms),
+            bytes: Some(bytes),
+        }
+    }
+
+    #[test]
+    fn who_spoke_last_tells_what_is_in_flight() {
+        let listening = Listening {
+            ports: [80].into(),
+            paths: HashSet::new(),
+        };
+        let since = |s: &Socket| record(s, 7, &listening, 1_000_000_000).unwrap().since;
+        // We asked 5 ms ago, and heard before that.
+        assert_eq!(since(&tcp(4000, 5432, (5, 90), (10, 10))), 995_000_000);
+        assert_eq!(since(&tcp(4000, 5432, (90, 5), (10, 10))), 0);
+        // Asked 5 ms ago, and not answered.
+        assert_eq!(since(&tcp(80, 4000, (90, 5), (10, 10))), 995_000_000);
+        assert_eq!(since(&tcp(80, 4000, (5, 90), (10, 10))), 0);
+        // Never answered, in the same tick as the connection; never asked anything.
+        assert_eq!(since(&tcp(4000, 5432, (4, 4), (10, 0))), 996_000_000);
+        assert_eq!(since(&tcp(4000, 5432, (4, 4), (1, 0))), 0);
+    }
+
+    #[test]
+    fn peers_are_called_by_their_address() {
+        let mut s = SocketRecord {
+            family: libc::AF_INET as u16,
+            peer_port: 5432,
+            local_port: 8080,
+            ..SocketRecord::default()
+        };
+        s.peer[..4].copy_from_slice(&[127, 0, 0, 1]);
+        assert_eq!(address(&s), "127.0.0.1:5432");
+        s.inbound = 1;
+        assert_eq!(address(&s), "port 8080");
+        let mut s = SocketRecord {
+            family: libc::AF_UNIX as u16,
+            ..SocketRecord::default()
+        };
+        s.path[..6].copy_from_slice(b"/run/x");
+        assert_eq!(address(&s), "unix:/run/x");
+    }
+}

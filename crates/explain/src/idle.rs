@@ -1,0 +1,391 @@
+//! Is a wait idle? An attribute of a blocked interval: no request of its context is in flight.
+//!
+//! A table of named rules ([`RULES`]) over what is known of one wait ([`Wait`]): the first that
+//! knows an answer gives it, and the recording keeps how much time each of them judged. A wait
+//! that no rule knows is not idle: what is called idle is hidden from reports, so that doubt must
+//! fall on the other side.
+//!
+//! A thread that waits in `epoll_wait` for a slow upstream has a request in flight, whatever its
+//! stack looks like; that is why the connections are asked before the stack.
+
+use wallscope_model::{BlockReason, FrameKind, Recording, State, WaitSeen, scale};
+
+/// What is known of a wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait<'a> {
+    /// For what.
+    pub reason: BlockReason,
+    /// Its connections.
+    pub seen: WaitSeen,
+    /// Functions of the program, innermost first.
+    pub user: &'a [&'a str],
+    /// Functions of the kernel, innermost first.
+    pub kernel: &'a [&'a str],
+}
+
+/// A named rule.
+pub struct Rule {
+    /// Its name, as recordings keep it.
+    pub name: &'static str,
+    /// When it knows the answer, in words.
+    pub when: &'static str,
+    /// Whether the wait is idle; `None`: it does not know.
+    pub judges: fn(&Wait<'_>) -> Option<bool>,
+}
+
+/// Every rule; the first that knows decides.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "request in flight",
+        when: "the thread owes an answer, or awaits one: not idle",
+        judges: in_flight,
+    },
+    Rule {
+        name: "not a place to wait for work",
+        when: "blocked on a disk, a page, memory, a kernel lock, a child, or stopped: not idle",
+        judges: in_the_way,
+    },
+    Rule {
+        name: "kernel thread at home",
+        when: "a kernel thread waits in its own main function: idle",
+        judges: kernel_thread,
+    },
+    Rule {
+        name: "waits for a connection",
+        when: "blocked in accept(): idle",
+        judges: accepts,
+    },
+    Rule {
+        name: "parking place",
+        when: "the stack is that of a runtime's or server's worker that waits for work: idle",
+        judges: parked,
+    },
+    Rule {
+        name: "waits for work at its root",
+        when: "a condition variable, waited for at most three functions from a thread's entry: idle",
+        judges: root_condition,
+    },
+    Rule {
+        name: "nothing in flight",
+        when: "polls or reads connections, and none of them has a request in flight: idle",
+        judges: nothing_in_flight,
+    },
+];
+
+fn in_flight(w: &Wait<'_>) -> Option<bool> {
+    (w.seen.in_flight == Some(true)).then_some(false)
+}
+
+fn in_the_way(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Child, Disk, Gil, KernelLock, Memory, PageFault, Stopped};
+    let reasons = [Disk, PageFault, Memory, KernelLock, Child, Stopped, Gil];
+    reasons.contains(&w.reason).then_some(false)
+}
+
+/// Whether a kernel function only puts its caller to sleep.
+fn puts_to_sleep(name: &str) -> bool {
+    name.starts_with("schedule") || name.starts_with("__schedule") || name == "io_schedule"
+}
+
+fn kernel_thread(w: &Wait<'_>) -> Option<bool> {
+    let own: Vec<&&str> = w.kernel.iter().skip_while(|n| puts_to_sleep(n)).collect();
+    let home = own.get(1).is_some_and(|n| **n == "kthread");
+    (w.user.is_empty() && home).then_some(true)
+}
+
+fn accepts(w: &Wait<'_>) -> Option<bool> {
+    let accepting = [
+        "inet_csk_accept",
+        "inet_csk_wait_for_connect",
+        "unix_accept",
+    ];
+    w.kernel
+        .iter()
+        .any(|n| accepting.contains(n))
+        .then_some(true)
+}
+
+/// Functions in which known runtimes and servers wait for work. A name ending in `*` is a prefix.
+pub const PARKING_PLACES: &[(&str, &str)] = &[
+    ("nginx thread pools", "ngx_thread_pool_cycle"),
+    ("redis background jobs", "bioProcessBackgroundJobs"),
+    ("redis I/O threads", "IOThreadMain"),
+    ("glibc asynchronous I/O", "handle_fildes_io"),
+    ("libuv thread pool", "uv__threadpool*"),
+    (
+        "Node.js workers",
+        "node::(anonymous namespace)::PlatformWorkerThread*",
+    ),
+    (
+        "V8 workers",
+        "v8::platform::DefaultWorkerThreadsTaskRunner*",
+    ),
+    (
+        "JVM pools",
+        "java.util.concurrent.ThreadPoolExecutor.getTask*",
+    ),
+    (
+        "JVM fork/join pools",
+        "java.util.concurrent.ForkJoinPool.awaitWork*",
+    ),
+    ("JVM compiler", "CompileQueue::get*"),
+    ("JVM GC workers", "WorkerThread::run*"),
+    ("Go idle threads", "runtime.stopm"),
+    ("Go monitor", "runtime.sysmon"),
+    ("Go idle processors", "runtime.findRunnable*"),
+    (
+        "tokio workers",
+        "tokio::runtime::scheduler::multi_thread::worker::Context::park*",
+    ),
+    (
+        "tokio blocking pool",
+        "tokio::runtime::blocking::pool::Inner::run*",
+    ),
+    ("rayon workers", "rayon_core::sleep::Sleep::sleep*"),
+    ("crossbeam channels' receivers", "std::thread::park*"),
+    ("Python executors", "_worker (concurrent/futures/thread.py)"),
+    ("OpenMP workers", "gomp_thread_start"),
+    (
+        "MySQL thread cache",
+        "Per_thread_connection_handler::block_until_new_connection*",
+    ),
+    ("PostgreSQL background writer", "BackgroundWriterMain"),
+    ("PostgreSQL WAL writer", "WalWriterMain"),
+    ("PostgreSQL checkpointer", "CheckpointerMain"),
+    ("PostgreSQL launchers", "AutoVacLauncherMain"),
+    ("PostgreSQL logical replication", "ApplyLauncherMain"),
+];
+
+/// Waits that are for something else than work, wherever they are.
+fn may_park(reason: BlockReason) -> bool {
+    use BlockReason::{Lock, Network, Other, Pipe, Poll, Timer};
+    [Lock, Poll, Pipe, Network, Timer, Other].contains(&reason)
+}
+
+fn parked(w: &Wait<'_>) -> Option<bool> {
+    let is = |name: &str, place: &str| match place.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == place,
+    };
+    // Work that the worker does has functions of its own above the place it waits at.
+    let near = || w.user.iter().take(8);
+    let found = may_park(w.reason)
+        && near().any(|name| PARKING_PLACES.iter().any(|(_, place)| is(name, place)));
+    found.then_some(true)
+}
+
+/// The C library's and other runtimes' waits for a condition, and what they are made of.
+fn waits_for_condition(name: &str) -> bool {
+    let parts = [
+        "pthread_cond_wait",
+        "pthread_cond_timedwait",
+        "pthread_cond_clockwait",
+        "cnd_wait",
+        "std::condition_variable",
+        "Condvar::wait",
+        "sem_wait",
+        "sem_timedwait",
+    ];
+    parts.iter().any(|p| name.contains(p))
+}
+
+fn root_condition(w: &Wait<'_>) -> Option<bool> {
+    let entry = |n: &&str| ["start_thread", "clone3", "__clone3", "clone", "__clone"].contains(n);
+    let root = w.user.iter().position(entry)?;
+    let wait = w.user[..root]
+        .iter()
+        .rposition(|n| waits_for_condition(n))?;
+    (w.reason == BlockReason::Lock && root - wait - 1 <= 3).then_some(true)
+}
+
+fn nothing_in_flight(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Network, Pipe, Poll};
+    let polls = w.reason == Poll || w.reason == Network;
+    let reads = w.reason == Pipe && w.kernel.iter().any(|n| n.starts_with("unix_stream"));
+    ((polls || reads) && w.seen.talks && w.seen.in_flight == Some(false)).then_some(true)
+}
+
+/// The verdict on a wait, and the rule that gave it; not idle where no rule knows.
+pub fn judge(wait: &Wait<'_>) -> (bool, &'static str) {
+    RULES
+        .iter()
+        .find_map(|rule| Some(((rule.judges)(wait)?, rule.name)))
+        .unwrap_or((false, "no rule"))
+}
+
+/// Judges every blocked sample of a recording whose frames have names, and sums up the idle time
+/// of each thread. `seen` is what was seen of each sample's waits, by index; fewer: of none.
+///
+/// What was judged, and by which rule, is added to the domain's notes.
+pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
+    let mut verdicts = vec![None; recording.samples.len()];
+    for (i, s) in recording.samples.iter().enumerate() {
+        let Some(reason) = s.reason.filter(|_| s.state == State::Blocked) else {
+            continue;
+        };
+        let (user, kernel) = names(recording, s.stack.0 as usize);
+        let wait = Wait {
+            reason,
+            seen: seen.get(i).copied().unwrap_or_default(),
+            user: &user,
+            kernel: &kernel,
+        };
+        verdicts[i] = Some(judge(&wait));
+    }
+    for (s, verdict) in recording.samples.iter_mut().zip(&verdicts) {
+        s.idle = verdict.is_some_and(|(idle, _)| idle);
+    }
+    let scaled = scale::scale(recording);
+    let mut by_rule: Vec<(&str, u64)> = Vec::new();
+    for c in &mut recording.contexts {
+        c.ledger.idle_ns = 0;
+    }
+    for p in &scaled.pieces {
+        let Some((true, rule)) = verdicts[p.sample as usize] else {
+            continue;
+        };
+        recording.contexts[p.context.0 as usize].ledger.idle_ns += p.ns;
+        match by_rule.iter_mut().find(|(r, _)| *r == rule) {
+            Some((_, ns)) => *ns += p.ns,
+            None => by_rule.push((rule, p.ns)),
+        }
+    }
+    by_rule.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let parts: Vec<String> = by_rule
+        .iter()
+        .map(|(rule, ns)| format!("{} by \"{rule}\"", crate::words::time(*ns)))
+        .collect();
+    let told = match parts.is_empty() {
+        true => "none of the waits was judged idle".to_string(),
+        false => format!("judged idle, from sampled waits: {}", parts.join(", ")),
+    };
+    recording.domain.notes.push(told);
+}
+
+/// Idle time by reason, ns, as it was marked.
+pub(crate) fn by_reason(rec: &Recording) -> [u64; BlockReason::COUNT] {
+    let mut sums = [0; BlockReason::COUNT];
+    if !rec.samples.iter().any(|s| s.idle) {
+        return sums;
+    }
+    for p in &scale::scale(rec).pieces {
+        let s = &rec.samples[p.sample as usize];
+        if let Some(reason) = s.reason.filter(|_| s.idle) {
+            sums[reason as usize] += p.ns;
+        }
+    }
+    sums
+}
+
+/// The names on a stack: of the program, of the kernel; innermost first.
+fn names(rec: &Recording, stack: usize) -> (Vec<&str>, Vec<&str>) {
+    let (mut user, mut kernel) = (Vec::new(), Vec::new());
+    for id in &rec.stacks[stack].frames {
+        let frame = &rec.frames[id.0 as usize];
+        let list = match frame.kind {
+            FrameKind::Kernel => &mut kernel,
+            _ => &mut user,
+        };
+        list.extend(
+            frame
+                .lines
+                .iter()
+                .map(|l| &*rec.functions[l.function.0 as usize].name),
+        );
+    }
+    (user, kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait<'a>(reason: BlockReason, user: &'a [&'a str], kernel: &'a [&'a str]) -> Wait<'a> {
+        Wait {
+            reason,
+            seen: WaitSeen {
+                in_flight: Some(false),
+                talks: true,
+            },
+            user,
+            kernel,
+        }
+    }
+
+    const EPOLL: &[&str] = &["schedule", "ep_poll", "do_epoll_wait"];
+    const POOL: &[&str] = &[
+        "__futex_abstimed_wait_common",
+        "__pthread_cond_wait",
+        "queue_take",
+        "pool_main",
+        "start_thread",
+        "clone3",
+    ];
+
+    #[test]
+    fn an_event_loop_is_idle_only_with_nothing_in_flight() {
+        let mut w = wait(
+            BlockReason::Poll,
+            &["epoll_wait", "event_loop", "main"],
+            EPOLL,
+        );
+        assert_eq!(judge(&w), (true, "nothing in flight"));
+        w.seen.in_flight = Some(true);
+        assert_eq!(judge(&w), (false, "request in flight"));
+        w.seen.in_flight = None;
+        assert_eq!(judge(&w), (false, "no rule"));
+    }
+
+    #[test]
+    fn a_pool_s_worker_waits_for_work_but_a_job_s_wait_is_in_the_way() {
+        let w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
+        assert_eq!(judge(&w), (true, "waits for work at its root"));
+        let job = [
+            &["pthread_cond_wait"],
+            &["a", "b", "handle_request", "run"][..],
+            &["start_thread"],
+        ]
+        .concat();
+        let w = wait(BlockReason::Lock, &job, &["futex_wait"]);
+        assert_eq!(judge(&w), (false, "no rule"));
+        let mutex = [
+            "__lll_lock_wait",
+            "pthread_mutex_lock",
+            "worker",
+            "start_thread",
+        ];
+        assert!(!judge(&wait(BlockReason::Lock, &mutex, &[])).0);
+        let main = ["pthread_cond_wait", "main", "__libc_start_main"];
+        assert!(!judge(&wait(BlockReason::Lock, &main, &[])).0);
+    }
+
+    #[test]
+    fn a_worker_that_owes_an_answer_is_not_idle_wherever_it_waits() {
+        let mut w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
+        w.seen.in_flight = Some(true);
+        assert!(!judge(&w).0);
+    }
+
+    #[test]
+    fn kernel_threads_and_acceptors() {
+        let home = [
+            "schedule",
+            "worker_thread",
+            "kthread",
+            "ret_from_fork",
+            "ret_from_fork_asm",
+        ];
+        assert!(judge(&wait(BlockReason::Other, &[], &home)).0);
+        let work = [
+            "schedule",
+            "flush_work",
+            "worker_thread",
+            "kthread",
+            "ret_from_fork",
+        ];
+        assert!(!judge(&wait(BlockReason::Other, &[], &work)).0);
+        assert!(!judge(&wait(BlockReason::Disk, &[], &home[..4])).0);
+        let accept = ["schedule", "inet_csk_accept", "inet_accept"];
+        assert!(judge(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
+    }
+}

@@ -1,0 +1,259 @@
+//! Stream sockets of the machine as `sock_diag` shows them, to anyone, without tracing: addresses,
+//! and when data was last sent and received. And whose they are, by `/proc/PID/fd`.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+
+/// The two ends of a stream socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// TCP.
+    Tcp {
+        /// Own end.
+        local: SocketAddr,
+        /// The other end; port 0 of a listening socket.
+        peer: SocketAddr,
+    },
+    /// A unix socket.
+    Unix {
+        /// Path it is bound to (an accepted one has its listener's); an abstract one with `@`.
+        path: Option<String>,
+        /// Inode of the other end, 0 where there is none.
+        peer_inode: u32,
+    },
+}
+
+/// A stream socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// Its cookie: a number that no other socket has had since boot.
+    pub cookie: u64,
+    /// Its inode, 0 for one that no descriptor holds (any more).
+    pub inode: u32,
+    /// Whether it waits for connections.
+    pub listens: bool,
+    /// Addresses.
+    pub ends: Ends,
+    /// How long ago data was last sent and received, ms; `None`: not known.
+    pub last_ms: Option<(u32, u32)>,
+    /// Bytes that were sent and acknowledged, and received; `None`: not known.
+    pub bytes: Option<(u64, u64)>,
+}
+
+const TYPE_SOCK_DIAG: u16 = 20;
+const FLAGS_DUMP: u16 = 0x301; // NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+const TCP: u8 = 6;
+const TCP_LISTEN: u8 = 10;
+const ATTRIBUTE_TCP_INFO: u16 = 2;
+
+/// Every TCP and unix stream socket of this network namespace.
+///
+/// # Errors
+/// The kernel has no `sock_diag`, or refuses it.
+pub fn list() -> io::Result<Vec<Socket>> {
+    let netlink = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    let mut all = Vec::new();
+    for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
+        // struct inet_diag_req_v2: family, protocol, extensions, padding, states, address.
+        let mut request = vec![family, TCP, 1 << (ATTRIBUTE_TCP_INFO - 1), 0];
+        request.extend(u32::MAX.to_ne_bytes());
+        request.extend([0; 48]);
+        dump(&netlink, &request, |body| all.extend(tcp(body)))?;
+    }
+    // struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
+    let mut request = vec![libc::AF_UNIX as u8, 0, 0, 0];
+    for word in [u32::MAX, 0, 1 | 4, 0, 0] {
+        request.extend(word.to_ne_bytes());
+    }
+    dump(&netlink, &request, |body| all.extend(unix(body)))?;
+    Ok(all)
+}
+
+fn dump(netlink: &OwnedFd, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut message = Vec::new();
+    message.extend((16 + request.len() as u32).to_ne_bytes());
+    message.extend(TYPE_SOCK_DIAG.to_ne_bytes());
+    message.extend(FLAGS_DUMP.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(request);
+    send(netlink, &message, SendFlags::empty())?;
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        let (n, _) = recv(netlink, &mut buffer[..], RecvFlags::empty())?;
+        let mut rest = &buffer[..n];
+        while let Some(length) = word(rest, 0).map(|l| l as usize) {
+            let Some(own) = rest.get(..length).filter(|m| m.len() >= 16) else {
+                break;
+            };
+            match u16::from_ne_bytes([own[4], own[5]]) {
+                DONE => return Ok(()),
+                ERROR => {
+                    let code = word(own, 16).unwrap_or(0) as i32;
+                    return Err(io::Error::from_raw_os_error(-code));
+                }
+                _ => take(&own[16..]),
+            }
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn double(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The attributes of a message: number and bytes.
+fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes([*rest.first()?, *rest.get(1)?]));
+        let number = u16::from_ne_bytes([*rest.get(2)?, *rest.get(3)?]);
+        let value = rest.get(4..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((number & 0x3fff, value))
+    })
+}
+
+/// `struct inet_diag_msg`.
+fn tcp(body: &[u8]) -> Option<Socket> {
+    let end = |port_at: usize, at: usize| -> Option<SocketAddr> {
+        let port = u16::from_be_bytes(body.get(port_at..port_at + 2)?.try_into().ok()?);
+        let address: IpAddr = if i32::from(body[0]) == libc::AF_INET {
+            Ipv4Addr::from(<[u8; 4]>::try_from(body.get(at..at + 4)?).ok()?).into()
+        } else {
+            Ipv6Addr::from(<[u8; 16]>::try_from(body.get(at..at + 16)?).ok()?).into()
+        };
+        Some(SocketAddr::new(address, port))
+    };
+    let info = attributes(body.get(72..)?).find(|(number, _)| *number == ATTRIBUTE_TCP_INFO);
+    let info = info.map(|(_, bytes)| bytes);
+    // Of struct tcp_info: tcpi_last_data_sent and _recv, tcpi_bytes_acked and _received.
+    let last_ms = info.and_then(|i| Some((word(i, 44)?, word(i, 52)?)));
+    let bytes = info.and_then(|i| Some((double(i, 120)?, double(i, 128)?)));
+    Some(Socket {
+        cookie: double(body, 44)?,
+        inode: word(body, 68)?,
+        listens: *body.get(1)? == TCP_LISTEN,
+        ends: Ends::Tcp {
+            local: end(4, 8)?,
+            peer: end(6, 24)?,
+        },
+        last_ms,
+        bytes,
+    })
+}
+
+/// `struct unix_diag_msg`.
+fn unix(body: &[u8]) -> Option<Socket> {
+    let kind = i32::from(*body.get(1)?);
+    if kind != libc::SOCK_STREAM && kind != libc::SOCK_SEQPACKET {
+        return None;
+    }
+    let (mut path, mut peer_inode) = (None, 0);
+    for (number, value) in attributes(body.get(16..)?) {
+        match number {
+            0 => {
+                let text = match value {
+                    [0, name @ ..] => format!("@{}", String::from_utf8_lossy(name)),
+                    name => String::from_utf8_lossy(name).into_owned(),
+                };
+                path = Some(text.trim_end_matches('\0').to_string());
+            }
+            2 => peer_inode = word(value, 0).unwrap_or(0),
+            _ => {}
+        }
+    }
+    Some(Socket {
+        cookie: double(body, 8)?,
+        inode: word(body, 4)?,
+        listens: *body.get(2)? == TCP_LISTEN,
+        ends: Ends::Unix { path, peer_inode },
+        last_ms: None,
+        bytes: None,
+    })
+}
+
+/// Inodes of the sockets that a process has open.
+pub fn of_process(pid: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|e| inode_of(&fs::read_link(e.ok()?.path()).ok()?))
+        .collect()
+}
+
+fn inode_of(link: &Path) -> Option<u32> {
+    let text = link.to_str()?;
+    text.strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
+}
+
+/// The (first) process that has each socket open, by inode, as far as it may be seen.
+pub fn owners() -> FxHashMap<u32, u32> {
+    let mut owners = FxHashMap::default();
+    for pid in crate::process::processes().unwrap_or_default() {
+        for inode in of_process(pid) {
+            owners.entry(inode).or_insert(pid);
+        }
+    }
+    owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_is_found_from_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"question").unwrap();
+        server.read_exact(&mut [0; 8]).unwrap();
+        let sockets = match list() {
+            Ok(sockets) => sockets,
+            Err(e) => {
+                eprintln!("skipped: no sock_diag here: {e}");
+                return;
+            }
+        };
+        let own = of_process(std::process::id());
+        let find = |local: SocketAddr, peer: Option<SocketAddr>| {
+            let same = |s: &&Socket| match &s.ends {
+                Ends::Tcp { local: l, peer: p } => *l == local && peer.is_none_or(|q| *p == q),
+                Ends::Unix { .. } => false,
+            };
+            sockets.iter().find(same).expect("it is open")
+        };
+        let (a, b) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let (ours, theirs) = (find(a, Some(b)), find(b, Some(a)));
+        assert!(own.contains(&ours.inode) && own.contains(&theirs.inode));
+        assert_ne!(ours.cookie, theirs.cookie);
+        assert!(!ours.listens && sockets.iter().any(|s| s.listens));
+        assert_eq!(theirs.bytes.map(|(_, received)| received), Some(8));
+        assert_eq!(owners().get(&ours.inode), Some(&std::process::id()));
+    }
+}
