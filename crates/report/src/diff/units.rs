@@ -67,7 +67,7 @@ impl Unit {
 fn digits(v: f64) -> String {
     match v.abs() {
         0.0 => "0".to_string(),
-        a if a < 0.0005 => "<0.001".to_string(),
+        a if a < 0.001 => "<0.001".to_string(),
         a if a < 0.995 => format!("{v:.3}"),
         a if a < 9.995 => format!("{v:.2}"),
         a if a < 99.95 => format!("{v:.1}"),

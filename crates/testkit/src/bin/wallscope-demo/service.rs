@@ -140,6 +140,11 @@ fn handle_request(
     Ok(answer)
 }
 
+fn is_reset(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<std::io::Error>();
+    error.is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
 #[inline(never)]
 fn serve_connection(shared: &Shared, stream: TcpStream, upstream: &str) -> Outcome<()> {
     stream.set_nodelay(true)?;
@@ -205,7 +210,10 @@ impl Service {
                 .name(format!("worker-{number}"))
                 .spawn(move || {
                     while let Ok((stream, _)) = listener.accept() {
-                        if let Err(error) = serve_connection(&shared, stream, &upstream) {
+                        // A client that goes away with an answer unread resets its connection.
+                        if let Err(error) = serve_connection(&shared, stream, &upstream)
+                            && !is_reset(&*error)
+                        {
                             eprintln!("wallscope-demo: a connection ended early: {error}");
                         }
                     }
