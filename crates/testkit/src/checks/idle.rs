@@ -8,17 +8,24 @@ use super::Length;
 /// Sampled blocked time of one thread over some seconds, and requests at the window's edges.
 const IDLE: f64 = 5.0;
 
+/// Whether the running kernel's type information has `name`.
+fn kernel_has(name: &str) -> bool {
+    let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    btf.windows(name.len()).any(|w| w == name.as_bytes())
+}
+
 pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let run = tool.measure("upstream", &["--seconds", &seconds], &Options::at(99))?;
     let mut card = Scorecard::default();
+    let followed = kernel_has("btf_trace_sock_send_length");
     let owed = run.truth.extra("owed_ns")?;
     for own in &run.truth.threads {
         let seen = run.report.thread(own.pid, own.tid);
         let Some(seen) = seen.filter(|t| t.wall_ns > 0) else {
             continue;
         };
-        if own.name == "loop" {
+        if own.name == "loop" && followed {
             let busy = seen.wall_ns - seen.idle_ns;
             // Before its gate opens and after its work it waits for a lock, which is not idle.
             let apart = seen.blocked.get("lock").copied().unwrap_or(0);
@@ -29,6 +36,10 @@ pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
             let share = 100.0 * seen.idle_ns as f64 / seen.wall_ns as f64;
             card.at_least(format!("{}: parked, idle", own.name), share, 80.0, "%");
         }
+    }
+    if !followed {
+        eprintln!("skipped requests in flight: this kernel does not tell who sends (Linux 6.3)");
+        return Ok(card);
     }
     let port = run.truth.extra("upstream_port")?;
     let address = format!("127.0.0.1:{port}");
@@ -51,6 +62,10 @@ pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
     card.near("time until upstream answered", 0.0, off, 3.0, "%");
     let pid = run.truth.extra("upstream_pid")?;
     card.near("upstream's process", pid, f64::from(peer.peer_pid), 0.0, "");
+    if !kernel_has("bpf_task_work_schedule_resume_impl") {
+        eprintln!("skipped senders' stacks: threads cannot read their own here (Linux 6.18)");
+        return Ok(card);
+    }
     let sender = |s: &crate::report::PeerStack| s.frames.iter().any(|f| f == "loop_ask_upstream");
     let named: u64 = peer.stacks.iter().filter(|s| sender(s)).map(|s| s.ns).sum();
     let all: u64 = peer.stacks.iter().map(|s| s.ns).sum();
