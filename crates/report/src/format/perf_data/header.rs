@@ -59,17 +59,106 @@ pub(super) fn fit(bytes: &mut [u8]) -> Result<bool, ReadError> {
     if start > len {
         return Err(ReadError::Truncated);
     }
+    if start < HEADER as u64 {
+        return Err(damaged(
+            "its header says that its data lies within the header",
+        ));
+    }
     // Without its end perf itself has not said how long the data is.
     let whole = size > 0 && start.checked_add(size).is_some_and(|end| end <= len);
-    if !whole {
-        bytes[DATA + 8..DATA + 16].copy_from_slice(&(len - start).to_le_bytes());
+    let end = if whole { start + size } else { len } as usize;
+    let good = records_fit(bytes, start as usize, end)?;
+    let cut = !whole || good < end;
+    let features = !cut && features_fit(bytes, end);
+    if cut {
+        let size = (good as u64 - start).to_le_bytes();
+        bytes[DATA + 8..DATA + 16].copy_from_slice(&size);
     }
-    if !whole || !features_fit(bytes, (start + size) as usize) {
+    if !features {
         let had = bytes[FEATURES..HEADER].iter().any(|b| *b != 0);
         bytes[FEATURES..HEADER].fill(0);
-        return Ok(!whole || had);
+        return Ok(cut || had);
     }
     Ok(false)
+}
+
+/// Makes the records of a file that was written to a pipe fit; returns whether it ends in the middle.
+///
+/// # Errors
+/// As [`fit`].
+pub(super) fn fit_pipe(bytes: &mut Vec<u8>) -> Result<bool, ReadError> {
+    if let Some(range) = tracing_data(bytes) {
+        bytes.drain(range);
+    }
+    let end = bytes.len();
+    let good = records_fit(bytes, 16, end)?;
+    bytes.truncate(good);
+    Ok(good < end)
+}
+
+/// Descriptions of tracepoints: more bytes than the record says, and the parser does not know of them.
+const TRACING_DATA: u32 = 66;
+
+/// Where the descriptions of tracepoints lie among the records of a pipe.
+fn tracing_data(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+    let mut at = 16usize;
+    loop {
+        let size = usize::from(u16::from_le_bytes([
+            *bytes.get(at + 6)?,
+            *bytes.get(at + 7)?,
+        ]));
+        if size < 8 {
+            return None;
+        }
+        if int(bytes, at)? == TRACING_DATA {
+            let more = (int(bytes, at + 8)? as usize).next_multiple_of(8);
+            let end = (at + size).checked_add(more)?;
+            return (end <= bytes.len()).then_some(at..end);
+        }
+        at += size;
+    }
+}
+
+/// Walks the records between two places; returns where the last one ends whose sizes are true.
+fn records_fit(bytes: &mut [u8], start: usize, end: usize) -> Result<usize, ReadError> {
+    const MMAP2: u32 = 10;
+    const AUXTRACE: u32 = 71;
+    const FEATURE: u32 = 80;
+    /// Of [`MMAP2`]: a build id stands in place of the inode.
+    const WITH_BUILD_ID: u8 = 1 << 6;
+    let mut at = start;
+    while at + 8 <= end {
+        let kind = int(bytes, at).unwrap_or(0);
+        let size = usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+        if size < 8 || at + size > end {
+            break;
+        }
+        let mut next = at + size;
+        match kind {
+            MMAP2 if bytes[at + 5] & WITH_BUILD_ID != 0 && size > 40 => {
+                // More bytes than a build id has.
+                bytes[at + 40] = bytes[at + 40].min(20);
+            }
+            // What follows such a record belongs to it.
+            AUXTRACE => {
+                let more = long(bytes, at + 8).and_then(|n| usize::try_from(n).ok());
+                match more.and_then(|n| next.checked_add(n)).filter(|n| *n <= end) {
+                    Some(after) if size >= 16 => next = after,
+                    _ => break,
+                }
+            }
+            TRACING_DATA => break,
+            FEATURE if size >= 16 && long(bytes, at + 8) == Some(EVENT_DESC.into()) => {
+                let own = &bytes[at + 16..at + size];
+                if events_fit(own).is_none() {
+                    return Err(damaged("its header does not describe its events"));
+                }
+            }
+            _ => {}
+        }
+        at = next;
+    }
+    Ok(at)
 }
 
 /// Whether every feature's section lies in the file, and the names of events in theirs.

@@ -54,7 +54,11 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         && bytes
             .get(8..16)
             .is_some_and(|b| b[0] == 16 && b[1..].iter().all(|b| *b == 0));
-    let cut = source.cut() | (!pipe && header::fit(&mut bytes)?);
+    let cut = source.cut()
+        | match pipe {
+            true => header::fit_pipe(&mut bytes)?,
+            false => header::fit(&mut bytes)?,
+        };
     let opened = if pipe {
         read_all(
             PerfFileReader::parse_pipe(Cursor::new(&bytes[..])),
