@@ -53,7 +53,7 @@ const SCENARIOS: &[Scenario] = &[
         program: "shares",
         flags: &["--threads", "1"],
         rule: "computing",
-        reasons: &[""],
+        reasons: &["", "user", "kernel"],
         function: "share_fifty",
     },
     Scenario {
