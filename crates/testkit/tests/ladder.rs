@@ -56,13 +56,6 @@ const SCENARIOS: &[Scenario] = &[
         reasons: &["", "user", "kernel"],
         function: "share_fifty",
     },
-    Scenario {
-        program: "parked",
-        flags: &["--threads", "100"],
-        rule: "idle",
-        reasons: &[""],
-        function: "",
-    },
 ];
 
 /// What is wrong with the verdict; `None`: nothing.
@@ -111,4 +104,25 @@ fn verdicts_name_the_cause() {
         }
         assert!(last.is_none(), "{}", last.unwrap_or_default());
     }
+}
+
+#[test]
+fn a_sleeper_is_no_bottleneck() {
+    let tool = match Tool::find() {
+        Ok(tool) => tool,
+        Err(Error::CannotRunHere(why)) => return eprintln!("skipped the ladder: {why}"),
+        Err(error) => panic!("{error}"),
+    };
+    let ladder = tool
+        .record(&["--", "sleep", "1.5"], &Options::at(99))
+        .and_then(|recorder| recorder.ends_with(0))
+        .and_then(|recorded| recorded.json(&["ladder"]));
+    let verdict = match ladder {
+        Ok(ladder) => ladder["verdict"].clone(),
+        Err(Error::CannotRunHere(why)) => return eprintln!("skipped the sleeper: {why}"),
+        Err(error) => panic!("{error}"),
+    };
+    // On a crowded machine its start alone may take more than an idle process may.
+    let rule = verdict["rule"].as_str().unwrap_or_default();
+    assert!(["idle", "sleeping"].contains(&rule), "{verdict:#}");
 }
