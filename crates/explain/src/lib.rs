@@ -9,7 +9,9 @@
 //! Where threads compute nearly all the time, others may be waiting for just them; then it says
 //! so instead of promising.
 //!
-//! It does not look into stacks, and it does not guess what a program is for.
+//! That sentence looks at sums only; stacks are looked into by [`idle`] (which waits are for work)
+//! and [`ladder`] (which function of the program led to a wait). Nothing here guesses what a program
+//! is for.
 
 pub mod idle;
 mod import;
