@@ -507,7 +507,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 25] = [
+pub const LOSSES: [&str; 26] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -533,6 +533,7 @@ pub const LOSSES: [&str; 25] = [
     "event ring full: who ended a wait lost",
     "table of lock waits full: waits for a lock left out",
     "no room for a connection",
+    "on-CPU sample came late, its thread had gone",
 ];
 
 const _: () = {

@@ -144,6 +144,17 @@ impl LedgerSlice {
             State::Unknown => 0,
         }
     }
+
+    /// Adds `ns` of time in `state`; blocked time without a reason is for another one. Time that was
+    /// not seen has no place in a slice.
+    pub fn add(&mut self, state: State, reason: Option<BlockReason>, ns: u64) {
+        match state {
+            State::OnCpu => self.on_cpu_ns += ns,
+            State::Runnable => self.runnable_ns += ns,
+            State::Blocked => self.blocked[reason.unwrap_or(BlockReason::Other) as usize] += ns,
+            State::Unknown => {}
+        }
+    }
 }
 
 /// Everything one measurement produced.

@@ -310,6 +310,7 @@ enum ws_loss {
 	WS_L_RING_WAKE,     /* ring full: who ended a wait */
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_L_SOCKETS,       /* no room for a connection */
+	WS_L_OWED,          /* on-CPU sample of a thread that had gone when it came */
 	WS_LOSSES,
 };
 
@@ -325,4 +326,4 @@ _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 25, "named in event.rs");
+_Static_assert(WS_LOSSES == 26, "named in event.rs");

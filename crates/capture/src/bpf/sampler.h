@@ -26,7 +26,7 @@ static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, u64 now)
 	struct bpf_perf_event_data_kern *kern;
 	u64 due;
 
-	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx) ||
+	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx) || !bpf_ksym_exists(bpf_task_from_pid) ||
 	    !bpf_core_field_exists(struct hrtimer, node.expires))
 		return now;
 	kern = bpf_cast_to_kern_ctx(ctx);
@@ -42,14 +42,19 @@ static __always_inline void owe(struct ws_cpu *c)
 	struct task_struct *p;
 	struct ws_thread *t;
 
+	/* Always so where sample_due() tells; the loader wants it tested here too. */
 	if (!bpf_ksym_exists(bpf_task_from_pid) || !bpf_ksym_exists(bpf_task_release))
 		return;
 	p = bpf_task_from_pid(c->left_tid);
-	if (!p)
+	if (!p) {
+		c->losses[WS_L_OWED]++;
 		return;
+	}
 	t = bpf_task_storage_get(&threads, p, 0, 0);
 	if (t && t->id == c->left_id)
 		__sync_fetch_and_add(&t->early, 1);
+	else
+		c->losses[WS_L_OWED]++;
 	bpf_task_release(p);
 }
 

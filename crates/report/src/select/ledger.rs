@@ -233,14 +233,7 @@ fn sampled_slices(samples: &[Sample], first: u32) -> Vec<LedgerSlice> {
                 slice: v.slice - first,
                 ..LedgerSlice::default()
             });
-            match s.state {
-                State::OnCpu => row.on_cpu_ns += v.ns,
-                State::Runnable => row.runnable_ns += v.ns,
-                State::Blocked => {
-                    row.blocked[s.reason.unwrap_or(BlockReason::Other) as usize] += v.ns;
-                }
-                State::Unknown => {}
-            }
+            row.add(s.state, s.reason, v.ns);
         }
     }
     let mut rows: Vec<LedgerSlice> = rows.into_values().collect();
