@@ -21,6 +21,7 @@ want binutils objcopy nm strip addr2line readelf
 want dwz dwz
 want golang-go go
 want libc6-dbg '/usr/lib/debug/.build-id/*'
+want default-jdk-headless javac
 want nodejs node
 want npm npm
 want chromium '/usr/bin/chromium*'

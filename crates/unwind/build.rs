@@ -2,6 +2,8 @@
 
 fn main() {
     for file in [
+        "hotspot_abi.h",
+        "hotspot_core.h",
         "unwind_abi.h",
         "unwind_core.h",
         "unwind_host.c",

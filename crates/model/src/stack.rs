@@ -26,7 +26,8 @@ pub enum ModuleKind {
     Vdso,
     /// Code made at run time (anonymous executable memory); one per process.
     Jit,
-    /// A source file that a runtime runs without making machine code of it.
+    /// A source file that a runtime runs without making machine code of it; `[java]` for all Java
+    /// methods, which come from class files.
     Source,
 }
 
@@ -61,6 +62,8 @@ pub enum FrameKind {
     Jit,
     /// A Python function, as its interpreter tells it.
     Python,
+    /// A Java method, interpreted or compiled, as its VM tells it.
+    Java,
 }
 
 /// A function as named by symbols or debug information.
@@ -94,7 +97,7 @@ pub struct Frame {
     pub module: Option<ModuleId>,
     /// For [`ModuleKind::Elf`] and [`ModuleKind::Vdso`]: the offset in the file. For
     /// [`ModuleKind::Source`]: the line. Otherwise, or without a module: the virtual address (of a
-    /// Python frame without a name: that of its code object).
+    /// Python frame without a name: that of its code object; of a Java one, of its code or method).
     ///
     /// For a return address this is the address itself *minus one*, so that it lies within the
     /// calling instruction; for the innermost frame and the one a signal interrupted it is exact.

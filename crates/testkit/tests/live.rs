@@ -93,5 +93,6 @@ experiments! {
     everything "everything";
     odd "odd";
     python "python";
+    java "java";
     rates "rates";
 }

@@ -79,6 +79,18 @@ struct {
 	__type(value, struct uw_mapping);
 } uw_mappings SEC(".maps");
 
+#ifndef HS_MAX_PROCS
+#define HS_MAX_PROCS 2048
+#endif
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HS_MAX_PROCS);
+	__uint(map_flags, UW_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct hs_proc);
+} hs_procs SEC(".maps");
+
 typedef void *uw_table;
 
 static __always_inline struct uw_rule *uw_get_rule(u32 id)
@@ -92,6 +104,10 @@ static __always_inline struct uw_mapping *uw_get_mapping(u32 index)
 static __always_inline struct uw_proc *uw_get_proc(u32 tgid)
 {
 	return bpf_map_lookup_elem(&uw_procs, &tgid);
+}
+static __always_inline struct hs_proc *hs_get_proc(u32 tgid)
+{
+	return bpf_map_lookup_elem(&hs_procs, &tgid);
 }
 static __always_inline uw_table uw_open_table(u32 file)
 {
@@ -137,12 +153,33 @@ struct uw_loop {
 		err_;                                                                \
 	})
 
+/* Fetches what is beside the stack, likewise; less than a word is nothing. */
+#define UW_FETCH_SIDE(w, READ)                                                       \
+	({                                                                           \
+		u64 from_ = (w)->want;                                               \
+		u32 got_ = HS_SIDE_BYTES;                                            \
+		long err_ = READ((w)->hs.side, HS_SIDE_BYTES, from_);                \
+		if (err_) {                                                          \
+			got_ = 4096 - (from_ & 4095);                                \
+			if (got_ < HS_SIDE_BYTES && got_ >= 8)                       \
+				err_ = READ((w)->hs.side,                            \
+					    got_ & (HS_SIDE_BYTES - 1), from_);      \
+		}                                                                    \
+		(w)->hs.side_at = from_;                                             \
+		(w)->hs.side_len = err_ ? 0 : got_;                                  \
+		err_;                                                                \
+	})
+
 #define UW_LOOP(NAME, BYTES, READ)                                                   \
 	static long NAME(u32 i, struct uw_loop *l)                                   \
 	{                                                                            \
 		struct uw_work *w = l->w;                                            \
 		int e = uw_advance(w);                                               \
 		if (e == UW_NEED && UW_FETCH(w, BYTES, READ)) {                      \
+			w->out.end = UW_END_UNREADABLE;                              \
+			return 1;                                                    \
+		}                                                                    \
+		if (e == UW_SIDE && UW_FETCH_SIDE(w, READ)) {                        \
 			w->out.end = UW_END_UNREADABLE;                              \
 			return 1;                                                    \
 		}                                                                    \
@@ -161,7 +198,7 @@ UW_LOOP(uw_loop_remote, UW_REMOTE_BYTES, UW_READ_REMOTE)
 static long uw_loop_window(u32 i, struct uw_loop *l)
 {
 	int e = uw_advance(l->w);
-	if (e == UW_NEED)
+	if (e == UW_NEED || e == UW_SIDE)
 		l->w->out.end = UW_END_WINDOW;
 	return e != UW_MORE;
 }
@@ -251,6 +288,7 @@ static __always_inline long uw_fork(u32 parent, u32 child)
 static __always_inline void uw_forget(u32 tgid)
 {
 	bpf_map_delete_elem(&uw_procs, &tgid);
+	bpf_map_delete_elem(&hs_procs, &tgid);
 }
 
 #endif

@@ -19,10 +19,12 @@
 
 /* A frame: file id << 48 | exact << 47 | offset in the file. File id 0: the low 47 bits are an
  * address. Exact frames are the innermost one and those that a signal interrupted; the others
- * hold the return address itself. */
+ * hold the return address itself. From UW_FILES on, what would be the file id tells another kind of
+ * word: see hotspot_abi.h. */
 #define UW_FRAME_FILE_SHIFT 48
 #define UW_FRAME_EXACT (1ull << 47)
 #define UW_FRAME_OFFSET ((1ull << 47) - 1)
+#define UW_FILES 0xff00
 
 /* How a stack ended. The values are also rule ids: see uw_rule. */
 enum uw_end {
@@ -124,6 +126,8 @@ struct uw_stack {
 	u64 frames[UW_MAX_FRAMES];
 };
 
+#include "hotspot_abi.h"
+
 /* Everything one unwinding needs. Lives in a map value that one user at a time owns; need not be
  * cleared between uses (the cache in it is what makes the next one fast). */
 struct uw_work {
@@ -147,6 +151,8 @@ struct uw_work {
 	u32 lo;
 	u32 hi;
 	u32 no_code;		/* only the stack can be read, not the code */
+	u32 tgid;
+	u32 pad0;
 	u64 frame;
 	u64 cfa;
 	u64 want;		/* the address that is needed next, when uw_advance asks */
@@ -155,6 +161,7 @@ struct uw_work {
 	u64 len[2];
 	u64 buf[UW_WINDOW_BYTES / 8];
 	struct uw_stack out;
+	struct hs_walk hs;	/* in code of a HotSpot VM */
 	struct uw_cached cache[UW_CACHE_SIZE];
 };
 

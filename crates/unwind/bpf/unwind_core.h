@@ -4,6 +4,7 @@
  *
  * It reads no memory itself. uw_advance() moves on by a frame and returns UW_MORE, or UW_NEED if
  * it lacks the word at w->want (the caller fetches a chunk that begins there and calls again), or
+ * UW_SIDE if it lacks one that is not on the stack (the caller fetches HS_SIDE_BYTES into w->hs), or
  * UW_DONE with w->out.end set. So the ways of reading (in an interrupt, sleeping, of another task,
  * out of a saved window) are a few lines each, and the verifier sees the logic once: uw_advance and
  * uw_lookup are global functions, verified by themselves.
@@ -14,15 +15,15 @@
  * Needs u8 … u64, s16, s32, and from the includer:
  *   uw_get_rule(id), uw_get_mapping(index): pointer or NULL
  *   uw_open_table(file): handle or NULL; uw_table_word(handle, index): pointer to u64 or NULL
- *   uw_get_proc(tgid): pointer or NULL
+ *   uw_get_proc(tgid), hs_get_proc(tgid): pointer or NULL
  */
 #ifndef WALLSCOPE_UNWIND_CORE_H
 #define WALLSCOPE_UNWIND_CORE_H
 
 #include "unwind_abi.h"
 
-enum { UW_MORE = 0, UW_NEED = 1, UW_DONE = 2 };
-enum { UW_STAGE_ENTER = 0, UW_STAGE_CFA = 1, UW_STAGE_LEAVE = 2 };
+enum { UW_MORE = 0, UW_NEED = 1, UW_DONE = 2, UW_SIDE = 3 };
+enum { UW_STAGE_ENTER = 0, UW_STAGE_CFA = 1, UW_STAGE_LEAVE = 2, UW_STAGE_HOTSPOT = 3 };
 
 #define UW_RBX 3
 #define UW_RBP 6
@@ -181,6 +182,22 @@ found:;
 	return 0;
 }
 
+/* Adds a word to the stack. */
+uw_inline int uw_put(struct uw_work *w, u64 word)
+{
+	u32 n = w->out.n;
+
+	if (n >= UW_MAX_FRAMES || n >= w->max_frames)
+		return uw_finish(w, UW_END_MAX_FRAMES);
+	w->out.frames[n & (UW_MAX_FRAMES - 1)] = word;
+	w->out.n = n + 1;
+	u64 h = (w->out.hash ^ word) * 0xff51afd7ed558ccdull;
+	w->out.hash = h ^ h >> 32;
+	return UW_MORE;
+}
+
+#include "hotspot_core.h"
+
 /* Records the current frame and finds its rule. */
 uw_inline int uw_enter(struct uw_work *w)
 {
@@ -188,10 +205,7 @@ uw_inline int uw_enter(struct uw_work *w)
 	struct uw_cached *c =
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
 	u64 frame;
-	u32 n = w->out.n;
 
-	if (n >= UW_MAX_FRAMES || n >= w->max_frames)
-		return uw_finish(w, UW_END_MAX_FRAMES);
 	if (c->pc == pc && c->gen == w->gen && w->gen) {
 		frame = c->frame;
 		w->rule = c->rule;
@@ -199,12 +213,7 @@ uw_inline int uw_enter(struct uw_work *w)
 		uw_lookup(w);
 		frame = w->frame;
 	}
-	frame = w->exact ? frame | UW_FRAME_EXACT : frame + 1;
-	w->out.frames[n & (UW_MAX_FRAMES - 1)] = frame;
-	w->out.n = n + 1;
-	u64 h = (w->out.hash ^ frame) * 0xff51afd7ed558ccdull;
-	w->out.hash = h ^ h >> 32;
-	return UW_MORE;
+	return uw_put(w, w->exact ? frame | UW_FRAME_EXACT : frame + 1);
 }
 
 /* Finds the CFA of the current frame: w->cfa. */
@@ -390,9 +399,20 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 	for (int k = 0; k < UW_AT_ONCE; k++) {
 		int e;
 		if (w->stage == UW_STAGE_ENTER) {
-			if (uw_enter(w))
-				return UW_DONE;
-			w->stage = UW_STAGE_CFA;
+			if (hs_owns(w, w->ip - !w->exact)) {
+				w->hs.stage = HS_STAGE_HEAP;
+				w->stage = UW_STAGE_HOTSPOT;
+			} else {
+				if (uw_enter(w))
+					return UW_DONE;
+				w->stage = UW_STAGE_CFA;
+			}
+		}
+		if (w->stage == UW_STAGE_HOTSPOT) {
+			e = hs_advance(w);
+			if (e)
+				return e;
+			continue;
 		}
 		if (w->rule == UW_RULE_FP && w->exact && !w->no_code &&
 		    w->stage == UW_STAGE_CFA) {
@@ -437,6 +457,7 @@ uw_inline void uw_begin(struct uw_work *w, u32 tgid, u32 max_frames)
 	w->victim = 0;
 	w->no_code = 0;
 	w->max_frames = max_frames;
+	hs_begin(w, tgid);
 	w->len[0] = w->len[1] = 0;
 	w->out.n = 0;
 	w->out.end = UW_END_NONE;

@@ -30,9 +30,13 @@ struct uw_host {
 	const struct uw_mapping *mappings;
 	u64 mapping_count;
 	struct uw_proc proc;
+	const struct hs_proc *hotspot; /* or NULL */
 	/* Reads up to len bytes at addr; returns how many. */
 	u64 (*read)(void *context, u64 addr, u8 *to, u64 len);
 	void *context;
+	/* The same for what is not on the stack. */
+	u64 (*read_beside)(void *context, u64 addr, u8 *to, u64 len);
+	void *beside_context;
 };
 
 static _Thread_local const struct uw_host *host;
@@ -52,6 +56,11 @@ static inline struct uw_proc *uw_get_proc(u32 tgid)
 	(void)tgid;
 	return (struct uw_proc *)&host->proc;
 }
+static inline struct hs_proc *hs_get_proc(u32 tgid)
+{
+	(void)tgid;
+	return (struct hs_proc *)host->hotspot;
+}
 static inline uw_table uw_open_table(u32 file)
 {
 	if (file >= host->table_count || !host->tables[file].count)
@@ -66,19 +75,31 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 /* Two programs of one process may hold this file; the machine's names stay inside. */
 #define uw_lookup uw_host_lookup
 #define uw_advance uw_host_advance
+#define hs_advance hs_host_advance
 int uw_host_lookup(struct uw_work *w);
 int uw_host_advance(struct uw_work *w);
+int hs_host_advance(struct uw_work *w);
 #include "unwind_core.h"
 
 /* Unwinds from w->regs and w->ip with the tables of `h`. */
-void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 max_frames)
+void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames)
 {
 	host = h;
-	uw_begin(w, 0, max_frames);
+	uw_begin(w, tgid, max_frames);
 	for (;;) {
 		int e = uw_advance(w);
 		if (e == UW_DONE)
 			break;
+		if (e == UW_SIDE) {
+			w->hs.side_at = w->want;
+			w->hs.side_len = h->read_beside(h->beside_context, w->want,
+							(u8 *)w->hs.side, HS_SIDE_BYTES);
+			if (w->hs.side_len < 8 || w->hs.side_len > HS_SIDE_BYTES) {
+				w->out.end = UW_END_UNREADABLE;
+				break;
+			}
+			continue;
+		}
 		if (e != UW_NEED)
 			continue;
 		u32 which = w->victim & 1;
@@ -120,4 +141,11 @@ void uw_host_layout(u64 *out)
 	out[18] = UW_KIND_SPAWN;
 	out[19] = offsetof(struct uw_mapping, gen);
 	out[20] = offsetof(struct uw_rule, saved);
+	out[21] = sizeof(struct hs_proc);
+	out[22] = offsetof(struct hs_proc, blob_name);
+	out[23] = offsetof(struct hs_proc, offsets);
+	out[24] = sizeof(struct hs_walk);
+	out[25] = HS_WORD_PID;
+	out[26] = HS_WORD_BCP;
+	out[27] = UW_FILES;
 }

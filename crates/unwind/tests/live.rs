@@ -66,6 +66,7 @@ fn load_programs(dir: &Path) -> Loaded {
         tables: map("uw_tables"),
         procs: map("uw_procs"),
         mappings: map("uw_mappings"),
+        hotspots: map("hs_procs"),
     })
     .expect("the maps of the unwinder");
     let store = TableStore::new(sink, 256 << 20).expect("a store");

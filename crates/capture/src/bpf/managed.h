@@ -16,35 +16,19 @@ struct {
 	__type(value, struct py_work);
 } pythons SEC(".maps");
 
-u64 managed_woken; /* when user space was last woken for a new managed stack */
-
 /* How memory may be read. */
 enum { READ_PROBE, READ_FAULT, READ_REMOTE };
 
-/* Sends a managed stack, unless it is known. New names are wanted soon, but not one by one. */
+/* Sends a managed stack, unless it is known. */
 static __always_inline void publish_managed(struct py_stack *s)
 {
-	u64 now, hash = s->hash, flags = BPF_RB_NO_WAKEUP;
 	u32 n = s->n;
-	u8 one = 1;
 
-	if (bpf_map_lookup_elem(&seen, &hash))
-		return;
 	if (n > PY_MAX_FRAMES)
 		n = PY_MAX_FRAMES;
 	s->kind = WS_EV_MANAGED;
 	s->size = sizeof(*s);
-	now = bpf_ktime_get_ns();
-	if (now - managed_woken > 10000000) {
-		managed_woken = now;
-		flags = BPF_RB_FORCE_WAKEUP;
-	}
-	if (bpf_ringbuf_output(&events, s, offsetof(struct py_stack, words) + n * 16, flags)) {
-		lost(WS_L_RING_STACK);
-		return;
-	}
-	if (bpf_map_update_elem(&seen, &hash, &one, BPF_ANY))
-		lost(WS_L_SEEN_FULL);
+	publish(s->hash, s, offsetof(struct py_stack, words) + n * 16, 1);
 }
 
 /* The hash that stands for the user stack in `out` with the managed frames of its thread `p`. */
@@ -73,6 +57,6 @@ static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
 	publish_managed(&w->out);
 	join.managed = w->out.hash;
 	join.hash = mix(native, join.managed);
-	publish(join.hash, &join, sizeof(join));
+	publish(join.hash, &join, sizeof(join), 0);
 	return join.hash;
 }

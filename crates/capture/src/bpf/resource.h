@@ -191,6 +191,6 @@ static __always_inline u64 waited_for(struct ws_thread *t, struct task_struct *p
 	r->hash = hash;
 	if (d)
 		name_dentry(r, d);
-	publish(hash, r, sizeof(*r));
+	publish(hash, r, sizeof(*r), 0);
 	return hash;
 }

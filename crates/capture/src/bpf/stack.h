@@ -129,14 +129,27 @@ static __always_inline u64 mix(u64 hash, u64 word)
 	return hash ^ (hash >> 32);
 }
 
+u64 managed_woken; /* when user space was last woken for a new stack of managed code */
+
+/* New names are wanted soon, but not one by one. */
+static __always_inline u64 managed_flags(void)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (now - managed_woken <= 10000000)
+		return ring_flags();
+	managed_woken = now;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
 /* Sends a stack to user space unless it is there already. */
-static __always_inline void publish(u64 hash, void *record, u32 size)
+static __always_inline void publish(u64 hash, void *record, u32 size, u32 managed)
 {
 	u8 one = 1;
 
 	if (bpf_map_lookup_elem(&seen, &hash))
 		return;
-	if (bpf_ringbuf_output(&events, record, size, ring_flags())) {
+	if (bpf_ringbuf_output(&events, record, size, managed ? managed_flags() : ring_flags())) {
 		lost(WS_L_RING_STACK);
 		return;
 	}
@@ -167,18 +180,19 @@ static __always_inline u64 kernel_hash(struct ws_kstack *k, long bytes)
 	k->head.size = sizeof(*k);
 	k->hash = hash;
 	k->n = n;
-	publish(hash, k, offsetof(struct ws_kstack, pc) + n * 8);
+	publish(hash, k, offsetof(struct ws_kstack, pc) + n * 8, 0);
 	return hash;
 }
 
 /* Publishes what the unwinder left. */
 static __always_inline u64 user_hash(struct uw_stack *out)
 {
+	struct uw_work *w = (void *)out - offsetof(struct uw_work, out);
 	u32 n = out->n;
 
 	if (n > UW_MAX_FRAMES)
 		n = UW_MAX_FRAMES;
-	publish(out->hash, out, offsetof(struct uw_stack, frames) + n * 8);
+	publish(out->hash, out, offsetof(struct uw_stack, frames) + n * 8, w->hs.told);
 	return out->hash;
 }
 

@@ -13,11 +13,15 @@ use wallscope_unwind::{
         TableSink,
         abi::{End, FrameWord},
     },
-    runtime::{self, Entry},
+    runtime::{
+        self, Entry,
+        hotspot::{self, Item},
+    },
 };
 
 use super::{
     intake::Intake,
+    java::Meaning,
     managed::Word,
     processes::Processes,
     samples::{Key, Sum, User},
@@ -50,6 +54,9 @@ pub struct Stacks {
     source_ids: FxHashMap<String, ModuleId>,
     managed_ids: FxHashMap<(u32, Word), FrameId>,
     source_frames: FxHashMap<(FunctionId, u32), FrameId>,
+    java: Option<ModuleId>,
+    java_ids: FxHashMap<(u32, Item), FrameId>,
+    java_frames: FxHashMap<Vec<Line>, FrameId>,
     interpreter_frames: bool,
 }
 
@@ -82,6 +89,9 @@ impl Stacks {
             source_ids: FxHashMap::default(),
             managed_ids: FxHashMap::default(),
             source_frames: FxHashMap::default(),
+            java: None,
+            java_ids: FxHashMap::default(),
+            java_frames: FxHashMap::default(),
             interpreter_frames,
         }
     }
@@ -216,16 +226,15 @@ impl Stacks {
                     None => (hash, None),
                 };
                 if let Some(stack) = intake.user.get(&native) {
+                    let (_, items) = hotspot::items(&stack.frames);
                     match managed {
                         Some(m) => {
                             let whole = End::from_raw(stack.end) == Some(End::Root);
-                            let native = stack.frames.iter().map(|w| FrameWord(*w)).collect();
-                            self.mixed(&mut frames, native, whole, m.pid, &m.words, processes);
+                            self.mixed(&mut frames, &items, whole, m.pid, &m.words, processes);
                         }
                         None => {
-                            for word in &stack.frames {
-                                let word = FrameWord(*word);
-                                frames.push(self.user_frame(word, stack.late, pid, processes));
+                            for item in items {
+                                frames.push(self.user_frame(item, stack.late, pid, processes));
                             }
                         }
                     }
@@ -243,7 +252,7 @@ impl Stacks {
     /// `managed` (none, or two words each).
     pub fn user_stack<S: TableSink>(
         &mut self,
-        words: &[FrameWord],
+        words: &[u64],
         managed: &[u64],
         end: StackEnd,
         pid: u32,
@@ -251,7 +260,8 @@ impl Stacks {
     ) -> StackId {
         let mut frames = Vec::new();
         let whole = end == StackEnd::Root;
-        self.mixed(&mut frames, words.to_vec(), whole, pid, managed, processes);
+        let (_, items) = hotspot::items(words);
+        self.mixed(&mut frames, &items, whole, pid, managed, processes);
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
         id
@@ -261,7 +271,7 @@ impl Stacks {
     fn mixed<S: TableSink>(
         &mut self,
         frames: &mut Vec<FrameId>,
-        native: Vec<FrameWord>,
+        native: &[Item],
         whole: bool,
         pid: u32,
         managed: &[u64],
@@ -272,7 +282,13 @@ impl Stacks {
             .iter()
             .map(|w| runtime::Managed { entry: w.entry })
             .collect();
-        let roles = processes.managed().roles(pid, &native);
+        let words_of = |item: &Item| match item {
+            Item::Native(word) => *word,
+            // Java's are no other runtime's business.
+            _ => FrameWord(0),
+        };
+        let in_files: Vec<FrameWord> = native.iter().map(words_of).collect();
+        let roles = processes.managed().roles(pid, &in_files);
         for entry in runtime::fold(&roles, &entries, whole, self.interpreter_frames) {
             frames.push(match entry {
                 Entry::Native(i) => self.user_frame(native[i], false, pid, processes),
@@ -344,6 +360,79 @@ impl Stacks {
     }
 
     fn user_frame<S: TableSink>(
+        &mut self,
+        item: Item,
+        late: bool,
+        pid: u32,
+        processes: &Processes<S>,
+    ) -> FrameId {
+        match (processes.managed().java.meaning(pid, item), item) {
+            (Some(meaning), _) => self.java_frame(pid, item, &meaning),
+            (None, Item::Native(word)) => self.native_frame(word, late, pid, processes),
+            (None, _) => self.java_frame(pid, item, &Meaning::Unnamed),
+        }
+    }
+
+    /// The frame in a Java VM's code: its methods, inlined into each other.
+    fn java_frame(&mut self, pid: u32, item: Item, meaning: &Meaning<'_>) -> FrameId {
+        if let Some(id) = self.java_ids.get(&(pid, item)) {
+            return *id;
+        }
+        let mut line_of = |name: &str, file: &str, start_line: u32, line: u32| {
+            let functions = &mut self.functions;
+            let function = Function {
+                name: name.into(),
+                system_name: name.into(),
+                file: file.into(),
+                start_line,
+            };
+            let function = *self.function_ids.entry(function).or_insert_with_key(|f| {
+                functions.push(f.clone());
+                FunctionId((functions.len() - 1) as u32)
+            });
+            Line { function, line }
+        };
+        let lines: Vec<Line> = match meaning {
+            Meaning::Methods(scopes) => scopes
+                .iter()
+                .map(|s| line_of(&s.method.name, &s.method.file, s.method.line, s.line))
+                .collect(),
+            Meaning::Stub(name) => vec![line_of(name, "", 0, 0)],
+            Meaning::Unnamed => Vec::new(),
+        };
+        let id = if lines.is_empty() {
+            let address = match item {
+                Item::Native(word) | Item::Compiled(word, _) => word.lookup_offset(),
+                Item::Interpreted { method, .. } => method,
+            };
+            self.frame(FrameKind::Java, None, address)
+        } else {
+            let modules = &mut self.modules;
+            let java = *self.java.get_or_insert_with(|| {
+                modules.push(Module {
+                    kind: ModuleKind::Source,
+                    path: "[java]".into(),
+                    build_id: "".into(),
+                    pid: 0,
+                });
+                ModuleId((modules.len() - 1) as u32)
+            });
+            let frames = &mut self.frames;
+            *self.java_frames.entry(lines).or_insert_with_key(|lines| {
+                frames.push(Frame {
+                    kind: FrameKind::Java,
+                    module: Some(java),
+                    address: u64::from(lines[0].line),
+                    lines: lines.clone(),
+                });
+                FrameId((frames.len() - 1) as u32)
+            })
+        };
+        self.java_ids.insert((pid, item), id);
+        id
+    }
+
+    fn native_frame<S: TableSink>(
         &mut self,
         word: FrameWord,
         late: bool,

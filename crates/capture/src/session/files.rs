@@ -15,7 +15,7 @@ use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
 };
 
-use wallscope_unwind::runtime;
+use wallscope_unwind::runtime::{self, hotspot};
 
 use super::{managed::Found, processes::Mapped};
 use crate::{
@@ -68,6 +68,7 @@ impl Files<KernelTables> {
             tables: handle(&maps.uw_tables)?,
             procs: handle(&maps.uw_procs)?,
             mappings: handle(&maps.uw_mappings)?,
+            hotspots: handle(&maps.hs_procs)?,
         };
         let sink = KernelTables::new(maps)
             .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
@@ -239,6 +240,11 @@ impl<S: TableSink> Files<S> {
         mappings: &BTreeMap<u64, Mapped>,
     ) {
         install(store, &self.entries, &mut self.by_late, process, mappings);
+    }
+
+    /// Tells the unwinder of a process's HotSpot VM; whether it could be told.
+    pub fn set_hotspot(&mut self, pid: u32, vm: &hotspot::abi::Proc) -> bool {
+        self.store.set_hotspot(pid, vm).is_ok()
     }
 
     /// Frees what the kernel side holds for a process that is gone.

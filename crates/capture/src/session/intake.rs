@@ -1,7 +1,7 @@
 //! Events from the kernel's ring, sorted into books, samples and stacks.
 
 use rustc_hash::FxHashMap;
-use wallscope_unwind::native::abi;
+use wallscope_unwind::{native::abi, runtime::hotspot};
 use zerocopy::FromBytes;
 
 use super::{
@@ -23,7 +23,8 @@ pub struct UserStack {
     pub end: u16,
     /// Unwound after the recording: file ids are those of that unwinder's own store.
     pub late: bool,
-    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`).
+    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a Java
+    /// VM's (see `hotspot_abi.h`).
     pub frames: Box<[u64]>,
 }
 
@@ -55,6 +56,8 @@ pub struct Intake {
     pub managed: FxHashMap<u64, ManagedStack>,
     /// Hashes of those that nobody has named yet.
     pub unnamed: Vec<u64>,
+    /// Hashes of user stacks with frames of a Java VM, likewise.
+    pub unnamed_java: Vec<u64>,
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
     pub joins: FxHashMap<u64, (u64, u64)>,
     /// Stacks that could not be unwound yet.
@@ -83,6 +86,7 @@ impl Intake {
             user: FxHashMap::default(),
             managed: FxHashMap::default(),
             unnamed: Vec::new(),
+            unnamed_java: Vec::new(),
             joins: FxHashMap::default(),
             raws: Vec::new(),
             shapes: Shapes::default(),
@@ -189,12 +193,16 @@ impl Intake {
     fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {
         let end = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
         let hash = word(bytes, 8)?;
+        let frames = words(bytes, 16, n)?;
+        if hotspot::are_java(&frames) {
+            self.unnamed_java.push(hash);
+        }
         self.user.insert(
             hash,
             UserStack {
                 end,
                 late: false,
-                frames: words(bytes, 16, n)?,
+                frames,
             },
         );
         Some(())

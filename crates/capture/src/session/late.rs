@@ -8,15 +8,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_unwind::native::{MemoryTables, Registers, TableStore, Unwinder};
+use wallscope_unwind::native::{MemoryTables, Registers, TableSink, TableStore, Unwinder};
 use zerocopy::FromBytes;
 
 use super::{
     files::Files,
     intake::{Intake, UserStack},
+    java::Java,
     processes::Mapped,
 };
-use crate::event::{Head, RawHead, Resolve, kind};
+use crate::{
+    event::{Head, RawHead, Resolve, kind},
+    target::read_memory,
+};
 
 /// Most copies of one recording (some 10 MB).
 pub const MOST: usize = 2000;
@@ -99,7 +103,7 @@ impl Raw {
 }
 
 /// Unwinds everything that was put off, and resolves the tickets it stands for.
-pub fn unwind(intake: &mut Intake, files: &mut Files) {
+pub fn unwind<S: TableSink>(intake: &mut Intake, files: &mut Files<S>, java: &mut Java) {
     let raws = std::mem::take(&mut intake.raws);
     if raws.is_empty() {
         return;
@@ -119,11 +123,22 @@ pub fn unwind(intake: &mut Intake, files: &mut Files) {
         if process == next {
             files.install_late(&mut store, process, mappings);
         }
-        let read = |address: u64, to: &mut [u8]| raw.read(address, to);
-        let stack = unwinder.unwind(store.sink(), process, &raw.registers(), usize::MAX, read);
+        if let Some(vm) = java.proc(raw.pid()) {
+            // Into memory, which does not refuse.
+            let _ = store.set_hotspot(process, &vm);
+        }
+        let stack = unwinder.unwind_copy(
+            store.sink(),
+            process,
+            &raw.registers(),
+            |address, to| raw.read(address, to),
+            // A VM's books, if it still runs.
+            |address, to| read_memory(raw.pid(), address, to),
+        );
         // Apart from the kernel's hashes: there the same words mean other files.
         let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
-        let frames = stack.frames.iter().map(|w| w.0).collect();
+        let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
+        java.name(frames.iter().copied(), Some(raw.pid()));
         intake.user.insert(
             hash,
             UserStack {

@@ -21,7 +21,7 @@ use wallscope_unwind::{
     },
 };
 
-use super::intake::ManagedStack;
+use super::{intake::ManagedStack, java::Java};
 use crate::target::read_memory;
 
 /// How often a code object is looked for before it is given up.
@@ -90,6 +90,8 @@ pub struct Managed {
     /// Ends of walks that left something out, by their words.
     cut: BTreeMap<&'static str, u64>,
     refused: BTreeMap<String, u64>,
+    /// Java, which has names of another kind.
+    pub java: Java,
 }
 
 impl Managed {
@@ -108,6 +110,7 @@ impl Managed {
     pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
         let facts = match &**found {
             Ok(Facts::Python(facts)) => facts,
+            Ok(Facts::HotSpot(_)) => return self.java.mapped(pid, found, bias),
             Err(refusal) => {
                 self.refused.entry(refusal.to_string()).or_insert(1);
                 return;
@@ -144,6 +147,7 @@ impl Managed {
 
     /// Process `pid` is gone, or runs something else. What is known of it stays, for its stacks.
     pub fn forget(&mut self, pid: u32) {
+        self.java.forget(pid);
         if let Some(map) = &self.kernel
             && self.spaces.contains_key(&pid)
         {
@@ -237,7 +241,7 @@ impl Managed {
         let space = self.spaces.get(&pid);
         let facts = space.and_then(|s| match &*s.found {
             Ok(Facts::Python(facts)) => Some((s, facts)),
-            Err(_) => None,
+            _ => None,
         });
         let role = |word: &FrameWord| match facts {
             Some((space, facts)) => role(&space.proc, facts, *word),
@@ -253,6 +257,7 @@ impl Managed {
             .values()
             .filter_map(|s| s.found.as_ref().as_ref().ok())
             .map(Facts::describe)
+            .chain(self.java.describe())
             .collect();
         all.sort();
         all.dedup();
@@ -281,6 +286,7 @@ impl Managed {
                 self.unheard,
             ),
         ];
+        losses.extend(self.java.losses());
         losses.extend(self.cut.iter().map(|(cause, n)| ((*cause).to_owned(), *n)));
         losses.extend(
             self.refused

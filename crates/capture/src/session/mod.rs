@@ -4,7 +4,7 @@
 //! mod.rs        the order of things: prepare, go live, wait, stop, assemble
 //! events.rs     what the wait loop wakes up for
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
-//! managed.rs    runtimes of managed code, and the names of its functions
+//! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's
 //! peers.rs      requests in flight on connections, and with whom
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
@@ -31,6 +31,7 @@ pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod host_log;
 mod intake;
+pub(crate) mod java;
 mod late;
 pub(crate) mod managed;
 mod pace;
@@ -370,7 +371,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         .zip(programs.losses())
         .map(|(cause, count)| ((*cause).to_owned(), count))
         .collect();
-    late::unwind(&mut intake, processes.files());
+    processes.unwind_late(&mut intake);
     notes.extend(intake.samples.peers.problem.take());
     let (jit, seen) = assemble(
         &mut recording,
@@ -469,6 +470,12 @@ fn follow(
     for hash in std::mem::take(&mut intake.unnamed) {
         if let Some(stack) = intake.managed.get(&hash) {
             processes.managed_mut().name(stack);
+        }
+    }
+    for hash in std::mem::take(&mut intake.unnamed_java) {
+        if let Some(stack) = intake.user.get(&hash) {
+            let frames = stack.frames.iter().copied();
+            processes.managed_mut().java.name(frames, None);
         }
     }
     programs.set_managed(processes.managed().processes());

@@ -13,7 +13,13 @@ use wallscope_object::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{KernelTables, TableSink};
 
-use super::{command, files::Files, intake, late::Snapshot, managed::Managed};
+use super::{
+    command,
+    files::Files,
+    intake::{self, Intake},
+    late::{self, Snapshot},
+    managed::Managed,
+};
 use crate::{
     Error,
     backend::ebpf::{
@@ -217,6 +223,11 @@ impl<S: TableSink> Processes<S> {
                 }
             }
         }
+        let java = &mut self.managed.java;
+        java.look();
+        for (pid, vm) in java.take_news() {
+            java.unheard += u64::from(!self.files.set_hotspot(pid, &vm));
+        }
     }
 
     /// Managed code.
@@ -246,6 +257,11 @@ impl<S: TableSink> Processes<S> {
     /// The files, for unwinding after the recording.
     pub fn files(&mut self) -> &mut Files<S> {
         &mut self.files
+    }
+
+    /// Unwinds the stacks that were put off until measuring is over.
+    pub fn unwind_late(&mut self, intake: &mut Intake) {
+        late::unwind(intake, &mut self.files, &mut self.managed.java);
     }
 
     /// What process `pid` has mapped now. Snapshots of an unchanged process are one.

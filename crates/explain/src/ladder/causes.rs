@@ -224,7 +224,7 @@ fn place(recording: &Recording, stack: &Stack) -> Place {
     };
     let user = || frames().filter(|f| f.kind != FrameKind::Kernel);
     let innermost = user().next().or_else(|| frames().next());
-    let scripts = || user().filter(|f| f.kind == FrameKind::Python);
+    let scripts = || user().filter(|f| matches!(f.kind, FrameKind::Python | FrameKind::Java));
     let own = scripts()
         .find(|f| is_own(recording, f))
         .or_else(|| scripts().next())
@@ -258,6 +258,9 @@ fn is_own(recording: &Recording, frame: &Frame) -> bool {
     };
     match module.kind {
         ModuleKind::Jit => return true,
+        ModuleKind::Source if frame.kind == FrameKind::Java => {
+            return !is_java_standard(&name(recording, frame));
+        }
         ModuleKind::Source => return !is_python_standard(&module.path),
         _ => {}
     }
@@ -276,6 +279,12 @@ fn is_own(recording: &Recording, frame: &Frame) -> bool {
 fn is_python_standard(path: &str) -> bool {
     let installed = path.contains("/site-packages/") || path.contains("/dist-packages/");
     path.starts_with('<') || (path.contains("/lib/python3") && !installed)
+}
+
+/// The classes that come with every Java.
+fn is_java_standard(method: &str) -> bool {
+    const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+    PACKAGES.iter().any(|p| method.starts_with(p))
 }
 
 fn is_standard(function: &str) -> bool {

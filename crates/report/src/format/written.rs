@@ -116,7 +116,7 @@ impl<'r> Rows<'r> {
                     FrameKind::Kernel => "_[k]",
                     FrameKind::Jit => "_[j]",
                     FrameKind::Native if inlined => "_[i]",
-                    FrameKind::Native | FrameKind::Python => "",
+                    FrameKind::Native | FrameKind::Python | FrameKind::Java => "",
                 };
                 if f.lines.is_empty() {
                     let function = id(FunctionInfo {

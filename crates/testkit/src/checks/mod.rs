@@ -3,6 +3,7 @@
 
 mod cost;
 mod idle;
+mod java;
 mod lengths;
 mod lives;
 mod python;
@@ -101,10 +102,12 @@ checks! {
     Truth "everything" lives::everything: "the whole machine as the target";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
+    Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
     Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
     Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";
+    Timing "java-cost" java::java_cost: "slowdown of a Java program at 99 Hz, and attaching to it";
     Timing "delays" cost::delays: "start to live, stop to file, file to report";
 }
 

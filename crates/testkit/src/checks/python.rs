@@ -63,7 +63,7 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     };
     for interpreter in interpreters()?.into_iter().take(1) {
         let run = measure(&interpreter, tool, &["mix", "--seconds", &seconds], &looks)?;
-        let mut judged = chains(&run.truth, &run.stacks);
+        let mut judged = chains(&run.truth, &run.stacks, plain);
         // So few looks may have met it in none of its waits.
         judged
             .rows
@@ -115,7 +115,8 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
     card.rows
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
-    card.rows.extend(chains(&run.truth, &run.stacks).rows);
+    card.rows
+        .extend(chains(&run.truth, &run.stacks, plain).rows);
     card.rows.extend(strangers(&run.truth, &run.stacks).rows);
     for own in run
         .truth
@@ -154,14 +155,16 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// Classes and enclosing functions are part of a name from 3.11 on only.
+fn plain(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
 /// Rows: of the time under each function that wrote its callers down, how much shows exactly
 /// those.
-fn chains(truth: &Truth, lines: &[Line]) -> Scorecard {
+/// `plain`: the part of a name that the program wrote down.
+pub(super) fn chains(truth: &Truth, lines: &[Line], plain: fn(&str) -> &str) -> Scorecard {
     let mut card = Scorecard::default();
-    // Classes and enclosing functions are part of a name from 3.11 on only.
-    fn plain(name: &str) -> &str {
-        name.rsplit('.').next().unwrap_or(name)
-    }
     let known: BTreeSet<&str> = truth
         .chains
         .iter()

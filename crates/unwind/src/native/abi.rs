@@ -2,11 +2,15 @@
 
 use wallscope_model::StackEnd;
 
+use crate::runtime::hotspot::abi as hotspot;
+
 /// Most frames of one stack.
 pub const MAX_FRAMES: usize = 1024;
 /// Bytes of `uw_work.buf`: the longest stack window.
 pub const WINDOW_BYTES: usize = 8192;
 const CACHE_SIZE: usize = 512;
+/// File ids are below this; above, words among frames have other meanings.
+pub const FILES: u16 = 0xff00;
 
 /// Bit of a [`FrameWord`] that says that its address is not a return address.
 const FRAME_EXACT: u64 = 1 << 47;
@@ -17,7 +21,8 @@ const FRAME_EXACT: u64 = 1 << 47;
 pub struct FrameWord(pub u64);
 
 impl FrameWord {
-    /// The file ([`crate::native::TableStore::file_key`]); 0 where the address lies in no mapped
+    /// The file ([`crate::native::TableStore::file_key`]), below [`FILES`] unless the word is not a
+    /// frame (see [`crate::runtime::hotspot::Item`]); 0 where the address lies in no mapped
     /// file, and [`FrameWord::offset`] is the address itself.
     pub fn file(self) -> u16 {
         (self.0 >> 48) as u16
@@ -217,6 +222,8 @@ pub(crate) struct Work {
     lo: u32,
     hi: u32,
     no_code: u32,
+    tgid: u32,
+    pad0: u32,
     frame: u64,
     cfa: u64,
     want: u64,
@@ -224,6 +231,7 @@ pub(crate) struct Work {
     len: [u64; 2],
     buf: [u64; WINDOW_BYTES / 8],
     pub out: RawStack,
+    hs: hotspot::Walk,
     cache: [Cached; CACHE_SIZE],
 }
 
@@ -243,12 +251,16 @@ pub(crate) struct Host {
     pub mappings: *const Mapping,
     pub mapping_count: u64,
     pub proc: Proc,
+    /// The process's HotSpot VM, or null.
+    pub hotspot: *const hotspot::Proc,
     pub read: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
     pub context: *mut libc::c_void,
+    pub read_beside: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
+    pub beside_context: *mut libc::c_void,
 }
 
 unsafe extern "C" {
-    pub(crate) fn uw_host_unwind(host: *const Host, work: *mut Work, max_frames: u32);
+    pub(crate) fn uw_host_unwind(host: *const Host, work: *mut Work, tgid: u32, max_frames: u32);
     #[cfg(test)]
     fn uw_host_layout(out: *mut u64);
 }
@@ -260,8 +272,8 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_layout_and_values() {
-        let mut c = [0u64; 21];
-        // SAFETY: uw_host_layout writes 21 words.
+        let mut c = [0u64; 28];
+        // SAFETY: uw_host_layout writes 28 words.
         unsafe { uw_host_layout(c.as_mut_ptr()) };
         let rust = [
             size_of::<Rule>() as u64,
@@ -285,6 +297,13 @@ mod tests {
             KIND_SPAWN as u64,
             offset_of!(Mapping, generation) as u64,
             offset_of!(Rule, saved) as u64,
+            size_of::<hotspot::Proc>() as u64,
+            offset_of!(hotspot::Proc, blob_name) as u64,
+            offset_of!(hotspot::Proc, offsets) as u64,
+            size_of::<hotspot::Walk>() as u64,
+            hotspot::WORD_PID,
+            hotspot::WORD_BCP,
+            u64::from(FILES),
         ];
         assert_eq!(c, rust);
     }

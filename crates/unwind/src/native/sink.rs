@@ -1,7 +1,8 @@
 //! Where tables go: kernel maps, or ordinary memory.
 
-use crate::native::abi::{HostTable, Mapping, Proc, Rule};
+use crate::native::abi::{self, HostTable, Mapping, Proc, Rule};
 use crate::native::table::Table;
+use crate::runtime::hotspot::abi as hotspot;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use rustc_hash::FxHashMap;
@@ -62,8 +63,13 @@ pub trait TableSink {
     /// # Errors
     /// What the kernel refused: the map of processes may be full.
     fn put_proc(&mut self, tgid: u32, proc: Proc) -> Result<(), SinkError>;
-    /// Forgets a process; it need not be known.
+    /// Forgets a process and its VM; it need not be known.
     fn remove_proc(&mut self, tgid: u32);
+    /// Tells of a process's HotSpot VM.
+    ///
+    /// # Errors
+    /// What the kernel refused: the map may be full.
+    fn put_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError>;
     /// All processes, including those that were copied at a fork.
     ///
     /// # Errors
@@ -71,7 +77,7 @@ pub trait TableSink {
     fn procs(&self) -> Result<Vec<(u32, Proc)>, SinkError>;
 }
 
-/// The four maps that `bpf/unwind.h` defines.
+/// The maps that `bpf/unwind.h` defines.
 #[derive(Debug)]
 pub struct UnwindMaps {
     /// `uw_rules`
@@ -82,6 +88,8 @@ pub struct UnwindMaps {
     pub procs: MapHandle,
     /// `uw_mappings`
     pub mappings: MapHandle,
+    /// `hs_procs`
+    pub hotspots: MapHandle,
 }
 
 /// [`TableSink`] over the maps of loaded kernel programs.
@@ -187,6 +195,14 @@ impl TableSink for KernelTables {
     fn remove_proc(&mut self, tgid: u32) {
         // The kernel programs may have removed it already, at its exit.
         let _ = self.maps.procs.delete(&tgid.to_ne_bytes());
+        let _ = self.maps.hotspots.delete(&tgid.to_ne_bytes());
+    }
+
+    fn put_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError> {
+        self.maps
+            .hotspots
+            .update(&tgid.to_ne_bytes(), vm.as_bytes(), MapFlags::ANY)
+            .map_err(refused("storing a HotSpot VM"))
     }
 
     fn procs(&self) -> Result<Vec<(u32, Proc)>, SinkError> {
@@ -334,6 +350,7 @@ pub struct MemoryTables {
     pub(crate) tables: Vec<HostTable>,
     pub(crate) mappings: Vec<Mapping>,
     pub(crate) procs: FxHashMap<u32, Proc>,
+    pub(crate) hotspots: FxHashMap<u32, hotspot::Proc>,
 }
 
 // SAFETY: the pointers in `tables` lead into `words`, which moves and is shared along with them.
@@ -350,6 +367,7 @@ impl MemoryTables {
             tables: Vec::new(),
             mappings: Vec::new(),
             procs: FxHashMap::default(),
+            hotspots: FxHashMap::default(),
         }
     }
 
@@ -379,7 +397,7 @@ impl Default for MemoryTables {
 impl TableSink for MemoryTables {
     fn capacity(&self) -> Capacity {
         Capacity {
-            files: u16::MAX as usize,
+            files: abi::FILES as usize,
             rules: 1 << 20,
             mappings: 1 << 20,
         }
@@ -418,6 +436,12 @@ impl TableSink for MemoryTables {
 
     fn remove_proc(&mut self, tgid: u32) {
         self.procs.remove(&tgid);
+        self.hotspots.remove(&tgid);
+    }
+
+    fn put_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError> {
+        self.hotspots.insert(tgid, *vm);
+        Ok(())
     }
 
     fn procs(&self) -> Result<Vec<(u32, Proc)>, SinkError> {

@@ -34,7 +34,7 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
-    /// A new unwinder (25 KB).
+    /// A new unwinder (30 KB).
     pub fn new() -> Unwinder {
         let layout = Layout::new::<Work>();
         // SAFETY: the layout has a size; all zeroes is a valid Work, which holds only integers.
@@ -50,7 +50,8 @@ impl Unwinder {
 
     /// Unwinds from `registers`, as process `tgid` of `tables`. `read` fills a buffer from an
     /// address on and returns how many bytes it could read. At most `max_frames` frames, and never
-    /// more than [`MAX_FRAMES`].
+    /// more than [`MAX_FRAMES`]. Code of a HotSpot VM has further words in between
+    /// ([`crate::runtime::hotspot::items`]).
     pub fn unwind<F: FnMut(u64, &mut [u8]) -> usize>(
         &mut self,
         tables: &MemoryTables,
@@ -58,6 +59,41 @@ impl Unwinder {
         registers: &Registers,
         max_frames: usize,
         mut read: F,
+    ) -> Unwound {
+        let context: *mut libc::c_void = (&raw mut read).cast();
+        let reads = [(read_into::<F> as Reader, context); 2];
+        self.run(tables, tgid, registers, max_frames, reads)
+    }
+
+    /// The same with `beside` for what is not on the stack, for stacks that were copied: what a
+    /// HotSpot VM keeps about its code can only be read from the process itself.
+    pub fn unwind_copy<F, G>(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        registers: &Registers,
+        mut read: F,
+        mut beside: G,
+    ) -> Unwound
+    where
+        F: FnMut(u64, &mut [u8]) -> usize,
+        G: FnMut(u64, &mut [u8]) -> usize,
+    {
+        let reads = [
+            (read_into::<F> as Reader, (&raw mut read).cast()),
+            (read_into::<G> as Reader, (&raw mut beside).cast()),
+        ];
+        self.run(tables, tgid, registers, usize::MAX, reads)
+    }
+
+    /// `reads`: the stack, what is beside it; each with the closure that it calls.
+    fn run(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        registers: &Registers,
+        max_frames: usize,
+        reads: [(Reader, *mut libc::c_void); 2],
     ) -> Unwound {
         let host = Host {
             rules: tables.rules.as_ptr(),
@@ -67,14 +103,23 @@ impl Unwinder {
             mappings: tables.mappings.as_ptr(),
             mapping_count: tables.mappings.len() as u64,
             proc: tables.procs.get(&tgid).copied().unwrap_or_default(),
-            read: read_into::<F>,
-            context: (&raw mut read).cast(),
+            hotspot: tables
+                .hotspots
+                .get(&tgid)
+                .map_or(std::ptr::null(), std::ptr::from_ref),
+            read: reads[0].0,
+            context: reads[0].1,
+            read_beside: reads[1].0,
+            beside_context: reads[1].1,
         };
         self.work.regs = registers.general;
         self.work.ip = registers.ip;
         // SAFETY: the arrays of `host` outlive the call with the lengths given, `work` is ours, and
-        // `context` is the closure that `read_into::<F>` expects.
-        unsafe { abi::uw_host_unwind(&host, &mut *self.work, max_frames.min(MAX_FRAMES) as u32) };
+        // each context is the closure that its function expects, alive in our caller.
+        unsafe {
+            let most = max_frames.min(MAX_FRAMES) as u32;
+            abi::uw_host_unwind(&host, &mut *self.work, tgid, most);
+        }
         let out = &self.work.out;
         Unwound {
             frames: out.frames[..(out.n as usize).min(MAX_FRAMES)]
@@ -93,6 +138,8 @@ impl Default for Unwinder {
         Unwinder::new()
     }
 }
+
+type Reader = unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64;
 
 /// Calls the closure behind `context`. A panic in it ends the process: it cannot cross C.
 unsafe extern "C" fn read_into<F: FnMut(u64, &mut [u8]) -> usize>(

@@ -16,6 +16,7 @@ use crate::native::image::{Identity, ImageError};
 use crate::native::rules::RuleSet;
 use crate::native::sink::{SinkError, TableSink};
 use crate::native::table::{self, Code, Table};
+use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::fs::File;
 use std::hash::{Hash, Hasher};
@@ -294,6 +295,14 @@ impl<S: TableSink> TableStore<S> {
             self.switch(*tgid, mappings, ids)?;
         }
         Ok(ids)
+    }
+
+    /// Tells of the HotSpot VM of a process.
+    ///
+    /// # Errors
+    /// What the sink refused.
+    pub fn set_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError> {
+        self.sink.put_hotspot(tgid, vm)
     }
 
     /// Forgets a process that exited, or whose address space was replaced.

@@ -35,6 +35,9 @@ impl TableSink for Small {
     fn remove_proc(&mut self, tgid: u32) {
         self.inner.remove_proc(tgid);
     }
+    fn put_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError> {
+        self.inner.put_hotspot(tgid, vm)
+    }
     fn procs(&self) -> Result<Vec<(u32, Proc)>, SinkError> {
         self.inner.procs()
     }

@@ -10,6 +10,7 @@
 //! fit is a counted miss.
 
 mod fold;
+pub mod hotspot;
 pub mod python;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
@@ -21,6 +22,8 @@ pub use fold::{Entry, Managed, Role, fold};
 pub enum Facts {
     /// CPython.
     Python(Box<python::Facts>),
+    /// HotSpot, which runs Java.
+    HotSpot(Box<hotspot::Facts>),
 }
 
 impl Facts {
@@ -28,6 +31,8 @@ impl Facts {
     pub fn describe(&self) -> String {
         match self {
             Facts::Python(f) => format!("CPython {}", f.version),
+            // Its version is in the process (see `hotspot::Vm`).
+            Facts::HotSpot(_) => "HotSpot".into(),
         }
     }
 }
@@ -51,7 +56,7 @@ pub struct Runtime {
 }
 
 /// Every runtime.
-pub const RUNTIMES: &[Runtime] = &[python::RUNTIME];
+pub const RUNTIMES: &[Runtime] = &[python::RUNTIME, hotspot::RUNTIME];
 
 /// The facts of the first runtime that `bytes`, an ELF file mapped as `path`, holds.
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {

@@ -17,6 +17,7 @@ use crate::{
     },
     event::{Head, ThreadEvent, how, kind},
     session,
+    target::read_memory,
 };
 
 impl Looker {
@@ -297,12 +298,19 @@ impl Looker {
     pub fn unwind_running(&mut self, r: &Running) -> (Vec<FrameWord>, StackEnd) {
         let mut beyond = false;
         let tables = self.processes.files().tables();
-        let stack = self
-            .unwinder
-            .unwind(tables, r.pid, &r.registers, usize::MAX, |address, to| {
+        let stack = self.unwinder.unwind_copy(
+            tables,
+            r.pid,
+            &r.registers,
+            |address, to| {
                 beyond |= address.saturating_add(to.len() as u64) > r.end();
                 r.read(address, to)
-            });
+            },
+            // What a VM keeps about its code, as it is now.
+            |address, to| read_memory(r.pid, address, to),
+        );
+        let java = &mut self.processes.managed_mut().java;
+        java.name(stack.frames.iter().map(|w| w.0), Some(r.pid));
         let end = if beyond && stack.end == End::Unreadable {
             StackEnd::WindowEnd
         } else {

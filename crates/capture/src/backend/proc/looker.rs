@@ -452,6 +452,8 @@ impl Looker {
                 self.tally.raced += 1;
                 continue;
             }
+            let java = &mut self.processes.managed_mut().java;
+            java.name(stack.frames.iter().map(|w| w.0), Some(pid));
             let words = managed.map_or_else(Box::default, |m| {
                 self.processes.managed_mut().name(&m);
                 m.words

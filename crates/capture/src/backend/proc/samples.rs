@@ -19,7 +19,7 @@ use super::book::spread;
 use crate::session::{build::Stacks, processes::Processes};
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended.
-type Seen = (u32, Box<[FrameWord]>, Box<[u64]>, StackEnd);
+type Seen = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
 /// What tells stacks apart: process where it matters, words of both kinds of frames, end.
 type StackKey = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
 /// Thread, stack, state, reason, part, and how the time was come by.
@@ -149,7 +149,7 @@ impl Samples {
             .ids
             .entry((if own { pid } else { 0 }, words, managed.clone(), end))
             .or_insert_with(|| {
-                stacks.push((pid, frames.into(), managed, end));
+                stacks.push((pid, frames.iter().map(|w| w.0).collect(), managed, end));
                 (stacks.len() - 1) as u32
             })
     }

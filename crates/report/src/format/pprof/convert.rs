@@ -9,11 +9,12 @@ use super::extension as ext;
 use super::{host, labels, peers, shapes, waits};
 
 /// Names of the frame kinds, in the order of their numbers.
-pub(super) const FRAME_KINDS: [(FrameKind, &str); 4] = [
+pub(super) const FRAME_KINDS: [(FrameKind, &str); 5] = [
     (FrameKind::Native, "native"),
     (FrameKind::Kernel, "kernel"),
     (FrameKind::Jit, "jit"),
     (FrameKind::Python, "python"),
+    (FrameKind::Java, "java"),
 ];
 
 /// Names of the module kinds, in the order of their numbers.

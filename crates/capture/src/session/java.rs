@@ -1,0 +1,242 @@
+//! Java: the VMs of processes, and what frames in their code stand for.
+//!
+//! The unwinder puts out what it saw of a frame: an address in compiled code and the number of the
+//! compilation, or a method and where in its bytecode. Here that becomes methods and lines, read
+//! from the process as soon as a new stack comes in: the process may be gone later, and so may code
+//! and classes.
+
+use std::{
+    collections::{BTreeMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use rustc_hash::FxHashMap;
+use wallscope_unwind::{
+    native::FrameWord,
+    runtime::{
+        Facts,
+        hotspot::{self, Item, Miss, Scope, Vm, abi::Proc},
+    },
+};
+
+use super::{managed::Found, now};
+use crate::target::read_memory;
+
+/// How often a frame is looked up before it is given up.
+const TRIES: u8 = 3;
+/// A VM that is just starting is looked at again after this, ns; then after twice as long, …
+const FIRST_WAIT: u64 = 4_000_000;
+/// … up to this.
+const LONGEST_WAIT: u64 = 250_000_000;
+
+/// A VM that is not ready to be read.
+struct Starting {
+    found: Found,
+    bias: u64,
+    wait: u64,
+    next: u64,
+}
+
+/// What became of a frame.
+enum Named {
+    /// Methods, the innermost first.
+    Methods(Vec<Scope>),
+    /// Code of the VM's own.
+    Stub(Arc<str>),
+    Missed(Miss, u8),
+}
+
+/// What a frame in a VM's code stands for.
+pub enum Meaning<'a> {
+    /// Methods, the innermost first.
+    Methods(&'a [Scope]),
+    /// Code of the VM's own, by its name.
+    Stub(&'a str),
+    /// Java, but of what name is not known.
+    Unnamed,
+}
+
+/// All processes with a VM.
+#[derive(Default)]
+pub struct Java {
+    vms: FxHashMap<u32, (u64, Vm)>,
+    starting: FxHashMap<u32, Starting>,
+    names: FxHashMap<(u32, Item), Named>,
+    /// VMs that the unwinder has not been told of yet.
+    news: Vec<(u32, Proc)>,
+    versions: BTreeMap<String, u64>,
+    refused: BTreeMap<String, u64>,
+    /// VMs that the kernel programs could not be told of.
+    pub unheard: u64,
+}
+
+impl Java {
+    /// Process `pid` has the file of `found` mapped, its addresses moved by `bias`.
+    pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64) {
+        let known = self.vms.get(&pid).map(|(bias, _)| *bias);
+        let waits = self.starting.get(&pid).map(|s| s.bias);
+        if known == Some(bias) || waits == Some(bias) {
+            return;
+        }
+        let starting = Starting {
+            found: Arc::clone(found),
+            bias,
+            wait: FIRST_WAIT,
+            next: 0,
+        };
+        self.starting.insert(pid, starting);
+        self.look();
+    }
+
+    /// Looks at the VMs that were not ready, where it is time to.
+    pub fn look(&mut self) {
+        if self.starting.is_empty() {
+            return;
+        }
+        let time = now();
+        let Java {
+            vms,
+            starting,
+            news,
+            versions,
+            refused,
+            ..
+        } = self;
+        starting.retain(|pid, s| {
+            if time < s.next {
+                return true;
+            }
+            let Ok(Facts::HotSpot(facts)) = &*s.found else {
+                return false;
+            };
+            match Vm::open(facts, s.bias, &mut reader(*pid)) {
+                Ok(Some(vm)) => {
+                    *versions.entry(vm.version.clone()).or_default() += 1;
+                    news.push((*pid, vm.proc));
+                    vms.insert(*pid, (s.bias, vm));
+                    false
+                }
+                Ok(None) => {
+                    s.next = time + s.wait;
+                    s.wait = (2 * s.wait).min(LONGEST_WAIT);
+                    true
+                }
+                Err(refusal) => {
+                    refused.entry(refusal.to_string()).or_insert(1);
+                    false
+                }
+            }
+        });
+    }
+
+    /// What the unwinder is to be told.
+    pub fn take_news(&mut self) -> Vec<(u32, Proc)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Process `pid` is gone, or runs something else. Its names stay, for its stacks.
+    pub fn forget(&mut self, pid: u32) {
+        self.vms.remove(&pid);
+        self.starting.remove(&pid);
+    }
+
+    /// The VM of process `pid`, for the unwinder.
+    pub fn proc(&self, pid: u32) -> Option<Proc> {
+        self.vms.get(&pid).map(|(_, vm)| vm.proc)
+    }
+
+    /// Reads what the frames of a stack stand for, if they are of a VM. `pid`: whose; else that is
+    /// told by the words.
+    pub fn name(&mut self, words: impl IntoIterator<Item = u64>, pid: Option<u32>) {
+        let words: Vec<u64> = words.into_iter().collect();
+        let (told, items) = hotspot::items(&words);
+        let Some(pid) = told.and(pid).or(told) else {
+            return;
+        };
+        let Some((_, vm)) = self.vms.get_mut(&pid) else {
+            return;
+        };
+        for item in items {
+            if matches!(item, Item::Native(word) if !in_code(vm, word)) {
+                continue;
+            }
+            let named = self.names.entry((pid, item));
+            let tries = match &named {
+                Entry::Vacant(_) => 0,
+                Entry::Occupied(o) => match o.get() {
+                    Named::Missed(_, tries) if *tries < TRIES => *tries,
+                    _ => continue,
+                },
+            };
+            let found = match item {
+                Item::Native(word) => vm
+                    .stub(word.lookup_offset(), &mut reader(pid))
+                    .map(|name| Named::Stub(name.into()))
+                    .ok_or(Miss::Unreadable),
+                _ => vm.scopes(&item, &mut reader(pid)).map(Named::Methods),
+            };
+            named.insert_entry(found.unwrap_or_else(|miss| Named::Missed(miss, tries + 1)));
+        }
+    }
+
+    /// What a frame of process `pid` stands for; `None`: it is none of a VM's.
+    pub fn meaning(&self, pid: u32, item: Item) -> Option<Meaning<'_>> {
+        match (self.names.get(&(pid, item)), item) {
+            (Some(Named::Methods(scopes)), _) => Some(Meaning::Methods(scopes)),
+            (Some(Named::Stub(name)), _) => Some(Meaning::Stub(name)),
+            (_, Item::Native(_)) => None,
+            _ => Some(Meaning::Unnamed),
+        }
+    }
+
+    /// The VMs that were found, for people.
+    pub fn describe(&self) -> Vec<String> {
+        self.versions
+            .keys()
+            .map(|version| format!("HotSpot {version}"))
+            .collect()
+    }
+
+    /// Losses, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let missed = |which: Miss| {
+            let names = self.names.values();
+            names
+                .filter(|n| matches!(n, Named::Missed(miss, _) if *miss == which))
+                .count() as u64
+        };
+        let mut losses = vec![
+            (
+                "Java frame whose method could not be read".to_owned(),
+                missed(Miss::Unreadable),
+            ),
+            (
+                "Java frame whose code was gone before its method was read".to_owned(),
+                missed(Miss::Changed),
+            ),
+            (
+                "HotSpot VM not told to the kernel programs".to_owned(),
+                self.unheard,
+            ),
+            (
+                "HotSpot VM that never was ready to be read".to_owned(),
+                self.starting.len() as u64,
+            ),
+        ];
+        losses.extend(
+            self.refused
+                .iter()
+                .map(|(why, n)| (format!("Java frames not read: {why}"), *n)),
+        );
+        losses
+    }
+}
+
+fn in_code(vm: &Vm, word: FrameWord) -> bool {
+    word.file() == 0 && vm.proc.owns(word.lookup_offset())
+}
+
+/// Reads memory of `pid`, whole or not at all.
+fn reader(pid: u32) -> impl FnMut(u64, &mut [u8]) -> bool {
+    move |address, to| read_memory(pid, address, to) == to.len()
+}

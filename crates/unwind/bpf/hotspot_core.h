@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Frames of a HotSpot VM's own code: interpreted and compiled Java methods, stubs. Part of the
+ * unwinding machine, which comes here where a pc lies in the VM's code; names are not read here.
+ *
+ * The VM has no unwind tables, but keeps its own books: a map of segments tells where the blob of
+ * code begins that a pc lies in, and the blob's head its frame size. From there:
+ *
+ *   interpreted   rbp leads to a frame of fixed form: method, bytecode, caller's stack pointer
+ *   compiled      the frame size, but for the instructions that make and undo the frame; there the
+ *                 code itself tells
+ *   stubs         the frame size, else rbp, else nothing but a return address
+ *
+ * Whoever calls a compiled method is the VM's code, too: that checks what was found.
+ *
+ * The target runs on, or is garbage: what cannot be right ends the stack.
+ */
+#ifndef WALLSCOPE_HOTSPOT_CORE_H
+#define WALLSCOPE_HOTSPOT_CORE_H
+
+#define HS_STAGE_HEAP 0
+#define HS_STAGE_SEGMENT 1
+#define HS_STAGE_BLOB 2
+#define HS_STAGE_NAME 3
+#define HS_STAGE_CODE 4
+#define HS_STAGE_LEAVE 5
+#define HS_STAGE_ADAPTER 6
+#define HS_STAGE_BY_RBP 7
+#define HS_STAGE_ONE_WORD 8
+#define HS_STAGE_TWO_WORDS 9
+#define HS_STAGE_UNSAVED 10
+
+/* The first four letters of blobs' names. */
+#define HS_NMETHOD 0x74656d6e     /* nmethod */
+#define HS_NATIVE 0x6974616e      /* native nmethod */
+#define HS_INTERPRETER 0x65746e49 /* Interpreter */
+#define HS_VTABLE 0x62617476      /* vtable chunks */
+#define HS_I2C 0x2f433249         /* I2C/C2I adapters */
+#define HS_HANDLES 0x6874654d     /* MethodHandles adapters */
+
+/* Leaps in the map of segments, of at most 254 segments each, to the beginning of a blob. */
+#define HS_LEAPS 24
+/* Words that compiled code may have pushed beyond its frame. */
+#define HS_PUSHED 6
+/* The interpreter's frame, in words from rbp. */
+#define HS_BCP -8
+#define HS_METHOD -3
+#define HS_SENDER_SP -1
+/* No frame of the interpreter is longer, but for its locals, which lie above. */
+#define HS_MOST_STACK 65536
+
+uw_inline u32 hs_owns(struct uw_work *w, u64 pc)
+{
+	return pc - w->hs.proc.low < w->hs.proc.high - w->hs.proc.low;
+}
+
+/* The word at addr beside the stack, if it is at hand. */
+uw_inline int hs_word(struct uw_work *w, u64 addr, u64 *out)
+{
+	u64 off = addr - w->hs.side_at;
+
+	if (w->hs.side_len >= 8 && off <= w->hs.side_len - 8) {
+		/* Any byte may be the first; there is a word more than the mask admits. */
+		*out = *(u64 *)((u8 *)w->hs.side + (off & (HS_SIDE_BYTES - 1)));
+		return UW_MORE;
+	}
+	w->want = addr;
+	return UW_SIDE;
+}
+
+/* Begins on the frame at w->ip. */
+uw_inline int hs_find_heap(struct uw_work *w)
+{
+	u64 pc = w->ip - !w->exact;
+
+	for (int i = 0; i < HS_HEAPS; i++) {
+		struct hs_heap *h = &w->hs.proc.heap[i];
+
+		if (pc - h->low >= h->high - h->low)
+			continue;
+		w->hs.low = h->low;
+		w->hs.segmap = h->segmap;
+		w->hs.segment = (pc - h->low) >> (w->hs.proc.segment_shift & 31);
+		w->hs.stage = HS_STAGE_SEGMENT;
+		return UW_MORE;
+	}
+	return uw_finish(w, UW_END_NO_INFO);
+}
+
+/* Each segment says how many segments further back to look; 0: here a blob begins; 0xff: none. */
+uw_inline int hs_find_blob(struct uw_work *w)
+{
+	for (int k = 0; k < HS_LEAPS; k++) {
+		u64 at = w->hs.segmap + UW_FRESH(w->hs.segment);
+		u64 off = at - w->hs.side_at;
+
+		if (off >= w->hs.side_len) {
+			w->want = at & ~(HS_SIDE_BYTES - 1ull);
+			return UW_SIDE;
+		}
+		u8 back = ((u8 *)w->hs.side)[off & (HS_SIDE_BYTES - 1)];
+		if (!back) {
+			w->hs.blob = w->hs.low +
+				     (w->hs.segment << (w->hs.proc.segment_shift & 31)) +
+				     w->hs.proc.header;
+			w->hs.stage = HS_STAGE_BLOB;
+			return UW_MORE;
+		}
+		if (back == 0xff || back > w->hs.segment)
+			break;
+		w->hs.segment -= back;
+	}
+	return uw_finish(w, UW_END_NO_INFO);
+}
+
+uw_inline int hs_read_blob(struct uw_work *w)
+{
+	struct hs_proc *p = &w->hs.proc;
+	u64 blob = w->hs.blob, used, begin, deopt, name, size, complete, orig, id;
+
+	/* The first read fetches all; what precedes the blob says whether it is in use. */
+	if (hs_word(w, blob - 8, &used) || hs_word(w, blob + p->blob_name, &name) ||
+	    hs_word(w, blob + p->blob_begin, &begin) ||
+	    hs_word(w, blob + p->blob_frame_size, &size) ||
+	    hs_word(w, blob + p->blob_complete, &complete) ||
+	    hs_word(w, blob + p->method_deopt, &deopt) ||
+	    hs_word(w, blob + p->method_orig_pc, &orig) || hs_word(w, blob + p->method_id, &id))
+		return UW_SIDE;
+	if (!(used & 0xff))
+		return uw_finish(w, UW_END_NO_INFO);
+	if (p->offsets) {
+		begin = blob + (u32)begin;
+		deopt = blob + (u32)deopt;
+	}
+	w->hs.name = name;
+	w->hs.begin = begin;
+	w->hs.deopt = deopt;
+	w->hs.frame_size = (u32)size * 8;
+	/* A negative one: never. */
+	w->hs.complete = (u16)complete > 0x7fff ? ~0u : (u16)complete;
+	w->hs.orig_pc = orig;
+	w->hs.id = id;
+	w->hs.stage = HS_STAGE_NAME;
+	return UW_MORE;
+}
+
+/* Puts out the process, once. */
+uw_inline int hs_tell(struct uw_work *w)
+{
+	if (w->hs.told)
+		return UW_MORE;
+	w->hs.told = 1;
+	return uw_put(w, HS_WORD_PID | w->tgid);
+}
+
+/* Puts out the current frame, with the id of compiled code. */
+uw_inline int hs_put_code(struct uw_work *w, u32 compiled)
+{
+	u64 frame = w->ip & UW_FRAME_OFFSET;
+
+	if (hs_tell(w) || uw_put(w, w->exact ? frame | UW_FRAME_EXACT : frame))
+		return UW_DONE;
+	return compiled ? uw_put(w, HS_WORD_CODE | w->hs.id) : UW_MORE;
+}
+
+/* To the caller. */
+uw_inline int hs_go(struct uw_work *w, u64 sp, u64 bp, u64 ip)
+{
+	if (sp <= w->regs[UW_RSP] || sp & 7)
+		return uw_finish(w, UW_END_NO_PROGRESS);
+	w->regs[UW_RSP] = sp;
+	w->regs[UW_RBP] = bp;
+	/* Java code preserves no other. */
+	w->valid = 1u << UW_RBP | 1u << UW_RSP;
+	w->located = 0;
+	w->ip = ip;
+	w->exact = 0;
+	w->by_fp = 0;
+	w->stage = UW_STAGE_ENTER;
+	return UW_MORE;
+}
+
+uw_inline int hs_leave_interpreted(struct uw_work *w)
+{
+	u64 fp = w->regs[UW_RBP], bcp, method, sp, bp, ip;
+
+	if (fp & 7 || fp <= w->regs[UW_RSP] || fp - w->regs[UW_RSP] > HS_MOST_STACK ||
+	    !(w->valid & 1u << UW_RBP))
+		return uw_finish(w, UW_END_NO_PROGRESS);
+	/* The lowest first: a chunk begins there. */
+	if (uw_word(w, fp + 8 * HS_BCP, &bcp) || uw_word(w, fp + 8 * HS_METHOD, &method) ||
+	    uw_word(w, fp + 8 * HS_SENDER_SP, &sp) || uw_word(w, fp, &bp) ||
+	    uw_word(w, fp + 8, &ip))
+		return UW_NEED;
+	/* The one that runs keeps its bytecode in a register. */
+	if (w->exact && w->valid & 1u << 13 && !(w->located & 1u << 13))
+		bcp = w->regs[13];
+	if (hs_tell(w) || uw_put(w, HS_WORD_METHOD | (method & UW_FRAME_OFFSET)) ||
+	    uw_put(w, HS_WORD_BCP | (bcp & UW_FRAME_OFFSET)))
+		return UW_DONE;
+	/* The caller's own stack pointer, below what was put on the stack for this method. */
+	if (sp <= fp || sp & 7 || sp - fp > HS_MOST_STACK)
+		sp = fp + 16;
+	return hs_go(w, sp, bp, ip);
+}
+
+/* The head of a method makes its frame: push %rbp, sub $…, %rsp; its end undoes it: add, pop, a
+ * poll, ret. `before` and `at` are the bytes around the pc. Sets the stage that leaves it. */
+uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
+{
+	u8 last = before >> 56, one = at;
+	u32 head = w->ip - w->hs.begin < w->hs.complete;
+
+	w->hs.stage = HS_STAGE_LEAVE;
+	if (one == 0xc3) {
+		w->hs.stage = HS_STAGE_ONE_WORD; /* ret */
+	} else if (head) {
+		/* Just pushed; or pushed, and rbp set (mov %rsp, %rbp in two encodings). */
+		if (last == 0x55 || before >> 40 == 0xec8b48 || before >> 40 == 0xe58948)
+			w->hs.stage = HS_STAGE_TWO_WORDS;
+		/* mov %rbp, …(%rsp): the stack pointer has been moved, rbp not been saved. */
+		else if ((at & 0xffffff) == 0x6c8948 || (at & 0xffffff) == 0xac8948)
+			w->hs.stage = HS_STAGE_UNSAVED;
+		else
+			w->hs.stage = HS_STAGE_ONE_WORD;
+	} else if (one == 0x5d) {
+		w->hs.stage = HS_STAGE_TWO_WORDS; /* pop %rbp */
+	} else if ((at & 0xffffff) == 0xa73b49 || (at & 0xffffff) == 0x673b49) {
+		/* cmp …(%r15), %rsp: the poll of a return, after the pop */
+		w->hs.stage = HS_STAGE_ONE_WORD;
+	} else if ((u16)at == 0x870f && (before >> 8 & 0xffffff) == 0xa73b49) {
+		w->hs.stage = HS_STAGE_ONE_WORD; /* ja, after it */
+	} else if ((u16)at == 0x870f && (before >> 32 & 0xffffff) == 0x673b49) {
+		w->hs.stage = HS_STAGE_ONE_WORD;
+	} else if (last == 0xc9 && w->hs.kind == HS_NATIVE) {
+		w->hs.stage = HS_STAGE_ONE_WORD; /* after leave */
+	}
+}
+
+uw_inline int hs_enter_code(struct uw_work *w)
+{
+	u32 kind = w->hs.kind;
+	u32 compiled = kind == HS_NMETHOD || kind == HS_NATIVE;
+	u64 before, at;
+
+	if (compiled && !w->exact && w->ip == w->hs.deopt) {
+		/* What this frame returns to has been replaced; it kept the true address. */
+		if (uw_word(w, w->regs[UW_RSP] + w->hs.orig_pc, &at))
+			return UW_NEED;
+		if (hs_owns(w, at))
+			w->ip = at;
+	}
+	if (compiled && w->exact) {
+		if (hs_word(w, w->ip - 8, &before) || hs_word(w, w->ip, &at))
+			return UW_SIDE;
+		hs_look_at_code(w, before, at);
+	} else if (compiled || (w->hs.frame_size && kind != HS_VTABLE)) {
+		w->hs.stage = HS_STAGE_LEAVE;
+	} else if (kind == HS_VTABLE || kind == HS_I2C || kind == HS_HANDLES) {
+		w->hs.stage = HS_STAGE_ONE_WORD;
+	} else {
+		w->hs.stage = w->exact ? HS_STAGE_ADAPTER : HS_STAGE_BY_RBP;
+	}
+	return hs_put_code(w, compiled);
+}
+
+/* A stub that runs may have no frame: the VM's code has called it, which tells where it is. */
+uw_inline int hs_leave_adapter(struct uw_work *w)
+{
+	u64 sp = w->regs[UW_RSP], fp = w->regs[UW_RBP], ra = 0;
+
+	if (uw_word(w, sp, &ra))
+		return UW_NEED;
+	if (hs_owns(w, ra)) {
+		w->hs.stage = HS_STAGE_ONE_WORD;
+		return UW_MORE;
+	}
+	w->hs.stage = HS_STAGE_BY_RBP;
+	/* Between its first instruction and the second. */
+	if (!(sp & 7) && fp - sp > HS_MOST_STACK)
+		w->hs.stage = HS_STAGE_TWO_WORDS;
+	return UW_MORE;
+}
+
+/* A whole frame of known size, and its caller in the VM's code. */
+uw_inline int hs_leave_sized(struct uw_work *w)
+{
+	u64 cfa = w->regs[UW_RSP] + w->hs.frame_size, bp, ip;
+
+	if (w->hs.frame_size < 16)
+		return uw_finish(w, UW_END_NO_PROGRESS);
+	if (uw_word(w, cfa - 16, &bp) || uw_word(w, cfa - 8, &ip))
+		return UW_NEED;
+	for (int i = 0; i < HS_PUSHED && !hs_owns(w, ip); i++) {
+		cfa += 8;
+		bp = ip;
+		if (uw_word(w, cfa - 8, &ip))
+			return UW_NEED;
+	}
+	if (!hs_owns(w, ip))
+		return uw_finish(w, UW_END_BAD_RULE);
+	return hs_go(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs[UW_RBP] : bp, ip);
+}
+
+/* One step on the frame at w->ip; UW_MORE as well when it has been left. */
+__attribute__((noinline)) int hs_advance(struct uw_work *w)
+{
+	u64 a, b, sp, fp;
+	int e;
+
+	if (!w)
+		return UW_DONE;
+	sp = w->regs[UW_RSP];
+	fp = w->regs[UW_RBP];
+	switch (w->hs.stage) {
+	case HS_STAGE_HEAP:
+		return hs_find_heap(w);
+	case HS_STAGE_SEGMENT:
+		return hs_find_blob(w);
+	case HS_STAGE_BLOB:
+		return hs_read_blob(w);
+	case HS_STAGE_NAME:
+		e = hs_word(w, w->hs.name, &a);
+		if (e)
+			return e;
+		w->hs.kind = a;
+		w->hs.stage = HS_STAGE_CODE;
+		return UW_MORE;
+	case HS_STAGE_CODE:
+		return w->hs.kind == HS_INTERPRETER ? hs_leave_interpreted(w) : hs_enter_code(w);
+	case HS_STAGE_LEAVE:
+	case HS_STAGE_UNSAVED:
+		return hs_leave_sized(w);
+	case HS_STAGE_ADAPTER:
+		return hs_leave_adapter(w);
+	case HS_STAGE_BY_RBP:
+		if (fp & 7 || fp < sp || fp - sp > HS_MOST_STACK || !(w->valid & 1u << UW_RBP))
+			return uw_finish(w, UW_END_NO_PROGRESS);
+		if (uw_word(w, fp, &a) || uw_word(w, fp + 8, &b))
+			return UW_NEED;
+		return hs_go(w, fp + 16, a, b);
+	case HS_STAGE_ONE_WORD:
+		if (uw_word(w, sp, &b))
+			return UW_NEED;
+		return hs_go(w, sp + 8, fp, b);
+	case HS_STAGE_TWO_WORDS:
+		if (uw_word(w, sp, &a) || uw_word(w, sp + 8, &b))
+			return UW_NEED;
+		return hs_go(w, sp + 16, a, b);
+	default:
+		return uw_finish(w, UW_END_NO_INFO);
+	}
+}
+
+/* Starts on a process's stack. */
+uw_inline void hs_begin(struct uw_work *w, u32 tgid)
+{
+	struct hs_proc *p = hs_get_proc(tgid);
+
+	w->tgid = tgid;
+	w->hs.told = 0;
+	w->hs.side_len = 0;
+	if (p)
+		w->hs.proc = *p;
+	else
+		w->hs.proc.low = w->hs.proc.high = 0;
+}
+
+#endif

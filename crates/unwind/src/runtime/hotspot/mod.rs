@@ -1,0 +1,176 @@
+//! HotSpot, the virtual machine of OpenJDK.
+//!
+//! ```text
+//! abi.rs      what the walk in C (`bpf/hotspot_core.h`) is told and tells
+//! structs.rs  where things are in the VM's structures, as the VM itself exports it
+//! vm.rs       the VM of one process: its code, and what to look things up by
+//! code.rs     compiled methods: an address in them → the methods inlined there
+//! method.rs   methods → names and lines
+//! ```
+//!
+//! The frames are walked by the native unwinder, which comes to the VM's code like to any other; so
+//! they stand among its words ([`items`]). Names are read from the process soon after: a compiled
+//! method is recognised by the number of its compilation, an interpreted one by where its bytecode
+//! is.
+//!
+//! Nothing has to be told to the VM, nothing is started in it: its debugging tables
+//! (`gHotSpotVMStructs`) are part of every build. Read with the tables of 17 and 25; those of
+//! others are read in the same way. Not read: Java frames of virtual threads that are not mounted.
+
+pub mod abi;
+mod code;
+mod method;
+mod structs;
+mod vm;
+
+use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+use crate::native::FrameWord;
+
+pub use method::Method;
+pub use vm::{Miss, Scope, Vm};
+
+/// The row of the table.
+pub const RUNTIME: Runtime = Runtime {
+    name: "HotSpot",
+    recognise,
+};
+
+/// Virtual addresses of what describes one of the VM's tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// Of the pointer to the first entry.
+    pub first: u64,
+    /// Of the size of an entry; then of offsets in it, by the order of the names asked for.
+    pub stride: u64,
+    pub fields: Vec<u64>,
+}
+
+/// What is known of a file with a HotSpot VM: where it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    pub(crate) structs: Table,
+    pub(crate) types: Table,
+}
+
+/// Names of the fields of an entry of `gHotSpotVMStructs`, in [`Table::fields`]' order.
+const STRUCT_FIELDS: [&str; 5] = [
+    "TypeNameOffset",
+    "FieldNameOffset",
+    "IsStaticOffset",
+    "OffsetOffset",
+    "AddressOffset",
+];
+/// The same of `gHotSpotVMTypes`.
+const TYPE_FIELDS: [&str; 2] = ["TypeNameOffset", "SizeOffset"];
+
+fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+    let first = image.exported("gHotSpotVMStructs")?.address;
+    let table = |first: u64, entry: &str, fields: &[&str]| {
+        let word = |name: &str| image.exported(&format!("{entry}{name}")).map(|p| p.address);
+        Some(Table {
+            first,
+            stride: word("ArrayStride")?,
+            fields: fields.iter().map(|f| word(f)).collect::<Option<_>>()?,
+        })
+    };
+    let structs = table(first, "gHotSpotVMStructEntry", &STRUCT_FIELDS);
+    let types = image
+        .exported("gHotSpotVMTypes")
+        .and_then(|p| table(p.address, "gHotSpotVMTypeEntry", &TYPE_FIELDS));
+    Some(match (structs, types) {
+        (Some(structs), Some(types)) => Ok(AnyFacts::HotSpot(Box::new(Facts { structs, types }))),
+        _ => Err(Refusal {
+            what: format!("HotSpot in {}", image.name()),
+            why: "it does not export the tables that describe it".into(),
+        }),
+    })
+}
+
+/// One frame of a stack that may run through a HotSpot VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Item {
+    /// A native frame, or in other code of the VM.
+    Native(FrameWord),
+    /// In a compiled method.
+    Compiled(FrameWord, u32),
+    /// In an interpreted method.
+    Interpreted {
+        /// Address of the method.
+        method: u64,
+        /// Address of the bytecode that runs, as far as could be seen.
+        bcp: u64,
+    },
+}
+
+/// The frames among `words`, innermost first, and the process that the VM's are of.
+pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
+    let kind = |word: u64| word & 0xffff << 48;
+    let value = |word: u64| word & !(0xffff << 48);
+    let pid = words.iter().find(|w| kind(**w) == abi::WORD_PID);
+    let mut items = Vec::with_capacity(words.len());
+    let mut rest = words.iter().peekable();
+    while let Some(word) = rest.next() {
+        let next = rest.peek().map(|w| (kind(**w), value(**w)));
+        match (kind(*word), next) {
+            (abi::WORD_METHOD, Some((abi::WORD_BCP, bcp))) => {
+                rest.next();
+                items.push(Item::Interpreted {
+                    method: value(*word),
+                    bcp,
+                });
+            }
+            (kind, Some((abi::WORD_CODE, id))) if kind < abi::WORD_PID => {
+                rest.next();
+                items.push(Item::Compiled(FrameWord(*word), id as u32));
+            }
+            (kind, _) if kind < abi::WORD_PID => items.push(Item::Native(FrameWord(*word))),
+            // The rest of a pair that was cut off.
+            _ => {}
+        }
+    }
+    (pid.map(|w| value(*w) as u32), items)
+}
+
+/// Whether a stack runs through a HotSpot VM.
+pub fn are_java(words: &[u64]) -> bool {
+    words.iter().any(|w| w >> 48 == abi::WORD_PID >> 48)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_frames_again() {
+        let words = [
+            0x0007_8000_0000_1234,
+            abi::WORD_PID | 77,
+            0x0000_8000_dead_0000,
+            abi::WORD_CODE | 5,
+            abi::WORD_METHOD | 0x8000_1000,
+            abi::WORD_BCP | 0x8000_2005,
+            0x0000_7f00_dead_0000,
+            abi::WORD_METHOD | 0x8000_1000,
+        ];
+        let (pid, items) = items(&words);
+        assert_eq!(pid, Some(77));
+        assert_eq!(
+            items,
+            [
+                Item::Native(FrameWord(words[0])),
+                Item::Compiled(FrameWord(words[2]), 5),
+                Item::Interpreted {
+                    method: 0x8000_1000,
+                    bcp: 0x8000_2005
+                },
+                Item::Native(FrameWord(words[6])),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_virtual_machine_is_none() {
+        let own = std::fs::read(std::env::current_exe().expect("this test")).expect("readable");
+        assert!(super::super::recognise(&own, "/usr/lib/libjvm.so").is_none());
+    }
+}

@@ -1,0 +1,285 @@
+//! The VM of one process.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    Facts, Item,
+    abi::{HEAPS, Heap, MOST_OFFSET, Proc},
+    code::Compiled,
+    method::Method,
+    structs::{Layout, Pages, Tables},
+};
+use crate::runtime::Refusal;
+
+/// Most methods, and most compiled methods, that are kept.
+const MOST_KEPT: usize = 1 << 16;
+/// Longest name of a stub.
+const MOST_NAME: usize = 96;
+/// As in `hotspot_core.h`.
+const LEAPS: usize = 24;
+
+/// Memory of a process, as it is now.
+pub(super) struct Memory<'r>(pub(super) &'r mut dyn FnMut(u64, &mut [u8]) -> bool);
+
+impl Memory<'_> {
+    pub(super) fn word(&mut self, at: u64) -> Option<u64> {
+        let mut bytes = [0u8; 8];
+        self.bytes(at, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    pub(super) fn half(&mut self, at: u64) -> Option<u32> {
+        let mut bytes = [0u8; 4];
+        self.bytes(at, &mut bytes)?;
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    pub(super) fn bytes(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
+        // No object lies in the first page, and none above what a program may have.
+        ((0x1000..1 << 47).contains(&at) && self.0(at, to)).then_some(())
+    }
+}
+
+/// Why a frame has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Miss {
+    /// The memory is not there (any more), or what is there is not what it should be.
+    Unreadable,
+    /// Other code is there than what ran.
+    Changed,
+}
+
+/// A method at one place in it.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// The method.
+    pub method: Arc<Method>,
+    /// The line; 0: not known.
+    pub line: u32,
+}
+
+/// The VM of one process: where its code is, and how its structures are laid out.
+pub struct Vm {
+    /// What the walk is told.
+    pub proc: Proc,
+    /// As the VM says it: `17.0.15+6-Debian-1deb12u1`.
+    pub version: String,
+    pub(super) layout: Layout,
+    /// The least byte of its numbers.
+    pub(super) first: u8,
+    /// Stubs by the address of their first instruction, as the VM names them.
+    stubs: Vec<(u64, String)>,
+    methods: HashMap<u64, (u64, Arc<Method>)>,
+    pub(super) compiled: HashMap<(u64, u32), Arc<Compiled>>,
+}
+
+impl Vm {
+    /// The VM of a process that has the file of `facts` mapped with its addresses moved by `bias`.
+    /// `None`: it is not ready yet.
+    ///
+    /// # Errors
+    /// Its tables lack something, so that it can never be read.
+    pub fn open(
+        facts: &Facts,
+        bias: u64,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<Option<Vm>, Refusal> {
+        let mut pages = Pages::new(&mut *read);
+        let Some(tables) = Tables::read(facts, bias, &mut pages) else {
+            return Ok(None);
+        };
+        let version = tables
+            .get("Abstract_VM_Version", "_s_vm_release")
+            .and_then(|at| pages.word(at))
+            .and_then(|at| pages.text(at))
+            .unwrap_or_default();
+        let refuse = |why: String| Refusal {
+            what: format!("HotSpot {version}"),
+            why,
+        };
+        let layout = Layout::of(&tables).map_err(refuse)?;
+        let Some(proc) = code(&layout, &tables, &mut Memory(&mut *read)) else {
+            return Ok(None);
+        };
+        let proc = proc.map_err(refuse)?;
+        let mut memory = Memory(read);
+        let mut stubs: Vec<(u64, String)> = tables
+            .all("StubRoutines")
+            .filter_map(|(name, at)| Some((memory.word(at)?, name)))
+            .filter(|(at, _)| proc.owns(*at))
+            .map(|(at, name)| (at, name.trim_start_matches('_').to_owned()))
+            .collect();
+        stubs.sort();
+        stubs.dedup_by_key(|(at, _)| *at);
+        let major: String = version.chars().take_while(char::is_ascii_digit).collect();
+        let first = u8::from(major.parse::<u32>().is_ok_and(|m| m >= 20));
+        Ok(Some(Vm {
+            proc,
+            version,
+            layout,
+            first,
+            stubs,
+            methods: HashMap::new(),
+            compiled: HashMap::new(),
+        }))
+    }
+
+    /// The Java methods of a frame, the innermost first; none for a frame that is not Java's.
+    ///
+    /// # Errors
+    /// The miss. Never fails for another reason.
+    pub fn scopes(
+        &mut self,
+        item: &Item,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<Vec<Scope>, Miss> {
+        let mut memory = Memory(read);
+        match *item {
+            Item::Native(_) => Ok(Vec::new()),
+            Item::Compiled(word, id) => self.compiled_scopes(word, id, &mut memory),
+            Item::Interpreted { method, bcp } => {
+                let method = self.method(method, &mut memory).ok_or(Miss::Unreadable)?;
+                let line = method.bci(bcp).map_or(0, |bci| method.line_at(bci));
+                Ok(vec![Scope { method, line }])
+            }
+        }
+    }
+
+    /// What the VM calls its code at `address`: `StubRoutines (1): call_stub_entry`.
+    pub fn stub(
+        &self,
+        address: u64,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<String> {
+        let mut memory = Memory(read);
+        let blob = self.blob(address, &mut memory)?;
+        let name = memory.word(blob + self.layout.blob_name)?;
+        let mut text = [0u8; MOST_NAME];
+        memory.bytes(name, &mut text)?;
+        let length = text.iter().position(|b| *b == 0)?;
+        let name = std::str::from_utf8(&text[..length]).ok()?;
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return None;
+        }
+        let before = self.stubs.partition_point(|(at, _)| *at <= address);
+        let inner = before.checked_sub(1).map(|i| &self.stubs[i]);
+        Some(match inner {
+            Some((at, stub)) if name.starts_with("StubRoutines") && *at > blob => {
+                format!("{name}: {stub}")
+            }
+            _ => name.to_owned(),
+        })
+    }
+
+    /// The method at `address`. A known one is believed as long as it has the same bytecode.
+    pub(super) fn method(&mut self, address: u64, memory: &mut Memory<'_>) -> Option<Arc<Method>> {
+        if address == 0 || !address.is_multiple_of(8) {
+            return None;
+        }
+        let now = memory.word(address.checked_add(self.layout.const_method)?)?;
+        if let Some((code, method)) = self.methods.get(&address)
+            && *code == now
+        {
+            return Some(Arc::clone(method));
+        }
+        let method = Method::read(&self.layout, self.first, address, memory)?;
+        let method = Arc::new(method);
+        if self.methods.len() >= MOST_KEPT {
+            self.methods.clear();
+        }
+        self.methods.insert(address, (now, Arc::clone(&method)));
+        Some(method)
+    }
+
+    /// The blob that `address` lies in.
+    pub(super) fn blob(&self, address: u64, memory: &mut Memory<'_>) -> Option<u64> {
+        let mut heaps = self.proc.heap.iter();
+        let heap = heaps.find(|h| (h.low..h.high).contains(&address))?;
+        let mut segment = (address - heap.low) >> self.proc.segment_shift;
+        for _ in 0..LEAPS {
+            let mut back = [0u8];
+            memory.bytes(heap.segmap + segment, &mut back)?;
+            match back[0] {
+                0 => {
+                    let start = heap.low + (segment << self.proc.segment_shift);
+                    return Some(start + u64::from(self.proc.header));
+                }
+                0xff => return None,
+                back => segment = segment.checked_sub(back.into())?,
+            }
+        }
+        None
+    }
+
+    pub(super) fn keep(&mut self, key: (u64, u32), compiled: &Arc<Compiled>) {
+        if self.compiled.len() >= MOST_KEPT {
+            self.compiled.clear();
+        }
+        self.compiled.insert(key, Arc::clone(compiled));
+    }
+}
+
+/// Where the VM's code is; `None`: not ready yet.
+fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<Proc, String>> {
+    let small = |offset: u64| {
+        u16::try_from(offset)
+            .ok()
+            .filter(|o| u64::from(*o) <= MOST_OFFSET)
+    };
+    let mut proc = Proc {
+        offsets: l.offsets.into(),
+        ..Proc::default()
+    };
+    let places = [
+        (&mut proc.blob_name, l.blob_name),
+        (&mut proc.blob_begin, l.blob_begin),
+        (&mut proc.blob_frame_size, l.blob_frame_size),
+        (&mut proc.blob_complete, l.blob_complete),
+        (&mut proc.method_deopt, l.deopt),
+        (&mut proc.method_orig_pc, l.orig_pc),
+        (&mut proc.method_id, l.compiled_id),
+    ];
+    for (to, offset) in places {
+        match small(offset) {
+            Some(offset) => *to = offset,
+            None => {
+                return Some(Err(format!(
+                    "a compiled method's head is longer than {MOST_OFFSET} bytes"
+                )));
+            }
+        }
+    }
+    let Ok(header) = u8::try_from(l.heap_header) else {
+        return Some(Err("its heaps of code are of an unknown kind".into()));
+    };
+    proc.header = header;
+    let array = memory.word(tables.get("CodeCache", "_heaps")?)?;
+    let n = memory.half(array.checked_add(l.array_length)?)? as usize;
+    let data = memory.word(array.checked_add(l.array_data)?)?;
+    if n == 0 {
+        return None;
+    }
+    if n > HEAPS {
+        return Some(Err(format!("it has {n} heaps of code")));
+    }
+    for i in 0..n {
+        let heap = memory.word(data.checked_add(8 * i as u64)?)?;
+        let memory_at = heap.checked_add(l.heap_memory)?;
+        let segmap = heap.checked_add(l.heap_segmap)?;
+        proc.heap[i] = Heap {
+            low: memory.word(memory_at + l.space_low)?,
+            high: memory.word(memory_at + l.space_high)?,
+            segmap: memory.word(segmap + l.space_low)?,
+        };
+        proc.segment_shift = memory.half(heap + l.heap_shift)? as u8;
+        let h = &proc.heap[i];
+        if h.low == 0 || h.high <= h.low || h.segmap == 0 || !(4..=20).contains(&proc.segment_shift)
+        {
+            return None;
+        }
+    }
+    let heaps = &proc.heap[..n];
+    proc.low = heaps.iter().map(|h| h.low).min()?;
+    proc.high = heaps.iter().map(|h| h.high).max()?;
+    Some(Ok(proc))
+}
