@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use wallscope_model::scale::scale;
-use wallscope_model::{BlockReason, Recording, State};
+use wallscope_model::{BlockReason, LedgerSlice, Recording, State};
 use wallscope_report::format::pprof;
 
 fn run(args: &[&str]) -> Output {
@@ -35,10 +35,12 @@ fn slower(workers: u32) -> Recording {
         c.ledger.wall_ns += *disk / 2;
         *disk = more(*disk);
     }
-    for row in &mut rec.ledger_slices {
+    let dearer = |mut row: LedgerSlice| {
         let disk = &mut row.blocked[BlockReason::Disk as usize];
         *disk = more(*disk);
-    }
+        row
+    };
+    rec.ledger_slices = rec.ledger_slices.iter().map(dearer).collect();
     for s in &mut rec.samples {
         if s.state == State::Blocked && s.reason == Some(BlockReason::Disk) {
             s.ns = more(s.ns);

@@ -17,6 +17,7 @@ mod label;
 mod ledger;
 mod peer;
 mod recording;
+mod slices;
 mod special;
 mod stack;
 mod state;
@@ -33,9 +34,8 @@ pub use host::{CgroupFacts, DiskFacts, HostFacts, HostSample, Limits, NetFacts, 
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use peer::{Peer, PeerStack, WaitSeen};
-pub use recording::{
-    Context, ContextId, LedgerSlice, Process, Recording, Sample, SliceValue, Slices, Window,
-};
+pub use recording::{Context, ContextId, Process, Recording, Sample, SliceValue, Slices, Window};
+pub use slices::{LedgerSlice, LedgerSlices};
 pub use stack::{
     Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,
     StackEnd, StackId,

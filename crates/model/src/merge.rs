@@ -336,10 +336,10 @@ impl Into {
             ..*l
         }));
         if sliced {
-            let moved = |r: &LedgerSlice| LedgerSlice {
+            let moved = |r: LedgerSlice| LedgerSlice {
                 context: r.context + contexts,
                 slice: r.slice + before,
-                ..*r
+                ..r
             };
             out.ledger_slices
                 .extend(rec.ledger_slices.iter().map(moved));

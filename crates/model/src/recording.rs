@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::shape::ShapeRow;
 use crate::{
-    BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, Loss, Module,
-    Part, Peer, Stack, StackId, State,
+    BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, LedgerSlices,
+    Loss, Module, Part, Peer, Stack, StackId, State,
 };
 
 /// Index into [`Recording::contexts`].
@@ -119,44 +119,6 @@ pub struct Slices {
     pub count: u32,
 }
 
-/// A context's ledger within one slice (no audit, no repair): ns by state and block reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LedgerSlice {
-    /// Index of the context.
-    pub context: u32,
-    /// Index of the slice.
-    pub slice: u32,
-    /// On-CPU time, ns.
-    pub on_cpu_ns: u64,
-    /// Runnable time, ns.
-    pub runnable_ns: u64,
-    /// Blocked time by reason, ns.
-    pub blocked: [u64; BlockReason::COUNT],
-}
-
-impl LedgerSlice {
-    /// Time in `state` within the slice, ns.
-    pub fn state_ns(&self, state: State) -> u64 {
-        match state {
-            State::OnCpu => self.on_cpu_ns,
-            State::Runnable => self.runnable_ns,
-            State::Blocked => self.blocked.iter().sum(),
-            State::Unknown => 0,
-        }
-    }
-
-    /// Adds `ns` of time in `state`; blocked time without a reason is for another one. Time that was
-    /// not seen has no place in a slice.
-    pub fn add(&mut self, state: State, reason: Option<BlockReason>, ns: u64) {
-        match state {
-            State::OnCpu => self.on_cpu_ns += ns,
-            State::Runnable => self.runnable_ns += ns,
-            State::Blocked => self.blocked[reason.unwrap_or(BlockReason::Other) as usize] += ns,
-            State::Unknown => {}
-        }
-    }
-}
-
 /// Everything one measurement produced.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
@@ -189,7 +151,7 @@ pub struct Recording {
     /// The division into time slices.
     pub slices: Slices,
     /// Ledgers by slice; rows without any time are left out.
-    pub ledger_slices: Vec<LedgerSlice>,
+    pub ledger_slices: LedgerSlices,
     /// Whom the processes talk to, and for how long they awaited or owed answers.
     pub peers: Vec<Peer>,
     /// How long the intervals were that the ledgers sum up.

@@ -101,7 +101,7 @@ pub fn scale(recording: &Recording) -> Scaled {
 /// For every context and state, the pieces and the unsampled time sum to the slices' ledgers.
 pub fn scale_slices(recording: &Recording, slices: Range<u32>) -> Scaled {
     let mut exact = vec![Exact::default(); recording.contexts.len()];
-    for row in &recording.ledger_slices {
+    for row in recording.ledger_slices.iter() {
         if !slices.contains(&row.slice) {
             continue;
         }

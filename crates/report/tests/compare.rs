@@ -46,7 +46,8 @@ fn long() -> Recording {
                 .for_each(|v| v.count = (v.ns * count).div_ceil(ns));
         }
     }
-    rec.ledger_slices.retain(|r| whole(r.slice));
+    let rows = rec.ledger_slices.iter();
+    rec.ledger_slices = rows.filter(|r| whole(r.slice)).collect();
     assert!(rec.slices.count >= 50, "{:?}", rec.slices);
     rec
 }
@@ -104,7 +105,7 @@ fn resampled(from: &Recording, count: u32, dearer: Option<&str>, r: &mut Random)
                 .ledger_slices
                 .iter()
                 .filter(move |row| row.slice == *at);
-            rows.map(move |row| LedgerSlice { slice: to, ..*row })
+            rows.map(move |row| LedgerSlice { slice: to, ..row })
         })
         .collect();
     for (i, c) in rec.contexts.iter_mut().enumerate() {
@@ -296,7 +297,7 @@ fn waiting(rec: &mut Recording, function: &str) {
     let mut waits = rec.samples.remove(at);
     waits.state = State::Blocked;
     waits.reason = Some(BlockReason::Lock);
-    for row in &mut rec.ledger_slices {
+    let turned = |mut row: LedgerSlice| {
         let of = waits.slices.iter().filter(|v| v.slice == row.slice);
         let ns: u64 = of.map(|v| v.ns).sum();
         if row.context == waits.context.0 {
@@ -304,7 +305,9 @@ fn waiting(rec: &mut Recording, function: &str) {
             row.on_cpu_ns -= ns;
             row.blocked[BlockReason::Lock as usize] += ns;
         }
-    }
+        row
+    };
+    rec.ledger_slices = rec.ledger_slices.iter().map(turned).collect();
     let ledger = &mut rec.contexts[waits.context.0 as usize].ledger;
     ledger.on_cpu.user -= waits.ns.min(ledger.on_cpu.user);
     ledger.blocked[BlockReason::Lock as usize] += waits.ns;

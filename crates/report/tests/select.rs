@@ -257,7 +257,7 @@ fn windows_of_time_add_up() {
         .map(|(a, b)| total(&select(&rec, &window(a * second, b * second))))
         .sum();
     let counted: u64 = (rec.ledger_slices.iter())
-        .flat_map(|row| State::ALL.iter().map(|s| row.state_ns(*s)))
+        .map(|row| State::ALL.iter().map(|s| row.state_ns(*s)).sum::<u64>())
         .sum();
     assert_eq!(sum, counted);
     let out = select(&rec, &window(3 * second, 4 * second));

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
-    Audit, BlockReason, Context, Ledger, LedgerSlice, OnCpu, Runnable, Slices, UnknownCause,
+    Audit, BlockReason, Context, Ledger, LedgerSlice, LedgerSlices, OnCpu, Runnable, Slices,
+    UnknownCause,
 };
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
@@ -75,7 +76,7 @@ pub struct Accounts {
     live: Vec<u32>,
     most_alive: usize,
     by_id: FxHashMap<u64, u32>,
-    slices: Vec<LedgerSlice>,
+    slices: LedgerSlices,
     grid: Slices,
 }
 
@@ -87,7 +88,7 @@ impl Accounts {
             live: Vec::new(),
             most_alive: 0,
             by_id: FxHashMap::default(),
-            slices: Vec::new(),
+            slices: LedgerSlices::default(),
             grid: Slices {
                 start_ns,
                 width_ns,
@@ -99,6 +100,11 @@ impl Accounts {
     /// The division into slices so far.
     pub fn grid(&self) -> Slices {
         self.grid
+    }
+
+    /// Rows that the slices have so far: of every thread one for every slice in which it lived.
+    pub fn rows(&self) -> usize {
+        self.slices.len()
     }
 
     /// Threads met so far.
@@ -214,53 +220,27 @@ impl Accounts {
     /// Doubles the width of the slices.
     pub fn coarsen(&mut self) {
         self.grid.width_ns *= 2;
-        for row in &mut self.slices {
-            row.slice /= 2;
-        }
-        self.slices.sort_unstable_by_key(|r| (r.context, r.slice));
-        self.slices.dedup_by(|b, a| {
-            let same = (a.context, a.slice) == (b.context, b.slice);
-            if same {
-                add(a, b);
-            }
-            same
-        });
+        let slices = std::mem::take(&mut self.slices);
+        self.slices = slices.sorted(|context, slice| (context, slice / 2));
     }
 
     /// The finished threads and slices. `end_ns` is the end of the window.
-    pub fn finish(mut self, end_ns: u64) -> (Vec<Context>, Slices, Vec<LedgerSlice>) {
+    pub fn finish(mut self, end_ns: u64) -> (Vec<Context>, Slices, LedgerSlices) {
         for thread in &mut self.threads {
             thread.done = true;
         }
         let width = self.grid.width_ns.max(1);
         self.grid.count = end_ns.saturating_sub(self.grid.start_ns).div_ceil(width) as u32;
         let most = self.grid.count.saturating_sub(1);
-        for row in &mut self.slices {
-            row.slice = row.slice.min(most);
-        }
-        self.slices.sort_unstable_by_key(|r| (r.context, r.slice));
-        self.slices.dedup_by(|b, a| {
-            let same = (a.context, a.slice) == (b.context, b.slice);
-            if same {
-                add(a, b);
-            }
-            same
-        });
+        let slices = self.slices;
+        let slices = slices.sorted(|context, slice| (context, slice.min(most)));
         let contexts = self.threads.iter().map(context).collect();
-        (contexts, self.grid, self.slices)
-    }
-}
-
-fn add(a: &mut LedgerSlice, b: &LedgerSlice) {
-    a.on_cpu_ns += b.on_cpu_ns;
-    a.runnable_ns += b.runnable_ns;
-    for (x, y) in a.blocked.iter_mut().zip(b.blocked) {
-        *x += y;
+        (contexts, self.grid, slices)
     }
 }
 
 /// Gives the growth of a thread's sums up to `until` to the slices it falls into.
-fn give(rows: &mut Vec<LedgerSlice>, grid: Slices, context: u32, thread: &mut Thread, until: u64) {
+fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread, until: u64) {
     let Some(last) = thread.last else { return };
     if until <= thread.given_until || grid.width_ns == 0 {
         return;
@@ -297,12 +277,7 @@ fn give(rows: &mut Vec<LedgerSlice>, grid: Slices, context: u32, thread: &mut Th
             *value = piece(now.blocked[i], thread.given.blocked[i]);
         }
         done = upto;
-        if row.on_cpu_ns + row.runnable_ns + row.blocked.iter().sum::<u64>() > 0 {
-            match rows.last_mut() {
-                Some(r) if (r.context, r.slice) == (row.context, row.slice) => add(r, &row),
-                _ => rows.push(row),
-            }
-        }
+        rows.add(row);
     }
     thread.given = now;
     thread.given_until = until;

@@ -77,8 +77,10 @@ use processes::Processes;
 const MOST_SLICES: u32 = 240;
 /// How long to wait at the end for the last switches of dying threads.
 const LAST_SWITCHES: Duration = Duration::from_millis(300);
-/// Longest a slice may become, ns.
+/// Longest a slice may become for the number of slices, ns.
 const LONGEST_SLICE: u64 = 1_000_000_000;
+/// Most rows of threads by slice before two slices become one, however long: some 50 MB.
+const MOST_ROWS: usize = 2_000_000;
 
 /// What to record and how.
 #[derive(Clone, Debug)]
@@ -297,7 +299,8 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                 intake.settle(time);
                 let grid = intake.accounts.grid();
                 let slices = (time - grid.start_ns) / grid.width_ns;
-                if slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE {
+                let many = slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE;
+                if many || intake.accounts.rows() > MOST_ROWS {
                     intake.coarsen();
                     events
                         .tick_every(grid.start_ns, grid.width_ns * 2)

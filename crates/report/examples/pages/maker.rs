@@ -243,37 +243,26 @@ impl Maker {
         ns: u64,
     ) {
         let id = thread as u32;
-        let rows = &mut self.r.ledger_slices;
-        let row = match rows
-            .iter()
-            .rposition(|l| (l.context, l.slice) == (id, slice))
-        {
-            Some(i) => i,
-            None => {
-                rows.push(LedgerSlice {
-                    context: id,
-                    slice,
-                    ..LedgerSlice::default()
-                });
-                rows.len() - 1
-            }
+        let mut row = LedgerSlice {
+            context: id,
+            slice,
+            ..LedgerSlice::default()
         };
+        row.add(state, reason, ns);
+        self.r.ledger_slices.push(row);
         let l = &mut self.r.contexts[thread].ledger;
         l.wall_ns += ns;
         match (state, reason) {
             (State::OnCpu, _) => {
                 l.on_cpu.user += ns * 4 / 5;
                 l.on_cpu.kernel += ns - ns * 4 / 5;
-                rows[row].on_cpu_ns += ns;
             }
             (State::Runnable, _) => {
                 l.runnable.woken += ns;
-                rows[row].runnable_ns += ns;
             }
             (_, reason) => {
                 let r = reason.unwrap_or(BlockReason::Other) as usize;
                 l.blocked[r] += ns;
-                rows[row].blocked[r] += ns;
             }
         }
     }

@@ -175,7 +175,7 @@ impl Run {
             }
         }
         let mut ledger = [zero(), zero(), zero()];
-        for row in &rec.ledger_slices {
+        for row in rec.ledger_slices.iter() {
             for (counted, state) in ledger.iter_mut().zip(STATES) {
                 counted[block_of(row.slice)] += row.state_ns(state) as f64;
             }

@@ -11,7 +11,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
 use wallscope_model::{
     BlockReason, Column, Context, ContextId, Domain, Frame, FrameId, FrameKind, Function,
-    FunctionId, Label, LabelsId, Ledger, LedgerSlice, Limit, Line, Module, ModuleId, ModuleKind,
+    FunctionId, Label, LabelsId, Ledger, LedgerSlices, Limit, Line, Module, ModuleId, ModuleKind,
     Part, Process, Recording, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State, Unit,
     UnknownCause, Window,
 };
@@ -529,25 +529,11 @@ impl Import {
             width_ns: width,
             count: (high - low + 1) as u32,
         };
-        let mut rows: FxHashMap<(u32, u32), LedgerSlice> = FxHashMap::default();
         for s in &mut self.rec.samples {
             s.slices.shrink_to_fit();
-            for v in &mut s.slices {
-                v.slice -= base;
-                let row = rows
-                    .entry((s.context.0, v.slice))
-                    .or_insert_with(|| LedgerSlice {
-                        context: s.context.0,
-                        slice: v.slice,
-                        ..LedgerSlice::default()
-                    });
-                row.add(s.state, s.reason, v.ns);
-            }
+            s.slices.iter_mut().for_each(|v| v.slice -= base);
         }
-        let mut rows: Vec<LedgerSlice> = rows.into_values().collect();
-        rows.retain(|r| State::ALL.iter().any(|s| r.state_ns(*s) > 0));
-        rows.sort_unstable_by_key(|r| (r.context, r.slice));
-        self.rec.ledger_slices = rows;
+        self.rec.ledger_slices = LedgerSlices::of_samples(&self.rec.samples);
     }
 }
 

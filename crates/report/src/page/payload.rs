@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use wallscope_model::{
-    BlockReason, ContextId, Label, LedgerSlice, ModuleKind, Part, Recording, Sample, SliceValue,
-    State, UnknownCause, scale,
+    BlockReason, ContextId, Label, LedgerSlice, LedgerSlices, ModuleKind, Part, Recording, Sample,
+    SliceValue, State, UnknownCause, scale,
 };
 
 use super::Finding;
@@ -54,14 +54,14 @@ fn all_reasons() -> Vec<&'static str> {
 }
 
 /// Ledger slices by context, for spreading time that has no slices of its own.
-struct SliceIndex<'a> {
-    of_context: FxHashMap<u32, Vec<&'a LedgerSlice>>,
+struct SliceIndex {
+    of_context: FxHashMap<u32, Vec<LedgerSlice>>,
 }
 
-impl<'a> SliceIndex<'a> {
-    fn of(recording: &'a Recording) -> Self {
-        let mut of_context: FxHashMap<u32, Vec<&LedgerSlice>> = FxHashMap::default();
-        for row in &recording.ledger_slices {
+impl SliceIndex {
+    fn of(recording: &Recording) -> Self {
+        let mut of_context: FxHashMap<u32, Vec<LedgerSlice>> = FxHashMap::default();
+        for row in recording.ledger_slices.iter() {
             of_context.entry(row.context).or_default().push(row);
         }
         SliceIndex { of_context }
@@ -369,21 +369,21 @@ fn put_labels(columns: &mut Columns, sets: &[Vec<Label>]) {
     columns.put("set.label", sets.iter().flatten().map(place));
 }
 
-fn put_ledger_slices(columns: &mut Columns, rows: &[LedgerSlice]) {
-    columns.put_deltas("ledger.context", rows.iter().map(|r| u64::from(r.context)));
-    columns.put_deltas("ledger.slice", rows.iter().map(|r| u64::from(r.slice)));
-    columns.put("ledger.on_cpu", rows.iter().map(|r| r.on_cpu_ns));
-    columns.put("ledger.runnable", rows.iter().map(|r| r.runnable_ns));
+fn put_ledger_slices(columns: &mut Columns, slices: &LedgerSlices) {
+    let rows = || slices.iter();
+    columns.put_deltas("ledger.context", rows().map(|r| u64::from(r.context)));
+    columns.put_deltas("ledger.slice", rows().map(|r| u64::from(r.slice)));
+    columns.put("ledger.on_cpu", rows().map(|r| r.on_cpu_ns));
+    columns.put("ledger.runnable", rows().map(|r| r.runnable_ns));
     // Most threads wait for few things: a mask of the reasons that have time, then their times.
-    let mask = |r: &LedgerSlice| {
+    let mask = |r: LedgerSlice| {
         let present = r.blocked.iter().enumerate().filter(|(_, ns)| **ns > 0);
         present.fold(0u64, |mask, (i, _)| mask | 1 << i)
     };
-    columns.put("ledger.reasons", rows.iter().map(mask));
+    columns.put("ledger.reasons", rows().map(mask));
     columns.put(
         "ledger.blocked",
-        rows.iter()
-            .flat_map(|r| r.blocked.iter().copied().filter(|ns| *ns > 0)),
+        rows().flat_map(|r| r.blocked.into_iter().filter(|ns| *ns > 0)),
     );
 }
 

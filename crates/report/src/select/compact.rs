@@ -3,7 +3,7 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{ContextId, FrameId, FunctionId, LabelsId, ModuleId, Recording};
+use wallscope_model::{ContextId, FrameId, FunctionId, LabelsId, LedgerSlice, ModuleId, Recording};
 
 /// New numbers for those of `used`, in their order; the list keeps only those.
 fn keep<T>(list: &mut Vec<T>, used: impl Fn(u32) -> bool) -> FxHashMap<u32, u32> {
@@ -29,11 +29,13 @@ pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
     let contexts = keep(&mut rec.contexts, |i| wanted[i as usize]);
     let pids = set(rec.contexts.iter().map(|c| c.pid));
     rec.processes.retain(|p| pids.contains(&p.pid));
-    rec.ledger_slices
-        .retain(|row| contexts.contains_key(&row.context));
-    for row in &mut rec.ledger_slices {
-        row.context = contexts[&row.context];
-    }
+    let rows = rec.ledger_slices.iter();
+    rec.ledger_slices = rows
+        .filter_map(|row| {
+            let context = *contexts.get(&row.context)?;
+            Some(LedgerSlice { context, ..row })
+        })
+        .collect();
     for s in &mut rec.samples {
         s.context = ContextId(contexts[&s.context.0]);
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use wallscope_model::scale::Unsampled;
 use wallscope_model::{
-    Audit, BlockReason, Context, Ledger, LedgerSlice, OnCpu, Part, Recording, Runnable, Sample,
-    State, UnknownCause,
+    Audit, BlockReason, Context, Ledger, LedgerSlice, LedgerSlices, OnCpu, Part, Recording,
+    Runnable, Sample, State, UnknownCause,
 };
 
 use super::Selection;
@@ -107,23 +107,25 @@ pub(super) fn cut(
         return;
     }
     if let Some(range) = slices {
-        rec.ledger_slices.retain(|row| range.contains(&row.slice));
-        for row in &mut rec.ledger_slices {
-            row.slice -= range.start;
-        }
+        let rows = rec.ledger_slices.iter();
+        rec.ledger_slices = rows
+            .filter(|row| range.contains(&row.slice))
+            .map(|row| LedgerSlice {
+                slice: row.slice - range.start,
+                ..row
+            })
+            .collect();
     }
     let first = slices.map_or(0, |r| r.start);
     let idle = idle_by_context(samples);
     // Slices do not keep the parts of on-CPU and runnable time: those are known from samples.
     let by_sample = selection.by_stack() || !selection.reasons.is_empty();
     if by_sample {
-        rec.ledger_slices = sampled_slices(samples, first);
+        let rows = LedgerSlices::of_samples(samples);
+        rec.ledger_slices = rows.sorted(|context, slice| (context, slice - first));
     } else {
-        for row in &mut rec.ledger_slices {
-            mask(selection, row);
-        }
-        rec.ledger_slices
-            .retain(|row| State::ALL.iter().any(|s| row.state_ns(*s) > 0));
+        let rows = rec.ledger_slices.iter();
+        rec.ledger_slices = rows.map(|row| masked(selection, row)).collect();
     }
     let sums = if selection.is_estimated() {
         sampled(rec.contexts.len(), samples, unsampled)
@@ -165,12 +167,12 @@ fn sampled(contexts: usize, samples: &[Sample], unsampled: &[Unsampled]) -> Vec<
 fn counted(
     selection: &Selection,
     contexts: &[Context],
-    rows: &[LedgerSlice],
+    rows: &LedgerSlices,
     slices: Option<&Range<u32>>,
 ) -> Vec<Sums> {
     let mut sums = vec![Sums::default(); contexts.len()];
     if slices.is_some() {
-        for row in rows {
+        for row in rows.iter() {
             let Some(s) = sums.get_mut(row.context as usize) else {
                 continue;
             };
@@ -210,8 +212,8 @@ fn counted(
     sums
 }
 
-/// Takes the states out of a slice that are not wanted.
-fn mask(selection: &Selection, row: &mut LedgerSlice) {
+/// A slice without the states that are not wanted.
+fn masked(selection: &Selection, mut row: LedgerSlice) -> LedgerSlice {
     if !selection.wants_state(State::OnCpu, None) {
         row.on_cpu_ns = 0;
     }
@@ -221,22 +223,5 @@ fn mask(selection: &Selection, row: &mut LedgerSlice) {
     if !selection.wants_state(State::Blocked, None) {
         row.blocked = Default::default();
     }
-}
-
-/// Ledgers by slice from samples alone.
-fn sampled_slices(samples: &[Sample], first: u32) -> Vec<LedgerSlice> {
-    let mut rows: FxHashMap<(u32, u32), LedgerSlice> = FxHashMap::default();
-    for s in samples {
-        for v in &s.slices {
-            let row = rows.entry((s.context.0, v.slice)).or_insert(LedgerSlice {
-                context: s.context.0,
-                slice: v.slice - first,
-                ..LedgerSlice::default()
-            });
-            row.add(s.state, s.reason, v.ns);
-        }
-    }
-    let mut rows: Vec<LedgerSlice> = rows.into_values().collect();
-    rows.sort_unstable_by_key(|r| (r.context, r.slice));
-    rows
+    row
 }

@@ -226,7 +226,7 @@ pub fn agrees(report: &Report, truth: &Truth, limits: &Limits) -> Scorecard {
             "× allowed",
         );
         card.at_most(
-            format!("wall against birth and death{}", wall.whose),
+            format!("length of life, wall against birth and death{}", wall.whose),
             wall.figure,
             limits.wall_ms,
             "ms",

@@ -165,8 +165,8 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
             name: "python",
             about: "a fixed amount of computing in Python: ms of wall time",
             interpreter: found.into_iter().next(),
-            // A unit of the C program is some five nanoseconds, one here half a millisecond.
-            flags: ["fixed", "--units", &(effort.units / 100_000).to_string()]
+            // A unit of the C program is about a nanosecond, one here a third of a millisecond.
+            flags: ["fixed", "--units", &(effort.units / 450_000).to_string()]
                 .map(String::from)
                 .to_vec(),
             figure: "wall_ns",

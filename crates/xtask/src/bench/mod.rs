@@ -39,7 +39,8 @@ impl Effort {
     pub const FULL: Effort = Effort {
         rounds: 5,
         turns: 300_000,
-        units: 2_000_000_000,
+        // Some ten seconds: what is paid once is part of the cost, not most of it.
+        units: 9_000_000_000,
         seconds: 10.0,
         repeats: 5,
     };

@@ -244,7 +244,7 @@ fn samples(rec: &model::Recording) -> ext::Samples {
 
 fn ledger_slices(rec: &model::Recording) -> ext::LedgerSlices {
     let mut s = ext::LedgerSlices::default();
-    for r in &rec.ledger_slices {
+    for r in rec.ledger_slices.iter() {
         s.context.push(r.context);
         s.slice.push(r.slice);
         s.on_cpu.push(r.on_cpu_ns);

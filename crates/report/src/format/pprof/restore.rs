@@ -435,14 +435,14 @@ fn ledger_slices(
     m: &ext::LedgerSlices,
     names: &Names,
     rec: &model::Recording,
-) -> Result<Vec<model::LedgerSlice>, ReadError> {
+) -> Result<model::LedgerSlices, ReadError> {
     let n = m.context.len();
     same(&m.slice, n, "the slices of ledgers")?;
     same(&m.on_cpu, n, "the on-CPU times of slices")?;
     same(&m.runnable, n, "the runnable times of slices")?;
     same(&m.blocked_mask, n, "the blocked times of slices")?;
     let mut blocked = m.blocked.iter();
-    let mut out = Vec::with_capacity(n);
+    let mut out = model::LedgerSlices::default();
     for i in 0..n {
         let mut row = model::LedgerSlice {
             context: below(m.context[i], rec.contexts.len(), "thread")?,
