@@ -130,6 +130,36 @@ pub const PARKING_PLACES: &[(&str, &str)] = &[
     ),
     ("JVM compiler", "CompileQueue::get*"),
     ("JVM GC workers", "WorkerThread::run*"),
+    ("JVM GC workers, to 18", "GangWorker::*"),
+    ("JVM GC service", "G1ServiceThread::*"),
+    (
+        "JVM concurrent refinement",
+        "G1ConcurrentRefineThread::wait*",
+    ),
+    ("JVM concurrent marking", "G1ConcurrentMarkThread::wait*"),
+    ("JVM operations", "VMThread::wait_for_operation*"),
+    ("JVM periodic tasks", "WatcherThread::sleep*"),
+    ("JVM signals", "os::signal_wait*"),
+    ("JVM service", "ServiceThread::service_thread_entry*"),
+    (
+        "JVM notifications",
+        "NotificationThread::notification_thread_entry*",
+    ),
+    (
+        "JVM monitor deflation",
+        "MonitorDeflationThread::monitor_deflation_thread_entry*",
+    ),
+    ("JVM code sweeper", "NMethodSweeper::sweeper_loop*"),
+    ("JVM launcher", "CallJavaMainInNewThread"),
+    (
+        "JVM references",
+        "java.lang.ref.Reference.waitForReferencePendingList",
+    ),
+    (
+        "JVM finalizer, cleaners",
+        "java.lang.ref.ReferenceQueue.remove*",
+    ),
+    ("Java timers", "java.util.TimerThread.mainLoop"),
     ("Go idle threads", "runtime.stopm"),
     ("Go monitor", "runtime.sysmon"),
     ("Go idle processors", "runtime.findRunnable*"),
@@ -156,6 +186,35 @@ pub const PARKING_PLACES: &[(&str, &str)] = &[
     ("PostgreSQL logical replication", "ApplyLauncherMain"),
 ];
 
+/// What a Java thread's wait is made of: of the C library, the VM, and the library of locks.
+fn only_waits_in_java(name: &str) -> bool {
+    const PARTS: [&str; 13] = [
+        "__futex_abstimed_wait",
+        "futex_wait",
+        "__pthread_cond_wait",
+        "__new_sem_wait",
+        "Parker::park",
+        "Unsafe_Park",
+        "os::Platform",
+        "Platform",
+        "Monitor::wait",
+        "ObjectMonitor::",
+        "jdk.internal.misc.Unsafe.park",
+        "java.util.concurrent.locks.",
+        "java.util.concurrent.ForkJoinPool.",
+    ];
+    const MORE: [&str; 5] = [
+        "ObjectSynchronizer::",
+        "JVM_MonitorWait",
+        "java.lang.Object.wait",
+        "pthread_cond_",
+        "sem_wait",
+    ];
+    // It is a worker's own place as well.
+    let place = name.starts_with("java.util.concurrent.ForkJoinPool.awaitWork");
+    !place && PARTS.iter().chain(&MORE).any(|part| name.starts_with(part))
+}
+
 /// Waits that are for something else than work, wherever they are.
 fn may_park(reason: BlockReason) -> bool {
     use BlockReason::{Lock, Network, Other, Pipe, Poll, Timer};
@@ -167,8 +226,12 @@ fn parked(w: &Wait<'_>) -> Option<bool> {
         Some(prefix) => name.starts_with(prefix),
         None => name == place,
     };
-    // Work that the worker does has functions of its own above the place it waits at.
-    let near = || w.user.iter().take(8);
+    // Work that the worker does has functions of its own above the place it waits at. Java's own way
+    // from there to the wait is long.
+    let near = || {
+        let own = w.user.iter().skip_while(|name| only_waits_in_java(name));
+        own.take(8)
+    };
     let found = may_park(w.reason)
         && near().any(|name| PARKING_PLACES.iter().any(|(_, place)| is(name, place)));
     found.then_some(true)
@@ -364,6 +427,38 @@ mod tests {
         let mut w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
         w.seen.in_flight = Some(true);
         assert!(!judge(&w).0);
+    }
+
+    #[test]
+    fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
+        let parked = [
+            "__futex_abstimed_wait_common64",
+            "__futex_abstimed_wait_common",
+            "__pthread_cond_wait_common",
+            "pthread_cond_wait",
+            "Parker::park(bool, long)",
+            "Unsafe_Park",
+            "jdk.internal.misc.Unsafe.park",
+            "java.util.concurrent.locks.LockSupport.park",
+            "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionNode.block",
+            "java.util.concurrent.ForkJoinPool.unmanagedBlock",
+            "java.util.concurrent.ForkJoinPool.managedBlock",
+            "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await",
+            "java.util.concurrent.LinkedBlockingQueue.take",
+        ];
+        let root = ["java.lang.Thread.run", "thread_native_entry(Thread*)"];
+        let pool = ["java.util.concurrent.ThreadPoolExecutor.getTask"];
+        let worker = [&parked[..], &pool, &root].concat();
+        let w = wait(BlockReason::Lock, &worker, &["futex_wait"]);
+        assert_eq!(judge(&w), (true, "parking place"));
+        let consumer = [&parked[..], &["app.Orders.next"], &root].concat();
+        assert!(!judge(&wait(BlockReason::Lock, &consumer, &[])).0);
+        let fork_join = [
+            "jdk.internal.misc.Unsafe.park",
+            "java.util.concurrent.ForkJoinPool.awaitWork",
+            "java.util.concurrent.ForkJoinPool.runWorker",
+        ];
+        assert!(judge(&wait(BlockReason::Lock, &fork_join, &[])).0);
     }
 
     #[test]

@@ -25,15 +25,16 @@ struct hs_proc {
 	struct hs_heap heap[HS_HEAPS];
 	u16 blob_name; /* in a blob */
 	u16 blob_begin;
+	u16 blob_end;
 	u16 blob_frame_size;
 	u16 blob_complete;
 	u16 method_deopt; /* in the blob of a compiled method */
 	u16 method_orig_pc;
 	u16 method_id;
-	u8 offsets; /* begin and deopt are offsets of four bytes from the blob, not pointers */
+	u8 offsets; /* begin, end and deopt are offsets of four bytes from the blob, not pointers */
 	u8 segment_shift;
 	u8 header; /* bytes of the heap's own before each blob */
-	u8 pad0[7];
+	u8 pad0[5];
 };
 
 /*
@@ -52,9 +53,18 @@ struct hs_proc {
 #define HS_WORD_METHOD (0xfffeull << 48)
 #define HS_WORD_BCP (0xffffull << 48)
 
+/* The first letters of a name that a process has at an address. */
+struct hs_name {
+	u64 at;
+	u32 tgid;
+	u32 kind;
+};
+#define HS_NAMES 8
+
 /* Where one walk is in the VM's code. */
 struct hs_walk {
 	struct hs_proc proc;
+	struct hs_name names[HS_NAMES]; /* kept from one walk to the next */
 	u64 blob;
 	u64 begin; /* of its code */
 	u64 deopt;
@@ -69,7 +79,8 @@ struct hs_walk {
 	u32 kind; /* the first four letters of the blob's name */
 	u8 stage;
 	u8 told; /* the process has been put out */
-	u16 pad0;
+	u8 guessed; /* the blob is the one in which the pc was seen before */
+	u8 pad0;
 	u32 side_len;
 	u32 pad1;
 	u64 side_at; /* memory beside the stack */

@@ -29,6 +29,7 @@
 #define HS_STAGE_ONE_WORD 8
 #define HS_STAGE_TWO_WORDS 9
 #define HS_STAGE_UNSAVED 10
+#define HS_STAGE_START 11
 
 /* The first four letters of blobs' names. */
 #define HS_NMETHOD 0x74656d6e     /* nmethod */
@@ -68,7 +69,24 @@ uw_inline int hs_word(struct uw_work *w, u64 addr, u64 *out)
 	return UW_SIDE;
 }
 
-/* Begins on the frame at w->ip. */
+uw_inline struct uw_cached *hs_cached(struct uw_work *w, u64 pc)
+{
+	return &w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) &
+			 (UW_CACHE_SIZE - 1)];
+}
+
+/* Begins on the frame at w->ip: where code was before, it mostly still is. */
+uw_inline int hs_start(struct uw_work *w)
+{
+	u64 pc = w->ip - !w->exact;
+	struct uw_cached *c = hs_cached(w, pc);
+
+	w->hs.guessed = c->pc == pc && c->gen == w->gen && w->gen && c->rule == UW_RULE_HOTSPOT;
+	w->hs.blob = c->frame;
+	w->hs.stage = w->hs.guessed ? HS_STAGE_BLOB : HS_STAGE_HEAP;
+	return UW_MORE;
+}
+
 uw_inline int hs_find_heap(struct uw_work *w)
 {
 	u64 pc = w->ip - !w->exact;
@@ -116,21 +134,36 @@ uw_inline int hs_find_blob(struct uw_work *w)
 uw_inline int hs_read_blob(struct uw_work *w)
 {
 	struct hs_proc *p = &w->hs.proc;
-	u64 blob = w->hs.blob, used, begin, deopt, name, size, complete, orig, id;
+	u64 blob = w->hs.blob, used, begin, end, deopt, name, size, complete, orig, id;
+	u64 pc = w->ip - !w->exact;
+	struct uw_cached *c;
 
 	/* The first read fetches all; what precedes the blob says whether it is in use. */
 	if (hs_word(w, blob - 8, &used) || hs_word(w, blob + p->blob_name, &name) ||
-	    hs_word(w, blob + p->blob_begin, &begin) ||
+	    hs_word(w, blob + p->blob_begin, &begin) || hs_word(w, blob + p->blob_end, &end) ||
 	    hs_word(w, blob + p->blob_frame_size, &size) ||
 	    hs_word(w, blob + p->blob_complete, &complete) ||
 	    hs_word(w, blob + p->method_deopt, &deopt) ||
 	    hs_word(w, blob + p->method_orig_pc, &orig) || hs_word(w, blob + p->method_id, &id))
 		return UW_SIDE;
-	if (!(used & 0xff))
-		return uw_finish(w, UW_END_NO_INFO);
 	if (p->offsets) {
 		begin = blob + (u32)begin;
+		end = blob + (u32)end;
 		deopt = blob + (u32)deopt;
+	}
+	if (!(used & 0xff) || pc < begin || pc >= end) {
+		if (!w->hs.guessed)
+			return uw_finish(w, UW_END_NO_INFO);
+		w->hs.guessed = 0;
+		w->hs.stage = HS_STAGE_HEAP;
+		return UW_MORE;
+	}
+	if (!w->hs.guessed) {
+		c = hs_cached(w, pc);
+		c->pc = pc;
+		c->gen = w->gen;
+		c->frame = blob;
+		c->rule = UW_RULE_HOTSPOT;
 	}
 	w->hs.name = name;
 	w->hs.begin = begin;
@@ -141,6 +174,24 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	w->hs.orig_pc = orig;
 	w->hs.id = id;
 	w->hs.stage = HS_STAGE_NAME;
+	return UW_MORE;
+}
+
+/* The blob's kind, by its name: a few constants of the VM's own file. */
+uw_inline int hs_read_name(struct uw_work *w)
+{
+	struct hs_name *n = &w->hs.names[w->hs.name >> 3 & (HS_NAMES - 1)];
+	u64 letters;
+
+	if (n->at != w->hs.name || n->tgid != w->tgid) {
+		if (hs_word(w, w->hs.name, &letters))
+			return UW_SIDE;
+		n->at = w->hs.name;
+		n->tgid = w->tgid;
+		n->kind = letters;
+	}
+	w->hs.kind = n->kind;
+	w->hs.stage = HS_STAGE_CODE;
 	return UW_MORE;
 }
 
@@ -306,13 +357,14 @@ uw_inline int hs_leave_sized(struct uw_work *w)
 __attribute__((noinline)) int hs_advance(struct uw_work *w)
 {
 	u64 a, b, sp, fp;
-	int e;
 
 	if (!w)
 		return UW_DONE;
 	sp = w->regs[UW_RSP];
 	fp = w->regs[UW_RBP];
 	switch (w->hs.stage) {
+	case HS_STAGE_START:
+		return hs_start(w);
 	case HS_STAGE_HEAP:
 		return hs_find_heap(w);
 	case HS_STAGE_SEGMENT:
@@ -320,12 +372,7 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 	case HS_STAGE_BLOB:
 		return hs_read_blob(w);
 	case HS_STAGE_NAME:
-		e = hs_word(w, w->hs.name, &a);
-		if (e)
-			return e;
-		w->hs.kind = a;
-		w->hs.stage = HS_STAGE_CODE;
-		return UW_MORE;
+		return hs_read_name(w);
 	case HS_STAGE_CODE:
 		return w->hs.kind == HS_INTERPRETER ? hs_leave_interpreted(w) : hs_enter_code(w);
 	case HS_STAGE_LEAVE:

@@ -46,6 +46,7 @@ enum uw_end {
 #define UW_RULE_FP 16		/* rbp is a frame pointer: code made at run time */
 #define UW_RULE_SIGNAL 17	/* rsp points at the frame the kernel pushed for a signal */
 #define UW_RULE_FP_ENTRY 18	/* …whose frame pointer is not yet, or no longer, its own */
+#define UW_RULE_HOTSPOT 15	/* in the cache only: the frame is a blob of a HotSpot VM's code */
 #define UW_RULE_FP_PUSHED 19	/* …which has pushed its caller's, and is about to set its own */
 #define UW_RULE_USER 20		/* first id that describes what a file says */
 

@@ -206,7 +206,7 @@ uw_inline int uw_enter(struct uw_work *w)
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
 	u64 frame;
 
-	if (c->pc == pc && c->gen == w->gen && w->gen) {
+	if (c->pc == pc && c->gen == w->gen && w->gen && c->rule != UW_RULE_HOTSPOT) {
 		frame = c->frame;
 		w->rule = c->rule;
 	} else {
@@ -400,7 +400,7 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 		int e;
 		if (w->stage == UW_STAGE_ENTER) {
 			if (hs_owns(w, w->ip - !w->exact)) {
-				w->hs.stage = HS_STAGE_HEAP;
+				w->hs.stage = HS_STAGE_START;
 				w->stage = UW_STAGE_HOTSPOT;
 			} else {
 				if (uw_enter(w))

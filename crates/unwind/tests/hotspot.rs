@@ -25,6 +25,7 @@ const BEGIN: u64 = 0x100;
 
 const NAME_AT: u64 = 8;
 const BEGIN_AT: u64 = 16;
+const END_AT: u64 = 24;
 const COMPLETE_AT: u64 = 40;
 const SIZE_AT: u64 = 44;
 const DEOPT_AT: u64 = 56;
@@ -97,6 +98,7 @@ impl Machine {
             high: CODE + CODE_BYTES,
             blob_name: NAME_AT as u16,
             blob_begin: BEGIN_AT as u16,
+            blob_end: END_AT as u16,
             blob_frame_size: SIZE_AT as u16,
             blob_complete: COMPLETE_AT as u16,
             method_deopt: DEOPT_AT as u16,
@@ -131,6 +133,7 @@ impl Machine {
         self.memory.put(self.next_name, name.as_bytes());
         self.next_name += 64;
         self.memory.word(blob + BEGIN_AT, blob + BEGIN);
+        self.memory.word(blob + END_AT, head + segments * SEGMENT);
         self.memory.half(blob + SIZE_AT, words);
         self.memory.half(blob + COMPLETE_AT, 16);
         self.memory.word(blob + DEOPT_AT, blob + BEGIN + 0x60);

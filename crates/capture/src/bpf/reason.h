@@ -78,6 +78,31 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 	}
 }
 
+/* Futexes that Java threads sleep on: a wait for a condition like any other, but for its place. User
+ * space learns them from stacks. */
+struct ws_sleep {
+	u64 address; /* rounded down to 8: the C library alternates between two words */
+	u32 pid, pad0;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct ws_sleep);
+	__type(value, u8);
+} sleeps SEC(".maps");
+
+/* How many there are, so that where there is none nobody pays for a look. User space sets it. */
+u32 sleeps_known;
+
+/* Only what ends by itself is a sleep. */
+static __always_inline bool is_sleep(struct task_struct *task, struct pt_regs *regs)
+{
+	struct ws_sleep key = { .address = regs->di & ~7ull, .pid = task->tgid };
+
+	return sleeps_known && regs->r10 && bpf_map_lookup_elem(&sleeps, &key);
+}
+
 /* By its number and arguments; WS_REASONS where they tell nothing. */
 static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous)
 {
@@ -93,6 +118,8 @@ static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_reg
 			return WS_LOCK;
 		return WS_DISK;
 	case WS_LOCK:
+		if (is_sleep(task, regs))
+			return WS_TIMER;
 		return py_is_gil(task->tgid, regs->di) ? WS_GIL : WS_LOCK;
 	case WS_BY_FD:
 		return reason_by_fd(task, regs->di, WS_OTHER);

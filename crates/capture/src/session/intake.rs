@@ -4,17 +4,25 @@ use rustc_hash::FxHashMap;
 use wallscope_unwind::{native::abi, runtime::hotspot};
 use zerocopy::FromBytes;
 
+use wallscope_model::BlockReason;
+
 use super::{
-    accounts::Accounts, chains::Chains, late::Raw, resources::Resources, samples::Samples,
+    accounts::Accounts,
+    chains::Chains,
+    java::Java,
+    late::Raw,
+    resources::Resources,
+    samples::{Samples, User},
     shapes::Shapes,
 };
 use crate::{
     backend::ebpf::Visited,
     event::{
         self, Answer, Dump, Head, Join, ManagedHead, Resolve, ResourceEvent, SampleEvent,
-        SocketRecord, ThreadEvent, WakeEvent, kind,
+        SocketRecord, ThreadEvent, WakeEvent, kind, state, what,
     },
     places::Interrupts,
+    syscalls::is_futex,
 };
 
 /// An unwound user stack.
@@ -58,6 +66,10 @@ pub struct Intake {
     pub unnamed: Vec<u64>,
     /// Hashes of user stacks with frames of a Java VM, likewise.
     pub unnamed_java: Vec<u64>,
+    /// Futexes by the hash that samples refer to: (process, address).
+    futexes: FxHashMap<u64, (u32, u64)>,
+    /// How many of the finished samples have been looked at for Java's waits.
+    looked: usize,
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
     pub joins: FxHashMap<u64, (u64, u64)>,
     /// Stacks that could not be unwound yet.
@@ -87,6 +99,8 @@ impl Intake {
             managed: FxHashMap::default(),
             unnamed: Vec::new(),
             unnamed_java: Vec::new(),
+            futexes: FxHashMap::default(),
+            looked: 0,
             joins: FxHashMap::default(),
             raws: Vec::new(),
             shapes: Shapes::default(),
@@ -139,9 +153,13 @@ impl Intake {
                 let r = Resolve::read_from_prefix(bytes).ok()?.0;
                 self.resolve(&r);
             }
-            kind::RESOURCE => self
-                .resources
-                .take(ResourceEvent::read_from_prefix(bytes).ok()?.0),
+            kind::RESOURCE => {
+                let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
+                if e.what == what::LOCK && is_futex(e.call.into()) {
+                    self.futexes.insert(e.hash, (e.pid, e.address));
+                }
+                self.resources.take(e);
+            }
             kind::WAKE => self
                 .chains
                 .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
@@ -182,8 +200,24 @@ impl Intake {
         self.chains.resolve(r);
     }
 
+    /// Lets `java` know of its threads' waits for locks since the last call.
+    pub fn tell_java(&mut self, java: &mut Java) {
+        for (key, _) in &self.samples.done[self.looked..] {
+            if let User::Hash(hash) = key.user
+                && (key.state, key.detail) == (state::BLOCKED, BlockReason::Lock as u8)
+                && let Some((pid, address)) = self.futexes.get(&key.resource)
+                && let Some(stack) = self.user.get(&hash)
+                && hotspot::are_java(&stack.frames)
+            {
+                java.waited(*pid, *address, &stack.frames);
+            }
+        }
+        self.looked = self.samples.done.len();
+    }
+
     /// Follows the waits that ended some time before `now`.
     pub fn settle(&mut self, now: u64) {
+        self.looked = 0;
         for (key, s) in self.samples.done.drain(..) {
             self.chains.sample(key, &s);
         }

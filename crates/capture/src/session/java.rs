@@ -10,12 +10,12 @@ use std::{
     sync::Arc,
 };
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{
         Facts,
-        hotspot::{self, Item, Miss, Scope, Vm, abi::Proc},
+        hotspot::{self, Item, Miss, Opening, Pauses, Scope, Vm, abi::Proc},
     },
 };
 
@@ -24,17 +24,20 @@ use crate::target::read_memory;
 
 /// How often a frame is looked up before it is given up.
 const TRIES: u8 = 3;
-/// A VM that is just starting is looked at again after this, ns; then after twice as long, …
-const FIRST_WAIT: u64 = 4_000_000;
-/// … up to this.
-const LONGEST_WAIT: u64 = 250_000_000;
+/// Most sleepers that are told apart; the kernel programs have room for as many.
+const MOST_SLEEPS: usize = 65536;
+/// A VM that is just starting is looked at again after this, ns.
+const WAIT: u64 = 2_000_000;
+/// What its tables lack after this, ns, they will never have: by then its file has been loaded.
+const LOADED: u64 = 3_000_000_000;
 
 /// A VM that is not ready to be read.
 struct Starting {
     found: Found,
     bias: u64,
-    wait: u64,
+    since: u64,
     next: u64,
+    opening: Option<Opening>,
 }
 
 /// What became of a frame.
@@ -64,6 +67,12 @@ pub struct Java {
     names: FxHashMap<(u32, Item), Named>,
     /// VMs that the unwinder has not been told of yet.
     news: Vec<(u32, Proc)>,
+    /// Pauses of each process's VM, when it was looked at first and last.
+    pauses: BTreeMap<u32, (Pauses, Pauses)>,
+    /// What threads sleep on: (process, address of a futex).
+    sleeps: FxHashSet<(u32, u64)>,
+    /// Those that the kernel programs have not been told of yet.
+    new_sleeps: Vec<(u32, u64)>,
     versions: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
     /// VMs that the kernel programs could not be told of.
@@ -81,8 +90,9 @@ impl Java {
         let starting = Starting {
             found: Arc::clone(found),
             bias,
-            wait: FIRST_WAIT,
+            since: now(),
             next: 0,
+            opening: None,
         };
         self.starting.insert(pid, starting);
         self.look();
@@ -106,27 +116,93 @@ impl Java {
             if time < s.next {
                 return true;
             }
+            s.next = time + WAIT;
             let Ok(Facts::HotSpot(facts)) = &*s.found else {
                 return false;
             };
-            match Vm::open(facts, s.bias, &mut reader(*pid)) {
+            let mut read = reader(*pid);
+            let opened = match &s.opening {
+                Some(opening) => Vm::open(opening, &mut read),
+                None => Opening::read(facts, s.bias, &mut read).and_then(|opening| {
+                    s.opening = opening;
+                    s.opening
+                        .as_ref()
+                        .map_or(Ok(None), |o| Vm::open(o, &mut read))
+                }),
+            };
+            match opened {
                 Ok(Some(vm)) => {
                     *versions.entry(vm.version.clone()).or_default() += 1;
                     news.push((*pid, vm.proc));
                     vms.insert(*pid, (s.bias, vm));
                     false
                 }
-                Ok(None) => {
-                    s.next = time + s.wait;
-                    s.wait = (2 * s.wait).min(LONGEST_WAIT);
-                    true
-                }
+                Ok(None) => true,
+                Err(_) if time - s.since < LOADED => true,
                 Err(refusal) => {
                     refused.entry(refusal.to_string()).or_insert(1);
                     false
                 }
             }
         });
+    }
+
+    /// Looks at what the VMs count.
+    pub fn count(&mut self) {
+        for (pid, (_, vm)) in &mut self.vms {
+            if let Some(pauses) = vm.pauses(&mut reader(*pid)) {
+                self.pauses.entry(*pid).or_insert((pauses, pauses)).1 = pauses;
+            }
+        }
+    }
+
+    /// A thread of `pid` waited at a futex with the stack `words`, which has been named. To the
+    /// kernel a sleep is like any wait for a condition; but each thread sleeps on one of its own.
+    pub fn waited(&mut self, pid: u32, futex: u64, words: &[u64]) {
+        let key = (pid, futex & !7);
+        if self.sleeps.len() < MOST_SLEEPS
+            && !self.sleeps.contains(&key)
+            && self.sleeps(pid, words.iter().copied())
+        {
+            self.sleeps.insert(key);
+            self.new_sleeps.push(key);
+        }
+    }
+
+    /// Whether the innermost method of a stack that has been named puts its thread to sleep.
+    pub fn sleeps(&self, pid: u32, words: impl IntoIterator<Item = u64>) -> bool {
+        let words: Vec<u64> = words.into_iter().collect();
+        let (_, items) = hotspot::items(&words);
+        let innermost = items.iter().find(|i| !matches!(i, Item::Native(_)));
+        match innermost.and_then(|item| self.meaning(pid, *item)) {
+            Some(Meaning::Methods([scope, ..])) => {
+                scope.method.name.starts_with("java.lang.Thread.sleep")
+            }
+            _ => false,
+        }
+    }
+
+    /// New addresses that threads sleep on, for the kernel programs.
+    pub fn take_sleeps(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.new_sleeps)
+    }
+
+    /// What is to be told of the VMs, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        self.pauses
+            .iter()
+            .map(|(pid, (first, last))| {
+                let p = last.since(*first);
+                format!(
+                    "safepoints of the Java VM in process {pid}, by its own count: {} stopped its \
+                     Java threads for {:.1} ms, after {:.1} ms until all of them stood still",
+                    p.times,
+                    ms(p.stopped_ns),
+                    ms(p.reaching_ns)
+                )
+            })
+            .collect()
     }
 
     /// What the unwinder is to be told.

@@ -3,7 +3,8 @@
 //!
 //! Their registers and up to 16 KiB of stack were copied as they were. Once measuring is over they
 //! are unwound by the same steps in user space, with the mappings that were known when the copy
-//! came in. So that no program can fill our memory, copies are rationed.
+//! came in. Those of processes with a Java VM are not put off that long: what the VM keeps about its
+//! code goes with it. So that no program can fill our memory, copies are rationed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -102,59 +103,75 @@ impl Raw {
     }
 }
 
-/// Unwinds everything that was put off, and resolves the tickets it stands for.
-pub fn unwind<S: TableSink>(intake: &mut Intake, files: &mut Files<S>, java: &mut Java) {
-    let raws = std::mem::take(&mut intake.raws);
-    if raws.is_empty() {
-        return;
+/// Unwinds what was put off, and resolves the tickets it stands for.
+pub struct Late {
+    store: TableStore<MemoryTables>,
+    unwinder: Unwinder,
+    /// Each snapshot is a process of its own to this store; kept, so that no two have one address.
+    processes: FxHashMap<*const BTreeMap<u64, Mapped>, (u32, Snapshot)>,
+}
+
+impl Late {
+    /// Nothing known yet; `None`: there is no memory for it.
+    pub fn new() -> Option<Late> {
+        Some(Late {
+            store: TableStore::new(MemoryTables::new(), u64::MAX).ok()?,
+            unwinder: Unwinder::new(),
+            processes: FxHashMap::default(),
+        })
     }
-    let Ok(mut store) = TableStore::new(MemoryTables::new(), u64::MAX) else {
-        return;
-    };
-    let mut unwinder = Unwinder::new();
-    // Each snapshot is a process of its own to this store.
-    let mut processes: FxHashMap<*const BTreeMap<u64, Mapped>, u32> = FxHashMap::default();
-    for raw in &raws {
-        let Some(mappings) = &raw.mappings else {
-            continue;
-        };
-        let next = processes.len() as u32 + 1;
-        let process = *processes.entry(Arc::as_ptr(mappings)).or_insert(next);
-        if process == next {
-            files.install_late(&mut store, process, mappings);
+
+    /// Unwinds the copies `raws`.
+    pub fn unwind<S: TableSink>(
+        &mut self,
+        raws: &[Raw],
+        intake: &mut Intake,
+        files: &mut Files<S>,
+        java: &mut Java,
+    ) {
+        for raw in raws {
+            let Some(mappings) = &raw.mappings else {
+                continue;
+            };
+            let next = self.processes.len() as u32 + 1;
+            let known = self.processes.entry(Arc::as_ptr(mappings));
+            let process = known.or_insert_with(|| (next, Arc::clone(mappings))).0;
+            if process == next {
+                files.install_late(&mut self.store, process, mappings);
+            }
+            if let Some(vm) = java.proc(raw.pid()) {
+                // Into memory, which does not refuse.
+                let _ = self.store.set_hotspot(process, &vm);
+            }
+            let stack = self.unwinder.unwind_copy(
+                self.store.sink(),
+                process,
+                &raw.registers(),
+                |address, to| raw.read(address, to),
+                // A VM's books, if it still runs.
+                |address, to| read_memory(raw.pid(), address, to),
+            );
+            // Apart from the kernel's hashes: there the same words mean other files.
+            let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
+            let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
+            java.name(frames.iter().copied(), Some(raw.pid()));
+            intake.user.insert(
+                hash,
+                UserStack {
+                    end: stack.end as u16,
+                    late: true,
+                    frames,
+                },
+            );
+            intake.resolve(&Resolve {
+                head: Head {
+                    kind: kind::RESOLVE,
+                    size: 0,
+                },
+                id: raw.head.id,
+                ticket: raw.head.ticket,
+                ustack: hash,
+            });
         }
-        if let Some(vm) = java.proc(raw.pid()) {
-            // Into memory, which does not refuse.
-            let _ = store.set_hotspot(process, &vm);
-        }
-        let stack = unwinder.unwind_copy(
-            store.sink(),
-            process,
-            &raw.registers(),
-            |address, to| raw.read(address, to),
-            // A VM's books, if it still runs.
-            |address, to| read_memory(raw.pid(), address, to),
-        );
-        // Apart from the kernel's hashes: there the same words mean other files.
-        let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
-        let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
-        java.name(frames.iter().copied(), Some(raw.pid()));
-        intake.user.insert(
-            hash,
-            UserStack {
-                end: stack.end as u16,
-                late: true,
-                frames,
-            },
-        );
-        intake.resolve(&Resolve {
-            head: Head {
-                kind: kind::RESOLVE,
-                size: 0,
-            },
-            id: raw.head.id,
-            ticket: raw.head.ticket,
-            ustack: hash,
-        });
     }
 }

@@ -296,6 +296,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                 let time = now();
                 let mut intake = intake.borrow_mut();
                 intake.accounts.tick(time);
+                processes.managed_mut().java.count();
                 intake.settle(time);
                 let grid = intake.accounts.grid();
                 let slices = (time - grid.start_ns) / grid.width_ns;
@@ -374,8 +375,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         .zip(programs.losses())
         .map(|(cause, count)| ((*cause).to_owned(), count))
         .collect();
-    processes.unwind_late(&mut intake);
+    processes.unwind_late(&mut intake, true);
     notes.extend(intake.samples.peers.problem.take());
+    notes.extend(processes.managed().java.notes());
     let (jit, seen) = assemble(
         &mut recording,
         &mut intake,
@@ -481,6 +483,9 @@ fn follow(
             processes.managed_mut().java.name(frames, None);
         }
     }
+    let java = &mut processes.managed_mut().java;
+    intake.tell_java(java);
+    programs.add_sleeps(&java.take_sleeps());
     programs.set_managed(processes.managed().processes());
     let most = late::MOST;
     for raw in intake
@@ -491,6 +496,7 @@ fn follow(
     {
         raw.mappings = processes.snapshot(raw.pid());
     }
+    processes.unwind_late(&mut intake, false);
     if intake.raws.len() < most {
         programs.allow_raw(late::RATION);
     }

@@ -17,7 +17,7 @@ use super::{
     command,
     files::Files,
     intake::{self, Intake},
-    late::{self, Snapshot},
+    late::{Late, Raw, Snapshot},
     managed::Managed,
 };
 use crate::{
@@ -60,6 +60,7 @@ pub struct Processes<S = KernelTables> {
     changed: FxHashSet<u32>,
     files: Files<S>,
     managed: Managed,
+    late: Option<Late>,
     lost_mappings: u64,
 }
 
@@ -83,6 +84,7 @@ impl<S: TableSink> Processes<S> {
             changed: FxHashSet::default(),
             files,
             managed: Managed::default(),
+            late: None,
             lost_mappings: 0,
         }
     }
@@ -259,9 +261,20 @@ impl<S: TableSink> Processes<S> {
         &mut self.files
     }
 
-    /// Unwinds the stacks that were put off until measuring is over.
-    pub fn unwind_late(&mut self, intake: &mut Intake) {
-        late::unwind(intake, &mut self.files, &mut self.managed.java);
+    /// Unwinds stacks that were put off: those that cannot wait, or, when measuring is over, `all`.
+    pub fn unwind_late(&mut self, intake: &mut Intake, all: bool) {
+        let java = &mut self.managed.java;
+        let due = |r: &mut Raw| all || (r.mappings.is_some() && java.proc(r.pid()).is_some());
+        let raws: Vec<Raw> = intake.raws.extract_if(.., due).collect();
+        if raws.is_empty() {
+            return;
+        }
+        if self.late.is_none() {
+            self.late = Late::new();
+        }
+        if let Some(late) = &mut self.late {
+            late.unwind(&raws, intake, &mut self.files, java);
+        }
     }
 
     /// What process `pid` has mapped now. Snapshots of an unchanged process are one.

@@ -6,6 +6,7 @@ use crate::java::{Java, installed};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
+use crate::truth::FunctionTruth;
 use crate::{Error, Scorecard, Tool};
 
 use super::{Length, python};
@@ -60,6 +61,32 @@ fn judge(run: &Run, hz: u32) -> Scorecard {
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
     card.rows
         .extend(python::chains(&run.truth, &run.stacks, |name| name).rows);
+    // These threads wait for nothing else than what they are named after, but for their gate before
+    // and after. The first sleep of a thread has been counted by the time that it is known for one.
+    for own in &run.truth.threads {
+        let reason = match own.name.as_str() {
+            "java-hold" | "java-keep" => "timer",
+            "java-want" | "java-take" => "lock",
+            _ => continue,
+        };
+        let measured = |f: &&FunctionTruth| f.tid == own.tid && f.reason == reason;
+        let of_it: u64 = run
+            .truth
+            .functions
+            .iter()
+            .filter(measured)
+            .map(FunctionTruth::blocked_ns)
+            .sum();
+        let thread = run.report.thread(own.pid, own.tid).cloned();
+        let blocked = thread.unwrap_or_default().blocked;
+        let seen = blocked.get(reason).copied().unwrap_or(0);
+        card.at_least(
+            format!("{reason} of {}'s waits", own.name),
+            100.0 * seen as f64 / of_it as f64,
+            90.0,
+            "%",
+        );
+    }
     card
 }
 

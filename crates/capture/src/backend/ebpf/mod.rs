@@ -367,6 +367,22 @@ impl Programs {
         }
     }
 
+    /// Tells the programs of futexes that threads sleep on: (process, address).
+    pub fn add_sleeps(&mut self, sleeps: &[(u32, u64)]) {
+        let mut known = 0;
+        for (pid, address) in sleeps {
+            let mut key = [0u8; 16];
+            key[..8].copy_from_slice(&address.to_ne_bytes());
+            key[8..12].copy_from_slice(&pid.to_ne_bytes());
+            // Where there is no room, it counts as a wait for a lock, as it did before.
+            let told = self.skel.maps.sleeps.update(&key, &[1], MapFlags::ANY);
+            known += u32::from(told.is_ok());
+        }
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.sleeps_known += known;
+        }
+    }
+
     /// Lets the programs send that many stacks as they are (see `session/late.rs`).
     pub fn allow_raw(&mut self, ration: u64) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {

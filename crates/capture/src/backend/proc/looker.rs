@@ -454,6 +454,9 @@ impl Looker {
             }
             let java = &mut self.processes.managed_mut().java;
             java.name(stack.frames.iter().map(|w| w.0), Some(pid));
+            if reason == BlockReason::Lock && java.sleeps(pid, stack.frames.iter().map(|w| w.0)) {
+                reason = BlockReason::Timer;
+            }
             let words = managed.map_or_else(Box::default, |m| {
                 self.processes.managed_mut().name(&m);
                 m.words

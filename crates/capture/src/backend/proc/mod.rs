@@ -264,7 +264,14 @@ pub(crate) fn record(
         }),
         looker: &looker,
         notes,
-        runtimes: looker.processes.managed().describe(),
+        runtimes: {
+            let managed = looker.processes.managed();
+            let mut all = managed.describe();
+            // With perf events, whose frames are walked with the native ones are seen running, too.
+            let walked = managed.java.describe();
+            all.retain(|r| looker.clock.is_none() || !walked.contains(r));
+            all
+        },
     });
     let (jit, processes) = assemble::assemble(looker, &mut recording);
     Ok(Captured {

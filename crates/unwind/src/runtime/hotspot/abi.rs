@@ -37,6 +37,8 @@ pub struct Proc {
     pub blob_name: u16,
     /// Of its code, from the blob's beginning.
     pub blob_begin: u16,
+    /// Of its end.
+    pub blob_end: u16,
     /// Of the size of its frames, in words.
     pub blob_frame_size: u16,
     /// Of the place in the code from which on the frame is complete.
@@ -47,20 +49,20 @@ pub struct Proc {
     pub method_orig_pc: u16,
     /// and of the compilation's number.
     pub method_id: u16,
-    /// Whether beginning and handler are offsets from the blob.
+    /// Whether beginning, end and handler are offsets from the blob.
     pub offsets: u8,
     /// Bytes of a segment, as a power of two.
     pub segment_shift: u8,
     /// Bytes before each blob.
     pub header: u8,
     /// Zero.
-    pub pad0: [u8; 7],
+    pub pad0: [u8; 5],
 }
 
 impl Proc {
     /// The bytes that the kernel programs get.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: only integers, without padding (16 + 96 + 14 + 3 + 7 bytes), read for as long as
+        // SAFETY: only integers, without padding (16 + 96 + 16 + 3 + 5 bytes), read for as long as
         // `self` is borrowed.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Proc>()) }
     }
@@ -71,18 +73,20 @@ impl Proc {
     }
 }
 
-const _: () = assert!(size_of::<Proc>() == 16 + 24 * HEAPS + 14 + 3 + 7);
+const _: () = assert!(size_of::<Proc>() == 16 + 24 * HEAPS + 16 + 3 + 5);
 
 /// `struct hs_walk`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Walk {
     proc: Proc,
+    names: [[u64; 2]; 8],
     words: [u64; 7],
     halves: [u32; 5],
     stage: u8,
     told: u8,
-    pad0: u16,
+    guessed: u8,
+    pad0: u8,
     side_len: u32,
     pad1: u32,
     side_at: u64,

@@ -6,6 +6,7 @@
 //! vm.rs       the VM of one process: its code, and what to look things up by
 //! code.rs     compiled methods: an address in them → the methods inlined there
 //! method.rs   methods → names and lines
+//! counters.rs how often and how long the VM stopped its threads
 //! ```
 //!
 //! The frames are walked by the native unwinder, which comes to the VM's code like to any other; so
@@ -19,6 +20,7 @@
 
 pub mod abi;
 mod code;
+mod counters;
 mod method;
 mod structs;
 mod vm;
@@ -26,8 +28,9 @@ mod vm;
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 use crate::native::FrameWord;
 
+pub use counters::Pauses;
 pub use method::Method;
-pub use vm::{Miss, Scope, Vm};
+pub use vm::{Miss, Opening, Scope, Vm};
 
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {

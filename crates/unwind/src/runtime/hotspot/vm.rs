@@ -69,22 +69,32 @@ pub struct Vm {
     pub(super) first: u8,
     /// Stubs by the address of their first instruction, as the VM names them.
     stubs: Vec<(u64, String)>,
+    /// Where the address of its counters is; those it is asked for, once they are known.
+    pub(super) counters_at: Option<u64>,
+    pub(super) counters: Option<[u64; 4]>,
     methods: HashMap<u64, (u64, Arc<Method>)>,
     pub(super) compiled: HashMap<(u64, u32), Arc<Compiled>>,
 }
 
-impl Vm {
-    /// The VM of a process that has the file of `facts` mapped with its addresses moved by `bias`.
-    /// `None`: it is not ready yet.
+/// A VM's own description, read before the VM itself can be.
+pub struct Opening {
+    tables: Tables,
+    layout: Layout,
+    version: String,
+}
+
+impl Opening {
+    /// Of a process that has the file of `facts` mapped with its addresses moved by `bias`. `None`:
+    /// it is not there yet.
     ///
     /// # Errors
-    /// Its tables lack something, so that it can never be read.
-    pub fn open(
+    /// It lacks something. While the file is still being loaded that may come.
+    pub fn read(
         facts: &Facts,
         bias: u64,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
-    ) -> Result<Option<Vm>, Refusal> {
-        let mut pages = Pages::new(&mut *read);
+    ) -> Result<Option<Opening>, Refusal> {
+        let mut pages = Pages::new(read);
         let Some(tables) = Tables::read(facts, bias, &mut pages) else {
             return Ok(None);
         };
@@ -93,16 +103,41 @@ impl Vm {
             .and_then(|at| pages.word(at))
             .and_then(|at| pages.text(at))
             .unwrap_or_default();
-        let refuse = |why: String| Refusal {
-            what: format!("HotSpot {version}"),
-            why,
-        };
-        let layout = Layout::of(&tables).map_err(refuse)?;
-        let Some(proc) = code(&layout, &tables, &mut Memory(&mut *read)) else {
+        let layout = Layout::of(&tables).map_err(|why| refuse(&version, why))?;
+        Ok(Some(Opening {
+            tables,
+            layout,
+            version,
+        }))
+    }
+}
+
+fn refuse(version: &str, why: String) -> Refusal {
+    Refusal {
+        what: format!("HotSpot {version}"),
+        why,
+    }
+}
+
+impl Vm {
+    /// The VM that `opening` describes. `None`: it is not ready yet.
+    ///
+    /// # Errors
+    /// It is of an unknown kind.
+    pub fn open(
+        opening: &Opening,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<Option<Vm>, Refusal> {
+        let Opening {
+            tables,
+            layout,
+            version,
+        } = opening;
+        let mut memory = Memory(read);
+        let Some(proc) = code(layout, tables, &mut memory) else {
             return Ok(None);
         };
-        let proc = proc.map_err(refuse)?;
-        let mut memory = Memory(read);
+        let proc = proc.map_err(|why| refuse(version, why))?;
         let mut stubs: Vec<(u64, String)> = tables
             .all("StubRoutines")
             .filter_map(|(name, at)| Some((memory.word(at)?, name)))
@@ -115,10 +150,12 @@ impl Vm {
         let first = u8::from(major.parse::<u32>().is_ok_and(|m| m >= 20));
         Ok(Some(Vm {
             proc,
-            version,
-            layout,
+            version: version.clone(),
+            layout: layout.clone(),
             first,
             stubs,
+            counters_at: tables.get("PerfMemory", "_start"),
+            counters: None,
             methods: HashMap::new(),
             compiled: HashMap::new(),
         }))
@@ -233,6 +270,7 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
     let places = [
         (&mut proc.blob_name, l.blob_name),
         (&mut proc.blob_begin, l.blob_begin),
+        (&mut proc.blob_end, l.blob_end),
         (&mut proc.blob_frame_size, l.blob_frame_size),
         (&mut proc.blob_complete, l.blob_complete),
         (&mut proc.method_deopt, l.deopt),

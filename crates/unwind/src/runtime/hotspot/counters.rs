@@ -1,0 +1,158 @@
+//! What the VM counts about itself: how often and for how long it stopped its threads.
+//!
+//! The counters that `jstat` shows lie in the VM's memory, as entries of a name and a value. A VM
+//! that was told to have none (`-XX:-UsePerfData`) has none here either.
+
+use super::vm::{Memory, Vm};
+
+/// Longest list of entries, bytes.
+const MOST: usize = 1 << 18;
+const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
+const NAMES: [&str; 4] = [
+    "sun.os.hrt.frequency",
+    "sun.rt.safepoints",
+    "sun.rt.safepointTime",
+    "sun.rt.safepointSyncTime",
+];
+
+/// How the VM has stopped its Java threads since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// How often.
+    pub times: u64,
+    /// For how long in all, ns.
+    pub stopped_ns: u64,
+    /// How long it took until all of them stood still, ns; apart from the former.
+    pub reaching_ns: u64,
+}
+
+impl Pauses {
+    /// What has come since `earlier`.
+    pub fn since(self, earlier: Pauses) -> Pauses {
+        Pauses {
+            times: self.times.saturating_sub(earlier.times),
+            stopped_ns: self.stopped_ns.saturating_sub(earlier.stopped_ns),
+            reaching_ns: self.reaching_ns.saturating_sub(earlier.reaching_ns),
+        }
+    }
+}
+
+impl Vm {
+    /// Its pauses so far; `None` where it does not count them, or not yet.
+    pub fn pauses(&mut self, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<Pauses> {
+        let mut memory = Memory(read);
+        if self.counters.is_none() {
+            let start = memory.word(self.counters_at?)?;
+            self.counters = find(start, &mut memory);
+        }
+        let at = self.counters?;
+        let mut values = [0u64; NAMES.len()];
+        for (value, at) in values.iter_mut().zip(at) {
+            *value = memory.word(at)?;
+        }
+        let [frequency, times, stopped, reaching] = values;
+        let ns = |ticks: u64| {
+            let ns = u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1));
+            u64::try_from(ns).unwrap_or(u64::MAX)
+        };
+        Some(Pauses {
+            times,
+            stopped_ns: ns(stopped),
+            reaching_ns: ns(reaching),
+        })
+    }
+}
+
+/// The addresses of the values of [`NAMES`].
+fn find(start: u64, memory: &mut Memory<'_>) -> Option<[u64; NAMES.len()]> {
+    let mut head = [0u8; 32];
+    memory.bytes(start, &mut head)?;
+    let half = |bytes: &[u8], at: usize| {
+        let bytes = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+    };
+    if head[..4] != MAGIC {
+        return None;
+    }
+    let (used, first) = (half(&head, 8)?, half(&head, 24)?);
+    let mut bytes = vec![0u8; used.min(MOST)];
+    memory.bytes(start, &mut bytes)?;
+    let mut found = [0u64; NAMES.len()];
+    let mut at = first;
+    while let Some(length) = half(&bytes, at).filter(|n| *n >= 20) {
+        let entry = bytes.get(at..at.checked_add(length)?)?;
+        let name = entry.get(half(entry, 4)?..)?;
+        let name = name.split(|b| *b == 0).next()?;
+        if let Some(i) = NAMES.iter().position(|n| n.as_bytes() == name) {
+            found[i] = start + (at + half(entry, 16)?) as u64;
+        }
+        at += length;
+    }
+    found.iter().all(|at| *at != 0).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(values: &[(&str, u64)]) -> Vec<u8> {
+        let mut bytes = vec![0u8; 32];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[24..28].copy_from_slice(&32u32.to_le_bytes());
+        for (name, value) in values {
+            let data = 20 + (name.len() + 8) / 8 * 8;
+            let mut entry = vec![0u8; data];
+            entry[..4].copy_from_slice(&(data as u32 + 8).to_le_bytes());
+            entry[4..8].copy_from_slice(&20u32.to_le_bytes());
+            entry[16..20].copy_from_slice(&(data as u32).to_le_bytes());
+            entry[20..20 + name.len()].copy_from_slice(name.as_bytes());
+            entry.extend(value.to_le_bytes());
+            bytes.extend(entry);
+        }
+        let used = (bytes.len() as u32).to_le_bytes();
+        bytes[8..12].copy_from_slice(&used);
+        bytes
+    }
+
+    fn found(bytes: &[u8]) -> Option<Vec<u64>> {
+        let mut read = |at: u64, to: &mut [u8]| {
+            let from = (at - 0x1000) as usize;
+            bytes.get(from..from + to.len()).is_some_and(|b| {
+                to.copy_from_slice(b);
+                true
+            })
+        };
+        let mut memory = Memory(&mut read);
+        let at = find(0x1000, &mut memory)?;
+        at.iter().map(|at| memory.word(*at)).collect()
+    }
+
+    #[test]
+    fn counters_are_found_by_name() {
+        let all = [
+            ("sun.rt.safepointTime", 3),
+            ("java.threads.live", 9),
+            ("sun.rt.safepointSyncTime", 4),
+            ("sun.os.hrt.frequency", 1),
+            ("sun.rt.safepoints", 2),
+        ];
+        assert_eq!(found(&entries(&all)), Some(vec![1, 2, 3, 4]));
+        assert_eq!(found(&entries(&all[1..])), None);
+        let mut damaged = entries(&all);
+        damaged[32] = 1;
+        assert_eq!(found(&damaged), None);
+        damaged[0] = 0;
+        assert_eq!(found(&damaged), None);
+        assert_eq!(found(&damaged[..16]), None);
+    }
+
+    #[test]
+    fn what_came_since() {
+        let of = |times, stopped_ns, reaching_ns| Pauses {
+            times,
+            stopped_ns,
+            reaching_ns,
+        };
+        assert_eq!(of(5, 50, 9).since(of(2, 20, 4)), of(3, 30, 5));
+    }
+}
