@@ -1,0 +1,98 @@
+//! OpenTelemetry's profiles (OTLP, `v1development`: the format may still change) ↔ recording.
+//!
+//! Protocol Buffers, as collectors exchange and store them. Everything that is alpha about it is in
+//! this module. A profile there has one type of values; several of one unit are read together.
+
+mod read;
+mod write;
+
+use super::ReadError;
+use super::wire::{Fields, Value};
+
+pub(super) use read::read;
+pub(super) use write::write;
+
+/// Field numbers of the messages.
+mod field {
+    pub const DICTIONARY: u32 = 2;
+    pub const RESOURCE_PROFILES: u32 = 1;
+    pub const SCOPE_PROFILES: u32 = 2;
+    pub const PROFILES: u32 = 2;
+    pub mod dictionary {
+        pub const MAPPING: u32 = 1;
+        pub const LOCATION: u32 = 2;
+        pub const FUNCTION: u32 = 3;
+        pub const LINK: u32 = 4;
+        pub const STRING: u32 = 5;
+        pub const ATTRIBUTE: u32 = 6;
+        pub const STACK: u32 = 7;
+    }
+    pub mod profile {
+        pub const SAMPLE_TYPE: u32 = 1;
+        pub const SAMPLES: u32 = 2;
+        pub const TIME: u32 = 3;
+        pub const DURATION: u32 = 4;
+    }
+    pub mod sample {
+        pub const STACK: u32 = 1;
+        pub const ATTRIBUTES: u32 = 2;
+        pub const VALUES: u32 = 4;
+        pub const TIMES: u32 = 5;
+    }
+}
+
+/// Whether it is OTLP: after resources a dictionary whose strings begin with an empty one. Such a
+/// file has no field that tells it from others at once, so every field is looked at.
+pub(super) fn detect(head: &[u8]) -> bool {
+    if !head.iter().any(|b| *b < 9) {
+        return false;
+    }
+    let mut seen = 0;
+    for item in Fields::new(head) {
+        let Ok((number, value)) = item else { break };
+        let Value::Bytes(bytes) = value else {
+            return false;
+        };
+        let plausible = match number {
+            field::RESOURCE_PROFILES => {
+                Fields::new(bytes).all(|f| matches!(f, Ok((1..=3 | 1000, Value::Bytes(_)))))
+            }
+            field::DICTIONARY => {
+                Fields::new(bytes).all(|f| matches!(f, Ok((1..=7, Value::Bytes(_)))))
+            }
+            _ => false,
+        };
+        if !plausible {
+            return false;
+        }
+        seen += 1;
+    }
+    // Resources larger than the head: their own beginning has to do.
+    seen > 0 || nested(head)
+}
+
+/// Whether the head begins with a resource whose profiles do not fit into it.
+fn nested(head: &[u8]) -> bool {
+    let mut rest = head;
+    let mut key = |number: u32| -> bool {
+        let Some((first, after)) = rest.split_first() else {
+            return false;
+        };
+        if u32::from(*first) != number << 3 | 2 {
+            return false;
+        }
+        let len = after
+            .iter()
+            .position(|b| b & 0x80 == 0)
+            .unwrap_or(after.len());
+        rest = after.get(len + 1..).unwrap_or_default();
+        true
+    };
+    (key(1) || key(2)) && (key(1) || key(2))
+}
+
+fn damaged(what: &str) -> ReadError {
+    ReadError::Damaged {
+        what: what.to_string(),
+    }
+}
