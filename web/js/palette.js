@@ -54,6 +54,7 @@ export function codeKind(p, entry) {
   if (kind === KIND.jit) return 'jit';
   if (kind === KIND.mark) return 'mark';
   const path = p.module(entry);
+  if (kind === KIND.managed && path === '[java]') return /^(javax?|jdk|sun|com\.sun)\.|^[^.(]+( \(|$)/.test(p.names[entry]) ? 'library' : 'own';
   if (kind === KIND.managed) return /\/(python3(\.\d+)?|site-packages|dist-packages)\/|^</.test(path) ? 'library' : 'own';
   const library = /^\[vdso\]$|^\/(usr\/)?(local\/)?lib(32|64|x32|exec)?\//.test(path) || /\.so(\.|$)/.test(path);
   return library ? 'library' : 'own';

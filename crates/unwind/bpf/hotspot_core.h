@@ -255,6 +255,15 @@ uw_inline int hs_leave_interpreted(struct uw_work *w)
 	return hs_go(w, sp, bp, ip);
 }
 
+/* cmpl $…, …(%r15), of four bytes or one: whether the method may be entered is asked last in its
+ * head, with the frame made. The jump after it is still in the head. */
+uw_inline u32 hs_is_guard(u64 code)
+{
+	u32 three = code & 0xffffff;
+
+	return three == 0x7f8141 || three == 0x7f8341 || three == 0xbf8141 || three == 0xbf8341;
+}
+
 /* The head of a method makes its frame: push %rbp, sub $…, %rsp; its end undoes it: add, pop, a
  * poll, ret. `before` and `at` are the bytes around the pc. Sets the stage that leaves it. */
 uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
@@ -272,7 +281,7 @@ uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
 		/* mov %rbp, …(%rsp): the stack pointer has been moved, rbp not been saved. */
 		else if ((at & 0xffffff) == 0x6c8948 || (at & 0xffffff) == 0xac8948)
 			w->hs.stage = HS_STAGE_UNSAVED;
-		else
+		else if (!hs_is_guard(at) && !hs_is_guard(before) && !hs_is_guard(before >> 24))
 			w->hs.stage = HS_STAGE_ONE_WORD;
 	} else if (one == 0x5d) {
 		w->hs.stage = HS_STAGE_TWO_WORDS; /* pop %rbp */
@@ -353,6 +362,16 @@ uw_inline int hs_leave_sized(struct uw_work *w)
 	return hs_go(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs[UW_RBP] : bp, ip);
 }
 
+/* To the caller of code whose frame is not whole. Where that cannot be one, it was whole after all. */
+uw_inline int hs_go_if_caller(struct uw_work *w, u64 sp, u64 bp, u64 ip)
+{
+	if ((w->hs.kind == HS_NMETHOD || w->hs.kind == HS_NATIVE) && !hs_owns(w, ip)) {
+		w->hs.stage = HS_STAGE_LEAVE;
+		return UW_MORE;
+	}
+	return hs_go(w, sp, bp, ip);
+}
+
 /* One step on the frame at w->ip; UW_MORE as well when it has been left. */
 __attribute__((noinline)) int hs_advance(struct uw_work *w)
 {
@@ -389,11 +408,11 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 	case HS_STAGE_ONE_WORD:
 		if (uw_word(w, sp, &b))
 			return UW_NEED;
-		return hs_go(w, sp + 8, fp, b);
+		return hs_go_if_caller(w, sp + 8, fp, b);
 	case HS_STAGE_TWO_WORDS:
 		if (uw_word(w, sp, &a) || uw_word(w, sp + 8, &b))
 			return UW_NEED;
-		return hs_go(w, sp + 16, a, b);
+		return hs_go_if_caller(w, sp + 16, a, b);
 	default:
 		return uw_finish(w, UW_END_NO_INFO);
 	}

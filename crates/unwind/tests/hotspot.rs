@@ -283,6 +283,17 @@ fn code_that_makes_or_undoes_its_frame_tells_where_it_is() {
         interrupted(&[0x48, 0x89, 0x6c, 0x24, 0x10], 0x08, 0, 3),
         both
     );
+    // cmpl $1, 0x20(%r15); jne …: the frame is made
+    let guard = [0x41, 0x81, 0x7f, 0x20, 1, 0, 0, 0, 0x0f, 0x85];
+    for into in [0, 8] {
+        assert_eq!(interrupted(&guard, 0x04, into, 3), both, "{into}");
+    }
+    let guard = [0x41, 0x83, 0x7f, 0x20, 1, 0x0f, 0x85];
+    for into in [0, 5] {
+        assert_eq!(interrupted(&guard, 0x08, into, 3), both, "{into}");
+    }
+    // Whatever the head looks like: nobody calls from a place that is no code of the VM.
+    assert_eq!(interrupted(&[0x90], 0x0c, 0, 3), both);
     // pop %rbp; cmp 0x348(%r15), %rsp; ja …; ret
     let end = [
         0x5d, 0x49, 0x3b, 0xa7, 0x48, 0x03, 0, 0, 0x0f, 0x87, 1, 0, 0, 0, 0xc3,

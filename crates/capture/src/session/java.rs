@@ -192,8 +192,9 @@ impl Java {
         let ms = |ns: u64| ns as f64 / 1e6;
         self.pauses
             .iter()
-            .map(|(pid, (first, last))| {
-                let p = last.since(*first);
+            .map(|(pid, (first, last))| (pid, last.since(*first)))
+            .filter(|(_, p)| p.times > 0)
+            .map(|(pid, p)| {
                 format!(
                     "safepoints of the Java VM in process {pid}, by its own count: {} stopped its \
                      Java threads for {:.1} ms, after {:.1} ms until all of them stood still",
