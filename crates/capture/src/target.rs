@@ -310,6 +310,51 @@ pub fn cgroup_members(path: &Path) -> Result<(Vec<u64>, Vec<u32>), Error> {
     Ok((ids, pids))
 }
 
+/// Copies pieces of memory (address, bytes) of process `pid` one after the other to `to`, which they
+/// fill; whether each could be read.
+pub(crate) fn read_pieces(pid: u32, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
+    /// What the kernel takes at once.
+    const AT_ONCE: usize = 512;
+    let mut done = vec![false; wanted.len()];
+    let (mut next, mut from) = (0, 0);
+    while next < wanted.len() {
+        let batch = &wanted[next..wanted.len().min(next + AT_ONCE)];
+        let bytes: usize = batch.iter().map(|w| w.1).sum();
+        let Some(room) = to.get_mut(from..from + bytes) else {
+            return done;
+        };
+        let local = libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: bytes,
+        };
+        let remote: Vec<libc::iovec> = batch
+            .iter()
+            .map(|(address, bytes)| libc::iovec {
+                iov_base: *address as *mut libc::c_void,
+                iov_len: *bytes,
+            })
+            .collect();
+        let count = remote.len() as libc::c_ulong;
+        // SAFETY: the kernel writes at most `bytes` bytes to `room`, which has as many; the other
+        // addresses are only looked up in the other process.
+        let n = unsafe { libc::process_vm_readv(pid as i32, &local, 1, remote.as_ptr(), count, 0) };
+        // It stops at the first piece that cannot be read: go on behind that.
+        let mut left = usize::try_from(n).unwrap_or(0);
+        let mut tried = 0;
+        for (_, bytes) in batch {
+            tried += 1;
+            from += bytes;
+            if *bytes > left {
+                break;
+            }
+            left -= bytes;
+            done[next + tried - 1] = true;
+        }
+        next += tried;
+    }
+    done
+}
+
 /// Copies memory at `address` of process `pid`, without stopping it; returns how many bytes could
 /// be read.
 pub(crate) fn read_memory(pid: u32, address: u64, to: &mut [u8]) -> usize {

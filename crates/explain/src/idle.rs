@@ -162,6 +162,7 @@ pub const PARKING_PLACES: &[(&str, &str)] = &[
     ("Java timers", "java.util.TimerThread.mainLoop"),
     ("Go idle threads", "runtime.stopm"),
     ("Go monitor", "runtime.sysmon"),
+    ("Go maker of threads", "runtime.templateThread"),
     ("Go idle processors", "runtime.findRunnable*"),
     (
         "tokio workers",

@@ -21,6 +21,7 @@ mod slices;
 mod special;
 mod stack;
 mod state;
+mod task;
 mod wait;
 
 pub mod compare;
@@ -41,4 +42,5 @@ pub use stack::{
     StackEnd, StackId,
 };
 pub use state::{BlockReason, Part, State, UnknownCause, View};
+pub use task::{TaskGroup, TaskTime};
 pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role};

@@ -16,7 +16,7 @@ use crate::shape::ShapeRow;
 use crate::{
     Above, Actor, ActorId, Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Hop, Label,
     LabelsId, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack, Recording, Sample,
-    SliceValue, Slices, Stack, StackId, Window,
+    SliceValue, Slices, Stack, StackId, TaskGroup, TaskTime, Window,
 };
 
 /// Recordings that do not add.
@@ -347,6 +347,25 @@ impl Into {
         }
         peers(&mut out.peers, &rec.peers, contexts, &stacks);
         shapes(&mut out.shapes, &rec.shapes, contexts, &stacks);
+        for g in &rec.tasks {
+            let times = g.times.iter().map(|t| TaskTime {
+                stack: t.stack.map(|s| StackId(stacks[s.0 as usize])),
+                labels: set(t.labels),
+                ..t.clone()
+            });
+            let same = |h: &&mut TaskGroup| (h.pid, &h.kind, &h.name) == (g.pid, &g.kind, &g.name);
+            match out.tasks.iter_mut().find(same) {
+                Some(h) => {
+                    h.seen += g.seen;
+                    h.looks += g.looks;
+                    h.times.extend(times);
+                }
+                None => out.tasks.push(TaskGroup {
+                    times: times.collect(),
+                    ..g.clone()
+                }),
+            }
+        }
         out.host.extend(rec.host.iter().cloned());
         for l in &rec.losses {
             match out.losses.iter_mut().find(|m| m.cause == l.cause) {

@@ -154,6 +154,8 @@ pub struct Recording {
     pub ledger_slices: LedgerSlices,
     /// Whom the processes talk to, and for how long they awaited or owed answers.
     pub peers: Vec<Peer>,
+    /// What a runtime schedules itself: its own clock, never added to threads.
+    pub tasks: Vec<crate::TaskGroup>,
     /// How long the intervals were that the ledgers sum up.
     pub shapes: Vec<ShapeRow>,
     /// The host, over time.

@@ -231,6 +231,14 @@ impl<'d> Elf<'d> {
         spans
     }
 
+    /// Virtual address and bytes of a section that is not compressed and has bytes in this file.
+    pub fn section_as_stored(&self, name: &str) -> Option<(u64, &'d [u8])> {
+        let section = self.file.section_by_name(name)?;
+        let range = section.compressed_file_range().ok()?;
+        let plain = range.format == CompressionFormat::None;
+        plain.then_some((section.address(), section.data().ok()?))
+    }
+
     /// The bytes of a section, inflated where compressed; `None` where there is no such section
     /// or it has no bytes in this file.
     ///

@@ -1,7 +1,8 @@
 //! Reads what the machine shows about programs and itself; parses and decides nothing.
 //!
 //! * [`elf`]: an ELF file's identity (build id, debug link), its segments, sections and symbols;
-//!   [`plt`]: the names of its procedure linkage stubs; [`mapped`]: a file mapped into memory.
+//!   [`plt`]: the names of its procedure linkage stubs; [`gopclntab`]: what Go programs know of their
+//!   own code; [`mapped`]: a file mapped into memory.
 //! * [`maps`], [`process`]: `/proc/PID/maps`, `stat`, `status`, `limits`, `cmdline` and so on.
 //! * [`kallsyms`], [`perf_map`]: names of kernel code and of code made at run time.
 //! * [`cgroup`]: which control groups a process is in, and which processes are in a group.
@@ -17,6 +18,7 @@
 
 pub mod cgroup;
 pub mod elf;
+pub mod gopclntab;
 pub mod host;
 pub mod kallsyms;
 pub mod mapped;

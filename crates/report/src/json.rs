@@ -8,7 +8,7 @@ use wallscope_model::{BlockReason, Ledger, Recording, State, UnknownCause, View}
 
 use crate::text::Headline;
 use crate::view::{
-    Analysis, FunctionRow, PeerRow, ShapeLine, StackRow, Value, ledger_rows, process_rows,
+    Analysis, FunctionRow, PeerRow, ShapeLine, StackRow, TaskRow, Value, ledger_rows, process_rows,
     reason_rows, shape_lines, thread_shapes, total_row,
 };
 
@@ -27,6 +27,7 @@ struct Report<'a> {
     shapes: Vec<ShapeOf>,
     stacks: Vec<Stack>,
     peers: Vec<Peer>,
+    tasks: Vec<Task>,
     losses: Vec<Loss<'a>>,
     cost: Cost,
     scaling: Scaling,
@@ -206,6 +207,37 @@ struct PeerStack {
     ns: u64,
 }
 
+/// Tasks of a runtime (goroutines) that began with the same function. A clock of their own, sampled:
+/// never to be added to threads.
+#[derive(Serialize)]
+struct Task {
+    kind: String,
+    pid: u32,
+    name: String,
+    seen: u64,
+    looks: u64,
+    wall_ns: u64,
+    /// On a thread, whether that had a CPU or not.
+    on_cpu_ns: u64,
+    runnable_ns: u64,
+    blocked_ns: u64,
+    blocked: BTreeMap<String, u64>,
+    waits: Vec<TaskWait>,
+}
+
+/// Where tasks waited, leaf first.
+#[derive(Serialize)]
+struct TaskWait {
+    state: &'static str,
+    reason: String,
+    /// The runtime's own word.
+    detail: String,
+    ns: u64,
+    count: u64,
+    labels: Vec<String>,
+    frames: Vec<String>,
+}
+
 /// The most stacks listed.
 const MOST_STACKS: usize = 50;
 
@@ -297,6 +329,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
             .map(stack)
             .collect(),
         peers: analysis.peers().into_iter().map(peer).collect(),
+        tasks: analysis.tasks().into_iter().map(task).collect(),
         losses: rec
             .losses
             .iter()
@@ -364,6 +397,36 @@ fn peer(row: PeerRow) -> Peer {
                 frames: frames.iter().map(|f| f.function.name.to_string()).collect(),
                 requests,
                 ns,
+            })
+            .collect(),
+    }
+}
+
+fn task(row: TaskRow) -> Task {
+    Task {
+        kind: row.kind.to_string(),
+        pid: row.pid,
+        name: row.name.to_string(),
+        seen: row.seen,
+        looks: row.looks,
+        wall_ns: row.wall_ns,
+        on_cpu_ns: row.on_cpu_ns,
+        runnable_ns: row.runnable_ns,
+        blocked_ns: row.blocked_ns(),
+        blocked: (row.blocked.iter())
+            .map(|(reason, ns)| (reason.to_string(), *ns))
+            .collect(),
+        waits: (row.waits.into_iter().take(MOST_STACKS))
+            .map(|w| TaskWait {
+                state: w.state.name(),
+                reason: w.reason.to_string(),
+                detail: w.detail.to_string(),
+                ns: w.ns,
+                count: w.count,
+                labels: w.labels,
+                frames: (w.frames.iter())
+                    .map(|f| f.function.name.to_string())
+                    .collect(),
             })
             .collect(),
     }

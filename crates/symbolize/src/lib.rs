@@ -1,7 +1,7 @@
 //! Turns code addresses into functions and lines, after a recording has ended.
 //!
 //! [`resolve`] fills [`Frame::lines`] and [`Recording::functions`] for every frame that has none.
-//! Names come from, in this order: DWARF, with inlined functions and lines; `.symtab`;
+//! Names come from, in this order: Go's own table; DWARF, with inlined functions and lines; `.symtab`;
 //! `.gnu_debugdata`; `.dynsym`; names of linkage stubs (`malloc@plt`); `/proc/kallsyms`; perf maps.
 //! DWARF and `.symtab` may lie in a separate debug file. What none of them knows stays unresolved,
 //! is counted by cause and returned: a miss is a value, never an error.
@@ -23,6 +23,7 @@ mod debugfile;
 mod demangle;
 mod dwarf;
 mod elf;
+mod go;
 mod kernel;
 mod losses;
 mod module;

@@ -13,6 +13,7 @@ use crate::debugfile::Search;
 use crate::demangle::is_mangled;
 use crate::dwarf::{self, Sections};
 use crate::elf::SymbolSearch;
+use crate::go;
 use crate::losses::Losses;
 use crate::source::{ModuleSource, Sources, open_seen_from};
 use crate::table::Table;
@@ -163,6 +164,22 @@ impl Resolver<'_, '_, '_, '_> {
 
     /// The lines at each of `addresses` (virtual, ascending).
     fn lookup(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
+        let Some(mut lines) = go::resolve(self.elf, addresses, self.table) else {
+            return self.lookup_native(addresses, search);
+        };
+        let left: Vec<usize> = (0..lines.len()).filter(|i| lines[*i].is_empty()).collect();
+        if !left.is_empty() {
+            let wanted: Vec<u64> = left.iter().map(|i| addresses[*i]).collect();
+            let found = self.lookup_native(&wanted, search);
+            for (i, found) in left.into_iter().zip(found) {
+                lines[i] = found;
+            }
+        }
+        lines
+    }
+
+    /// The same by what compilers of other languages leave.
+    fn lookup_native(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
         let has_dwarf = matches!(self.elf.section(".debug_info"), Ok(Some(_)));
         let complete = has_dwarf && self.elf.has_static_symbols();
         let debug_map = (!complete).then(|| search.debug_file(self.elf)).flatten();

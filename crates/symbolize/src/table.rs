@@ -55,12 +55,18 @@ impl<'r> Table<'r> {
 
     /// The function whose name is written as people read it.
     pub(crate) fn plain(&mut self, raw: &[u8]) -> FunctionId {
+        self.source(raw, &Arc::default(), 0)
+    }
+
+    /// The same, declared at `line` of `file`.
+    pub(crate) fn source(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
         let name = self.text(&printable(raw));
+        let file = self.text(file);
         self.intern(Function {
             name: name.clone(),
             system_name: name,
-            file: Arc::default(),
-            start_line: 0,
+            file,
+            start_line: line,
         })
     }
 

@@ -6,8 +6,9 @@
 //! as anyone's script would, and compares. Nothing of wallscope's own code is linked in, so a
 //! fault in it cannot hide itself.
 //!
-//! `program` starts and releases a truth program (`python` the one in Python, `java` in Java), `truth`
-//! is what it tells; `tool` drives the wallscope binary; `report` and `folded` read its output; `score` compares and prints rows;
+//! `program` starts and releases a truth program (`python`, `java` and `go` those in these languages),
+//! `truth` is what it tells; `tool` drives the wallscope binary; `report` and `folded` read its output;
+//! `score` compares and prints rows;
 //! `checks` are whole experiments, each with its length as a parameter, so that the live tests run
 //! them short and the full verification long.
 //!
@@ -15,6 +16,7 @@
 
 pub mod checks;
 pub mod folded;
+pub mod go;
 pub mod java;
 pub mod program;
 pub mod python;

@@ -94,5 +94,7 @@ experiments! {
     odd "odd";
     python "python";
     java "java";
+    go "go";
+    goroutines "goroutines";
     rates "rates";
 }

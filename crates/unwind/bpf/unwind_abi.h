@@ -59,6 +59,8 @@ enum uw_kind {
 	UW_KIND_FP = 4,		/* like REG on rbp, by convention instead of by table */
 	UW_KIND_SIGNAL = 5,
 	UW_KIND_SPAWN = 6,	/* like REG; but where rax is 0, a new thread begins here */
+	UW_KIND_GO = 7,		/* back to the stack of the goroutine that the thread serves */
+	UW_KIND_OTHER = 8,	/* like REG; the caller's stack is another one, perhaps further down */
 };
 
 /* Where the return address is: at CFA - 8, or in the register of the low four bits. */
@@ -70,6 +72,11 @@ enum uw_kind {
 #define UW_BIT_RBX 0x01
 #define UW_BIT_RBP 0x02
 
+/*
+ * UW_KIND_GO: the goroutine that runs is at cfa_off from the thread's TLS base; in it at slot[0] its
+ * thread, in that at slot[1] the goroutine it serves, in that at slot[2] the stack pointer that was
+ * left, then the instruction pointer. Where slot[3] is set, that one is on top of the stack instead.
+ */
 struct uw_rule {
 	s32 cfa_off;
 	s16 cfa_add;
@@ -157,6 +164,7 @@ struct uw_work {
 	u64 frame;
 	u64 cfa;
 	u64 want;		/* the address that is needed next, when uw_advance asks */
+	u64 tls;		/* base of the thread's own variables, 0: not known; set by the caller */
 	/* memory at hand */
 	u64 base[2];
 	u64 len[2];

@@ -23,7 +23,17 @@
 #include "unwind_abi.h"
 
 enum { UW_MORE = 0, UW_NEED = 1, UW_DONE = 2, UW_SIDE = 3 };
-enum { UW_STAGE_ENTER = 0, UW_STAGE_CFA = 1, UW_STAGE_LEAVE = 2, UW_STAGE_HOTSPOT = 3 };
+enum {
+	UW_STAGE_ENTER = 0,
+	UW_STAGE_CFA = 1,
+	UW_STAGE_LEAVE = 2,
+	UW_STAGE_HOTSPOT = 3,
+	/* UW_KIND_GO: what is at hand, in w->cfa */
+	UW_STAGE_GO_G = 4,
+	UW_STAGE_GO_M = 5,
+	UW_STAGE_GO_CURRENT = 6,
+	UW_STAGE_GO_STACK = 7,
+};
 
 #define UW_RBX 3
 #define UW_RBP 6
@@ -358,7 +368,7 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 	} else {
 		/* Each frame ends above the one it called; the same stack pointer twice is a loop. */
-		if (cfa <= w->regs[UW_RSP] || cfa & 7)
+		if ((cfa <= w->regs[UW_RSP] && r->kind != UW_KIND_OTHER) || cfa & 7)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, cfa - 8, &ra))
 			return UW_NEED;
@@ -384,6 +394,74 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 	w->exact = 0;
 	w->by_fp = r->kind == UW_KIND_FP;
 	w->out.by_fp += w->by_fp;
+	w->stage = UW_STAGE_ENTER;
+	return UW_MORE;
+}
+
+/* From the thread's own stack back to that of the goroutine it serves. One word at a time: they may
+ * all lie in different places. */
+__attribute__((noinline)) int uw_cross(struct uw_work *w)
+{
+	if (!w)
+		return UW_DONE;
+	struct uw_rule *r = uw_get_rule(UW_FRESH(w->rule));
+	u64 v = 0, ip;
+
+	if (!r || !w->tls)
+		return uw_finish(w, UW_END_BAD_RULE);
+	switch (w->stage) {
+	case UW_STAGE_CFA:
+		if (uw_word(w, (w->tls + (s64)r->cfa_off) & ~7ull, &v))
+			return UW_NEED;
+		w->frame = v;
+		w->stage = UW_STAGE_GO_G;
+		break;
+	case UW_STAGE_GO_G:
+		if (uw_word(w, w->cfa + r->slot[0], &v))
+			return UW_NEED;
+		w->stage = UW_STAGE_GO_M;
+		break;
+	case UW_STAGE_GO_M:
+		if (uw_word(w, w->cfa + r->slot[1], &v))
+			return UW_NEED;
+		/* The scheduler's own work, after a goroutine was put aside, is above nothing. */
+		if (!v)
+			return uw_finish(w, UW_END_ROOT);
+		/* On the goroutine's own stack there is nothing to come back to. */
+		if (v == w->frame)
+			return uw_finish(w, UW_END_NO_PROGRESS);
+		w->stage = UW_STAGE_GO_CURRENT;
+		break;
+	case UW_STAGE_GO_CURRENT:
+		if (uw_word(w, w->cfa + r->slot[2], &v))
+			return UW_NEED;
+		if (!r->slot[3]) {
+			if (uw_word(w, w->cfa + r->slot[2] + 8, &ip))
+				return UW_NEED;
+			w->ip = ip;
+			goto crossed;
+		}
+		w->stage = UW_STAGE_GO_STACK;
+		break;
+	default:
+		if (uw_word(w, w->cfa, &ip))
+			return UW_NEED;
+		w->ip = ip;
+		v = w->cfa + 8;
+		goto crossed;
+	}
+	if (!v || v & 7)
+		return uw_finish(w, UW_END_NO_PROGRESS);
+	w->cfa = v;
+	return UW_MORE;
+crossed:
+	if (!v || v & 7)
+		return uw_finish(w, UW_END_NO_PROGRESS);
+	w->regs[UW_RSP] = v;
+	w->valid = 1u << UW_RSP;
+	w->located = 0;
+	w->exact = 0;
+	w->by_fp = 0;
 	w->stage = UW_STAGE_ENTER;
 	return UW_MORE;
 }
@@ -426,6 +504,12 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 		struct uw_rule *r = uw_get_rule(id);
 		if (!r || r->kind == UW_KIND_INVALID)
 			return uw_finish(w, UW_END_BAD_RULE);
+		if (r->kind == UW_KIND_GO) {
+			e = uw_cross(w);
+			if (e)
+				return e;
+			continue;
+		}
 		if (w->stage == UW_STAGE_CFA) {
 			e = uw_find_cfa(w, r);
 			if (e)

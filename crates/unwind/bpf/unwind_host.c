@@ -74,9 +74,11 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 
 /* Two programs of one process may hold this file; the machine's names stay inside. */
 #define uw_lookup uw_host_lookup
+#define uw_cross uw_host_cross
 #define uw_advance uw_host_advance
 #define hs_advance hs_host_advance
 int uw_host_lookup(struct uw_work *w);
+int uw_host_cross(struct uw_work *w);
 int uw_host_advance(struct uw_work *w);
 int hs_host_advance(struct uw_work *w);
 #include "unwind_core.h"
@@ -148,4 +150,7 @@ void uw_host_layout(u64 *out)
 	out[25] = HS_WORD_PID;
 	out[26] = HS_WORD_BCP;
 	out[27] = UW_FILES;
+	out[28] = UW_KIND_GO;
+	out[29] = offsetof(struct uw_work, tls);
+	out[30] = UW_KIND_OTHER;
 }

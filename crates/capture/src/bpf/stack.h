@@ -297,6 +297,7 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 		tell_resolved(t->id, t->ticket, 0);
 	} else {
 		uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
+		s->u.work.tls = p->thread.fsbase;
 		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
 		if (too_early(&s->u))
 			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_copy_from_user);
@@ -378,6 +379,7 @@ static __always_inline void read_before_exit(struct ws_thread *t, struct task_st
 	if (!u)
 		return;
 	uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(p));
+	u->work.tls = p->thread.fsbase;
 	uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
 	raw = bpf_map_lookup_elem(&raws, &key);
 	if (raw && too_early(u))
@@ -420,6 +422,7 @@ static __always_inline u64 unwind_window(struct task_struct *p)
 	if (!w || !u)
 		return 0;
 	bpf_probe_read_kernel(u->work.buf, WS_WINDOW, w->bytes);
+	u->work.tls = 0;
 	uw_unwind_window(&u->work, p->tgid, &w->regs, UW_MAX_FRAMES, w->len);
 	return user_hash(&u->work.out);
 }
@@ -524,6 +527,7 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 		s.flags |= WS_S_NO_USER;
 	} else if (u) {
 		uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(p));
+		u->work.tls = p->thread.fsbase;
 		uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
 		if (u->work.out.end == UW_END_UNREADABLE && cfg_task_work) {
 			/* A page is out: the thread itself can bring it in. */
@@ -563,6 +567,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		s.kstack = kernel_hash(&v->k, bpf_get_task_stack(p, v->k.pc, sizeof(v->k.pc), 0));
 	if (!no_user_stack(p)) {
 		uw_copy_regs(&v->u.regs, (void *)bpf_task_pt_regs(p));
+		v->u.work.tls = p->thread.fsbase;
 		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs, UW_MAX_FRAMES);
 		if (t->seq == seq)
 			hash = managed_hash(&v->u.work.out, &v->python, p, READ_REMOTE);

@@ -56,6 +56,7 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 			e->ustack = w->ticket;
 		} else if ((u = bpf_map_lookup_elem(&unwinds, &key))) {
 			uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(waker));
+			u->work.tls = waker->thread.fsbase;
 			uw_unwind_probe(&u->work, waker->tgid, &u->regs, UW_MAX_FRAMES);
 			e->flags = 0;
 			e->ustack = user_hash(&u->work.out);

@@ -21,7 +21,11 @@ use wallscope_unwind::{
     },
 };
 
-use super::{intake::ManagedStack, java::Java};
+use super::{
+    intake::ManagedStack,
+    java::Java,
+    tasks::{self, Subject, Tasks},
+};
 use crate::target::read_memory;
 
 /// How often a code object is looked for before it is given up.
@@ -92,9 +96,43 @@ pub struct Managed {
     refused: BTreeMap<String, u64>,
     /// Java, which has names of another kind.
     pub java: Java,
+    /// Who looks at goroutines; `None` where nobody does.
+    tasks: Option<Tasks>,
+    /// Processes whose goroutines are looked at, and where their program is.
+    looked_at: FxHashMap<u32, (Found, u64)>,
 }
 
 impl Managed {
+    /// Looks at goroutines from now on, within their part of `limit` percent of a CPU.
+    pub fn look_at_tasks(&mut self, limit: f64) {
+        self.tasks = Some(Tasks::start(limit));
+    }
+
+    /// Ends that; what was seen.
+    pub fn finish_tasks(&mut self) -> Vec<tasks::Seen> {
+        self.tasks
+            .take()
+            .map(|mut t| t.finish())
+            .unwrap_or_default()
+    }
+
+    fn begin_tasks(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
+        let Some(tasks) = &self.tasks else { return };
+        if let Some((old, at)) = self.looked_at.get(&pid) {
+            if Arc::ptr_eq(old, found) && *at == bias {
+                return;
+            }
+            tasks.gone(pid);
+        }
+        self.looked_at.insert(pid, (Arc::clone(found), bias));
+        tasks.begin(Subject {
+            pid,
+            found: Arc::clone(found),
+            bias,
+            file,
+        });
+    }
+
     /// Tells the kernel programs through `map` from now on.
     pub fn tell(&mut self, map: MapHandle) {
         self.kernel = Some(map);
@@ -111,6 +149,7 @@ impl Managed {
         let facts = match &**found {
             Ok(Facts::Python(facts)) => facts,
             Ok(Facts::HotSpot(_)) => return self.java.mapped(pid, found, bias),
+            Ok(Facts::Go(_)) => return self.begin_tasks(pid, found, bias, file),
             Err(refusal) => {
                 self.refused.entry(refusal.to_string()).or_insert(1);
                 return;
@@ -148,6 +187,11 @@ impl Managed {
     /// Process `pid` is gone, or runs something else. What is known of it stays, for its stacks.
     pub fn forget(&mut self, pid: u32) {
         self.java.forget(pid);
+        if self.looked_at.remove(&pid).is_some()
+            && let Some(tasks) = &self.tasks
+        {
+            tasks.gone(pid);
+        }
         if let Some(map) = &self.kernel
             && self.spaces.contains_key(&pid)
         {
@@ -255,7 +299,9 @@ impl Managed {
         let mut all: Vec<String> = self
             .spaces
             .values()
-            .filter_map(|s| s.found.as_ref().as_ref().ok())
+            .map(|s| &s.found)
+            .chain(self.looked_at.values().map(|l| &l.0))
+            .filter_map(|f| f.as_ref().as_ref().ok())
             .map(Facts::describe)
             .chain(self.java.describe())
             .collect();

@@ -5,6 +5,7 @@
 //! events.rs     what the wait loop wakes up for
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's
+//! tasks.rs      goroutines, looked at by a thread of its own
 //! peers.rs      requests in flight on connections, and with whom
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
@@ -40,6 +41,7 @@ pub(crate) mod processes;
 mod resources;
 mod samples;
 mod shapes;
+mod tasks;
 mod waits;
 
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
@@ -229,6 +231,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     })?;
 
     let mut processes = Processes::new(&programs)?;
+    processes.managed_mut().look_at_tasks(options.max_overhead);
     for pid in &chosen.pids {
         processes.found(*pid);
     }
@@ -342,6 +345,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     intake.borrow_mut().samples.peers.open = programs.sockets();
     drop(ring);
     follow(&mut programs, &mut sideband, &mut processes, &intake);
+    let seen_tasks = processes.managed_mut().finish_tasks();
     let facts = host.finish();
     let command_end = held
         .as_mut()
@@ -378,13 +382,21 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     processes.unwind_late(&mut intake, true);
     notes.extend(intake.samples.peers.problem.take());
     notes.extend(processes.managed().java.notes());
+    let mut stacks = Stacks::new(&processes, options.interpreter_frames);
+    let of_tasks = tasks::assemble(
+        &mut recording,
+        &mut stacks,
+        seen_tasks,
+        &processes,
+        &mut losses,
+    );
     let (jit, seen) = assemble(
         &mut recording,
         &mut intake,
         &processes,
         &programs.lock_waits(),
         &mut losses,
-        options.interpreter_frames,
+        stacks,
     );
     recording.domain = domain::describe(&domain::Facts {
         kernel: &kernel,
@@ -397,6 +409,10 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         notes,
         runtimes: processes.managed().describe(),
     });
+    if let Some((note, limit)) = of_tasks {
+        recording.domain.notes.push(note);
+        recording.domain.limits.push(limit);
+    }
     losses.extend(processes.losses());
     recording.losses = losses
         .into_iter()
@@ -512,7 +528,7 @@ fn assemble(
     processes: &Processes,
     locks: &[LockSum],
     losses: &mut Vec<(String, u64)>,
-    interpreter_frames: bool,
+    mut stacks: Stacks,
 ) -> (Vec<(ModuleId, u32)>, Vec<WaitSeen>) {
     let end_ns = recording.window.end_ns;
     let grid = intake.accounts.grid();
@@ -521,7 +537,6 @@ fn assemble(
         .div_ceil(grid.width_ns.max(1)))
     .max(1) as u32
         - 1;
-    let mut stacks = Stacks::new(processes, interpreter_frames);
     let mut sums = intake.samples.finish(last_slice);
     intake.settle(u64::MAX);
     intake.resources.finish();

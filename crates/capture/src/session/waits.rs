@@ -29,6 +29,16 @@ pub struct Labels {
 }
 
 impl Labels {
+    /// The set of exactly these labels.
+    pub fn set(&mut self, labels: Vec<Label>) -> LabelsId {
+        let known = self.sets.iter().position(|s| *s == labels);
+        let index = known.unwrap_or_else(|| {
+            self.sets.push(labels);
+            self.sets.len() - 1
+        });
+        LabelsId(index as u32)
+    }
+
     /// The set whose resource is `name`.
     pub fn id(&mut self, name: &Arc<str>) -> LabelsId {
         let sets = &mut self.sets;

@@ -249,6 +249,11 @@ impl Selection {
             let note = "who ended waits, and exact waits by lock, are not kept in a selection";
             out.domain.notes.push(note.into());
         }
+        if !out.tasks.is_empty() {
+            let note = "goroutines are not kept in a selection: they have a clock of their own";
+            out.domain.notes.push(note.into());
+            out.tasks.clear();
+        }
         (out.actors, out.hops, out.locks) = Default::default();
         compact::compact(&mut out, &wanted);
         out.domain.notes.push(format!(

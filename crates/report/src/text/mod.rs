@@ -7,6 +7,7 @@
 pub(crate) mod layout;
 mod peers;
 pub(crate) mod shapes;
+mod tasks;
 pub mod units;
 
 pub use layout::wrap;
@@ -70,6 +71,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     }
     page.shapes(analysis.recording);
     page.peers(analysis);
+    page.tasks(analysis);
     page.stacks(analysis);
     page.trust(analysis);
     page.out

@@ -13,6 +13,7 @@ mod locks;
 mod peers;
 mod shapes;
 mod stacks;
+mod tasks;
 mod waits;
 mod why;
 
@@ -28,6 +29,7 @@ pub use locks::{Holder, LockRow, Share};
 pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
+pub use tasks::{TaskRow, TaskWait};
 pub use waits::{RESOURCE, Waits};
 pub use why::{Whose, Why, WhyNode};
 

@@ -2,6 +2,7 @@
 //! compared with what binutils says of the same files.
 
 mod dwarf;
+mod go;
 mod hostile;
 mod names;
 mod support;

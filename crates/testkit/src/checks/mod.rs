@@ -2,6 +2,7 @@
 //! row each; the live tests run them short, the full verification long.
 
 mod cost;
+mod go;
 mod idle;
 mod java;
 mod lengths;
@@ -103,11 +104,14 @@ checks! {
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
+    Truth "go" go::go: "Go functions and stacks, plain and stripped";
+    Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
     Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
     Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";
     Timing "java-cost" java::java_cost: "slowdown of a Java program at 99 Hz, and attaching to it";
+    Timing "go-cost" go::go_cost: "slowdown of a Go program at 99 Hz, and attaching to it";
     Timing "delays" cost::delays: "start to live, stop to file, file to report";
 }
 

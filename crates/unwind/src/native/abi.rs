@@ -116,6 +116,8 @@ pub(crate) const KIND_PLT: u8 = 3;
 pub(crate) const KIND_FP: u8 = 4;
 pub(crate) const KIND_SIGNAL: u8 = 5;
 pub(crate) const KIND_SPAWN: u8 = 6;
+pub(crate) const KIND_GO: u8 = 7;
+pub(crate) const KIND_OTHER: u8 = 8;
 
 pub(crate) const RA_IN_REG: u8 = 0x10;
 
@@ -227,6 +229,7 @@ pub(crate) struct Work {
     frame: u64,
     cfa: u64,
     want: u64,
+    pub tls: u64,
     base: [u64; 2],
     len: [u64; 2],
     buf: [u64; WINDOW_BYTES / 8],
@@ -272,8 +275,8 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_layout_and_values() {
-        let mut c = [0u64; 28];
-        // SAFETY: uw_host_layout writes 28 words.
+        let mut c = [0u64; 31];
+        // SAFETY: uw_host_layout writes 31 words.
         unsafe { uw_host_layout(c.as_mut_ptr()) };
         let rust = [
             size_of::<Rule>() as u64,
@@ -304,6 +307,9 @@ mod tests {
             hotspot::WORD_PID,
             hotspot::WORD_BCP,
             u64::from(FILES),
+            KIND_GO as u64,
+            offset_of!(Work, tls) as u64,
+            KIND_OTHER as u64,
         ];
         assert_eq!(c, rust);
     }

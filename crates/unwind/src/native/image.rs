@@ -2,7 +2,7 @@
 //! meanwhile is an error here, where with a memory map it would be a deadly signal.
 
 use object::LittleEndian;
-use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD};
+use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_TLS};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::read::{CompressedData, CompressedFileRange, ReadCacheOps, ReadRef};
 use rustc_hash::FxHasher;
@@ -30,7 +30,7 @@ pub enum ImageError {
 }
 
 /// Most bytes of unwind information that are read (librustc has 12 MB, Chromium about 40).
-const MAX_CFI: u64 = 512 << 20;
+pub(crate) const MAX_CFI: u64 = 512 << 20;
 
 /// A file read with `pread`, so that nobody else's position moves.
 pub(crate) struct Pread<'f> {
@@ -88,6 +88,24 @@ pub(crate) struct Cfi<'d> {
     pub data: Cow<'d, [u8]>,
 }
 
+/// Where Go describes its code, and what finding that takes.
+const GO_SECTIONS: &[&str] = &[
+    ".note.go.buildid",
+    ".gopclntab",
+    ".data.rel.ro.gopclntab",
+    ".data.rel.ro",
+    ".rela.dyn",
+];
+
+/// A section that is kept by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub name: &'static str,
+    pub address: u64,
+    pub offset: u64,
+    pub size: u64,
+}
+
 /// What is needed of one file.
 pub(crate) struct Image<'d, R: ReadRef<'d>> {
     data: R,
@@ -101,6 +119,10 @@ pub(crate) struct Image<'d, R: ReadRef<'d>> {
     pub stubs: Vec<(u64, u64)>,
     /// Made by the Go compiler, which keeps frame pointers.
     pub go: bool,
+    /// Sections in which Go describes its code.
+    pub go_sections: Vec<Named>,
+    /// Bytes of its own variables of each thread.
+    pub tls_size: u64,
 }
 
 /// What tells two files apart, or shows that they are the same one.
@@ -135,6 +157,8 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             got: 0,
             stubs: Vec::new(),
             go: false,
+            go_sections: Vec::new(),
+            tls_size: 0,
         };
         let programs = header
             .program_headers(endian, data)
@@ -150,6 +174,9 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             };
             if p.p_type(endian) == PT_GNU_EH_FRAME {
                 hdr = Some(segment);
+            }
+            if p.p_type(endian) == PT_TLS {
+                image.tls_size = p.p_memsz(endian);
             }
             if p.p_type(endian) != PT_LOAD {
                 continue;
@@ -188,6 +215,16 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 continue;
             };
             let address = section.sh_addr(endian);
+            if let Some(name) = GO_SECTIONS.iter().find(|n| n.as_bytes() == name)
+                && section.sh_type(endian) != object::elf::SHT_NOBITS
+            {
+                self.go_sections.push(Named {
+                    name,
+                    address,
+                    offset: section.sh_offset(endian),
+                    size: section.sh_size(endian),
+                });
+            }
             match name {
                 b".text" => self.text = address,
                 b".got" => self.got = address,

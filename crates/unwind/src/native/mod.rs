@@ -2,6 +2,7 @@
 
 pub mod abi;
 mod cfi;
+mod go;
 mod image;
 mod rules;
 mod sink;

@@ -1,6 +1,7 @@
 //! One file's unwind table: for every byte of its code, how to leave the frame that executes it.
 //!
-//! Built from `.eh_frame`, or `.debug_frame` where that is missing. Rows are keyed by *offset in
+//! Built from `.eh_frame`, or `.debug_frame` where that is missing; of Go code from its own table
+//! (`go.rs`). Rows are keyed by *offset in
 //! the file* (pc − start of the mapping + its offset), so that a table serves every process and
 //! every load address as it is. Code that no function description covers has rows of its own that
 //! say so; nothing is inherited across a gap. Three things are recognised without any description:
@@ -16,6 +17,7 @@
 
 use crate::native::abi::{End, KIND_REG, KIND_SPAWN, Rule};
 use crate::native::cfi::{self, Range, Rows};
+use crate::native::go;
 use crate::native::image::{Identity, Image, ImageError, Pread};
 use crate::native::rules::{Row, RuleSet};
 use gimli::LittleEndian;
@@ -29,8 +31,8 @@ const BLOCK_SHIFT: u32 = 12;
 pub enum Code {
     /// By this table.
     Table(Table),
-    /// By frame pointer: its compiler keeps them (Go), or it is not a program file but a cache of
-    /// code made at run time.
+    /// By frame pointer: its compiler keeps them (Go, of a version whose own table is not known), or
+    /// it is not a program file but a cache of code made at run time.
     FramePointers,
     /// Not at all: it has no unwind information, and nothing says that it keeps frame pointers.
     Nothing,
@@ -142,19 +144,18 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
             .set_text(image.text)
             .set_got(image.got)
     };
-    if image.go {
-        // Go describes its own code well where it describes it at all, but its assembly and its
-        // stack switches only follow the frame pointer.
-        return Ok(Parsed {
-            code: Code::FramePointers,
-            identity,
-        });
-    }
     let mut rows = Rows::default();
     if let Some(cfi) = &image.eh_frame {
         let mut section = gimli::EhFrame::new(&cfi.data, LittleEndian);
         section.set_address_size(8);
         rows = cfi::read(&section, &bases(cfi.address), |a| image.offset_of(a), rules);
+    }
+    if image.go && !go::read(&image, &mut rows, rules) {
+        // A table of a kind that is not known: its compiler keeps frame pointers too.
+        return Ok(Parsed {
+            code: Code::FramePointers,
+            identity,
+        });
     }
     if rows.ranges.is_empty()
         && let Some(cfi) = &image.debug_frame

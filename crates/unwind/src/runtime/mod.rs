@@ -10,6 +10,7 @@
 //! fit is a counted miss.
 
 mod fold;
+pub mod go;
 pub mod hotspot;
 pub mod python;
 
@@ -24,6 +25,8 @@ pub enum Facts {
     Python(Box<python::Facts>),
     /// HotSpot, which runs Java.
     HotSpot(Box<hotspot::Facts>),
+    /// Go.
+    Go(Box<go::Facts>),
 }
 
 impl Facts {
@@ -33,6 +36,7 @@ impl Facts {
             Facts::Python(f) => format!("CPython {}", f.version),
             // Its version is in the process (see `hotspot::Vm`).
             Facts::HotSpot(_) => "HotSpot".into(),
+            Facts::Go(_) => "Go".to_owned(),
         }
     }
 }
@@ -56,7 +60,7 @@ pub struct Runtime {
 }
 
 /// Every runtime.
-pub const RUNTIMES: &[Runtime] = &[python::RUNTIME, hotspot::RUNTIME];
+pub const RUNTIMES: &[Runtime] = &[python::RUNTIME, hotspot::RUNTIME, go::RUNTIME];
 
 /// The facts of the first runtime that `bytes`, an ELF file mapped as `path`, holds.
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {

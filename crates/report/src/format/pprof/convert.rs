@@ -6,7 +6,7 @@ use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
 
 use super::extension as ext;
-use super::{host, labels, peers, shapes, waits};
+use super::{host, labels, peers, shapes, tasks, waits};
 
 /// Names of the frame kinds, in the order of their numbers.
 pub(super) const FRAME_KINDS: [(FrameKind, &str); 5] = [
@@ -107,6 +107,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         hops: waits::hops(rec),
         locks: waits::locks(rec),
         peers: rec.peers.iter().map(peers::to_message).collect(),
+        tasks: rec.tasks.iter().map(tasks::to_message).collect(),
         label_sets: (!rec.label_sets.is_empty()).then(|| labels::to_message(&rec.label_sets)),
     }
     .encode_to_vec()

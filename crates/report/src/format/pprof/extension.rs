@@ -61,6 +61,8 @@ pub(super) struct Recording {
     pub locks: Option<LockWaits>,
     #[prost(message, repeated, tag = "21")]
     pub peers: Vec<Peer>,
+    #[prost(message, repeated, tag = "22")]
+    pub tasks: Vec<TaskGroup>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -395,6 +397,34 @@ pub(super) struct Peer {
     pub stack_requests: Vec<u64>,
     #[prost(uint64, repeated, tag = "12")]
     pub stack_ns: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TaskGroup {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(string, tag = "2")]
+    pub kind: String,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(uint64, tag = "4")]
+    pub seen: u64,
+    #[prost(uint64, tag = "5")]
+    pub looks: u64,
+    #[prost(uint32, repeated, tag = "6")]
+    pub state: Vec<u32>,
+    #[prost(string, repeated, tag = "7")]
+    pub reason: Vec<String>,
+    #[prost(string, repeated, tag = "8")]
+    pub detail: Vec<String>,
+    #[prost(uint32, repeated, tag = "9")]
+    pub stack: Vec<u32>,
+    #[prost(uint32, repeated, tag = "10")]
+    pub labels: Vec<u32>,
+    #[prost(uint64, repeated, tag = "11")]
+    pub count: Vec<u64>,
+    #[prost(uint64, repeated, tag = "12")]
+    pub ns: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

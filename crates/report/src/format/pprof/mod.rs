@@ -20,6 +20,7 @@ mod peers;
 mod read;
 mod restore;
 mod shapes;
+mod tasks;
 mod waits;
 mod write;
 

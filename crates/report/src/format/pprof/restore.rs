@@ -12,7 +12,7 @@ use super::super::{Read, ReadError};
 use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
 use super::read::{Tables, damaged};
-use super::{host, labels, peers, shapes, waits};
+use super::{host, labels, peers, shapes, tasks, waits};
 
 /// The meaning of numbers in columns; an unknown name has none.
 pub(super) struct Names {
@@ -84,6 +84,11 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .peers
         .into_iter()
         .map(|p| peers::from_message(p, &rec))
+        .collect::<Result<_, ReadError>>()?;
+    rec.tasks = m
+        .tasks
+        .into_iter()
+        .map(|g| tasks::from_message(g, &names, &rec))
         .collect::<Result<_, ReadError>>()?;
     rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
     check_sums(&rec)?;
@@ -488,7 +493,12 @@ pub(super) fn check_sums(rec: &model::Recording) -> Result<(), ReadError> {
         states
     };
     let wide = u128::from;
-    let sums: [u128; 9] = [
+    let sums: [u128; 10] = [
+        rec.tasks
+            .iter()
+            .flat_map(|g| &g.times)
+            .map(|t| wide(t.ns) + wide(t.count))
+            .sum(),
         rec.peers
             .iter()
             .map(|p| {

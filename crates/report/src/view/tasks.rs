@@ -1,0 +1,109 @@
+//! Tasks of a runtime, ready to be shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use wallscope_model::{State, TaskGroup};
+
+use super::{Analysis, StackFrame};
+
+/// Tasks that began with the same function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskRow {
+    /// Their process.
+    pub pid: u32,
+    /// `goroutine`.
+    pub kind: Arc<str>,
+    /// The function they began with.
+    pub name: Arc<str>,
+    /// How many different ones were seen.
+    pub seen: u64,
+    /// Times that the process was looked at.
+    pub looks: u64,
+    /// Their time, ns.
+    pub wall_ns: u64,
+    /// On a thread, ns.
+    pub on_cpu_ns: u64,
+    /// Waiting to be run, ns.
+    pub runnable_ns: u64,
+    /// Waiting for something else, by what for, ns.
+    pub blocked: BTreeMap<Arc<str>, u64>,
+    /// Where they waited, most time first.
+    pub waits: Vec<TaskWait>,
+}
+
+/// A place where tasks wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskWait {
+    /// Waiting to be run, or for something else.
+    pub state: State,
+    /// What for.
+    pub reason: Arc<str>,
+    /// The runtime's word for it.
+    pub detail: Arc<str>,
+    /// Time, ns.
+    pub ns: u64,
+    /// How often one was seen there.
+    pub count: u64,
+    /// Labels, `key=value`.
+    pub labels: Vec<String>,
+    /// Leaf first; empty where the stack could not be read.
+    pub frames: Vec<StackFrame>,
+}
+
+impl TaskRow {
+    /// Time waiting for something else, ns.
+    pub fn blocked_ns(&self) -> u64 {
+        self.blocked.values().sum()
+    }
+}
+
+impl Analysis<'_> {
+    /// Tasks by the function they began with, most time first.
+    pub fn tasks(&self) -> Vec<TaskRow> {
+        let mut rows: Vec<TaskRow> = self.recording.tasks.iter().map(|g| self.task(g)).collect();
+        rows.sort_by(|a, b| b.wall_ns.cmp(&a.wall_ns).then(a.name.cmp(&b.name)));
+        rows
+    }
+
+    fn task(&self, g: &TaskGroup) -> TaskRow {
+        let rec = self.recording;
+        let mut blocked = BTreeMap::new();
+        let mut waits = Vec::new();
+        for t in &g.times {
+            if t.state == State::Blocked {
+                *blocked.entry(t.reason.clone()).or_default() += t.ns;
+            }
+            if t.state == State::OnCpu {
+                continue;
+            }
+            let labels = t.labels.and_then(|l| rec.label_sets.get(l.0 as usize));
+            waits.push(TaskWait {
+                state: t.state,
+                reason: t.reason.clone(),
+                detail: t.detail.clone(),
+                ns: t.ns,
+                count: t.count,
+                labels: (labels.into_iter().flatten())
+                    .map(|l| format!("{}={}", l.key, l.value))
+                    .collect(),
+                frames: (t.stack)
+                    .map(|s| self.frames(&rec.stacks[s.0 as usize]))
+                    .unwrap_or_default(),
+            });
+        }
+        waits.sort_by_key(|w| std::cmp::Reverse(w.ns));
+        TaskRow {
+            pid: g.pid,
+            kind: g.kind.clone(),
+            name: g.name.clone(),
+            seen: g.seen,
+            looks: g.looks,
+            wall_ns: g.wall_ns(),
+            on_cpu_ns: g.state_ns(State::OnCpu),
+            runnable_ns: g.state_ns(State::Runnable),
+            blocked,
+            waits,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
+
+use std::time::Duration;
+
+use crate::go::{Build, GoProgram, PLAIN, STRIPPED};
+use crate::score::share::{self, Nearness};
+use crate::score::stacks;
+use crate::tool::{Options, Run};
+use crate::{Error, Scorecard, Tool};
+
+use super::Length;
+use super::python::chains;
+
+/// Promised of user stacks, percent of sampled time.
+const WHOLE: f64 = 99.0;
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn measure(
+    built: &GoProgram,
+    tool: &Tool,
+    flags: &[&str],
+    options: &Options,
+) -> Result<Run, Error> {
+    let mut program = built.start(flags)?;
+    let recorder = tool.attach(program.pids(), options)?;
+    program.release()?;
+    let truth = program.truth(LIMIT)?;
+    let recorded = recorder.stop()?;
+    program.finish()?;
+    Run::read(truth, recorded)
+}
+
+pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    // The full length is the one that the promise is stated for: at 99 Hz.
+    let hz = if length.seconds < 10.0 { 499 } else { 99 };
+    let seconds = format!("{}", length.seconds);
+    for build in [PLAIN, STRIPPED] {
+        let built = GoProgram::build(build)?;
+        let flags = ["mix", "--seconds", &seconds];
+        let run = measure(&built, tool, &flags, &Options::at(hz))?;
+        for mut row in judge(&run, hz, build).rows {
+            row.what = format!("{} {}", build.name, row.what);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
+fn judge(run: &Run, hz: u32, build: Build) -> Scorecard {
+    let mut card = Scorecard::default();
+    let near = |hz| Nearness { points: 1.5, hz };
+    for (view, hz) in [("wall", 1000), ("on-cpu", hz), ("off-cpu", 1000)] {
+        card.rows
+            .extend(share::functions(&run.truth, &run.stacks, view, near(hz)).rows);
+    }
+    let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
+    card.rows
+        .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
+    // The runtime's own threads as well: they wait on their own stacks.
+    let mut all = stacks::whole(&run.stacks, |_| true, WHOLE);
+    for row in &mut all.rows {
+        row.what = format!("of all threads: {}", row.what);
+    }
+    card.rows.extend(all.rows);
+    card.rows
+        .extend(chains(&run.truth, &run.stacks, |name| name).rows);
+    let inlined = |under: &str| {
+        let of = run.stacks.iter().filter(|l| l.contains(under));
+        let named = of.filter(|l| l.frames.iter().any(|f| f.name == "main.turn"));
+        named.map(|l| l.ns).sum::<u64>() as f64
+    };
+    card.at_least(
+        format!("an inlined function in a {} program", build.name),
+        inlined("main.goHeavy"),
+        1.0,
+        "ns",
+    );
+    card
+}
+
+/// What each goroutine of the program waits for, by the function it waits in.
+const WAITS: &[(&str, &str)] = &[
+    ("main.parkReceive", "channel"),
+    ("main.parkSend", "channel"),
+    ("main.parkSelect", "select"),
+    ("main.parkLock", "mutex"),
+    ("main.parkSleep", "timer"),
+    ("main.parkRead", "network"),
+];
+
+pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let seconds = format!("{}", length.seconds);
+    let built = GoProgram::build(STRIPPED)?;
+    let run = measure(
+        &built,
+        tool,
+        &["park", "--seconds", &seconds],
+        &Options::at(99),
+    )?;
+    let report = run.recorded.json(&["report"])?;
+    let tasks = report["tasks"].as_array().cloned().unwrap_or_default();
+    let looks = tasks.iter().filter_map(|t| t["looks"].as_u64()).max();
+    let looks = looks.unwrap_or(0) as f64;
+    card.at_least("looks", looks, 5.0, "");
+    let waits: Vec<_> = tasks
+        .iter()
+        .flat_map(|t| t["waits"].as_array().cloned().unwrap_or_default())
+        .collect();
+    for (function, reason) in WAITS {
+        let existed = run.truth.extra(&format!("{function} existed"))?;
+        let waited = run.truth.extra(&format!("{function} waited"))?;
+        let label = format!("what={}", function.trim_start_matches("main."));
+        let own = waits.iter().filter(|w| {
+            let frames = w["frames"].as_array();
+            let there = frames.is_some_and(|f| f.iter().any(|f| f == function));
+            let labelled = w["labels"].as_array();
+            there && labelled.is_some_and(|l| l.iter().any(|l| *l == label))
+        });
+        let (mut all, mut right) = (0.0, 0.0);
+        for wait in own {
+            let ns = wait["ns"].as_f64().unwrap_or(0.0);
+            all += ns;
+            // One that has what it waited for still waits to be run.
+            let ready = wait["state"] == "runnable";
+            right += if ready || wait["reason"] == *reason {
+                ns
+            } else {
+                0.0
+            };
+        }
+        // By chance, three standard deviations of so many looks; and one look's time at the edges.
+        let share = waited / existed;
+        let chance = 300.0 * (share * (1.0 - share) / looks).sqrt();
+        card.near(
+            format!("{function} waits, of its time"),
+            100.0 * share,
+            100.0 * all / existed,
+            chance.max(1.5) + 100.0 / looks,
+            "%",
+        );
+        let right = 100.0 * right / all;
+        card.at_least(format!("{reason} of that"), right, 80.0, "%");
+    }
+    Ok(card)
+}
+
+pub(super) fn go_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let built = GoProgram::build(PLAIN)?;
+    let units = format!("{}", length.seconds * 3000.0);
+    let flags = ["fixed", "--units", &units];
+    let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
+    let mut live = Vec::new();
+    for _ in 0..length.repeats.clamp(3, 8) {
+        let mut program = built.start(&flags)?;
+        program.release()?;
+        bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
+        program.finish()?;
+        let run = measure(&built, tool, &flags, &Options::at(99))?;
+        recorded = recorded.min(run.truth.extra("cpu_ns")?);
+        live.push(run.recorded.took.to_live.as_secs_f64());
+    }
+    live.sort_by(f64::total_cmp);
+    card.at_most(
+        "slowdown, best against best",
+        100.0 * (recorded / bare - 1.0),
+        1.0,
+        "%",
+    );
+    card.at_most(
+        "attached until recording, median",
+        live[live.len() / 2],
+        1.5,
+        "s",
+    );
+    Ok(card)
+}

@@ -1,0 +1,427 @@
+//! Rows of Go code, from the table that Go programs carry for their own tracebacks.
+//!
+//! Go says for each instruction how far the stack pointer has moved, so that no frame pointer is
+//! needed, and stacks are right in the first instructions of a function too. Its runtime moves
+//! between stacks; the functions that do so are told by name, and the place in them by their
+//! instructions:
+//!
+//! * `systemstack`, `morestack` and `asmcgocall` leave a goroutine's stack for the thread's own. What
+//!   they left is in the goroutine, which is found from the thread (`KIND_GO`);
+//! * `mcall` leaves a goroutine for good: the scheduler's work begins there;
+//! * calls into the vDSO keep the goroutine's stack pointer in `r12`.
+//!
+//! Not followed: other code of the runtime that sets the stack pointer (`BadRule`), C frames between
+//! a callback into Go and the Go function that had called C (Go itself leaves them out).
+
+use object::read::ReadRef;
+use wallscope_object::gopclntab::{GoFile, GoFunction, Pclntab};
+
+use crate::native::abi::{End, KIND_DEREF, KIND_GO, KIND_OTHER, KIND_REG, KIND_SPAWN, Rule};
+use crate::native::cfi::{Range, Rows};
+use crate::native::image::{Image, MAX_CFI};
+use crate::native::rules::{Row, RuleSet};
+
+/// Functions that switch stacks; before Go 1.17 the table does not say so.
+const SWITCHES: &[&[u8]] = &[
+    b"runtime.mcall",
+    b"runtime.systemstack",
+    b"runtime.morestack",
+    b"runtime.asmcgocall",
+];
+
+/// Most bytes of instructions that are looked at in one function.
+const LONGEST: u64 = 1 << 16;
+
+const RSP: u8 = 7;
+const R12: u8 = 12;
+
+impl<'d, R: ReadRef<'d>> GoFile<'d> for Image<'d, R> {
+    fn section(&self, name: &str) -> Option<(u64, &'d [u8])> {
+        let kept = self.go_sections.iter().find(|s| s.name == name)?;
+        let size = kept.size.min(MAX_CFI);
+        Some((kept.address, self.bytes(kept.offset, size)?))
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.offset_of(address).is_some()
+    }
+}
+
+/// Adds the rows of all Go functions of `image`; whether there were any.
+pub(crate) fn read<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    rows: &mut Rows,
+    rules: &mut RuleSet,
+) -> bool {
+    let Some(table) = Pclntab::find(image) else {
+        return false;
+    };
+    let before = rows.ranges.len();
+    let code = |f: &GoFunction<'_, 'd>| {
+        let (offset, _) = image.offset_of(f.entry)?;
+        image.bytes(offset, (f.end - f.entry).min(LONGEST))
+    };
+    let cross = table
+        .functions()
+        .find(|f| f.name() == b"runtime.systemstack")
+        .and_then(|f| Crossing::of(code(&f)?, image.tls_size));
+    // Real tables have fewer stretches than bytes; in a hostile one functions could share them.
+    let mut budget = table.bytes().len();
+    for function in table.functions() {
+        let Some((offset, room)) = image.offset_of(function.entry) else {
+            continue;
+        };
+        let end = offset.saturating_add(room.min(function.end - function.entry));
+        let (Ok(start), Ok(end)) = (u32::try_from(offset), u32::try_from(end)) else {
+            continue;
+        };
+        let mut out = Out {
+            rows,
+            rules,
+            budget: &mut budget,
+            first: 0,
+            start,
+            end,
+        };
+        // Instructions are looked at where they matter only: there are many functions.
+        let code = match function.moves_stack() || SWITCHES.contains(&function.name()) {
+            true => code(&function).unwrap_or_default(),
+            false => &[],
+        };
+        out.function(&function, cross, code);
+    }
+    rows.ranges.len() > before
+}
+
+/// Where the runtime keeps what it needs to come back to a goroutine's stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Crossing {
+    /// Of the thread's current goroutine, from its TLS base.
+    tls: i32,
+    /// Of its thread, in a goroutine.
+    m: i16,
+    /// Of the goroutine it serves, in a thread.
+    current: i16,
+    /// Of the stack pointer that was left, in a goroutine; the instruction pointer follows it.
+    sp: i16,
+}
+
+impl Crossing {
+    /// As the end of `systemstack` (`code`) does it: from TLS to the goroutine, to its thread, to
+    /// the goroutine that thread serves, to its stack pointer.
+    fn of(code: &[u8], tls_size: u64) -> Option<Crossing> {
+        let call = find(code, &[0xff, 0xd7])?;
+        let mut at = call + 2;
+        let mut next = |wanted: &dyn Fn(Load) -> bool| {
+            while at < code.len() {
+                match load(&code[at..]) {
+                    Some((found, length)) => {
+                        at += length;
+                        if wanted(found) {
+                            return Some(found);
+                        }
+                    }
+                    None => at += 1,
+                }
+            }
+            None
+        };
+        let g = next(&|l| l.tls)?;
+        // Where the program may be loaded anywhere, the place comes from a table that the loader
+        // fills; it is the only variable of its kind unless C code has some.
+        let tls = match g.base {
+            None => g.offset,
+            Some(_) if tls_size == 8 => -8,
+            Some(_) => return None,
+        };
+        let m = next(&|l| !l.tls && l.base == Some(g.to))?;
+        let current = next(&|l| !l.tls && l.base == Some(m.to))?;
+        let sp = next(&|l| !l.tls && l.base == Some(current.to) && l.to == RSP)?;
+        let small = |offset: i32| i16::try_from(offset).ok().filter(|o| *o >= 0 && o % 8 == 0);
+        (tls % 8 == 0).then_some(Crossing {
+            tls,
+            m: small(m.offset)?,
+            current: small(current.offset)?,
+            sp: small(sp.offset)?,
+        })
+    }
+
+    /// `return_address`: it is on top of the stack that was left; else that is in the goroutine.
+    fn row(self, return_address: bool) -> Row {
+        Row::Rule(Rule {
+            kind: KIND_GO,
+            cfa_off: self.tls,
+            slot: [
+                self.m,
+                self.current,
+                self.sp,
+                i16::from(return_address),
+                0,
+                0,
+            ],
+            ..Rule::default()
+        })
+    }
+}
+
+/// `mov offset(base), to`, of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Load {
+    to: u8,
+    /// `None`: an absolute address.
+    base: Option<u8>,
+    offset: i32,
+    tls: bool,
+}
+
+/// The load at the start of `code`, and its length.
+fn load(code: &[u8]) -> Option<(Load, usize)> {
+    let tls = code.first() == Some(&0x64);
+    let code = if tls { &code[1..] } else { code };
+    let [rex, 0x8b, modrm, rest @ ..] = code else {
+        return None;
+    };
+    if rex & 0xf8 != 0x48 {
+        return None;
+    }
+    let to = modrm >> 3 & 7 | (rex & 4) << 1;
+    let base = modrm & 7 | (rex & 1) << 3;
+    let long = |at: usize| Some(i32::from_le_bytes(rest.get(at..at + 4)?.try_into().ok()?));
+    let (base, offset, length) = match (modrm >> 6, modrm & 7) {
+        (0, 4) if rest.first() == Some(&0x25) => (None, long(1)?, 8),
+        (0, 4 | 5) | (_, 4) => return None,
+        (0, _) => (Some(base), 0, 3),
+        (1, _) => (Some(base), i32::from(*rest.first()? as i8), 4),
+        (2, _) => (Some(base), long(0)?, 7),
+        _ => return None,
+    };
+    let load = Load {
+        to,
+        base,
+        offset,
+        tls,
+    };
+    // Numbers by DWARF, which has another order below 8.
+    const DWARF: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
+    let dwarf = |r: u8| if r < 8 { DWARF[usize::from(r)] } else { r };
+    Some((
+        Load {
+            to: dwarf(load.to),
+            base: load.base.map(dwarf),
+            ..load
+        },
+        length + usize::from(tls),
+    ))
+}
+
+fn find(code: &[u8], what: &[u8]) -> Option<usize> {
+    code.windows(what.len()).position(|w| w == what)
+}
+
+/// Behind the first instruction that sets the stack pointer from a register or from memory.
+fn switch(code: &[u8]) -> Option<usize> {
+    (0..code.len()).find_map(|at| match code[at..] {
+        // mov %reg, %rsp
+        [0x48 | 0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => Some(at + 3),
+        // mov offset(%reg), %rsp
+        [0x48 | 0x49, 0x8b, modrm, ..] if modrm & 0xf8 == 0x60 && modrm & 7 != 4 => Some(at + 4),
+        _ => None,
+    })
+}
+
+/// Rows of one function on their way into the list.
+struct Out<'r> {
+    rows: &'r mut Rows,
+    rules: &'r mut RuleSet,
+    budget: &'r mut usize,
+    first: usize,
+    /// Offsets of the function in the file.
+    start: u32,
+    end: u32,
+}
+
+impl Out<'_> {
+    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>, code: &[u8]) {
+        self.first = self.rows.rows.len();
+        let crossing = |return_address| match cross {
+            Some(crossing) => crossing.row(return_address),
+            None => Row::End(End::BadRule),
+        };
+        match f.name() {
+            b"runtime.sigtramp" => self.depths(f, 0..usize::MAX),
+            // What a handler returns to is looked up at the byte before.
+            name if name.starts_with(b"runtime.sigreturn") => {
+                self.start -= u32::from(self.start > 0);
+                self.row(0, Row::Signal);
+            }
+            name if f.is_top() || name.starts_with(b"_rt0_") => self.row(0, Row::End(End::Root)),
+            b"runtime.clone" => self.row(0, spawn()),
+            b"runtime.mcall" => self.switched(f, code, Row::End(End::Root)),
+            b"runtime.systemstack" => self.switched(f, code, crossing(true)),
+            b"runtime.morestack" => self.switched(f, code, crossing(false)),
+            b"runtime.asmcgocall" => {
+                self.switched(f, code, crossing(true));
+                self.on_own_stack(f, code);
+            }
+            b"runtime.cgocallback" => self.depths(f, 0..usize::MAX),
+            _ if f.moves_stack() => match find(code, &[0x49, 0x89, 0xe4]) {
+                Some(at) => self.kept_in_r12(f, code, at + 3),
+                None => self.switched(f, code, Row::End(End::BadRule)),
+            },
+            _ => self.depths(f, 0..usize::MAX),
+        }
+        let count = (self.rows.rows.len() - self.first) as u32;
+        if count > 0 && self.start < self.end {
+            self.rows.ranges.push(Range {
+                start: self.start,
+                end: self.end,
+                first: self.first as u32,
+                count,
+            });
+        }
+    }
+
+    /// From `at` bytes into the function on.
+    fn row(&mut self, at: usize, row: Row) {
+        let Ok(at) = u32::try_from(at) else { return };
+        let Some(offset) = self.start.checked_add(at).filter(|o| *o < self.end) else {
+            return;
+        };
+        let id = self.rules.id(row);
+        match self.rows.rows[self.first..].last_mut() {
+            Some(last) if last.0 == offset => last.1 = id,
+            _ => self.rows.rows.push((offset, id)),
+        }
+    }
+
+    /// The rows that Go has for the part `within` of the function.
+    fn depths(&mut self, f: &GoFunction<'_, '_>, within: std::ops::Range<usize>) {
+        for stretch in f.depths() {
+            if *self.budget == 0 {
+                return;
+            }
+            *self.budget -= 1;
+            let start = (stretch.start - f.entry) as usize;
+            let end = (stretch.end - f.entry) as usize;
+            if start < within.end && end > within.start {
+                self.row(start.max(within.start), at_depth(RSP, stretch.value));
+            }
+        }
+    }
+
+    /// As Go has it up to where the stack is switched, then `after`.
+    fn switched(&mut self, f: &GoFunction<'_, '_>, code: &[u8], after: Row) {
+        match switch(code) {
+            Some(at) => {
+                self.depths(f, 0..at);
+                self.row(at, after);
+            }
+            None => self.row(0, Row::End(End::BadRule)),
+        }
+    }
+
+    /// The end of `asmcgocall`, for callers that are on the thread's stack already: it keeps the
+    /// stack pointer in its frame.
+    fn on_own_stack(&mut self, f: &GoFunction<'_, '_>, code: &[u8]) {
+        let from = switch(code).unwrap_or(code.len());
+        let Some(other) = find(&code[from..], &[0xc3]).map(|at| from + at + 1) else {
+            return;
+        };
+        self.depths(f, other..usize::MAX);
+        // mov %rdx, 40(%rsp)
+        let kept = find(&code[other..], &[0x48, 0x89, 0x54, 0x24, 0x28]);
+        let Some(kept) = kept.map(|at| other + at + 5) else {
+            return;
+        };
+        let row = Row::Rule(Rule {
+            kind: KIND_DEREF,
+            reg: RSP,
+            cfa_off: 40,
+            cfa_add: 8,
+            ..Rule::default()
+        });
+        self.row(kept, row);
+        if let Some(back) = switch(&code[kept..]) {
+            self.depths(f, kept + back..usize::MAX);
+        }
+    }
+
+    /// A call into the vDSO: the stack pointer is in `r12` from `from` on until it is put back; and
+    /// in what stands behind the return, which jumps back before that.
+    fn kept_in_r12(&mut self, f: &GoFunction<'_, '_>, code: &[u8], from: usize) {
+        let depth = f
+            .depths()
+            .find(|s| s.end > f.entry + from as u64)
+            .map_or(0, |s| s.value);
+        let row = at_depth(R12, depth);
+        self.depths(f, 0..from);
+        self.row(from, row);
+        let rest = code.get(from..).unwrap_or_default();
+        // mov %r12, %rsp
+        let Some(back) = find(rest, &[0x4c, 0x89, 0xe4]).map(|at| from + at + 3) else {
+            return;
+        };
+        self.depths(f, back..usize::MAX);
+        if let Some(ret) = find(&code[back..], &[0xc3]).map(|at| back + at + 1)
+            && code[ret..].iter().any(|b| *b != 0xcc)
+        {
+            self.row(ret, row);
+        }
+    }
+}
+
+/// The frame begins `depth` bytes and a return address above `reg`.
+fn at_depth(reg: u8, depth: i32) -> Row {
+    if !(0..1 << 30).contains(&depth) {
+        return Row::End(End::BadRule);
+    }
+    Row::Rule(Rule {
+        kind: if reg == RSP { KIND_REG } else { KIND_OTHER },
+        reg,
+        cfa_off: depth + 8,
+        // Functions with a frame keep their caller's frame pointer at its top.
+        saved: u8::from(depth >= 8) << 1,
+        slot: [0, if depth >= 8 { -2 } else { 0 }, 0, 0, 0, 0],
+        ..Rule::default()
+    })
+}
+
+/// The system call that makes a thread: in the new one there is nothing above it.
+fn spawn() -> Row {
+    Row::Rule(Rule {
+        kind: KIND_SPAWN,
+        reg: RSP,
+        cfa_off: 8,
+        ..Rule::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_a_goroutine_is_read_from_the_instructions() {
+        // call *%rdi; mov %fs:-8, %rcx; mov 48(%rcx), %rbx … as Go 1.19 has it.
+        let code = [
+            0xff, 0xd7, 0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff, 0x48, 0x8b, 0x58,
+            0x30, 0x48, 0x8b, 0x83, 0xc0, 0, 0, 0, 0x64, 0x48, 0x89, 0x04, 0x25, 0xf8, 0xff, 0xff,
+            0xff, 0x48, 0x8b, 0x60, 0x38, 0xc3,
+        ];
+        let expected = Crossing {
+            tls: -8,
+            m: 48,
+            current: 192,
+            sp: 56,
+        };
+        assert_eq!(Crossing::of(&code, 0), Some(expected));
+        assert_eq!(Crossing::of(&code[..20], 0), None);
+    }
+
+    #[test]
+    fn a_switch_of_stacks_is_found() {
+        assert_eq!(switch(&[0x90, 0x48, 0x89, 0xdc, 0x90]), Some(4));
+        assert_eq!(switch(&[0x49, 0x8b, 0x66, 0x38]), Some(4));
+        assert_eq!(switch(&[0x48, 0x8b, 0x5a, 0x38]), None);
+    }
+}

@@ -1,0 +1,299 @@
+//! One look at all goroutines of a process, while it runs on.
+//!
+//! Places in a goroutine are learnt from the first one: it points at itself where its registers are
+//! kept, it began with `runtime.main`, and its number is 1, with a valid status in front. What was
+//! read half-way through a change shows as a stack that does not end in a goroutine's first function:
+//! such a stack is left out and counted.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_object::gopclntab::Pclntab;
+
+use super::{Facts, Label, labels};
+
+/// Most goroutines that are looked at, and most frames of each.
+const MOST: u64 = 1 << 18;
+const MOST_FRAMES: usize = 256;
+/// Bytes of a goroutine within which everything lies, and of its stack that are read at once.
+const HEAD: usize = 512;
+const STACK: usize = 2048;
+/// Where a goroutine keeps its registers: fixed since the linker knows what lies before.
+const SP: usize = 56;
+const SELF: usize = 72;
+/// From the number: why it waits. From the function it began with: its labels.
+const REASON_FROM_NUMBER: usize = 24;
+const LABELS_FROM_START: usize = 48;
+/// Set while its stack is looked through by the collector.
+const SCANNED: u32 = 0x1000;
+
+/// Reads memory of a process, whole or not at all.
+pub trait Memory {
+    /// Fills `to` from `at` on.
+    fn read(&mut self, at: u64, to: &mut [u8]) -> bool;
+
+    /// Fills `to`, one piece after the other, from `wanted` (address, bytes); whether each could be
+    /// read.
+    fn read_all(&mut self, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
+        let mut rest = to;
+        let mut done = Vec::with_capacity(wanted.len());
+        for (at, bytes) in wanted {
+            let (piece, more) = rest.split_at_mut(*bytes);
+            done.push(self.read(*at, piece));
+            rest = more;
+        }
+        done
+    }
+}
+
+/// What a goroutine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Status {
+    /// Waits to be run.
+    Runnable,
+    /// Is on a thread.
+    Running,
+    /// Its thread is in a system call.
+    Syscall,
+    /// Waits, for the reason of this number.
+    Waiting(u8),
+}
+
+/// A goroutine, as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goroutine {
+    /// Its number, never given twice.
+    pub id: u64,
+    /// Virtual address of the function it began with.
+    pub start: u64,
+    /// What it does.
+    pub status: Status,
+    /// Return addresses, virtual, innermost first; `None` where it runs or could not be read.
+    pub stack: Option<Vec<u64>>,
+    /// Where its labels are, 0: it has none.
+    pub labels: u64,
+}
+
+/// Where things are in a goroutine, and where the list of them is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    list: u64,
+    status: usize,
+    id: usize,
+    start: usize,
+}
+
+/// Looks at one process.
+pub struct Looker<'f> {
+    facts: &'f Facts,
+    table: Pclntab<'f>,
+    /// How far its addresses are moved.
+    bias: u64,
+    places: Option<Places>,
+    /// By return address: bytes to the caller's stack pointer; `None`: nothing is above it.
+    known: FxHashMap<u64, Option<Option<u64>>>,
+    /// Stacks that could not be followed to their end.
+    pub broken: u64,
+}
+
+impl<'f> Looker<'f> {
+    /// Of a process with the program of `facts`, its addresses moved by `bias`.
+    pub fn new(facts: &'f Facts, bias: u64) -> Option<Looker<'f>> {
+        Some(Looker {
+            table: facts.functions()?,
+            facts,
+            bias,
+            places: None,
+            known: FxHashMap::default(),
+            broken: 0,
+        })
+    }
+
+    /// Name of the function that `address` (virtual) lies in.
+    pub fn name(&self, address: u64) -> String {
+        let name = self.table.at(address).map_or(&b""[..], |f| f.name());
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    /// All goroutines but dead ones; `None` where they cannot be found (yet).
+    pub fn look(&mut self, memory: &mut impl Memory) -> Option<Vec<Goroutine>> {
+        let places = match self.places {
+            Some(places) => places,
+            None => {
+                let found = self.find(memory)?;
+                *self.places.insert(found)
+            }
+        };
+        let list = pointers(memory, places.list)?;
+        let wanted: Vec<_> = list.iter().map(|g| (*g, HEAD)).collect();
+        let mut heads = vec![0u8; wanted.len() * HEAD];
+        let readable = memory.read_all(&wanted, &mut heads);
+        let mut all = Vec::new();
+        let mut parked = Vec::new();
+        for (head, readable) in heads.chunks_exact(HEAD).zip(readable) {
+            let Some((goroutine, sp, pc)) = self.one(&places, head).filter(|_| readable) else {
+                continue;
+            };
+            if goroutine.status != Status::Running {
+                let end = word(head, 8);
+                let bytes = (end.wrapping_sub(sp)).min(STACK as u64) as usize & !7;
+                let aligned = sp % 8 == 0 && bytes > 0;
+                parked.push((all.len(), sp, pc, if aligned { bytes } else { 0 }));
+            }
+            all.push(goroutine);
+        }
+        let wanted: Vec<_> = parked.iter().map(|p| (p.1, p.3)).collect();
+        let mut stacks = vec![0u8; wanted.iter().map(|w| w.1).sum()];
+        let readable = memory.read_all(&wanted, &mut stacks);
+        let mut from = 0;
+        for ((index, sp, pc, bytes), readable) in parked.into_iter().zip(readable) {
+            let here = &stacks[from..from + bytes];
+            from += bytes;
+            if readable && bytes > 0 {
+                all[index].stack = self.walk(memory, pc, sp, here);
+            }
+            self.broken += u64::from(all[index].stack.is_none());
+        }
+        Some(all)
+    }
+
+    /// The labels of a goroutine.
+    pub fn labels(&self, memory: &mut impl Memory, goroutine: &Goroutine) -> Vec<Label> {
+        match goroutine.labels {
+            0 => Vec::new(),
+            address => labels::read(memory, address),
+        }
+    }
+
+    fn find(&self, memory: &mut impl Memory) -> Option<Places> {
+        let main = self.facts.main.wrapping_add(self.bias);
+        let found = self.facts.lists.iter().filter_map(|list| {
+            let list = list.wrapping_add(self.bias);
+            let all = pointers(memory, list)?;
+            // Other pointers to the same goroutines have no length behind them.
+            let wanted: Vec<_> = all.iter().map(|g| (g + SELF as u64, 8)).collect();
+            let mut own = vec![0u8; 8 * all.len()];
+            let readable = memory.read_all(&wanted, &mut own);
+            let mut selves = all.iter().zip(own.chunks_exact(8));
+            let distinct: FxHashSet<u64> = all.iter().copied().collect();
+            if readable.contains(&false)
+                || !selves.all(|(g, own)| word(own, 0) == *g)
+                || distinct.len() != all.len()
+            {
+                return None;
+            }
+            let mut head = [0u8; HEAD];
+            if !memory.read(*all.first()?, &mut head) {
+                return None;
+            }
+            let find = |wanted: &dyn Fn(usize) -> bool, from: usize| {
+                (from..HEAD - 64).step_by(8).find(|at| wanted(*at))
+            };
+            let start = find(&|at| word(&head, at) == main, SELF)?;
+            let status = |at| half(&head, at) & !SCANNED;
+            let id = find(
+                &|at| word(&head, at) == 1 && (1..=9).contains(&status(at - 8)),
+                SELF + 40,
+            )?;
+            let places = Places {
+                list,
+                status: id - 8,
+                id,
+                start,
+            };
+            Some((all.len(), places))
+        });
+        found.max_by_key(|(n, _)| *n).map(|(_, places)| places)
+    }
+
+    /// A goroutine with its stack pointer and instruction pointer; `None`: there is none any more.
+    fn one(&self, p: &Places, head: &[u8]) -> Option<(Goroutine, u64, u64)> {
+        let status = match half(head, p.status) & !SCANNED {
+            1 | 9 => Status::Runnable,
+            2 | 8 => Status::Running,
+            3 => Status::Syscall,
+            4 => Status::Waiting(head[p.id + REASON_FROM_NUMBER]),
+            _ => return None,
+        };
+        let goroutine = Goroutine {
+            id: word(head, p.id),
+            start: word(head, p.start).wrapping_sub(self.bias),
+            status,
+            stack: None,
+            labels: word(head, p.start + LABELS_FROM_START),
+        };
+        Some((goroutine, word(head, SP), word(head, SP + 8)))
+    }
+
+    /// Return addresses from `pc` on; `here` is the stack from `sp` on, as far as it was read.
+    fn walk(
+        &mut self,
+        memory: &mut impl Memory,
+        mut pc: u64,
+        mut sp: u64,
+        here: &[u8],
+    ) -> Option<Vec<u64>> {
+        let mut stack = Vec::new();
+        let (mut base, mut bytes) = (sp, std::borrow::Cow::Borrowed(here));
+        while stack.len() < MOST_FRAMES {
+            let address = pc.wrapping_sub(self.bias);
+            stack.push(address);
+            let Some(up) = self.up(address)? else {
+                return Some(stack);
+            };
+            sp = sp.checked_add(up)?;
+            let slot = sp.checked_sub(8)?;
+            let mut at = usize::try_from(slot.checked_sub(base)?).ok()?;
+            if at + 8 > bytes.len() {
+                // Deep stacks are read on, a page's worth at a time.
+                let room = 4096 - (slot % 4096) as usize;
+                let mut more = vec![0u8; room.max(8)];
+                if !memory.read(slot, &mut more) {
+                    return None;
+                }
+                (base, bytes, at) = (slot, more.into(), 0);
+            }
+            pc = word(&bytes, at);
+        }
+        Some(stack)
+    }
+
+    /// How far the caller's stack pointer is above at return address `pc`: `None`: not known;
+    /// `Some(None)`: there is no caller.
+    fn up(&mut self, pc: u64) -> Option<Option<u64>> {
+        let table = &self.table;
+        *self.known.entry(pc).or_insert_with(|| {
+            // A goroutine that has not run yet stands at its function's first instruction.
+            let inside = table.at(pc).filter(|f| f.entry == pc);
+            let function = inside.or_else(|| table.at(pc.wrapping_sub(1)))?;
+            if function.is_top() || function.name() == b"runtime.goexit" {
+                return Some(None);
+            }
+            let at = if function.entry == pc { pc } else { pc - 1 };
+            let depth = function.depths().find(|s| s.end > at)?;
+            u64::try_from(depth.value).ok().map(|d| Some(d + 8))
+        })
+    }
+}
+
+/// The pointers of a slice at `address`.
+fn pointers(memory: &mut impl Memory, address: u64) -> Option<Vec<u64>> {
+    let mut slice = [0u8; 24];
+    if !memory.read(address, &mut slice) {
+        return None;
+    }
+    let (first, length, capacity) = (word(&slice, 0), word(&slice, 8), word(&slice, 16));
+    if first == 0 || first % 8 != 0 || length == 0 || length > capacity {
+        return None;
+    }
+    let mut bytes = vec![0u8; 8 * length.min(MOST) as usize];
+    let readable = memory.read(first, &mut bytes);
+    let all = bytes.chunks_exact(8).map(|w| word(w, 0));
+    readable.then(|| all.filter(|g| *g != 0 && g % 8 == 0).collect())
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}

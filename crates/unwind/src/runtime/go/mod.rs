@@ -1,0 +1,283 @@
+//! Go: the goroutines of a process, as its runtime has them.
+//!
+//! ```text
+//! mod.rs      what is known of a Go program: its table of functions, where its list of goroutines
+//!             may be, what its reasons to wait are called
+//! looks.rs    one look at all goroutines of a process
+//! labels.rs   labels that the program gave a goroutine (`runtime/pprof`)
+//! ```
+//!
+//! Go code is native code: its frames on threads are unwound and named as such. What threads do not
+//! show is goroutines that wait, as those have no thread.
+//!
+//! No symbols are needed: the list of goroutines is found by what `runtime.allgadd` refers to, the
+//! places in a goroutine by what must be true of the first one, so that versions of Go need not be
+//! told apart.
+
+mod labels;
+mod looks;
+
+use object::{Object, ObjectSegment, SegmentFlags};
+use wallscope_object::gopclntab::{GoFile, Pclntab, Relocations};
+
+use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+pub use labels::Label;
+pub use looks::{Goroutine, Looker, Memory, Status};
+
+/// The row of the table.
+pub const RUNTIME: Runtime = Runtime {
+    name: "Go",
+    recognise,
+};
+
+/// What is known of a Go program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    table: Vec<u8>,
+    text: u64,
+    /// Code: virtual address, offset in the file, bytes.
+    code: Vec<(u64, u64, u64)>,
+    /// Addresses, one of which may be that of the list of goroutines.
+    lists: Vec<u64>,
+    /// Entry of the function that the first goroutine begins with.
+    main: u64,
+    /// What the runtime calls its reasons to wait, by number.
+    reasons: Vec<String>,
+}
+
+impl Facts {
+    /// Its functions.
+    pub fn functions(&self) -> Option<Pclntab<'_>> {
+        Pclntab::over(&self.table, self.text)
+    }
+
+    /// The offset in the file of code at virtual address `address`.
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
+        self.code.iter().find_map(|(start, offset, bytes)| {
+            let into = address.checked_sub(*start)?;
+            (into < *bytes).then(|| offset + into)
+        })
+    }
+
+    /// The runtime's word for reason `number`.
+    pub fn reason(&self, number: u8) -> &str {
+        self.reasons.get(usize::from(number)).map_or("", |r| r)
+    }
+}
+
+/// What a goroutine waits for, from the runtime's word for it and the functions it waits in,
+/// innermost first.
+pub fn reason<'n>(word: &str, mut functions: impl Iterator<Item = &'n str>) -> &'static str {
+    match word {
+        "semacquire" => {
+            // Of several kinds; the function outside the runtime says which.
+            let caller = functions.find(|f| !f.starts_with("runtime."));
+            match caller.unwrap_or_default() {
+                f if f.starts_with("sync.(*Mutex)") || f.starts_with("sync.(*RWMutex)") => "mutex",
+                f if f.starts_with("sync.(*WaitGroup)") => "waitgroup",
+                f if f.starts_with("sync.runtime_Semacquire") => {
+                    match functions.next().unwrap_or_default() {
+                        f if f.starts_with("sync.(*WaitGroup)") => "waitgroup",
+                        f if f.starts_with("sync.(*Mutex)") => "mutex",
+                        f if f.starts_with("sync.(*RWMutex)") => "mutex",
+                        _ => "semaphore",
+                    }
+                }
+                _ => "semaphore",
+            }
+        }
+        "IO wait" => "network",
+        "sleep" => "timer",
+        "sync.Cond.Wait" => "cond",
+        "sync.WaitGroup.Wait" => "waitgroup",
+        "GC worker (idle)" | "GC sweep wait" | "GC scavenge wait" | "force gc (idle)"
+        | "finalizer wait" | "cleanup wait" => "runtime",
+        w if w.starts_with("chan ") => "channel",
+        w if w.starts_with("select") => "select",
+        w if w.starts_with("sync.Mutex") || w.starts_with("sync.RWMutex") => "mutex",
+        w if w.starts_with("GC ") || w.contains("garbage") || w.contains("GC cycle") => "gc",
+        _ => "other",
+    }
+}
+
+impl<'d> GoFile<'d> for Image<'d> {
+    fn section(&self, name: &str) -> Option<(u64, &'d [u8])> {
+        use object::{CompressionFormat, ObjectSection};
+        let section = self.file.section_by_name(name)?;
+        let range = section.compressed_file_range().ok()?;
+        let plain = range.format == CompressionFormat::None;
+        plain.then_some((section.address(), section.data().ok()?))
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.code()
+            .iter()
+            .any(|(start, _, bytes)| address.checked_sub(*start).is_some_and(|d| d < *bytes))
+    }
+}
+
+impl Image<'_> {
+    fn code(&self) -> Vec<(u64, u64, u64)> {
+        let executable = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(object::elf::PF_X));
+        let segments = self.file.segments().filter(|s| executable(s.flags()));
+        segments
+            .map(|s| {
+                let (offset, bytes) = s.file_range();
+                (s.address(), offset, bytes)
+            })
+            .collect()
+    }
+}
+
+fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+    let go = image.section(".note.go.buildid").is_some() || image.section(".gopclntab").is_some();
+    if !go {
+        return None;
+    }
+    let refuse = |why: &str| {
+        Some(Err(Refusal {
+            what: format!("goroutines of {}", image.name()),
+            why: why.to_owned(),
+        }))
+    };
+    let Some(table) = Pclntab::find(image) else {
+        return refuse("its table of functions is of a kind that is not known");
+    };
+    let named = |name: &[u8]| table.functions().find(|f| f.name() == name);
+    let (Some(add), Some(main)) = (named(b"runtime.allgadd"), named(b"runtime.main")) else {
+        return refuse("its runtime lacks the functions by which they are found");
+    };
+    let bytes = image.at(add.entry, (add.end - add.entry).min(1 << 16) as usize);
+    Some(Ok(AnyFacts::Go(Box::new(Facts {
+        lists: addresses(bytes.unwrap_or_default(), add.entry),
+        main: main.entry,
+        reasons: reasons(image),
+        text: table.text(),
+        table: table.bytes().to_vec(),
+        code: image.code(),
+    }))))
+}
+
+/// Data that the instructions in `code`, which is at `start`, refer to.
+fn addresses(code: &[u8], start: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    for (i, bytes) in code.windows(7).enumerate() {
+        // mov, lea or cmp of 64 bits with what lies at a distance from the instruction's end.
+        let [
+            0x48 | 0x4c,
+            0x8b | 0x89 | 0x8d | 0x39 | 0x3b,
+            modrm,
+            a,
+            b,
+            c,
+            d,
+        ] = *bytes
+        else {
+            continue;
+        };
+        if modrm & 0xc7 != 0x05 {
+            continue;
+        }
+        let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
+        let end = start.wrapping_add(i as u64 + 7);
+        found.push(end.wrapping_add_signed(distance));
+    }
+    found.retain(|a| a % 8 == 0);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The runtime's list of reasons to wait, which is found by how it begins.
+fn reasons(image: &Image<'_>) -> Vec<String> {
+    const FIRST: &[u8] = b"GC assist marking";
+    const MOST: usize = 64;
+    let Some((start, texts)) = GoFile::section(image, ".rodata") else {
+        return Vec::new();
+    };
+    let text = |address: u64, length: u64| -> Option<&str> {
+        let from = usize::try_from(address.checked_sub(start)?).ok()?;
+        let bytes = texts.get(from..from.checked_add(usize::try_from(length).ok()?)?)?;
+        std::str::from_utf8(bytes).ok().filter(|_| length < 64)
+    };
+    let mut at = Vec::new();
+    let mut from = 0;
+    while let Some(next) = memchr(&texts[from..], FIRST) {
+        at.push(start.wrapping_add((from + next) as u64));
+        from += next + 1;
+    }
+    let relocations = Relocations::of(image).by_place();
+    for name in [".data", ".noptrdata", ".data.rel.ro", ".rodata"] {
+        let Some((base, bytes)) = GoFile::section(image, name) else {
+            continue;
+        };
+        let plain = |i: usize| -> Option<u64> {
+            Some(u64::from_le_bytes(bytes.get(i..i + 8)?.try_into().ok()?))
+        };
+        let pointer = |i: usize| match relocations.is_empty() {
+            true => plain(i),
+            false => relocations.get(&base.wrapping_add(i as u64)).copied(),
+        };
+        let entry = |i: usize| text(pointer(i)?, plain(i + 8)?);
+        let begins = |i: &usize| {
+            plain(i + 8) == Some(FIRST.len() as u64)
+                && pointer(*i).is_some_and(|p| at.contains(&p))
+                && entry(i + 16) == Some("IO wait")
+        };
+        if let Some(first) = (0..bytes.len()).step_by(8).find(begins) {
+            let rest = (0..MOST).map_while(|n| entry(first + 16 * n));
+            return std::iter::once("").chain(rest).map(str::to_owned).collect();
+        }
+    }
+    Vec::new()
+}
+
+/// Where `what` first is in `bytes`.
+fn memchr(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    let first = *what.first()?;
+    let mut from = 0;
+    loop {
+        let at = from + bytes[from..].iter().position(|b| *b == first)?;
+        if bytes[at..].starts_with(what) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_from_the_word_and_the_place() {
+        let of = |word, stack: &[&'static str]| reason(word, stack.iter().copied());
+        assert_eq!(of("chan receive (nil chan)", &[]), "channel");
+        assert_eq!(of("select (no cases)", &[]), "select");
+        let lock = [
+            "runtime.semacquire1",
+            "sync.runtime_SemacquireMutex",
+            "sync.(*Mutex).lockSlow",
+        ];
+        assert_eq!(of("semacquire", &lock), "mutex");
+        let group = [
+            "runtime.semacquire1",
+            "sync.runtime_Semacquire",
+            "sync.(*WaitGroup).Wait",
+        ];
+        assert_eq!(of("semacquire", &group), "waitgroup");
+        assert_eq!(of("semacquire", &["runtime.gopark"]), "semaphore");
+        assert_eq!(of("GC assist wait", &[]), "gc");
+        assert_eq!(of("GC worker (idle)", &[]), "runtime");
+        assert_eq!(of("something new", &[]), "other");
+    }
+
+    #[test]
+    fn data_that_code_refers_to_is_found() {
+        // mov 0x10(%rip), %rax at 0x1000: 0x1017, which is not aligned; lea 9(%rip): 0x1017 too.
+        let code = [
+            0x48, 0x8b, 0x05, 0x11, 0, 0, 0, 0x4c, 0x8d, 0x0d, 0xf2, 0xff, 0xff, 0xff,
+        ];
+        assert_eq!(addresses(&code, 0x1000), [0x1000, 0x1018]);
+    }
+}
