@@ -214,6 +214,7 @@ fn watch(subject: Subject, stop: &Receiver<()>, limit: f64) -> Seen {
         stacks: FxHashMap::default(),
     };
     let mut chance = now() | 1;
+    let (mut spent, mut counted) = (Duration::ZERO, 0u32);
     loop {
         let rest = watch.next.saturating_duration_since(Instant::now());
         match stop.recv_timeout(rest) {
@@ -222,7 +223,12 @@ fn watch(subject: Subject, stop: &Receiver<()>, limit: f64) -> Seen {
         }
         let began = own_cpu();
         watch.look();
-        let cost = own_cpu().saturating_sub(began);
+        // The first one, which finds everything, says nothing about the others.
+        if watch.seen.looks > 1 {
+            spent += own_cpu().saturating_sub(began);
+            counted += 1;
+        }
+        let cost = spent / counted.max(1);
         let mean = cost
             .mul_f64(100.0 / limit.max(0.001))
             .clamp(SHORTEST, LONGEST);

@@ -130,14 +130,14 @@ pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error
                 0.0
             };
         }
-        // By chance, three standard deviations of so many looks; and one look's time at the edges.
+        // By chance, three standard deviations of so many looks; and the time of two looks: one at each edge.
         let share = waited / existed;
         let chance = 300.0 * (share * (1.0 - share) / looks).sqrt();
         card.near(
             format!("{function} waits, of its time"),
             100.0 * share,
             100.0 * all / existed,
-            chance.max(1.5) + 100.0 / looks,
+            chance.max(1.5) + 200.0 / looks,
             "%",
         );
         let right = 100.0 * right / all;
