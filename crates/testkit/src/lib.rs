@@ -8,9 +8,8 @@
 //!
 //! `program` starts and releases a truth program (`python`, `java` and `go` those in these languages),
 //! `truth` is what it tells; `tool` drives the wallscope binary; `report` and `folded` read its output;
-//! `score` compares and prints rows;
-//! `checks` are whole experiments, each with its length as a parameter, so that the live tests run
-//! them short and the full verification long.
+//! `score` compares and prints rows; `checks` are whole experiments, each with its length as a
+//! parameter, so that the live tests run them short and the full verification long.
 //!
 //! It does not judge how a page looks or what a report says in words.
 

@@ -18,7 +18,7 @@ use std::{
 use rustc_hash::FxHashMap;
 use wallscope_model::{Label, LabelValue, Limit, Recording, StackEnd, State, TaskGroup, TaskTime};
 use wallscope_unwind::{
-    native::{FrameWord, TableSink},
+    native::TableSink,
     runtime::{
         Facts,
         go::{self, Goroutine, Looker, Memory, Status},
@@ -407,10 +407,10 @@ fn groups<S: TableSink>(
             };
             let stack = addresses.map(|addresses| {
                 *ids.entry(addresses.as_ptr()).or_insert_with(|| {
-                    let words: Vec<FrameWord> = addresses
+                    let words: Vec<u64> = addresses
                         .iter()
                         .filter_map(|a| facts.offset_of(*a))
-                        .map(|offset| FrameWord(u64::from(seen.subject.file) << 48 | offset))
+                        .map(|offset| u64::from(seen.subject.file) << 48 | offset)
                         .collect();
                     stacks.user_stack(&words, &[], StackEnd::Root, pid, processes)
                 })
