@@ -3,12 +3,13 @@
 // here it belongs to a place in the tree, so each node is an entry of its own.
 
 import { inflate } from './decode.js';
-import { byId, closePopUp, el, fill, name, popUp } from './dom.js';
+import { byId, closePopUp, el, fill, name, placeTip, popUp } from './dom.js';
 import { FlameGraph } from './flame.js';
 import { KIND } from './profile.js';
+import { LaidOut } from './shape.js';
 import { count, duration, shorten } from './text.js';
 
-const STATES = [
+const SHOWN_STATES = [
   { id: 'all', title: 'All', parts: [0, 1, 2] },
   { id: 'on-cpu', title: 'On CPU', parts: [0] },
   { id: 'runq', title: 'Run queue', parts: [1] },
@@ -41,12 +42,11 @@ export function changeClass(base, fresh, whole) {
   return share < 0 ? 3 - step : 3 + step;
 }
 
-/** @typedef {import('./derive.js').Shape} Shape */
-
-/** Both sides of a tree under a choice of states, laid out. @implements {Shape} */
-export class DeltaShape {
+/** Both sides of a tree under a choice of states, laid out. */
+export class DeltaShape extends LaidOut {
   /** @param {any} data @param {number[]} parts @param {string} width `both`, `new` or `base` */
   constructor(data, parts, width) {
+    super(false);
     const n = data.pops.length;
     const parents = new Int32Array(n);
     const depths = new Uint16Array(n);
@@ -82,59 +82,16 @@ export class DeltaShape {
       lefts[i] = lefts[p] + used[p];
       used[p] += wide[i];
     }
-    let deepest = 0;
-    for (let i = 0; i < n; i += 1) if (wide[i] > 0 || i === 0) deepest = Math.max(deepest, depths[i]);
-    const start = new Uint32Array(deepest + 2);
-    const shown = (/** @type {number} */ i) => i === 0 || wide[i] > 0;
-    for (let i = 0; i < n; i += 1) if (shown(i)) start[depths[i] + 1] += 1;
-    for (let d = 0; d <= deepest; d += 1) start[d + 1] += start[d];
-    const place = start.slice();
-    const order = new Uint32Array(start[deepest + 1]);
-    for (let i = 0; i < n; i += 1) {
-      if (!shown(i)) continue;
-      order[place[depths[i]]] = i;
-      place[depths[i]] += 1;
-    }
     this.base = base;
     this.fresh = fresh;
-    this.wide = wide;
     this.lefts = lefts;
+    this.rights = lefts.map((v, i) => v + wide[i]);
     this.parents = parents;
     this.depths = depths;
+    // Each node is an entry of its own.
+    this.entries = Int32Array.from(wide, (_, i) => i || -1);
     this.total = wide[0];
-    this.levels = deepest + 1;
-    this.levelStart = start;
-    this.levelEnd = start.subarray(1);
-    this.order = order;
-    this.inverted = false;
-  }
-
-  left(/** @type {number} */ node) {
-    return this.lefts[node];
-  }
-
-  right(/** @type {number} */ node) {
-    return this.lefts[node] + this.wide[node];
-  }
-
-  entry(/** @type {number} */ node) {
-    return node === 0 ? -1 : node;
-  }
-
-  parent(/** @type {number} */ node) {
-    return this.parents[node];
-  }
-
-  level(/** @type {number} */ node) {
-    return this.depths[node];
-  }
-
-  self(/** @type {number} */ node) {
-    return this.selfs[node];
-  }
-
-  ranges() {
-    return [0, 0];
+    this.finish();
   }
 }
 
@@ -187,7 +144,7 @@ class DeltaPage {
       const value = given.get(key) ?? '';
       return of.some((o) => o.id === value) ? value : of[0].id;
     };
-    look.state = one('state', STATES);
+    look.state = one('state', SHOWN_STATES);
     look.width = one('width', WIDTHS);
     look.colours = one('colours', PALETTES);
     look.query = given.get('q') ?? '';
@@ -214,7 +171,7 @@ class DeltaPage {
   shape() {
     const key = `${this.look.state}|${this.look.width}`;
     if (this.made?.key !== key) {
-      const state = STATES.find((s) => s.id === this.look.state) ?? STATES[0];
+      const state = SHOWN_STATES.find((s) => s.id === this.look.state) ?? SHOWN_STATES[0];
       this.made = { key, shape: new DeltaShape(this.data, state.parts, this.look.width) };
     }
     return this.made.shape;
@@ -245,11 +202,11 @@ class DeltaPage {
     const shape = this.shape();
     const palette = PALETTES.find((p) => p.id === look.colours) ?? PALETTES[0];
     const whole = Math.max(shape.base[0], shape.fresh[0]);
-    const zoomed = look.zoom > 0 && shape.wide[look.zoom] > 0 ? look.zoom : 0;
+    const zoomed = look.zoom > 0 && shape.right(look.zoom) > shape.left(look.zoom) ? look.zoom : 0;
     const choice = (/** @type {string} */ id, /** @type {{id: string, title: string}[]} */ of, /** @type {string} */ now, /** @type {(id: string) => void} */ set) => {
       fill(byId(id), ...of.map((o) => el('button', { type: 'button', 'aria-pressed': String(o.id === now), onclick: () => set(o.id) }, o.title)));
     };
-    choice('states', STATES, look.state, (state) => this.change({ state }));
+    choice('states', SHOWN_STATES, look.state, (state) => this.change({ state }));
     choice('widths', WIDTHS, look.width, (width) => this.change({ width }));
     choice('colours', PALETTES, look.colours, (colours) => this.change({ colours }));
     fill(byId('key'), ...palette.colours.map((c, i) => el('span', {}, el('i', { class: 'swatch', style: { background: c } }), STEPS[i])), el('span', {}, 'Colour is this place against itself; the table says what is noise.'));
@@ -322,9 +279,7 @@ class DeltaPage {
         el('div', {}, f === 0 ? 'gone' : `${more}${this.value(Math.abs(f - b))}${relative}`),
       );
     }
-    const size = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(4, Math.min(x + 12, innerWidth - size.width - 8))}px`;
-    tip.style.top = `${y + 16 + size.height > innerHeight ? y - size.height - 8 : y + 16}px`;
+    placeTip(tip, x, y);
   }
 
   /** What changed; noise is grey and says so. */
@@ -395,7 +350,7 @@ class DeltaPage {
         p: () => this.change({ colours: after(PALETTES, this.look.colours) }),
         Enter: () => this.flame.cursor >= 0 && this.flame.open(this.flame.cursor),
       };
-      STATES.forEach((s, i) => {
+      SHOWN_STATES.forEach((s, i) => {
         on[String(i + 1)] = () => this.change({ state: s.id });
       });
       for (const way of /** @type {const} */ (['up', 'down', 'left', 'right'])) {

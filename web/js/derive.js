@@ -1,27 +1,13 @@
 // What a flame graph can draw: the tree as recorded, or one derived from it (leaf first, callers,
-// callees, recursion folded). All have the same shape: nodes by level in order of place, each with
-// a left and a right end in ns, an entry, a parent, and the runs of rows it stands for.
+// callees, recursion folded).
 
-/**
- * @typedef {object} Shape
- * @property {number} total width of everything, ns
- * @property {number} levels how many, the root's included
- * @property {Uint32Array} levelStart by level, where its nodes begin in `order`
- * @property {Uint32Array} levelEnd by level, where they end
- * @property {Uint32Array} order nodes by level
- * @property {(node: number) => number} left
- * @property {(node: number) => number} right
- * @property {(node: number) => number} entry
- * @property {(node: number) => number} parent
- * @property {(node: number) => number} level
- * @property {(node: number) => number} self ns without children
- * @property {(node: number) => ArrayLike<number>} ranges runs of rows: from, to, from, to…
- * @property {boolean} inverted whether a child is its parent's caller
- */
+import { LaidOut } from './shape.js';
+
+/** @typedef {import('./shape.js').Shape} Shape */
 
 /** The recorded tree under a selection. @implements {Shape} */
 export class TreeShape {
-  /** @param {import('./profile.js').Selection} selection */
+  /** @param {import('./selection.js').Selection} selection */
   constructor(selection) {
     const p = selection.profile;
     this.selection = selection;
@@ -92,85 +78,6 @@ export class TreeShape {
 const FINEST = 1 / 8000;
 const MOST_NODES = 400_000;
 
-/** A tree merged from parts of the recorded one. @implements {Shape} */
-export class DerivedShape {
-  /**
-   * @param {import('./profile.js').Selection} selection
-   * @param {boolean} inverted
-   */
-  constructor(selection, inverted) {
-    this.selection = selection;
-    this.inverted = inverted;
-    this.total = 0;
-    /** @type {number[]} */
-    this.lefts = [0];
-    /** @type {number[]} */
-    this.rights = [0];
-    /** @type {number[]} */
-    this.entries = [-1];
-    /** @type {number[]} */
-    this.parents = [0];
-    /** @type {number[]} */
-    this.depths = [0];
-    /** @type {number[]} */
-    this.selfs = [0];
-    /** @type {ArrayLike<number>[]} */
-    this.rowRanges = [[0, 0]];
-    this.levels = 1;
-    this.levelStart = new Uint32Array(1);
-    this.levelEnd = new Uint32Array([1]);
-    this.order = new Uint32Array(1);
-  }
-
-  left(/** @type {number} */ node) {
-    return this.lefts[node];
-  }
-
-  right(/** @type {number} */ node) {
-    return this.rights[node];
-  }
-
-  entry(/** @type {number} */ node) {
-    return this.entries[node];
-  }
-
-  parent(/** @type {number} */ node) {
-    return this.parents[node];
-  }
-
-  level(/** @type {number} */ node) {
-    return this.depths[node];
-  }
-
-  self(/** @type {number} */ node) {
-    return this.selfs[node];
-  }
-
-  ranges(/** @type {number} */ node) {
-    return this.rowRanges[node];
-  }
-
-  /** Orders nodes by level, once all are there (children after parents, left before right). */
-  finish() {
-    const n = this.entries.length;
-    let deepest = 0;
-    for (let i = 0; i < n; i += 1) deepest = Math.max(deepest, this.depths[i]);
-    const start = new Uint32Array(deepest + 2);
-    for (let i = 0; i < n; i += 1) start[this.depths[i] + 1] += 1;
-    for (let d = 0; d <= deepest; d += 1) start[d + 1] += start[d];
-    const fill = start.slice();
-    this.order = new Uint32Array(n);
-    for (let i = 0; i < n; i += 1) {
-      this.order[fill[this.depths[i]]] = i;
-      fill[this.depths[i]] += 1;
-    }
-    this.levelStart = start;
-    this.levelEnd = start.subarray(1);
-    this.levels = deepest + 1;
-    return this;
-  }
-}
-
 /**
  * Cursors of one group: runs of rows, each with the recorded node it has come to.
  * @typedef {{ranges: number[], at: number[], weight: number}} Group
@@ -178,7 +85,7 @@ export class DerivedShape {
 
 /**
  * The tree below some nodes, merged by function.
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {number[]} nodes none within another; `[0]`: the whole tree
  * @param {{fold: boolean}} options `fold`: direct recursion becomes one frame
  */
@@ -203,7 +110,7 @@ export function mergeDown(selection, nodes, options) {
 
 /**
  * The tree of callers above some nodes: a child is its parent's caller.
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {number[]} nodes none within another
  * @param {{fold: boolean}} options
  */
@@ -213,7 +120,7 @@ export function mergeUp(selection, nodes, options) {
 
 /**
  * The whole selection leaf first: what time was spent in, and who called it.
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {{fold: boolean}} options
  */
 export function leafFirst(selection, options) {
@@ -231,7 +138,7 @@ export function leafFirst(selection, options) {
 }
 
 /**
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {Group[]} tops
  * @param {boolean} leaves
  * @param {{fold: boolean}} options
@@ -253,7 +160,7 @@ function growUp(selection, tops, leaves, options) {
   });
 }
 
-/** @param {import('./profile.js').Selection} selection @param {number[]} nodes @returns {Group} */
+/** @param {import('./selection.js').Selection} selection @param {number[]} nodes @returns {Group} */
 function startGroup(selection, nodes) {
   const group = { ranges: /** @type {number[]} */ ([]), at: nodes, weight: 0 };
   for (const n of nodes) {
@@ -283,7 +190,7 @@ function put(groups, entry, from, to, at, time) {
 }
 
 /**
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {boolean} inverted
  * @param {Group[]} tops
  * @param {boolean} leaves whether `tops` stand beside each other below a root
@@ -291,21 +198,15 @@ function put(groups, entry, from, to, at, time) {
  */
 function grow(selection, inverted, tops, leaves, step) {
   const p = selection.profile;
-  const shape = new DerivedShape(selection, inverted);
+  const shape = new LaidOut(inverted);
   for (const g of tops) shape.total += g.weight;
-  shape.rights[0] = shape.total;
+  shape.rights[0] = shape.selfs[0] = shape.total;
   const finest = shape.total * FINEST;
   /** @type {{group: Group, node: number}[]} */
   const open = [];
   const add = (/** @type {Group} */ g, /** @type {number} */ entry, /** @type {number} */ parent, /** @type {number} */ left) => {
-    const node = shape.entries.length;
-    shape.entries.push(entry);
-    shape.parents.push(parent);
-    shape.depths.push(shape.depths[parent] + 1);
-    shape.lefts.push(left);
-    shape.rights.push(left + g.weight);
-    shape.selfs.push(0);
-    shape.rowRanges.push(g.ranges);
+    const node = shape.add(entry, parent, left, g.weight);
+    shape.rowRanges[node] = g.ranges;
     return node;
   };
   const place = (/** @type {Iterable<[number, Group]>} */ groups, /** @type {number} */ parent, /** @type {number} */ start) => {

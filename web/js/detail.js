@@ -1,7 +1,8 @@
 // The side panel: everything about one function in what is chosen.
 
 import { copy, el, fill, name, say } from './dom.js';
-import { isFunction } from './filter.js';
+import { isFunction, select } from './filter.js';
+import { histogram, lengthsOf, lengthWords } from './lengths.js';
 import { partTitle, partOfTag, PART_COLOURS, STATE_COLOURS } from './palette.js';
 import { stackText } from './picture.js';
 import { KIND, STATE_TITLES } from './profile.js';
@@ -13,7 +14,7 @@ const MOST_ROWS = 400_000;
 
 /**
  * Time by source line within a function: in it (self) and in what it called there.
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {number} entry
  */
 export function linesOf(selection, entry) {
@@ -57,7 +58,7 @@ export function linesOf(selection, entry) {
   return lines;
 }
 
-/** Time by part (state or reason) of some runs of rows. @param {import('./profile.js').Selection} selection @param {ArrayLike<number>} ranges */
+/** Time by part (state or reason) of some runs of rows. @param {import('./selection.js').Selection} selection @param {ArrayLike<number>} ranges */
 function partsOf(selection, ranges) {
   const p = selection.profile;
   const parts = new Map();
@@ -74,7 +75,7 @@ function partsOf(selection, ranges) {
   return [...parts].sort((a, b) => b[1] - a[1]);
 }
 
-/** Neighbours of a function: callers or callees with their time. @param {import('./profile.js').Selection} selection @param {number[]} nodes @param {boolean} callers */
+/** Neighbours of a function: callers or callees with their time. @param {import('./selection.js').Selection} selection @param {number[]} nodes @param {boolean} callers */
 function neighbours(selection, nodes, callers) {
   const p = selection.profile;
   const time = new Map();
@@ -87,8 +88,50 @@ function neighbours(selection, nodes, callers) {
 }
 
 /**
+ * Who ended the waits of stacks with a function: marks of the tree of wakers, with their time.
+ * @param {import('./selection.js').Selection} selection
+ * @param {import('./filter.js').Look} look
+ * @param {number} entry
+ */
+function wakersOf(selection, look, entry) {
+  const time = new Map();
+  if (!selection.profile.wake) return [];
+  const chosen = look.view === 'off-wake' ? selection : select(selection.profile, { ...look, view: 'off-wake', only: false }, null);
+  const p = chosen.profile;
+  const ranges = chosen.ranges(chosen.nodesOf(entry));
+  for (let i = 0; i < ranges.length; i += 2) {
+    for (let r = ranges[i]; r < ranges[i + 1]; r += 1) {
+      if (chosen.weight[r] === 0) continue;
+      // Below a waker's mark stands the waker's own stack.
+      let node = p.rowNode[r];
+      while (node > 0 && p.kind[p.entry[node]] !== KIND.mark && p.entry[node] !== entry) node = p.parent[node];
+      const e = p.entry[node];
+      if (e !== entry) time.set(e, (time.get(e) ?? 0) + chosen.weight[r]);
+    }
+  }
+  return [...time].sort((a, b) => b[1] - a[1]);
+}
+
+/** How long the intervals were that are spent below some nodes. @param {import('./selection.js').Selection} selection @param {ArrayLike<number>} ranges */
+function lengthsBelow(selection, ranges) {
+  const p = selection.profile;
+  // They are known by the recording's own stacks.
+  if (p === p.wake) return [];
+  const rows = new Uint8Array(p.rows);
+  for (let i = 0; i < ranges.length; i += 2) {
+    for (let r = ranges[i]; r < ranges[i + 1]; r += 1) if (selection.weight[r] > 0) rows[r] = 1;
+  }
+  return [2, 1].flatMap((s) => {
+    const found = lengthsOf(p, (of, tag) => of > 1 && of % 2 === 0 && rows[of / 2 - 1] === 1 && (tag & 3) === s);
+    if (!found) return [];
+    const [n, half, most, longest] = lengthWords(found);
+    return [el('p', { class: 'small' }, `${STATE_TITLES[s]}: about ${n}, half up to ${half}, 99 % up to ${most}, the longest ${longest}`, histogram(found))];
+  });
+}
+
+/**
  * @param {HTMLElement} host
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {import('./filter.js').Look} look
  * @param {number[]} stack entries outermost first that lead to the picked frame; may be empty
  * @param {{change: (c: Partial<import('./filter.js').Look>) => void, pick: (entry: number) => void,
@@ -127,6 +170,9 @@ export function showDetail(host, selection, look, stack, act) {
   const lines = [...linesOf(selection, entry)].filter(([line]) => line > 0).sort((a, b) => b[1].total - a[1].total);
   const parts = partsOf(selection, ranges);
   const sum = parts.reduce((a, [, ns]) => a + ns, 0);
+  const lengths = lengthsBelow(selection, ranges);
+  const wakers = wakersOf(selection, look, entry);
+  const woken = wakers.reduce((a, [, ns]) => a + ns, 0);
   const stackOf = stack.length > 0 ? stack : nodes.length > 0 ? heaviestStack(selection, nodes) : [];
 
   fill(
@@ -172,6 +218,15 @@ export function showDetail(host, selection, look, stack, act) {
           ),
         )
       : null,
+    lengths.length > 0 ? el('section', {}, el('h4', {}, 'How long its single intervals were'), ...lengths) : null,
+    woken > 0
+      ? el(
+          'section', {},
+          el('h4', {}, 'Who ended its waits'),
+          el('ul', { class: 'neighbours' }, ...wakers.slice(0, 6).map(([e, ns]) => el('li', {}, name(p.names[e].slice(1, -1)), el('span', { class: 'number' }, percent(ns / woken))))),
+          el('button', { type: 'button', class: 'link', onclick: () => act.change({ view: 'off-wake', focus: entry, tab: 'flame', zoom: '' }) }, 'With their stacks'),
+        )
+      : null,
     list('Called by', neighbours(selection, nodes, true)),
     list('Calls', neighbours(selection, nodes, false)),
     stackOf.length > 0
@@ -184,7 +239,7 @@ export function showDetail(host, selection, look, stack, act) {
   );
 }
 
-/** The path to the heaviest of some nodes. @param {import('./profile.js').Selection} selection @param {number[]} nodes */
+/** The path to the heaviest of some nodes. @param {import('./selection.js').Selection} selection @param {number[]} nodes */
 function heaviestStack(selection, nodes) {
   let best = nodes[0];
   for (const n of nodes) if (selection.time(n) > selection.time(best)) best = n;

@@ -108,6 +108,14 @@ export function closePopUp() {
   return open;
 }
 
+/** Shows the tip beside a place of the window. @param {HTMLElement} tip @param {number} x @param {number} y */
+export function placeTip(tip, x, y) {
+  tip.hidden = false;
+  const size = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - size.width - 6))}px`;
+  tip.style.top = `${y + 20 + size.height < innerHeight ? y + 18 : Math.max(4, y - size.height - 12)}px`;
+}
+
 /** The canvas's context at the screen's resolution. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height CSS pixels */
 export function sharp(canvas, width, height) {
   const ratio = Math.min(3, globalThis.devicePixelRatio || 1);

@@ -4,7 +4,7 @@ import { copy, el, fill, name, say } from './dom.js';
 import { STATES, STATE_TITLES } from './profile.js';
 import { smallestShare } from './stats.js';
 import { badge } from './ledger.js';
-import { bytes, count, duration, percent } from './text.js';
+import { bytes, count, duration, isTime, percent, time } from './text.js';
 
 /** @param {string} title @param {(string | Node)[][]} rows */
 function table(title, rows) {
@@ -19,7 +19,7 @@ function command(text) {
 
 /**
  * @param {HTMLElement} host
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  */
 export function showDomain(host, selection) {
   const p = selection.profile;
@@ -79,14 +79,15 @@ export function showDomain(host, selection) {
     el('p', {}, 'A profiler is an instrument with a range. This is what the numbers in this page are of, and what they are not.'),
     table('What was measured', [
       ['Target', name(d.target)],
-      ['When', `${started ? `${started} UTC, ` : ''}${duration(p.duration)} on ${m.window.clock || 'its clock'}`],
+      ['When', `${started ? `${started} UTC, ` : ''}${time(p.duration)} on ${m.window.clock || 'its clock'}`],
       ['Where', name(`${d.kernel}${d.cpus ? `, ${d.cpus} CPUs` : ''}`)],
       ['By', name(`${d.tool}, ${d.backend}${d.why ? ` (${d.why})` : ''}, as ${d.privilege || 'unknown'}`)],
-      ['Resolution in time', p.slices > 0 ? `${count(p.slices)} slices of ${duration(m.slices.width)}` : 'none: the recording has no time slices'],
+      ...(isTime() ? [] : [['Values are in', name(d.unit)]]),
+      ['Resolution in time', p.slices > 0 ? `${count(p.slices)} slices of ${time(m.slices.width)}` : 'none: the recording has no time slices'],
       ...d.events.map((/** @type {string[]} */ e) => [name(e[0]), name(`${e[1]}, ${e[2]}`)]),
     ]),
     table('How each state is known', /** @type {any} */ (states)),
-    table('How well the books close', [
+    table('How well the books close', !isTime() ? [] : [
       ['Wall time', `${duration(wall)} of ${count(m.threads.length)} threads`],
       ['Corrected from the kernel’s counters', `${duration(repaired)} (${percent(wall > 0 ? repaired / wall : 0)})`],
       ...(audited.length > 0 ? [['On-CPU time against the kernel’s own', `${Math.round((off / Math.max(1, auditedWall)) * 1e6)} ppm of wall apart, over ${count(audited.length)} threads`]] : []),
@@ -99,7 +100,7 @@ export function showDomain(host, selection) {
     m.losses.length > 0
       ? table('What was lost, cut short, or left without a name', m.losses.map((/** @type {[string, number]} */ l) => [name(l[0]), count(l[1])]))
       : el('section', {}, el('h3', {}, 'What was lost'), el('p', {}, 'Nothing was reported lost.')),
-    table('What measuring cost', [
+    table('What measuring cost', !isTime() ? [] : [
       ['Kernel programs', `${duration(m.cost.bpf_ns)} (${percent(m.cost.bpf_ns / p.duration)} of one CPU)`],
       ['The recorder’s own CPU time', `${duration(m.cost.own_cpu_ns)} (${percent(m.cost.own_cpu_ns / p.duration)} of one CPU)`],
       ['Memory', `${bytes(m.cost.rss_bytes)} resident, ${bytes(m.cost.kernel_bytes)} in the kernel`],

@@ -1,12 +1,13 @@
 // What is looked at: the view, the filters, the zoom. It lives in the page's address, so that a
 // link shows the same picture and the browser's back button returns to it.
 
-import { KIND, Profile, Selection, STATES, VIEWS } from './profile.js';
+import { KIND, Profile, STATES, VIEWS } from './profile.js';
+import { Selection } from './selection.js';
 
 /**
  * @typedef {object} Look
  * @property {string} view
- * @property {string} tab `flame`, `table`, `heat`, `threads` or `domain`
+ * @property {string} tab `flame`, `table`, `heat`, `lanes`, `waits` or `domain`
  * @property {number[]} threads by index; empty: all
  * @property {string[]} names thread names; empty: all
  * @property {number[]} pids empty: all
@@ -26,6 +27,7 @@ import { KIND, Profile, Selection, STATES, VIEWS } from './profile.js';
  * @property {number} pick selected entry; −1: none
  * @property {string} sort column of the table; `-` before it: the other way
  * @property {string} heat what the heat map shows
+ * @property {string} range what the timeline shows: `''` or `a~b`, ns since the window's begin
  */
 
 /** @returns {Look} */
@@ -52,6 +54,7 @@ export function plainLook() {
     pick: -1,
     sort: '',
     heat: '',
+    range: '',
   };
 }
 
@@ -247,11 +250,12 @@ const lastTime = { key: '', profile: /** @type {Profile | null} */ (null), value
 
 /**
  * The rows' weights under a look.
- * @param {Profile} profile
+ * @param {Profile} whole
  * @param {Look} look
  * @param {Uint8Array | null} matches entries that match the search; used if `look.only`
  */
-export function select(profile, look, matches) {
+export function select(whole, look, matches) {
+  const profile = whole.treeOf(look.view);
   const mask = sliceMask(profile, look);
   const tags = tagMask(profile, look);
   const threads = threadMask(profile, look);

@@ -4,7 +4,7 @@ import { el, fill, name, popUp } from './dom.js';
 import { hiddenIdle, sliceMask, threadMask } from './filter.js';
 import { PART_COLOURS, STATE_COLOURS, partTitle } from './palette.js';
 import { STATES, STATE_TITLES, stateOfPart } from './profile.js';
-import { count, duration, percent } from './text.js';
+import { count, duration, isTime, percent } from './text.js';
 
 /** @typedef {{wall: number, parts: Float64Array}} Sum */
 
@@ -93,6 +93,7 @@ export function sentence(sum, threads, profile) {
   const share = (/** @type {number} */ ns) => percent(ns / sum.wall);
   const most = blocked > 0 ? `, most of that on ${partTitle(profile, top)} (${share(sum.parts[top])})` : '';
   const who = threads === 1 ? 'One thread' : `${count(threads)} threads`;
+  if (!isTime()) return `${who}: ${duration(sum.wall)} in all.`;
   const unseen = unknown > sum.wall / 1000 ? `, ${share(unknown)} not seen` : '';
   const saving =
     onCpu < sum.wall / 2
@@ -222,7 +223,7 @@ export function showLedger(host, profile, look, change) {
     legend,
     el(
       'p', { class: 'quiet small' },
-      `${duration(sum.wall)} of wall time of ${chosen === 1 ? 'one thread' : `${count(chosen)} threads`}`,
+      `${duration(sum.wall)}${isTime() ? ' of wall time' : ''} of ${chosen === 1 ? 'one thread' : `${count(chosen)} threads`}`,
       mask ? ' within the chosen time' : ` · the states add up to it within ${Math.ceil(residue * 1e6)} ppm`,
       look.labels.length > 0 ? ' · labels belong to stacks: they choose among those below' : null,
       idle > 0 ? ` · ${duration(idle)} of idle waiting is hidden below` : null,

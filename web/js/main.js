@@ -3,11 +3,10 @@
 import { Columns, inflate } from './decode.js';
 import { leafFirst, mergeDown, mergeUp, TreeShape } from './derive.js';
 import { showDetail } from './detail.js';
-import { byId, closePopUp, copy, el, fill, name, popUp, say } from './dom.js';
+import { byId, el, fill, name, placeTip } from './dom.js';
 import { showDomain } from './domain.js';
 import {
   fromAddress,
-  isFunction,
   matchedTime,
   plainLook,
   search,
@@ -16,26 +15,35 @@ import {
   viewOf,
 } from './filter.js';
 import { FlameGraph } from './flame.js';
+import { showMenu, showTip } from './hover.js';
+import { controls, keys } from './keys.js';
+import { hasLanes, Timeline } from './lanes.js';
 import { showFilters } from './menus.js';
 import { byState, showLedger, showThreads, sumLedgers } from './ledger.js';
 import { COLOURINGS, colouringFor, paint } from './palette.js';
-import { savePng, saveSvg, stackText } from './picture.js';
-import { KIND, Profile, STATES, STATE_TITLES, VIEWS } from './profile.js';
+import { Profile, VIEWS } from './profile.js';
 import { showTable } from './table.js';
 import { showHeat, Strip } from './timeline.js';
-import { baseName, count, duration, percent, shorten } from './text.js';
+import { duration, measureIn, percent, shorten, time } from './text.js';
+import { showWaits } from './waits.js';
+import { Chains, hasChains } from './why.js';
 
+/** Tabs, and the recordings that have them. @type {[string, string, (p: Profile) => boolean][]} */
 const TABS = [
-  ['flame', 'Flame graph'],
-  ['table', 'Functions'],
-  ['heat', 'Over time'],
-  ['domain', 'What was measured'],
+  ['flame', 'Flame graph', () => true],
+  ['table', 'Functions', () => true],
+  ['heat', 'Over time', () => true],
+  ['lanes', 'Timeline', hasLanes],
+  ['waits', 'Waits', () => true],
+  ['why', 'Chains', hasChains],
+  ['domain', 'What was measured', () => true],
 ];
 
-class Page {
+export class Page {
   /** @param {Profile} profile */
   constructor(profile) {
     this.profile = profile;
+    measureIn(profile.meta.domain.unit);
     this.look = fromAddress(location.hash.slice(1), profile.slices);
     /** What the last look of each kind was made from, so that only what changed is made anew. */
     this.made = { selection: '', shape: '', paint: '', search: '' };
@@ -47,18 +55,22 @@ class Page {
     this.lastZoom = this.look.zoom;
     /** @type {number | undefined} */
     this.tipTimer = undefined;
+    /** @type {Timeline | undefined} made when it is first looked at, as the next one is */
+    this.lanes = undefined;
+    /** @type {Chains | undefined} */
+    this.chains = undefined;
     this.viewTotals = byState(sumLedgers(profile.threadLedgers(null)));
     const { meta } = profile;
     byId('title').textContent = shorten(meta.title || meta.domain.target || 'a recording', 200);
     const when = meta.window.unix_ms > 0 ? `${new Date(meta.window.unix_ms).toISOString().slice(0, 16).replace('T', ' ')} UTC` : '';
-    byId('when').textContent = [duration(profile.duration), when, meta.domain.kernel].filter((v) => v).join(' · ');
+    byId('when').textContent = [time(profile.duration), when, meta.domain.kernel].filter((v) => v).join(' · ');
     const change = (/** @type {Partial<import('./filter.js').Look>} */ c) => this.change(c);
     this.strip = new Strip(byId('strip'), profile, change);
     this.flame = new FlameGraph(byId('flame'), this.flameActs(() => this.flame));
     this.callers = new FlameGraph(byId('callers'), this.flameActs(() => this.callers));
     this.callees = new FlameGraph(byId('callees'), this.flameActs(() => this.callees));
-    this.controls();
-    this.keys();
+    controls(this);
+    keys(this);
     addEventListener('hashchange', () => {
       const address = location.hash.slice(1);
       if (address === toAddress(this.look)) return;
@@ -84,7 +96,8 @@ class Page {
     const picture = ['view', 'leaf', 'fold', 'threads', 'names', 'pids', 'states', 'reasons', 'labels', 'idle', 'time', 'only'];
     // A zoom belongs to one picture.
     if (change.zoom === undefined && picture.some((k) => k in change && k !== 'icicle')) {
-      const shape = ['leaf', 'fold', 'only'].some((k) => k in change) || before.leaf || before.fold || before.zoom.includes('~');
+      const wakers = (/** @type {import('./filter.js').Look} */ l) => l.view === 'off-wake';
+      const shape = ['leaf', 'fold', 'only'].some((k) => k in change) || wakers(before) !== wakers(this.look) || before.leaf || before.fold || before.zoom.includes('~');
       if (shape) this.look.zoom = '';
     }
     if ('view' in change) this.look.states = [];
@@ -120,17 +133,39 @@ class Page {
     this.showSearch(matches);
     this.showTabs();
     if (look.tab === 'flame') this.showFlame(smooth, matches);
-    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
     const act = { change: (/** @type {any} */ c) => this.change(c), pick: (/** @type {number} */ e) => this.pickEntry(e) };
     if (look.tab === 'table') showTable(byId('pane-table'), selection, look, matches, act);
     if (look.tab === 'heat') {
       const whole = look.time.length > 0 ? select(profile, { ...look, time: [] }, matches) : selection;
       showHeat(byId('pane-heat'), whole, look, act.change);
     }
+    if (look.tab === 'waits') showWaits(byId('pane-waits'), selection, look);
+    if (look.tab === 'why') this.showChains(matches);
+    if (look.tab === 'lanes') {
+      this.lanes ??= new Timeline(byId('pane-lanes'), profile, (c, quiet) => this.change(c, quiet));
+      this.lanes.show(look);
+    }
     if (look.tab === 'domain') showDomain(byId('pane-domain'), selection);
     const stack = this.stack.length > 0 && this.stack[this.stack.length - 1] === look.pick ? this.stack : [];
     showDetail(byId('detail'), selection, look, stack, { ...act, close: () => this.change({ pick: -1 }, true) });
     document.documentElement.dataset.ready = String((Number(document.documentElement.dataset.ready) || 0) + 1);
+  }
+
+  /** What the chosen time was really spent on. @param {Uint8Array | null} matches */
+  showChains(matches) {
+    const { look, profile } = this;
+    // Chains hang below the recording's own stacks.
+    const selection = look.view === 'off-wake' ? select(profile, { ...look, view: 'off-cpu' }, matches) : /** @type {import('./selection.js').Selection} */ (this.selection);
+    this.chains ??= new Chains(byId('pane-why'), (node, shape, lines, x, y) => {
+      const tip = byId('tip');
+      tip.hidden = true;
+      if (node < 0) return;
+      const ns = shape.right(node) - shape.left(node);
+      fill(tip, el('div', { class: 'tip-name' }, name(node === 0 ? 'all' : lines[shape.entry(node)])), el('p', {}, `${percent(ns / Math.max(1, shape.total))} ${duration(ns)}${shape.self(node) > 0 ? `, ${duration(shape.self(node))} of it not followed further` : ''}`));
+      placeTip(tip, x, y);
+    });
+    this.chains.show(selection, look);
   }
 
   /** Shows a function's panel. @param {number} entry */
@@ -142,7 +177,7 @@ class Page {
   /** The shape that the look asks for. */
   shape() {
     const { look } = this;
-    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
     const key = `${this.made.selection}|${look.leaf}|${look.fold}`;
     if (key !== this.made.shape || !this.lastShape) {
       this.made.shape = key;
@@ -160,12 +195,12 @@ class Page {
     const key = `${this.made.selection}|${colouring}`;
     if (key !== this.made.paint || !this.lastPaint) {
       this.made.paint = key;
-      this.lastPaint = paint(colouring, /** @type {import('./profile.js').Selection} */ (this.selection));
+      this.lastPaint = paint(colouring, /** @type {import('./selection.js').Selection} */ (this.selection));
     }
     return this.lastPaint;
   }
 
-  /** @param {import('./derive.js').Shape} shape @returns {[number, number]} */
+  /** @param {import('./shape.js').Shape} shape @returns {[number, number]} */
   ends(shape) {
     const { zoom } = this.look;
     const total = Math.max(1, shape.total);
@@ -174,7 +209,7 @@ class Page {
       if (b > a && a >= 0) return [a, Math.min(total, b)];
     } else if (zoom !== '') {
       const node = Number(zoom);
-      const nodes = shape instanceof TreeShape ? this.profile.nodes : shape.order.length;
+      const nodes = shape instanceof TreeShape ? shape.profile.nodes : shape.order.length;
       if (Number.isInteger(node) && node >= 0 && node < nodes && shape.right(node) > shape.left(node)) {
         return [shape.left(node), shape.right(node)];
       }
@@ -185,7 +220,7 @@ class Page {
   /** @param {boolean} smooth @param {Uint8Array | null} matches */
   showFlame(smooth, matches) {
     const { look, profile } = this;
-    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
     const focused = look.focus >= 0 && look.focus < profile.names.length;
     byId('flame').hidden = focused;
     byId('focus').hidden = !focused;
@@ -206,8 +241,8 @@ class Page {
         this.up = mergeUp(selection, nodes, { fold: look.fold });
         this.down = mergeDown(selection, nodes, { fold: look.fold });
       }
-      const up = /** @type {import('./derive.js').DerivedShape} */ (this.up);
-      const down = /** @type {import('./derive.js').DerivedShape} */ (this.down);
+      const up = /** @type {import('./shape.js').LaidOut} */ (this.up);
+      const down = /** @type {import('./shape.js').LaidOut} */ (this.down);
       fill(byId('focus-title'), 'Callers (above) and callees (below) of ', name(shorten(profile.names[look.focus], 120)), el('span', { class: 'quiet' }, ` ${duration(up.total)}, ${percent(up.total / Math.max(1, selection.total))} of the view`));
       const from = Math.max(1, up.total);
       this.callers.show({ ...base, icicle: false, shape: up, from: 0, to: from }, smooth);
@@ -226,7 +261,7 @@ class Page {
     this.flame.canvas.setAttribute('aria-label', words);
   }
 
-  /** The way from the root to what is zoomed to. @param {import('./derive.js').Shape} shape */
+  /** The way from the root to what is zoomed to. @param {import('./shape.js').Shape} shape */
   showTrail(shape) {
     const { look, profile } = this;
     if (shape.total === 0) {
@@ -279,6 +314,7 @@ class Page {
     fill(
       byId('views'),
       ...VIEWS.map((v) => {
+        if (v.id === 'off-wake' && !this.profile.wake) return null;
         const ns = v.states.reduce((a, s) => a + totals[s], 0);
         return el('button', { type: 'button', 'aria-pressed': String(v.id === look.view), 'data-view': v.id, title: `${v.what}: ${duration(ns)}`, onclick: () => this.change({ view: v.id, reasons: [] }) }, v.title);
       }),
@@ -286,11 +322,12 @@ class Page {
   }
 
   showTabs() {
-    const { look } = this;
-    if (!TABS.some(([id]) => id === look.tab)) look.tab = 'flame';
+    const { look, profile } = this;
+    const tabs = TABS.filter(([, , has]) => has(profile));
+    if (!tabs.some(([id]) => id === look.tab)) look.tab = 'flame';
     fill(
       byId('tabs'),
-      ...TABS.map(([id, title]) =>
+      ...tabs.map(([id, title]) =>
         el('button', { type: 'button', role: 'tab', id: `tab-${id}`, 'aria-selected': String(id === look.tab), 'aria-controls': `pane-${id}`, onclick: () => this.change({ tab: id }) }, title),
       ),
     );
@@ -319,7 +356,7 @@ class Page {
     byId('only').checked = look.only;
     input.classList.toggle('wrong', Boolean(this.found && this.found.problem));
     input.title = this.found ? this.found.problem : '';
-    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+    const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
     if (!matches) {
       byId('found').textContent = '';
       return;
@@ -333,12 +370,12 @@ class Page {
     return {
       pick: (/** @type {number} */ node) => this.pickNode(graph(), node),
       zoom: (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ node) => this.zoom(graph(), from, to, node),
-      hover: (/** @type {number} */ node, /** @type {any} */ strip, /** @type {number} */ x, /** @type {number} */ y) => this.hover(graph(), node, strip, x, y),
-      menu: (/** @type {number} */ node, /** @type {number} */ x, /** @type {number} */ y) => this.menu(graph(), node, x, y),
+      hover: (/** @type {number} */ node, /** @type {any} */ strip, /** @type {number} */ x, /** @type {number} */ y) => showTip(this, graph(), node, strip, x, y),
+      menu: (/** @type {number} */ node, /** @type {number} */ x, /** @type {number} */ y) => showMenu(this, graph(), node, x, y),
     };
   }
 
-  /** Entries from the root of a picture to a node, outermost first. @param {import('./derive.js').Shape} shape @param {number} node */
+  /** Entries from the root of a picture to a node, outermost first. @param {import('./shape.js').Shape} shape @param {number} node */
   stackOf(shape, node) {
     const out = [];
     for (let n = node; n > 0; n = shape.parent(n)) if (shape.entry(n) >= 0) out.push(shape.entry(n));
@@ -348,7 +385,7 @@ class Page {
 
   /** @param {FlameGraph} graph @param {number} node */
   pickNode(graph, node) {
-    const { shape } = /** @type {import('./flame.js').Scene} */ (graph.scene);
+    const { shape } = /** @type {import('./scene.js').Scene} */ (graph.scene);
     const entry = shape.entry(node);
     if (entry < 0) return;
     this.stack = shape.inverted ? [] : this.stackOf(shape, node);
@@ -360,7 +397,7 @@ class Page {
     if (graph !== this.flame) {
       // The two of callers and callees zoom by themselves.
       if (graph.scene) graph.show({ ...graph.scene, from, to, picked: this.look.pick }, true);
-      const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
+      const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
       showDetail(byId('detail'), selection, this.look, [], { change: (c) => this.change(c), pick: (e) => this.pickEntry(e), close: () => this.change({ pick: -1 }, true) });
       return;
     }
@@ -372,197 +409,6 @@ class Page {
     this.change({ zoom, pick: this.look.pick });
   }
 
-  /** @param {FlameGraph} graph @param {number} node @param {any} strip @param {number} x @param {number} y */
-  hover(graph, node, strip, x, y) {
-    const tip = byId('tip');
-    clearTimeout(this.tipTimer);
-    if ((node < 0 && !strip) || !graph.scene) {
-      tip.hidden = true;
-      return;
-    }
-    const { shape } = graph.scene;
-    const selection = /** @type {import('./profile.js').Selection} */ (this.selection);
-    const p = this.profile;
-    const whole = Math.max(1, shape.total);
-    if (strip) {
-      const n = strip.to - strip.from;
-      const ns = shape.right(shape.order[strip.to - 1]) - shape.left(shape.order[strip.from]);
-      fill(tip, el('div', { class: 'tip-name' }, `${count(n)} hidden`), el('p', {}, `frames too narrow to draw, ${duration(ns)} (${percent(ns / whole)}) together. Click to zoom in.`));
-    } else {
-      const entry = shape.entry(node);
-      const ns = shape.right(node) - shape.left(node);
-      const self = shape.self(node);
-      const spot = el('span', {});
-      const states = STATES.map((_, s) => {
-        const ranges = shape.ranges(node);
-        let v = 0;
-        if (ranges.length < 2000) for (let i = 0; i < ranges.length; i += 2) v += selection.stateTime(ranges[i], ranges[i + 1], s);
-        return v > 0 && v < ns * 0.9999 ? `${STATE_TITLES[s]} ${percent(v / ns)}` : '';
-      }).filter((v) => v);
-      const label = entry >= 0 ? p.names[entry] : entry === -1 ? 'all' : `${count(-2 - entry)} smaller functions`;
-      const module = entry >= 0 ? p.module(entry) : '';
-      fill(
-        tip,
-        el('div', { class: 'tip-name' }, name(label.length > 600 ? `${label.slice(0, 600)}…` : label)),
-        el('p', {}, el('b', {}, percent(ns / whole)), ` ${duration(ns)} `, spot, self !== ns ? ` · self ${duration(self)} (${percent(self / whole)})` : ' · all self'),
-        states.length > 0 ? el('p', {}, states.join(' · ')) : null,
-        module || (entry >= 0 && p.inlined[entry]) ? el('p', { class: 'quiet' }, [baseName(module), entry >= 0 && p.inlined[entry] ? 'inlined' : '', entry >= 0 && p.kind[entry] === KIND.kernel ? 'kernel' : ''].filter((v) => v).join(' · ')) : null,
-      );
-      // The interval may take a pass over all that lies below.
-      this.tipTimer = setTimeout(() => {
-        if (!isFunction(p, entry)) return;
-        const { low, high, samples } = selection.interval(shape.ranges(node));
-        spot.textContent = `(${percent(low)} … ${percent(high)}, ${count(samples)} samples)`;
-      }, 60);
-    }
-    tip.hidden = false;
-    const size = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - size.width - 6))}px`;
-    tip.style.top = `${y + 20 + size.height < innerHeight ? y + 18 : Math.max(4, y - size.height - 12)}px`;
-  }
-
-  /** @param {FlameGraph} graph @param {number} node @param {number} x @param {number} y */
-  menu(graph, node, x, y) {
-    const { shape } = /** @type {import('./flame.js').Scene} */ (graph.scene);
-    const entry = shape.entry(node);
-    if (entry < 0) return;
-    const anchor = { getBoundingClientRect: () => new DOMRect(x, y, 1, 1) };
-    const item = (/** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', onclick: () => { closePopUp(); act(); } }, title);
-    byId('tip').hidden = true;
-    popUp(
-      /** @type {any} */ (anchor),
-      item('Callers and callees', () => this.change({ focus: entry, pick: entry })),
-      item('Show in the table', () => this.change({ tab: 'table', query: '', pick: entry, sort: 'total' })),
-      item('Copy the stack', async () => say((await copy(stackText(this.profile, this.stackOf(shape, node), this.look.view, shape.right(node) - shape.left(node)))) ? 'The stack is copied.' : 'Copying is not allowed here.')),
-      item('Copy the name', async () => say((await copy(this.profile.names[entry])) ? 'Copied.' : 'Copying is not allowed here.')),
-    );
-  }
-
-  controls() {
-    const input = byId('query');
-    let timer = 0;
-    input.addEventListener('input', () => {
-      clearTimeout(timer);
-      // Letters typed in quick succession are one search.
-      timer = setTimeout(() => this.change({ query: input.value }, true), 40);
-    });
-    byId('only').addEventListener('change', () => this.change({ only: byId('only').checked }));
-    byId('help').addEventListener('click', () => this.help());
-    byId('theme').addEventListener('click', () => {
-      const dark = document.documentElement.classList.toggle('dark');
-      try {
-        localStorage.setItem('wallscope-theme', dark ? 'dark' : 'light');
-      } catch {
-        // Without storage the choice lasts as long as the page.
-      }
-      this.strip.draw();
-      this.show(false);
-    });
-    byId('save').addEventListener('click', () => {
-      const file = (this.profile.meta.title || 'recording').replace(/[^A-Za-z0-9._-]+/g, '-').slice(0, 60) + `-${this.look.view}`;
-      const graph = byId('focus').hidden ? this.flame : this.callees;
-      const scene = () => graph.scene ?? /** @type {any} */ (null);
-      const item = (/** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', onclick: () => { closePopUp(); act(); } }, title);
-      if (!scene()) {
-        this.change({ tab: 'flame' });
-        return;
-      }
-      const title = `${this.profile.meta.title} – ${viewOf(this.look).title}`;
-      popUp(
-        byId('save'),
-        item('Picture as SVG', () => saveSvg(scene(), title, file)),
-        item('Picture as PNG', () => savePng(scene(), title, file)),
-        item('Copy a link to this look', async () => say((await copy(location.href)) ? 'The link is copied.' : 'Copying is not allowed here.')),
-        item('Print', () => print()),
-      );
-    });
-  }
-
-  help() {
-    const key = (/** @type {string} */ k, /** @type {string} */ what) => [el('dt', {}, el('kbd', {}, k)), el('dd', {}, what)];
-    popUp(
-      byId('help'),
-      el('p', {}, el('b', {}, 'Reading it. '), 'The bar on top is all wall time of the threads, by state. Below, width is time and not order; a frame’s colours say what its time was. Blocked time is not always a problem: a thread with nothing to do waits. A wide parent is rarely the culprit.'),
-      el(
-        'dl', {},
-        ...key('/', 'search'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
-        ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o m', 'flame graph, table, over time, what was measured'), ...key('1 2 3 4', 'wall, on CPU, off CPU, run queue'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
-      ),
-      el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on, or more than sums can show. Click one to see what it rests on.'),
-    );
-  }
-
-  keys() {
-    addEventListener('keydown', (e) => {
-      const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(/** @type {Element} */ (e.target).tagName);
-      if (e.key === 'Escape') {
-        this.escape(typing);
-        return;
-      }
-      if (typing || e.ctrlKey || e.metaKey || e.altKey) return;
-      const { look } = this;
-      const on = /** @type {Record<string, () => void>} */ ({
-        '/': () => {
-          byId('query').focus();
-          byId('query').select();
-        },
-        '?': () => this.help(),
-        i: () => this.change({ icicle: !look.icicle }),
-        l: () => this.change({ leaf: !look.leaf }),
-        r: () => this.change({ fold: !look.fold }),
-        f: () => this.change({ tab: 'flame' }),
-        t: () => this.change({ tab: look.tab === 'table' ? 'flame' : 'table' }),
-        o: () => this.change({ tab: 'heat' }),
-        m: () => this.change({ tab: 'domain' }),
-        s: () => look.pick >= 0 && this.change({ tab: 'flame', focus: look.focus >= 0 ? -1 : look.pick, zoom: '' }),
-        c: () => byId('detail').querySelector('.copy')?.click(),
-      });
-      VIEWS.forEach((v, i) => {
-        on[String(i + 1)] = () => this.change({ view: v.id, reasons: [] });
-      });
-      if (e.key in on) {
-        e.preventDefault();
-        on[e.key]();
-        return;
-      }
-      if (look.tab === 'flame' && look.focus < 0) this.arrows(e);
-    });
-  }
-
-  /** @param {KeyboardEvent} e */
-  arrows(e) {
-    const elsewhere = document.activeElement && document.activeElement !== document.body && document.activeElement !== this.flame.canvas;
-    if (elsewhere) return;
-    const way = /** @type {Record<string, 'up' | 'down' | 'left' | 'right'>} */ ({ ArrowUp: 'up', ArrowDown: 'down', ArrowLeft: 'left', ArrowRight: 'right' })[e.key];
-    if (way) {
-      e.preventDefault();
-      const node = this.flame.step(way);
-      if (node < 0 || !this.flame.scene) return;
-      const { shape } = this.flame.scene;
-      const entry = shape.entry(node);
-      say(`${entry >= 0 ? shorten(this.profile.names[entry], 80) : 'all'}: ${percent((shape.right(node) - shape.left(node)) / Math.max(1, shape.total))}`);
-      this.pickNode(this.flame, node);
-      this.change({ pick: this.look.pick }, true);
-    } else if (e.key === 'Enter' && this.flame.cursor >= 0) {
-      this.flame.open(this.flame.cursor);
-    }
-  }
-
-  /** @param {boolean} typing */
-  escape(typing) {
-    byId('tip').hidden = true;
-    for (const d of document.querySelectorAll('details[open]')) d.removeAttribute('open');
-    if (closePopUp()) return;
-    const { look } = this;
-    if (typing) byId('query').blur();
-    if (look.query !== '') {
-      byId('query').value = '';
-      this.change({ query: '', only: false });
-    } else if (look.pick >= 0) this.change({ pick: -1 }, true);
-    else if (look.zoom !== '') this.change({ zoom: '' });
-    else if (look.focus >= 0) this.change({ focus: -1 });
-    else if (look.time.length > 0) this.change({ time: [] });
-  }
 }
 
 function theme() {

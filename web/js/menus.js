@@ -4,7 +4,7 @@ import { el, fill, name } from './dom.js';
 import { hiddenIdle, plainLook } from './filter.js';
 import { byState, sumLedgers } from './ledger.js';
 import { STATES, STATE_TITLES } from './profile.js';
-import { count, duration, percent } from './text.js';
+import { count, duration, percent, time } from './text.js';
 
 /**
  * @param {HTMLElement} host of the menus
@@ -73,7 +73,7 @@ export function showFilters(host, chipsHost, profile, look, change) {
   if (look.time.length > 0) {
     const [[a], [, b]] = [look.time[0], look.time[look.time.length - 1]];
     const inner = look.time.length > 1 ? ` in ${look.time.length} pieces` : '';
-    chips.push(chip(`time ${duration(profile.sliceBegin(a))} – ${duration(profile.sliceBegin(b))}${inner}`, { time: [] }));
+    chips.push(chip(`time ${time(profile.sliceBegin(a))} – ${time(profile.sliceBegin(b))}${inner}`, { time: [] }));
   }
   if (look.only && look.query) chips.push(chip(`only stacks with ${look.query}`, { only: false }));
   const hidden = hiddenIdle(profile, look);

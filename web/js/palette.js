@@ -26,6 +26,7 @@ export const KIND_COLOURS = {
   library: '#93cfa4',
   kernel: '#e89272',
   jit: '#b8a2dc',
+  managed: '#7fa8f5',
   mark: '#9a9a9a',
 };
 
@@ -54,13 +55,13 @@ export function codeKind(p, entry) {
   if (kind === KIND.jit) return 'jit';
   if (kind === KIND.mark) return 'mark';
   const path = p.module(entry);
-  if (kind === KIND.managed && path === '[java]') return /^(javax?|jdk|sun|com\.sun)\.|^[^.(]+( \(|$)/.test(p.names[entry]) ? 'library' : 'own';
-  if (kind === KIND.managed) return /\/(python3(\.\d+)?|site-packages|dist-packages)\/|^</.test(path) ? 'library' : 'own';
+  if (kind === KIND.managed && path === '[java]') return /^(javax?|jdk|sun|com\.sun)\.|^[^.(]+( \(|$)/.test(p.names[entry]) ? 'library' : 'managed';
+  if (kind === KIND.managed) return /\/(python3(\.\d+)?|site-packages|dist-packages)\/|^</.test(path) ? 'library' : 'managed';
   const library = /^\[vdso\]$|^\/(usr\/)?(local\/)?lib(32|64|x32|exec)?\//.test(path) || /\.so(\.|$)/.test(path);
   return library ? 'library' : 'own';
 }
 
-const KIND_TITLES = { own: 'own code', library: 'library, runtime', kernel: 'kernel', jit: 'made at run time', mark: 'not known' };
+const KIND_TITLES = { own: 'own code', library: 'library, runtime', kernel: 'kernel', jit: 'made at run time', managed: 'managed (Python)', mark: 'not known' };
 
 /**
  * How frames are painted: one colour by entry, or the parts of each frame's time.
@@ -73,7 +74,7 @@ const KIND_TITLES = { own: 'own code', library: 'library, runtime', kernel: 'ker
 
 /**
  * @param {string} colouring
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @returns {Paint}
  */
 export function paint(colouring, selection) {
@@ -84,7 +85,7 @@ export function paint(colouring, selection) {
     return {
       colours: Object.values(KIND_COLOURS),
       titles: kinds.map((k) => /** @type {any} */ (KIND_TITLES)[k]),
-      classOf: (e) => (e < 0 ? 4 : classes[e]),
+      classOf: (e) => (e < 0 ? kinds.indexOf('mark') : classes[e]),
       sums: [],
     };
   }
@@ -108,7 +109,7 @@ export function paint(colouring, selection) {
   return byTime(colouring, selection);
 }
 
-/** @param {string} colouring @param {import('./profile.js').Selection} selection @returns {Paint} */
+/** @param {string} colouring @param {import('./selection.js').Selection} selection @returns {Paint} */
 function byTime(colouring, selection) {
   const p = selection.profile;
   // Sums by reason take eight bytes a row for each reason; beyond this, states must do.
@@ -124,7 +125,7 @@ function byTime(colouring, selection) {
     if (!present.has(key)) present.set(key, 0);
     present.set(key, present.get(key) + selection.weight[r]);
   }
-  const keys = [...present.keys()].sort((a, b) => order(a) - order(b));
+  const keys = [...present.keys()].sort((a, b) => placeOf(a) - placeOf(b));
   for (let tag = 0; tag < 256; tag += 1) {
     const part = fine ? partOfTag(tag) : -1;
     classOfTag[tag] = keys.indexOf(part >= 0 ? part : 100 + (tag & 3));
@@ -148,7 +149,7 @@ function byTime(colouring, selection) {
 }
 
 /** @param {number} key */
-function order(key) {
+function placeOf(key) {
   return key >= 100 ? [0, 4, 7, 20][key - 100] - 0.5 : key;
 }
 

@@ -1,17 +1,16 @@
 // The flame graph as a file: SVG for documents, PNG for everything else.
 
 import { css, download, sharp } from './dom.js';
-import { canvasPainter, drawScene } from './flame.js';
+import { canvasPainter, drawScene, ROW } from './scene.js';
 import { duration, escapeXml, printable } from './text.js';
 
-const ROW = 19;
 const WIDTH = 1400;
 const LETTER = 7.23;
 const MOST_LEVELS = 600;
 
 /**
  * The picture of a scene, all of its levels.
- * @param {import('./flame.js').Scene} scene
+ * @param {import('./scene.js').Scene} scene
  * @param {string} title
  * @returns {string}
  */
@@ -54,7 +53,7 @@ export function toSvg(scene, title) {
   return out.join('\n');
 }
 
-/** @param {import('./flame.js').Scene} scene @param {number} y */
+/** @param {import('./scene.js').Scene} scene @param {number} y */
 function legend(scene, y) {
   let x = 8;
   const { colours, titles } = scene.paint;
@@ -73,12 +72,12 @@ function fix(v) {
   return Number(v.toFixed(2));
 }
 
-/** @param {import('./flame.js').Scene} scene @param {string} title @param {string} fileName */
+/** @param {import('./scene.js').Scene} scene @param {string} title @param {string} fileName */
 export function saveSvg(scene, title, fileName) {
   download(`${fileName}.svg`, new Blob([toSvg(scene, title)], { type: 'image/svg+xml' }));
 }
 
-/** @param {import('./flame.js').Scene} scene @param {string} title @param {string} fileName */
+/** @param {import('./scene.js').Scene} scene @param {string} title @param {string} fileName */
 export function savePng(scene, title, fileName) {
   const levels = Math.min(scene.shape.levels, MOST_LEVELS);
   const canvas = document.createElement('canvas');

@@ -5,7 +5,7 @@
 // and any node's place in the picture are two look-ups: a filter costs one pass over the rows and
 // none over the tree, which may have millions of nodes.
 
-import { MAX_BLOCKS, join, shareInterval } from './stats.js';
+import { MAX_BLOCKS } from './stats.js';
 
 export const STATES = ['on_cpu', 'runnable', 'blocked', 'unknown'];
 export const STATE_TITLES = ['on CPU', 'runnable', 'blocked', 'not seen'];
@@ -17,6 +17,7 @@ export const VIEWS = [
   { id: 'on-cpu', title: 'On CPU', states: [0], what: 'time on a CPU' },
   { id: 'off-cpu', title: 'Off CPU', states: [2], what: 'time blocked, waiting for something other than a CPU' },
   { id: 'runq', title: 'Run queue', states: [1], what: 'time wanting a CPU and having none' },
+  { id: 'off-wake', title: 'Wakers', states: [2], what: 'time blocked, and on top of each stack who ended the wait' },
 ];
 
 /** What an entry is. */
@@ -105,21 +106,40 @@ export class Profile {
     blocked: new Float64Array(),
     rows: 0,
   };
+  /** @type {any} chains of waits, once somebody asked (why.js) */
+  chains = undefined;
+  /** @type {any} how long intervals were, once somebody asked (lengths.js) */
+  lengths = undefined;
+  /** @type {Profile | null} the same time by blocked stacks with their wakers' on top of them */
+  wake = null;
   slices = 0;
   blocks = 1;
   duration = 1;
 
   /** @param {import('./decode.js').Columns} columns */
   constructor(columns) {
+    this.columns = columns;
     /** @type {any} */
     this.meta = columns.meta;
     /** @type {string[]} */
     this.reasons = columns.meta.reasons;
     this.readEntries(columns);
-    this.readTree(columns);
-    this.readRows(columns);
+    this.readTree('');
     this.readLedger(columns);
     if (columns.has('row.labels')) this.readLabels(columns);
+    if (columns.has('wake.row.node')) {
+      // Another tree with rows of its own; all else is this one's.
+      /** @type {Profile} */
+      const wake = Object.create(this);
+      wake.rowLine = wake.stackLines = null;
+      wake.readTree('wake.');
+      this.wake = wake;
+    }
+  }
+
+  /** The tree that a view is of. @param {string} view @returns {Profile} */
+  treeOf(view) {
+    return view === 'off-wake' && this.wake ? this.wake : this;
   }
 
   /** @param {import('./decode.js').Columns} columns */
@@ -137,12 +157,13 @@ export class Profile {
     this.notSampled = this.names.indexOf('[not sampled]');
   }
 
-  /** @param {import('./decode.js').Columns} columns */
-  readTree(columns) {
-    const pops = columns.u32('node.pops');
+  /** @param {string} prefix of its columns */
+  readTree(prefix) {
+    const { columns } = this;
+    const pops = columns.u32(`${prefix}node.pops`);
     const n = pops.length;
     this.nodes = n;
-    this.entry = columns.u32('node.entry');
+    this.entry = columns.u32(`${prefix}node.entry`);
     const parent = new Uint32Array(n);
     const end = new Uint32Array(n);
     // `pops` becomes the depth in place.
@@ -174,30 +195,34 @@ export class Profile {
     for (let i = 0; i < n; i += 1) levelStart[depthOf[i] + 1] += 1;
     for (let d = 0; d <= deepest; d += 1) levelStart[d + 1] += levelStart[d];
     this.levelStart = levelStart;
+    this.readRows(prefix);
   }
 
-  /** @param {import('./decode.js').Columns} columns */
-  readRows(columns) {
-    this.rowNode = columns.sums('row.node');
-    this.rowContext = columns.u32('row.context');
-    const tag = Uint8Array.from(columns.u32('row.tag'));
+  /** @param {string} prefix */
+  readRows(prefix) {
+    const { columns } = this;
+    const u32 = (/** @type {string} */ of) => columns.u32(prefix + of);
+    this.rowNode = columns.sums(`${prefix}row.node`);
+    this.rowContext = u32('row.context');
+    const tag = Uint8Array.from(u32('row.tag'));
     this.rowTag = tag;
-    this.rowCount = columns.u32('row.count');
-    this.rowNs = columns.f64('row.ns');
+    this.rowCount = u32('row.count');
+    this.rowNs = columns.f64(`${prefix}row.ns`);
+    if (columns.has(`${prefix}row.labels`)) this.rowLabels = u32('row.labels');
     const rows = tag.length;
     this.rows = rows;
 
-    const counts = columns.u32('row.slices');
+    const counts = u32('row.slices');
     const sliceStart = new Uint32Array(rows + 1);
     for (let r = 0; r < rows; r += 1) sliceStart[r + 1] = sliceStart[r] + counts[r];
-    const slice = columns.u32('slice.step');
+    const slice = u32('slice.step');
     for (let r = 0; r < rows; r += 1) {
       for (let k = sliceStart[r] + 1; k < sliceStart[r + 1]; k += 1) slice[k] += slice[k - 1];
     }
     this.sliceStart = sliceStart;
     this.slice = slice;
-    this.sliceNs = columns.f64('slice.ns');
-    this.sliceCount = columns.u32('slice.count');
+    this.sliceNs = columns.f64(`${prefix}slice.ns`);
+    this.sliceCount = u32('slice.count');
 
     const n = this.nodes;
     const first = new Uint32Array(n);
@@ -220,9 +245,10 @@ export class Profile {
     // What the children left is the node's own: its rows from here to `last`.
     this.own = cursor;
 
-    this.rowBlame = this.blame();
+    this.rowBlame = this.blame(prefix !== '');
+    if (prefix) return;
     if (columns.has('row.line')) {
-      this.rowLine = columns.u32('row.line');
+      this.rowLine = u32('row.line');
     } else {
       this.stackLines = {
         alike: columns.u32('lines.alike'),
@@ -234,13 +260,22 @@ export class Profile {
 
   /**
    * Whose self time each row is: the innermost function's; while it waits, the innermost one
-   * outside of the kernel, because all waiting ends in the same few kernel functions.
+   * outside of the kernel, because all waiting ends in the same few kernel functions. A waker's
+   * stack hangs upside down: there it is the last such one on the way to who woke.
+   * @param {boolean} wakers whether stacks of wakers stand on top
    */
-  blame() {
+  blame(wakers) {
     const out = new Uint32Array(this.rows);
     for (let r = 0; r < this.rows; r += 1) {
       let node = this.rowNode[r];
       if ((this.rowTag[r] & 3) !== 0) {
+        if (wakers) {
+          let found = 0;
+          for (; node > 0 && this.kind[this.entry[node]] !== KIND.mark; node = this.parent[node]) {
+            if (this.kind[this.entry[node]] !== KIND.kernel) found = node;
+          }
+          node = found || node;
+        }
         while (node > 0 && this.kind[this.entry[node]] === KIND.kernel) node = this.parent[node];
         // A kernel thread: the innermost function that does more than give up the CPU.
         if (node === 0) {
@@ -282,7 +317,6 @@ export class Profile {
 
   /** @param {import('./decode.js').Columns} columns */
   readLabels(columns) {
-    this.rowLabels = columns.u32('row.labels');
     const values = columns.strings('label.value');
     this.labels = columns.strings('label.key').map((key, i) => ({ key, text: `${key}=${values[i]}` }));
     const members = columns.u32('set.label');
@@ -378,180 +412,4 @@ export function stateOfPart(/** @type {number} */ part) {
   if (part < 4) return 0;
   if (part < 7) return 1;
   return part < 7 + BLOCK_REASONS ? 2 : 3;
-}
-
-/** Rows with their weights under one filter. */
-export class Selection {
-  /**
-   * @param {Profile} profile
-   * @param {Float64Array} weight ns by row
-   * @param {Uint8Array | null} mask slices that count; `null`: all
-   */
-  constructor(profile, weight, mask) {
-    this.profile = profile;
-    this.weight = weight;
-    this.mask = mask;
-    const n = weight.length;
-    const prefix = new Float64Array(n + 1);
-    const present = [0, 0, 0, 0];
-    for (let r = 0; r < n; r += 1) {
-      prefix[r + 1] = prefix[r] + weight[r];
-      present[profile.rowTag[r] & 3] += weight[r];
-    }
-    this.prefix = prefix;
-    this.total = prefix[n];
-    this.byState = present;
-    /** @type {(Float64Array | undefined)[]} */
-    this.statePrefix = [];
-    /** @type {Float64Array | undefined} by row, what its time within the mask was scaled by */
-    this.scale = undefined;
-    /** @type {{time: Float64Array[], samples: number[]} | undefined} */
-    this.whole = undefined;
-    /** @type {{self: Float64Array, total: Float64Array} | undefined} */
-    this.entries = undefined;
-  }
-
-  /** Time of a subtree, ns. @param {number} node */
-  time(node) {
-    const p = this.profile;
-    return this.prefix[p.last[node]] - this.prefix[p.first[node]];
-  }
-
-  /** Time of a node without its children, ns. @param {number} node */
-  self(node) {
-    const p = this.profile;
-    return this.prefix[p.last[node]] - this.prefix[p.own[node]];
-  }
-
-  /** Prefix sums of one state's weights. @param {number} state */
-  stateSums(state) {
-    let sums = this.statePrefix[state];
-    if (!sums) {
-      const { rowTag } = this.profile;
-      sums = new Float64Array(this.weight.length + 1);
-      for (let r = 0; r < this.weight.length; r += 1) {
-        sums[r + 1] = sums[r] + ((rowTag[r] & 3) === state ? this.weight[r] : 0);
-      }
-      this.statePrefix[state] = sums;
-    }
-    return sums;
-  }
-
-  /** Time of rows `from..to` in one state, ns. @param {number} from @param {number} to @param {number} state */
-  stateTime(from, to, state) {
-    if (this.byState[state] === 0) return 0;
-    if (this.byState[state] === this.total) return this.prefix[to] - this.prefix[from];
-    const sums = this.stateSums(state);
-    return sums[to] - sums[from];
-  }
-
-  /**
-   * Sampled time by state and block, and samples by state, of some runs of rows. Time that was
-   * not sampled has no place here.
-   * @param {ArrayLike<number>} ranges from, to, from, to…
-   */
-  blocks(ranges) {
-    const p = this.profile;
-    const time = STATES.map(() => new Float64Array(p.blocks));
-    const samples = [0, 0, 0, 0];
-    for (let i = 0; i < ranges.length; i += 2) {
-      for (let r = ranges[i]; r < ranges[i + 1]; r += 1) {
-        if (this.weight[r] === 0 || p.rowCount[r] === 0) continue;
-        const state = p.rowTag[r] & 3;
-        const scale = this.scale ? this.scale[r] : 1;
-        if (p.sliceStart[r] === p.sliceStart[r + 1]) {
-          time[state][0] += this.weight[r];
-          samples[state] += p.rowCount[r];
-        }
-        for (let k = p.sliceStart[r]; k < p.sliceStart[r + 1]; k += 1) {
-          if (this.mask && !this.mask[p.slice[k]]) continue;
-          time[state][p.block(p.slice[k])] += p.sliceNs[k] * scale;
-          samples[state] += p.sliceCount[k];
-        }
-      }
-    }
-    return { time, samples };
-  }
-
-  /** [`blocks`] of everything. */
-  wholeBlocks() {
-    this.whole ??= this.blocks([0, this.weight.length]);
-    return this.whole;
-  }
-
-  /**
-   * The 95 % interval of the share that runs of rows have in this selection, and on how many
-   * samples it rests.
-   * @param {ArrayLike<number>} ranges
-   */
-  interval(ranges) {
-    const whole = this.wholeBlocks();
-    const part = this.blocks(ranges);
-    const states = [];
-    let samples = 0;
-    for (let s = 0; s < STATES.length; s += 1) {
-      if (this.byState[s] === 0) continue;
-      samples += part.samples[s];
-      let own = 0;
-      for (let i = 0; i < ranges.length; i += 2) own += this.stateTime(ranges[i], ranges[i + 1], s);
-      const sampled = whole.samples[s] > 0;
-      const share = own / this.byState[s];
-      const interval = sampled
-        ? shareInterval(part.time[s], whole.time[s], whole.samples[s])
-        : { low: share, high: share };
-      states.push({
-        weight: this.byState[s] / this.total,
-        share,
-        interval: { low: Math.min(interval.low, share), high: Math.max(interval.high, share) },
-      });
-    }
-    return { ...join(states), samples };
-  }
-
-  /** Self and total time by entry; a recursive function counts once. */
-  byEntry() {
-    if (!this.entries) {
-      const p = this.profile;
-      const self = new Float64Array(p.names.length);
-      const total = new Float64Array(p.names.length);
-      for (let r = 0; r < this.weight.length; r += 1) self[p.rowBlame[r]] += this.weight[r];
-      const inside = new Uint32Array(p.names.length);
-      const { entry, end, first, last } = p;
-      const { prefix } = this;
-      for (let i = 1; i < p.nodes; i += 1) {
-        const e = entry[i];
-        if (i >= inside[e]) {
-          inside[e] = end[i];
-          total[e] += prefix[last[i]] - prefix[first[i]];
-        }
-      }
-      this.entries = { self, total };
-    }
-    return this.entries;
-  }
-
-  /** Outermost nodes of an entry that have time. @param {number} entry @returns {number[]} */
-  nodesOf(entry) {
-    const p = this.profile;
-    const out = [];
-    for (let i = 1; i < p.nodes; ) {
-      if (p.entry[i] === entry) {
-        if (this.time(i) > 0) out.push(i);
-        i = p.end[i];
-      } else {
-        i += 1;
-      }
-    }
-    return out;
-  }
-
-  /** Runs of rows under nodes. @param {ArrayLike<number>} nodes */
-  ranges(nodes) {
-    const out = new Uint32Array(nodes.length * 2);
-    for (let i = 0; i < nodes.length; i += 1) {
-      out[2 * i] = this.profile.first[nodes[i]];
-      out[2 * i + 1] = this.profile.last[nodes[i]];
-    }
-    return out;
-  }
 }

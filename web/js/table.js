@@ -6,7 +6,7 @@ import { badge } from './ledger.js';
 import { codeKind } from './palette.js';
 import { baseName, count, duration, percent, shorten } from './text.js';
 
-const COLUMNS = /** @type {const} */ ([
+const TABLE_COLUMNS = /** @type {const} */ ([
   ['self', 'Self'],
   ['self-share', ''],
   ['total', 'Total'],
@@ -23,7 +23,7 @@ const FEW = 10;
 
 /**
  * A share's interval as a badge: `±0.4` (percentage points), or that it is only suspected.
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {ArrayLike<number>} ranges
  */
 export function intervalBadge(selection, ranges) {
@@ -45,7 +45,7 @@ export function intervalBadge(selection, ranges) {
 
 /**
  * @param {HTMLElement} host
- * @param {import('./profile.js').Selection} selection
+ * @param {import('./selection.js').Selection} selection
  * @param {import('./filter.js').Look} look
  * @param {Uint8Array | null} matches
  * @param {{change: (c: Partial<import('./filter.js').Look>) => void, pick: (entry: number) => void}} act
@@ -74,7 +74,7 @@ export function showTable(host, selection, look, matches, act) {
   const widest = Math.max(1, ...all.slice(0, 2000).map((e) => self[e]));
   const head = el(
     'tr', {},
-    ...COLUMNS.map(([id, title]) => {
+    ...TABLE_COLUMNS.map(([id, title]) => {
       const sortable = id !== 'self-share' && id !== 'interval';
       return el(
         'th',
@@ -133,7 +133,7 @@ export function showTable(host, selection, look, matches, act) {
   intervals(selection, pending);
 }
 
-/** Fills intervals in between other work: each may need a pass over the tree. @param {import('./profile.js').Selection} selection @param {{cell: HTMLElement, entry: number}[]} pending */
+/** Fills intervals in between other work: each may need a pass over the tree. @param {import('./selection.js').Selection} selection @param {{cell: HTMLElement, entry: number}[]} pending */
 function intervals(selection, pending) {
   let i = 0;
   const some = () => {

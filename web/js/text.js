@@ -7,13 +7,32 @@ const UNITS = [
   [1, 'ns'],
 ];
 
+/** What the recording's values are in: `nanoseconds`, `bytes`, or things counted, by their name. */
+let unit = 'nanoseconds';
+
+/** Says what values are in. @param {string} name */
+export function measureIn(name) {
+  unit = name || 'nanoseconds';
+}
+
+/** Whether values are time; else wall time, states and lengths mean nothing. */
+export function isTime() {
+  return unit === 'nanoseconds';
+}
+
+/** A value of the recording, in its unit. @param {number} value */
+export function duration(value) {
+  if (isTime()) return time(value);
+  return unit === 'bytes' ? bytes(value) : `${count(value)} ${unit}`;
+}
+
 /**
  * A length of time with three significant digits: `1.23 s`, `45.6 ms`, `7 ns`.
  * @param {number} ns
  * @returns {string}
  */
-export function duration(ns) {
-  if (ns < 0) return `−${duration(-ns)}`;
+export function time(ns) {
+  if (ns < 0) return `−${time(-ns)}`;
   if (ns === 0) return '0 s';
   if (ns >= 600e9) {
     const minutes = Math.floor(ns / 60e9);

@@ -5,7 +5,7 @@ import { css, el, fill, sharp } from './dom.js';
 import { runsOf, sliceMask, threadMask } from './filter.js';
 import { STATE_COLOURS } from './palette.js';
 import { BLOCK_REASONS, STATE_TITLES } from './profile.js';
-import { duration, percent, printable } from './text.js';
+import { duration, percent, printable, time } from './text.js';
 
 /** States' time by slice of the chosen threads, and of each thread if asked. @param {import('./profile.js').Profile} profile @param {Uint8Array} threads */
 export function statesBySlice(profile, threads) {
@@ -26,7 +26,7 @@ function edges(/** @type {import('./profile.js').Profile} */ p, /** @type {numbe
 }
 
 /** A round step that divides `span` into about `parts`. @param {number} span @param {number} parts */
-function roundStep(span, parts) {
+export function roundStep(span, parts) {
   const raw = span / parts;
   const size = 10 ** Math.floor(Math.log10(raw));
   return [1, 2, 5, 10].map((k) => k * size).find((s) => s >= raw) ?? raw;
@@ -107,18 +107,18 @@ export class Strip {
   tell(slice) {
     const p = this.profile;
     if (!this.states || p.slices === 0) return;
-    const width = duration(p.meta.slices.width);
+    const width = time(p.meta.slices.width);
     if (slice < 0) {
       const mask = this.look && sliceMask(p, this.look);
       const runs = mask ? runsOf(mask) : [];
-      const chosen = runs.length > 0 ? runs.slice(0, 3).map(([a, b]) => `${duration(p.sliceBegin(a))} – ${duration(p.sliceBegin(b))}`).join(', ') + (runs.length > 3 ? ` and ${runs.length - 3} more` : '') : '';
+      const chosen = runs.length > 0 ? runs.slice(0, 3).map(([a, b]) => `${time(p.sliceBegin(a))} – ${time(p.sliceBegin(b))}`).join(', ') + (runs.length > 3 ? ` and ${runs.length - 3} more` : '') : '';
       this.caption.textContent = `States over time in steps of ${width}; the line is the share on a CPU. ${chosen ? `Chosen: ${chosen}.` : 'Drag to look at a part; arrow keys move it.'}`;
       return;
     }
     const at = this.states.map((s) => s[slice]);
     const sum = at.reduce((a, b) => a + b, 0);
     const words = at.map((v, i) => `${STATE_TITLES[i]} ${percent(sum > 0 ? v / sum : 0)}`);
-    this.caption.textContent = `${duration(p.sliceBegin(slice))} – ${duration(p.sliceBegin(slice + 1))}: ${words.join(' · ')}`;
+    this.caption.textContent = `${time(p.sliceBegin(slice))} – ${time(p.sliceBegin(slice + 1))}: ${words.join(' · ')}`;
   }
 
   /** @param {import('./filter.js').Look} look */
@@ -193,9 +193,9 @@ export class Strip {
     for (let t = 0; t <= p.duration; t += step) {
       const x = (t / p.duration) * width;
       c.fillRect(x, room, 1, 4);
-      c.fillText(duration(t), Math.min(x + 3, width - 40), height - 4);
+      c.fillText(time(t), Math.min(x + 3, width - 40), height - 4);
     }
-    this.canvas.setAttribute('aria-label', `states over ${duration(p.duration)}: ${this.states.map((s, i) => `${STATE_TITLES[i]} ${duration(s.reduce((a, b) => a + b, 0))}`).join(', ')}`);
+    this.canvas.setAttribute('aria-label', `states over ${time(p.duration)}: ${this.states.map((s, i) => `${STATE_TITLES[i]} ${duration(s.reduce((a, b) => a + b, 0))}`).join(', ')}`);
   }
 }
 
@@ -206,7 +206,7 @@ export const HEAT = [
   { id: 'blocked', title: 'blocked' },
 ];
 
-/** Time by slice of what the heat map shows. @param {import('./profile.js').Selection} whole @param {import('./filter.js').Look} look */
+/** Time by slice of what the heat map shows. @param {import('./selection.js').Selection} whole @param {import('./filter.js').Look} look */
 function heatValues(whole, look) {
   const p = whole.profile;
   const k = HEAT.findIndex((h) => h.id === look.heat) - 1;
@@ -240,7 +240,7 @@ function heatColour(v) {
  * The heat map: a column per second, a row per slice within it. A drag across columns chooses the
  * same part of each second; a drag within one, a stretch of time.
  * @param {HTMLElement} host
- * @param {import('./profile.js').Selection} whole the selection with no time chosen
+ * @param {import('./selection.js').Selection} whole the selection with no time chosen
  * @param {import('./filter.js').Look} look
  * @param {(change: Partial<import('./filter.js').Look>) => void} change
  */
@@ -264,8 +264,8 @@ export function showHeat(host, whole, look, change) {
   const told = el('p', { class: 'quiet small' });
   const explain =
     perColumn > 1
-      ? `A column is a second, a cell ${duration(sliceNs)}. Drag over a stripe to see its flame graph: within a column a stretch of time, across columns the same part of each second.`
-      : `This recording keeps steps of ${duration(sliceNs)}, so a second has one cell; shorter recordings keep finer ones. Drag to choose.`;
+      ? `A column is a second, a cell ${time(sliceNs)}. Drag over a stripe to see its flame graph: within a column a stretch of time, across columns the same part of each second.`
+      : `This recording keeps steps of ${time(sliceNs)}, so a second has one cell; shorter recordings keep finer ones. Drag to choose.`;
   told.textContent = explain;
   fill(host, el('h3', {}, 'Seconds by part of a second'), choice, canvas, told, el('h3', {}, 'Threads over time'), lanes);
 
@@ -319,7 +319,7 @@ export function showHeat(host, whole, look, change) {
       draw();
     }
     const s = c * perColumn + (perColumn - 1 - r);
-    if (s < p.slices) told.textContent = `${duration(p.sliceBegin(s))} – ${duration(p.sliceBegin(s + 1))}: ${duration(values[s])} (${percent(values[s] / Math.max(1, p.sliceBegin(s + 1) - p.sliceBegin(s)))} of one thread's time)`;
+    if (s < p.slices) told.textContent = `${time(p.sliceBegin(s))} – ${time(p.sliceBegin(s + 1))}: ${duration(values[s])} (${percent(values[s] / Math.max(1, p.sliceBegin(s + 1) - p.sliceBegin(s)))} of one thread's time)`;
   });
   canvas.addEventListener('pointerleave', () => {
     told.textContent = explain;

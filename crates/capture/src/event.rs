@@ -137,10 +137,14 @@ pub struct Dump {
     pub detail: u8,
     /// See [`FLAG_AUDIT`].
     pub flags: u8,
-    /// Unused.
-    pub pad0: u8,
+    /// What for it was blocked in the turn under way.
+    pub block_reason: u8,
     /// CPU it last ran on.
     pub cpu: u32,
+    /// The turn's stretch on a CPU, if that is over.
+    pub stretch: u64,
+    /// The turn's block, if that is over, ns.
+    pub block: u64,
     /// Closed intervals.
     pub acc: Account,
     /// Growth of the kernel's on-CPU counter up to the last switch-out.
@@ -165,6 +169,30 @@ pub struct Dump {
 pub const FLAG_AUDIT: u8 = 2;
 /// The kernel's on-CPU counter leaves interrupt time out.
 pub const FLAG_IRQ_OUT: u8 = 4;
+
+/// `struct ws_turn`: a thread was on a CPU, then blocked, then waited for a CPU; all up to `time`.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Turn {
+    /// When it got the CPU again, or ended.
+    pub time: u64,
+    /// On the CPU, ns.
+    pub stretch: u64,
+    /// Blocked, ns.
+    pub block: u64,
+    /// Waiting for a CPU, ns.
+    pub waited: u64,
+    /// Id of the record.
+    pub id: u32,
+    /// The record of who ended the block; 0: not known.
+    pub waker: u32,
+    /// Why it was blocked.
+    pub reason: u8,
+    /// Which part of runnable time.
+    pub part: u8,
+    /// Unused.
+    pub pad0: [u8; 6],
+}
 
 /// `struct ws_sample`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
@@ -507,7 +535,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 26] = [
+pub const LOSSES: [&str; 27] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -534,12 +562,17 @@ pub const LOSSES: [&str; 26] = [
     "table of lock waits full: waits for a lock left out",
     "no room for a connection",
     "on-CPU sample came late, its thread had gone",
+    RING_TURN,
 ];
+
+/// The loss that leaves gaps in a timeline.
+pub const RING_TURN: &str = "timeline ring full: a turn on a CPU lost";
 
 const _: () = {
     assert!(size_of::<Account>() == 184);
     assert!(size_of::<ThreadEvent>() == 56);
-    assert!(size_of::<Dump>() == 312);
+    assert!(size_of::<Dump>() == 328);
+    assert!(size_of::<Turn>() == 48);
     assert!(size_of::<SampleEvent>() == 88);
     assert!(size_of::<ResourceEvent>() == 736);
     assert!(size_of::<WakeEvent>() == 344);

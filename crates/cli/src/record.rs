@@ -24,6 +24,7 @@ Examples:
   wallscope record -o run.pb.gz -- make -j4 a command from start to end
   wallscope record --cgroup /sys/fs/cgroup/system.slice/nginx.service -d 30
   wallscope record -a -d 5                  everything on the machine
+  wallscope record --timeline -p 1234 -d 60 every interval of every thread
 
 The line with `recording` on standard error appears exactly when measuring is live.
 Then: wallscope report FILE")]
@@ -63,6 +64,15 @@ pub struct Args {
     /// How stacks of blocked threads are read; default: the better one that the kernel has
     #[arg(long, value_enum, value_name = "HOW")]
     off_cpu_stacks: Option<OffCpuStacks>,
+
+    /// Keep every single interval, for a timeline of threads (`view`, `export --format perfetto`)
+    #[arg(long)]
+    timeline: bool,
+
+    /// Memory for the timeline, 32 bytes an interval; beyond it the oldest are dropped
+    #[arg(long, value_name = "MIB", default_value_t = 128,
+          value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    timeline_memory: u64,
 
     /// Keep the native frames of interpreters (CPython) beside the functions that they run
     #[arg(long)]
@@ -154,6 +164,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }),
         interpreter_frames: args.interpreter_frames,
         allow_stop: args.allow_stop,
+        timeline: args.timeline.then_some(args.timeline_memory << 20),
     };
     warn_of_aliasing(args.frequency);
     let path = args.output.unwrap_or_else(dated_name);

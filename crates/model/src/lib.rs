@@ -22,6 +22,7 @@ mod special;
 mod stack;
 mod state;
 mod task;
+mod timeline;
 mod wait;
 
 pub mod compare;
@@ -43,4 +44,5 @@ pub use stack::{
 };
 pub use state::{BlockReason, Part, State, UnknownCause, View};
 pub use task::{TaskGroup, TaskTime};
+pub use timeline::{Interval, Lane, Timeline};
 pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role};

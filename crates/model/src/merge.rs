@@ -14,9 +14,9 @@ use std::hash::Hash;
 
 use crate::shape::ShapeRow;
 use crate::{
-    Above, Actor, ActorId, Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Hop, Label,
-    LabelsId, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack, Recording, Sample,
-    SliceValue, Slices, Stack, StackId, TaskGroup, TaskTime, Window,
+    Above, Actor, ActorId, Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Hop,
+    Interval, Label, LabelsId, Lane, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack,
+    Recording, Sample, SliceValue, Slices, Stack, StackId, TaskGroup, TaskTime, Timeline, Window,
 };
 
 /// Recordings that do not add.
@@ -222,6 +222,27 @@ fn shapes(out: &mut Vec<ShapeRow>, more: &[ShapeRow], contexts: u32, stacks: &[u
     }
 }
 
+/// Adds lanes: contexts stay apart, and so do theirs.
+fn timeline(out: &mut Option<Timeline>, more: Option<&Timeline>, contexts: u32) {
+    let Some(more) = more else { return };
+    let out = out.get_or_insert_default();
+    let context = |c: ContextId| ContextId(c.0 + contexts);
+    out.lanes.extend(more.lanes.iter().map(|l| {
+        Lane {
+            context: context(l.context),
+            intervals: (l.intervals.iter())
+                .map(|i| Interval {
+                    waker: i.waker.map(context),
+                    ..*i
+                })
+                .collect(),
+        }
+    }));
+    out.limit_bytes += more.limit_bytes;
+    out.dropped += more.dropped;
+    out.lost += more.lost;
+}
+
 /// The recording being made, and where equal things are in it.
 #[derive(Default)]
 struct Into {
@@ -366,6 +387,7 @@ impl Into {
                 }),
             }
         }
+        timeline(&mut out.timeline, rec.timeline.as_ref(), contexts);
         out.host.extend(rec.host.iter().cloned());
         for l in &rec.losses {
             match out.losses.iter_mut().find(|m| m.cause == l.cause) {

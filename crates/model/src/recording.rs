@@ -158,6 +158,8 @@ pub struct Recording {
     pub tasks: Vec<crate::TaskGroup>,
     /// How long the intervals were that the ledgers sum up.
     pub shapes: Vec<ShapeRow>,
+    /// The single intervals, where they were kept.
+    pub timeline: Option<crate::Timeline>,
     /// The host, over time.
     pub host: Vec<HostSample>,
     /// What was lost.

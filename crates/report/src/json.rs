@@ -1,5 +1,7 @@
 //! `report --json`: schema `wallscope.report/1`. Keys are added, never changed.
 
+mod timeline;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -25,6 +27,8 @@ struct Report<'a> {
     functions: Vec<Function>,
     reasons: Vec<Reason>,
     shapes: Vec<ShapeOf>,
+    /// Null where single intervals were not kept.
+    timeline: Option<timeline::Timeline>,
     stacks: Vec<Stack>,
     peers: Vec<Peer>,
     tasks: Vec<Task>,
@@ -102,6 +106,8 @@ struct Thread {
     times: Times,
     /// By state.
     shapes: BTreeMap<&'static str, Quantiles>,
+    /// Its single intervals in sums; null where they were not kept.
+    timeline: Option<timeline::Lane>,
 }
 
 #[derive(Serialize)]
@@ -288,6 +294,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
                     .iter()
                     .filter_map(|s| Some((s.name(), quantiles(own.get(&(r.context?, *s))?)?)))
                     .collect(),
+                timeline: r.context.and_then(|c| timeline::lane(rec, c)),
                 name: r.name,
             })
             .collect(),
@@ -323,6 +330,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
             })
             .collect(),
         shapes: shape_lines(rec).into_iter().filter_map(shape_of).collect(),
+        timeline: timeline::timeline(rec),
         stacks: analysis
             .stacks(View::Wall, MOST_STACKS)
             .into_iter()

@@ -364,6 +364,41 @@ fn random(seed: u64) -> Recording {
             shape,
         });
     }
+    if n(3) > 0 {
+        let contexts = rec.contexts.len() as u64;
+        let mut lanes = Vec::new();
+        for (i, c) in rec.contexts.iter().enumerate() {
+            let mut at = c.start_ns;
+            let mut intervals = Vec::new();
+            for _ in 0..n(6) {
+                let state = pick!(State::ALL);
+                let blocked = state == State::Blocked;
+                let start_ns = at + n(3) * n(BIG);
+                let ns = n(BIG);
+                at = start_ns + ns;
+                intervals.push(Interval {
+                    start_ns,
+                    ns,
+                    state,
+                    reason: maybe!(pick!(BlockReason::ALL)).filter(|_| blocked),
+                    part: maybe!(pick!(Part::ALL)).filter(|_| !blocked),
+                    waker: maybe!(ContextId(n(contexts) as u32)).filter(|_| blocked),
+                });
+            }
+            if !intervals.is_empty() {
+                lanes.push(Lane {
+                    context: ContextId(i as u32),
+                    intervals,
+                });
+            }
+        }
+        rec.timeline = Some(Timeline {
+            lanes,
+            limit_bytes: n(BIG),
+            dropped: n(BIG),
+            lost: n(BIG),
+        });
+    }
     for _ in 0..n(3) {
         rec.losses.push(Loss {
             cause: word!().to_string(),

@@ -80,6 +80,26 @@ pub struct Thread {
     /// How long its intervals were, by state.
     #[serde(default)]
     pub shapes: BTreeMap<String, Shape>,
+    /// Its single intervals in sums, where they were kept.
+    #[serde(default)]
+    pub timeline: Option<Lane>,
+}
+
+/// The single intervals of a thread, in sums.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Lane {
+    /// On a CPU, ns.
+    pub on_cpu_ns: u64,
+    /// Waiting for one, ns.
+    pub runnable_ns: u64,
+    /// Blocked, ns.
+    pub blocked_ns: u64,
+    /// Blocked intervals by reason.
+    pub blocks: BTreeMap<String, u64>,
+    /// Blocked intervals whose waker is known.
+    pub woken: u64,
+    /// Time in no interval, ns.
+    pub gaps_ns: u64,
 }
 
 /// Whom a process talks to.

@@ -82,6 +82,7 @@ experiments! {
     inject_cpu "inject-cpu";
     inject_lock "inject-lock";
     lengths "lengths";
+    intervals "intervals";
     upstream "upstream";
     spin "spin";
     short "short";

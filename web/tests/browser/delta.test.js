@@ -27,7 +27,7 @@ const look = (page) => page.evaluate(() => globalThis.wallscope.look);
 const sums = (page) =>
   page.evaluate(() => {
     const shape = globalThis.wallscope.shape();
-    return { base: shape.base[0], fresh: shape.fresh[0], wide: shape.wide[0] };
+    return { base: shape.base[0], fresh: shape.fresh[0], wide: shape.right(0) };
   });
 
 test('widths are those of either side or the larger, and parents hold their children', async () => {

@@ -111,8 +111,9 @@ struct ws_dump {
 	u64 birth;  /* when the record begins */
 	u64 since;  /* when the state below began */
 	u32 pid, tid;
-	u8 state, detail, flags, pad0; /* ws_state; ws_part or ws_reason */
+	u8 state, detail, flags, block_reason; /* ws_state; ws_part or ws_reason */
 	u32 cpu;
+	u64 stretch, block; /* of the turn under way: on a CPU, then blocked for `block_reason` */
 	struct ws_account acc;
 	/* The kernel's counters since birth, as of the last switch-out (or now, if it never was). */
 	u64 kernel_exec, kernel_run_delay, kernel_switches;
@@ -122,6 +123,19 @@ struct ws_dump {
 	char comm[16];
 };
 enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4 };
+
+/*
+ * A turn of a thread, told when it gets the CPU again: a stretch on the CPU, then blocked, then
+ * waiting for the CPU, all of them up to `time` and without a gap. Any but the last may be 0.
+ */
+struct ws_turn {
+	u64 time;
+	u64 stretch, block, waited;
+	u32 id;    /* the record's */
+	u32 waker; /* record of who ended the block, 0: not measured, or an interrupt */
+	u8 reason, part;
+	u8 pad0[6];
+};
 
 /* A stretch of time charged to a stack: `periods` times the period in force. */
 struct ws_sample {
@@ -311,12 +325,14 @@ enum ws_loss {
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_L_SOCKETS,       /* no room for a connection */
 	WS_L_OWED,          /* on-CPU sample of a thread that had gone when it came */
+	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
 	WS_LOSSES,
 };
 
 _Static_assert(sizeof(struct ws_account) == 184, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_dump) == 328, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_socket) == 152, "mirrored in event.rs");
@@ -326,4 +342,4 @@ _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 26, "named in event.rs");
+_Static_assert(WS_LOSSES == 27, "named in event.rs");

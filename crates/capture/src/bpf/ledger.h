@@ -184,6 +184,7 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 		t->audited_on_cpu += length - clamp(excluded, length);
 	}
 	t->acc.on_cpu += length;
+	t->stretch = length;
 	if (cfg_irq_in_clock) {
 		t->acc.irq += excluded; /* steal, where both exist, is told apart in user space */
 	} else {
@@ -197,13 +198,26 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
  * Divides a stretch in which the thread was seen in `state`, but in which the kernel says that it
  * also ran for `ran` and queued for `queued`.
  */
-static __always_inline void divide(struct ws_thread *t, u64 length, u64 ran, u64 queued)
+static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u64 length, u64 ran,
+				   u64 queued)
 {
+	u64 block = t->block_len, waited;
+	u32 part = t->state == WS_RUNNABLE ? t->detail : WS_WOKEN;
+
 	ran = clamp(ran, length);
 	queued = clamp(queued, length - ran);
+	/* The turn is told and counted as if the switch-in had been seen, where it must have been. */
+	waited = queued;
+	if (t->state == WS_BLOCKED)
+		block += length - ran - queued;
+	else
+		waited = length - ran;
+	tell_turn(t, t->since + length - ran, block, waited, part);
+	shape_turn(t, p, waited, part);
+	t->stretch = ran;
 	t->acc.on_cpu += ran;
 	t->audited_on_cpu += ran;
-	book_runnable(t, t->state == WS_RUNNABLE ? t->detail : WS_WOKEN, queued);
+	book_runnable(t, part, queued);
 	if (t->state == WS_BLOCKED)
 		book_blocked(t, t->detail, length - ran - queued);
 	else
@@ -267,14 +281,13 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 	settle_limbo(t, delay);
 	if (t->state == WS_ON_CPU) {
 		now = close_on_cpu(t, c, p, now, exec, delay, cpu);
-		t->stretch = elapsed(t, now);
 	} else if (t->state == WS_NONE) {
 		t->acc.on_cpu += elapsed(t, now);
 	} else {
 		u64 queued = delay - t->delay;
 
 		queued = queued > t->rq_since_out ? queued - t->rq_since_out : 0;
-		divide(t, elapsed(t, now), exec - t->exec, queued);
+		divide(t, p, elapsed(t, now), exec - t->exec, queued);
 		c->losses[WS_L_HOLE_IN]++;
 	}
 	settle_wakeup(t, c, delay);

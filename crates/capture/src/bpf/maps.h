@@ -17,6 +17,7 @@ const volatile u32 cfg_task_work = 0;      /* read user stacks by task work, not
 const volatile u32 cfg_all = 0;            /* measure every task of the machine */
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
 const volatile u64 cfg_timerfd_read = 0;   /* the kernel function that reads a timerfd, 0: unknown */
+const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
 const volatile u32 cfg_cpu_period = 0;     /* ns of on-CPU time a timer sample stands for */
 
 /* Settings that user space changes while programs run. */
@@ -51,7 +52,8 @@ struct ws_thread {
 	u64 asked;        /* when its stack was last taken as a sender's */
 	u8 talks;         /* it has sent or received on a stream socket */
 	u8 asking;        /* a request was in flight when it last began to wait */
-	u8 pad1[6];
+	u8 by_interrupt;  /* what woke it last; known for a timeline only */
+	u8 pad1[5];
 	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 ticket;       /* names the user stack of the current stay in the kernel */
 	u64 dumped;       /* seq at the last dump */

@@ -115,8 +115,10 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->state = t->state;
 	d->detail = t->detail;
 	d->flags = t->flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0);
-	d->pad0 = 0;
+	d->block_reason = t->block_reason;
 	d->cpu = t->cpu;
+	d->stretch = t->stretch;
+	d->block = t->state == WS_RUNNABLE ? t->block_len : 0;
 	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
 	d->kernel_exec = t->exec - t->exec0;
 	d->kernel_run_delay = t->delay - t->delay0;
@@ -133,6 +135,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 {
 	struct ws_dump *d;
 
+	tell_turn(t, t->since, 0, 0, 0);
 	shape_gone(t, p);
 	forget_in_flight(t);
 	d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);

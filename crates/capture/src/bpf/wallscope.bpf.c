@@ -23,8 +23,9 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #include "maps.h"
 #include "reason.h"
-#include "ledger.h"
 #include "shape.h"
+#include "timeline.h"
+#include "ledger.h"
 #include "stack.h"
 #include "waker.h"
 #include "sampler.h"
@@ -64,6 +65,7 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 		u32 part = in->detail;
 		u64 waited = enter_cpu(in, c, next, now, cpu);
 
+		tell_turn(in, in->since, in->block_len, waited, part);
 		shape_turn(in, next, waited, part);
 
 		charge_off_cpu(in, c, next, now, waited, part, cpu);
@@ -118,6 +120,7 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 	waker = bpf_get_current_task_btf();
 	w = record_of(waker);
 	t->waker = w ? w->id : 0;
+	note_waker(t);
 	now = bpf_ktime_get_ns();
 	if (period && t->credit_blocked + elapsed(t, now) >= period)
 		tell_wake(ctx, t, w, waker, now);

@@ -4,6 +4,7 @@
 //! the difference to the last sums belongs to the slices in between. A thread that did not change
 //! stayed in one state, so its time is known without asking.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -141,6 +142,20 @@ impl Accounts {
             let ns = d.now.saturating_sub(d.since.max(d.birth + t.held));
             (ns > 0).then_some((index, d.state, d.detail, ns))
         })
+    }
+
+    /// Each thread's last figures: thread, figures.
+    pub fn last(&self) -> impl Iterator<Item = (u32, &Dump)> {
+        (0u32..)
+            .zip(&self.threads)
+            .filter_map(|(index, t)| Some((index, t.last.as_ref()?)))
+    }
+
+    /// When thread `index` existed, as far as its figures tell.
+    pub fn life(&self, index: u32) -> Range<u64> {
+        let t = &self.threads[index as usize];
+        let (birth, end) = t.last.map_or((t.birth, t.birth), |d| (d.birth, d.now));
+        birth + t.held..end
     }
 
     /// The process of thread `index`.

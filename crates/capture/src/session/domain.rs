@@ -1,6 +1,6 @@
 //! The domain of an eBPF recording in words: what was measured, how, and what it could not see.
 
-use wallscope_model::{Column, Domain, EventSource, Limit, State};
+use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
 use super::{Options, pace::Pace};
 use crate::backend::ebpf::{Kernel, Mechanism, Programs};
@@ -17,6 +17,8 @@ pub struct Facts<'a> {
     pub timer: &'static str,
     /// CPUs online.
     pub cpus: u32,
+    /// The intervals that were kept.
+    pub timeline: Option<&'a Timeline>,
     /// Rates at the end.
     pub pace: &'a Pace,
     /// Reasons could be told from kernel functions.
@@ -64,6 +66,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
          threads within 1.6 %, by thread within 11 %; those of a stack are estimated from its samples"
             .into(),
     );
+    notes.extend(f.timeline.map(timeline));
     if f.kernel.has_hook("ws_sent") {
         notes.push(
             "requests in flight are told by who sent or received last on each stream socket, at the \
@@ -118,6 +121,29 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         limits: limits(f),
         notes,
     }
+}
+
+/// What a timeline holds, and what not.
+pub(crate) fn timeline(t: &Timeline) -> String {
+    let mut words = format!(
+        "timeline: {} intervals as they were counted at the switches, before repairs, within {} MiB \
+         of memory",
+        t.len(),
+        t.limit_bytes >> 20
+    );
+    if t.dropped > 0 {
+        words.push_str(&format!(
+            "; the oldest {} were dropped to stay within it (--timeline-memory)",
+            t.dropped
+        ));
+    }
+    if t.lost > 0 {
+        words.push_str(&format!(
+            "; {} turns on a CPU were lost because the ring was full",
+            t.lost
+        ));
+    }
+    words
 }
 
 fn column(state: State, how: &str) -> Column {

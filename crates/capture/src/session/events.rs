@@ -32,6 +32,7 @@ const TICK: u64 = 1;
 const NEWS: u64 = 3;
 const DURATION: u64 = 4;
 const SIGNAL: u64 = 5;
+const LOOK: u64 = 6;
 const TARGET: u64 = 16;
 
 /// The epoll set and the descriptors that it owns.
@@ -40,6 +41,7 @@ pub struct Events {
     tick: OwnedFd,
     duration: OwnedFd,
     signals: OwnedFd,
+    look: Option<OwnedFd>,
     targets: Vec<OwnedFd>,
     alive: usize,
     ends_with_targets: bool,
@@ -67,6 +69,7 @@ impl Events {
             tick: timer()?,
             duration: timer()?,
             signals: signals()?,
+            look: None,
             targets: targets
                 .iter()
                 .map(OwnedFd::try_clone)
@@ -124,6 +127,23 @@ impl Events {
             .map_err(|e| Error::io("cannot watch the event ring", e))
     }
 
+    /// Also tells of news each `width_ns`, for a ring that wakes nobody.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn look_every(&mut self, width_ns: u64) -> Result<(), Error> {
+        let refused = |e: io::Error| Error::io("cannot set the clock of the timeline", e);
+        let timer = rustix::time::timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        );
+        let timer = timer.map_err(|e| refused(e.into()))?;
+        set(&timer, timespec(width_ns), timespec(width_ns), false).map_err(refused)?;
+        self.add(timer.as_fd(), LOOK).map_err(refused)?;
+        self.look = Some(timer);
+        Ok(())
+    }
+
     /// Ticks at `start_ns + k · width_ns` of CLOCK_MONOTONIC.
     ///
     /// # Errors
@@ -160,6 +180,12 @@ impl Events {
                 DURATION => return Event::Duration,
                 SIGNAL => return Event::Signal,
                 NEWS => return Event::News,
+                LOOK => {
+                    if let Some(look) = &self.look {
+                        drain(look);
+                    }
+                    return Event::News;
+                }
                 target => {
                     if let Some(fd) = self.targets.get((target - TARGET) as usize) {
                         let _ = epoll::delete(&self.epoll, fd);

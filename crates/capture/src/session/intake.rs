@@ -14,6 +14,7 @@ use super::{
     resources::Resources,
     samples::{Samples, User},
     shapes::Shapes,
+    timeline::Turns,
 };
 use crate::{
     backend::ebpf::Visited,
@@ -76,6 +77,8 @@ pub struct Intake {
     pub raws: Vec<Raw>,
     /// How long intervals were.
     pub shapes: Shapes,
+    /// The turns of a timeline, if there is one.
+    pub turns: Option<Turns>,
     /// Thread events that the session has not looked at yet.
     pub news: Vec<ThreadEvent>,
     /// Processes of threads that ended, likewise.
@@ -104,6 +107,7 @@ impl Intake {
             joins: FxHashMap::default(),
             raws: Vec::new(),
             shapes: Shapes::default(),
+            turns: None,
             news: Vec::new(),
             gone: Vec::new(),
             malformed: 0,
@@ -113,6 +117,15 @@ impl Intake {
     /// Takes one record of the ring.
     pub fn take(&mut self, bytes: &[u8]) {
         if self.parse(bytes).is_none() {
+            self.malformed += 1;
+        }
+    }
+
+    /// Takes one record of the timeline's ring.
+    pub fn turn(&mut self, bytes: &[u8]) {
+        if let Some(turns) = &mut self.turns
+            && turns.take(bytes).is_none()
+        {
             self.malformed += 1;
         }
     }

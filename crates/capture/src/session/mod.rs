@@ -7,6 +7,7 @@
 //! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's
 //! tasks.rs      goroutines, looked at by a thread of its own
 //! peers.rs      requests in flight on connections, and with whom
+//! timeline.rs   the single intervals, where they are wanted
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
 //! waits.rs      these two -> hops, lock waits and labels of the recording
@@ -27,7 +28,7 @@ pub(crate) mod build;
 mod chains;
 pub(crate) mod command;
 pub(crate) mod cost;
-mod domain;
+pub(crate) mod domain;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod host_log;
@@ -42,6 +43,7 @@ mod resources;
 mod samples;
 mod shapes;
 mod tasks;
+mod timeline;
 mod waits;
 
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
@@ -74,6 +76,7 @@ use host_log::HostLog;
 use intake::Intake;
 use pace::Pace;
 use processes::Processes;
+use timeline::{LOOK_EVERY, Turns};
 
 /// Most slices before two become one.
 const MOST_SLICES: u32 = 240;
@@ -105,6 +108,8 @@ pub struct Options {
     pub interpreter_frames: bool,
     /// Whether running threads may be stopped for a moment where nothing else shows their stacks.
     pub allow_stop: bool,
+    /// Memory for single intervals, bytes; `None`: they are not kept.
+    pub timeline: Option<u64>,
 }
 
 impl Options {
@@ -120,6 +125,7 @@ impl Options {
             backend: None,
             interpreter_frames: false,
             allow_stop: false,
+            timeline: None,
         }
     }
 }
@@ -220,6 +226,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         mechanism,
         all: matches!(options.target, Target::All),
         places: Places::parse(&symbols),
+        timeline: options.timeline.is_some(),
     };
     let named = !settings.places.ranges.is_empty();
     let mut programs = Programs::load(&kernel, settings)?;
@@ -253,9 +260,18 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     let start_unix_ns = unix_now();
     let intake = Rc::new(RefCell::new(Intake::new(start_ns, slice_ns, interrupts)));
     let ring = {
-        let intake = Rc::clone(&intake);
-        programs.ring(move |bytes| intake.borrow_mut().take(bytes))?
+        let (intake, turns) = (Rc::clone(&intake), Rc::clone(&intake));
+        programs.ring(
+            move |bytes| intake.borrow_mut().take(bytes),
+            options
+                .timeline
+                .map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
+        )?
     };
+    if let Some(limit) = options.timeline {
+        intake.borrow_mut().turns = Some(Turns::new(limit));
+        events.look_every(LOOK_EVERY)?;
+    }
     events.ring(ring.epoll_fd())?;
     events.tick_every(start_ns, slice_ns)?;
 
@@ -401,6 +417,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     recording.domain = domain::describe(&domain::Facts {
         kernel: &kernel,
         options,
+        timeline: recording.timeline.as_ref(),
         mechanism,
         timer: timer.describe(),
         cpus: cpus.len() as u32,
@@ -577,6 +594,10 @@ fn assemble(
     let shapes = std::mem::take(&mut intake.shapes);
     recording.shapes = shapes.finish(&intake.accounts);
     recording.shapes.append(&mut stacks.lengths);
+    recording.timeline = intake.turns.take().map(|turns| {
+        let lost = losses.iter().find(|(cause, _)| cause == event::RING_TURN);
+        turns.finish(&intake.accounts, lost.map_or(0, |(_, n)| *n))
+    });
     let accounts = std::mem::replace(&mut intake.accounts, accounts::Accounts::new(0, 0));
     (
         recording.contexts,

@@ -3,7 +3,8 @@
 //! Read are samples with their stacks. Where the file says how much CPU time passed since a
 //! thread's last sample, that much is on-CPU and the rest of the time between is not known;
 //! otherwise a sample stands for the sampling interval in a state that is not known. Written are
-//! all states, each a category, by thread and over time.
+//! all states, each a category, by thread and over time; where single intervals were kept, each as a
+//! marker.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use wallscope_model::{
 };
 
 use super::import::{About, Import, Kind};
+use super::intervals::{self, Intervals};
 use super::source::Source;
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, WriteOptions, json};
@@ -316,6 +318,35 @@ struct Moment {
     value: u64,
 }
 
+/// An interval of a timeline. Its name and category tell everything.
+struct Stretch {
+    name: fx::StringHandle,
+    category: fx::CategoryHandle,
+}
+
+impl fx::StaticSchemaMarker for Stretch {
+    const UNIQUE_MARKER_TYPE_NAME: &'static str = "state";
+    const DESCRIPTION: Option<&'static str> =
+        Some("What the thread did, as counted at each switch");
+    const FIELDS: &'static [fx::StaticSchemaMarkerField] = &[];
+
+    fn name(&self, _: &mut fx::Profile) -> fx::StringHandle {
+        self.name
+    }
+
+    fn category(&self, _: &mut fx::Profile) -> fx::CategoryHandle {
+        self.category
+    }
+
+    fn string_field_value(&self, _: u32) -> fx::StringHandle {
+        self.name
+    }
+
+    fn number_field_value(&self, _: u32) -> f64 {
+        0.0
+    }
+}
+
 /// Writes all states.
 pub(super) fn write(
     rec: &Recording,
@@ -343,6 +374,11 @@ pub(super) fn write(
         fx::Timestamp::from_nanos_since_reference(since)
     };
     let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+    let intervals = Intervals::of(rec);
+    let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
+    let titles: Vec<fx::StringHandle> = (kinds.keys())
+        .map(|(state, reason)| profile.intern_string(&intervals::title(*state, *reason)))
+        .collect();
     let mut processes: FxHashMap<u32, fx::ProcessHandle> = FxHashMap::default();
     for (who, rows) in rows.by_context() {
         let c = who.context;
@@ -354,6 +390,15 @@ pub(super) fn write(
         profile.set_thread_name(thread, &who.title());
         profile.set_thread_end_time(thread, time(c.end_ns));
         profile.set_thread_samples_weight_type(thread, fx::WeightType::TracingMs);
+        for i in intervals.iter().flat_map(|i| i.of_context(who.id)) {
+            let kind = kinds.get(&(i.state, i.reason_name())).copied().unwrap_or(0);
+            let marker = Stretch {
+                name: titles[kind as usize],
+                category: categories[i.state as usize],
+            };
+            let timing = fx::MarkerTiming::Interval(time(i.start_ns), time(i.end_ns()));
+            profile.add_marker(thread, timing, marker);
+        }
         let mut moments = Vec::new();
         let mut paths: FxHashMap<u32, &[super::written::Step]> = FxHashMap::default();
         for r in &rows {
@@ -420,13 +465,18 @@ pub(super) fn write(
     }
     serde_json::to_writer(&mut *out, &profile)?;
     out.flush()?;
-    Ok(left_out(
+    let mut lost = left_out(
         rec,
         &[
-            "reasons",
+            match intervals {
+                Some(_) => "reasons of samples (the markers have them) and who ended waits",
+                None => "reasons",
+            },
             "the order of stacks within a time slice",
             "files, lines and addresses",
             "times below 1 ms (carried over to the next sample)",
         ],
-    ))
+    );
+    lost.extend(intervals.and_then(|i| i.note()));
+    Ok(lost)
 }

@@ -11,6 +11,7 @@ mod firefox;
 pub mod folded;
 mod gprof;
 mod import;
+mod intervals;
 mod jfr;
 mod json;
 mod kernel_text;

@@ -1,5 +1,5 @@
 //! Recording → Perfetto's trace (protobuf), for ui.perfetto.dev: threads by process, and their
-//! samples with stacks.
+//! samples with stacks; where single intervals were kept, each as a slice of its thread.
 //!
 //! A recording holds how many samples of a stack fell into each time slice, not when: within a
 //! slice they are spread evenly, and that is said.
@@ -7,9 +7,10 @@
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Recording, State};
+use wallscope_model::{ContextId, Recording, State};
 
 use super::WriteOptions;
+use super::intervals::{self, Intervals};
 use super::wire::Writer;
 use super::written::{Rows, left_out};
 
@@ -24,12 +25,21 @@ mod field {
     pub mod packet {
         pub const TIMESTAMP: u32 = 8;
         pub const SEQUENCE: u32 = 10;
+        pub const TRACK_EVENT: u32 = 11;
         pub const INTERNED: u32 = 12;
         pub const FLAGS: u32 = 13;
         pub const DESCRIPTOR: u32 = 60;
         pub const PERF_SAMPLE: u32 = 66;
     }
+    pub mod event {
+        pub const TYPE: u32 = 9;
+        pub const NAME: u32 = 10;
+        pub const TRACK: u32 = 11;
+        pub const SLICE_BEGIN: u64 = 1;
+        pub const SLICE_END: u64 = 2;
+    }
     pub mod interned {
+        pub const EVENT_NAMES: u32 = 2;
         pub const FUNCTION_NAMES: u32 = 5;
         pub const FRAMES: u32 = 6;
         pub const CALLSTACKS: u32 = 7;
@@ -48,6 +58,26 @@ impl Out<'_> {
         w.bytes(field::PACKET, &packet.bytes);
         self.to.write_all(&w.bytes)
     }
+
+    /// A slice of a track; `name` is the number of an interned one.
+    fn slice(&mut self, track: u64, name: u64, start: u64, end: u64) -> io::Result<()> {
+        use field::event as e;
+        for (kind, time) in [(e::SLICE_BEGIN, start), (e::SLICE_END, end)] {
+            let mut event = Writer::default();
+            event.number(e::TYPE, kind);
+            if kind == e::SLICE_BEGIN {
+                event.number(e::NAME, name);
+            }
+            event.number(e::TRACK, track);
+            let mut p = Writer::default();
+            p.number(field::packet::TIMESTAMP, time);
+            p.number(field::packet::SEQUENCE, SEQUENCE);
+            p.number(field::packet::FLAGS, 2);
+            p.bytes(field::packet::TRACK_EVENT, &event.bytes);
+            self.packet(&p)?;
+        }
+        Ok(())
+    }
 }
 
 /// Writes one view.
@@ -58,7 +88,12 @@ pub(super) fn write(
 ) -> io::Result<Vec<String>> {
     let rows = Rows::new(rec, options.view);
     let mut out = Out { to: out };
-    interned(&rows, &mut out)?;
+    let intervals = Intervals::of(rec);
+    let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
+    let titles = kinds
+        .keys()
+        .map(|(state, reason)| intervals::title(*state, *reason));
+    interned(&rows, titles, &mut out)?;
     let names: FxHashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
     for (i, c) in rec.contexts.iter().enumerate() {
         let mut thread = Writer::default();
@@ -140,15 +175,30 @@ pub(super) fn write(
             }
         }
     }
+    if let Some(intervals) = &intervals {
+        for c in 0..rec.contexts.len() {
+            let track = 2 * c as u64 + 2;
+            for i in intervals.of_context(ContextId(c as u32)) {
+                let kind = kinds.get(&(i.state, i.reason_name())).copied().unwrap_or(0);
+                out.slice(track, kind + 1, i.start_ns, i.end_ns())?;
+            }
+        }
+    }
     out.to.flush()?;
     let mut lost = left_out(
         rec,
         &[
             "values of samples (each counts as one there) and exact totals",
-            "states and reasons",
+            match intervals {
+                Some(_) => {
+                    "states and reasons of samples (the slices have them) and who ended waits"
+                }
+                None => "states and reasons",
+            },
             "moments within a time slice (samples are spread evenly over it)",
         ],
     );
+    lost.extend(intervals.and_then(|i| i.note()));
     if thin > 1 {
         lost.push(format!(
             "{written} of {total} samples were written, evenly chosen"
@@ -158,7 +208,7 @@ pub(super) fn write(
 }
 
 /// Names, frames and stacks, by number from 1.
-fn interned(rows: &Rows, out: &mut Out) -> io::Result<()> {
+fn interned(rows: &Rows, titles: impl Iterator<Item = String>, out: &mut Out) -> io::Result<()> {
     use field::interned as f;
     let named = |id: u64, name: &str| {
         let mut w = Writer::default();
@@ -167,6 +217,9 @@ fn interned(rows: &Rows, out: &mut Out) -> io::Result<()> {
         w.bytes
     };
     let mut data = Writer::default();
+    for (id, title) in (1..).zip(titles) {
+        data.bytes(f::EVENT_NAMES, &named(id, &title));
+    }
     let mut modules: FxHashMap<String, u64> = FxHashMap::default();
     for (id, info) in (1..).zip(rows.functions()) {
         let name = format!("{}{}", info.name, info.suffix);

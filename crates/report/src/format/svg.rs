@@ -8,11 +8,12 @@
 use std::io::{self, Write};
 
 use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{BlockReason, Part, Recording, State, View};
+use wallscope_model::{BlockReason, Part, Recording, State, Unit, View};
 
 use crate::page::entries::{Entries, Entry, Kind};
 use crate::page::trie::Builder;
 use crate::text::layout::shorten;
+use crate::text::units::value;
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
@@ -33,6 +34,7 @@ enum Class {
     Library,
     Kernel,
     Jit,
+    Managed,
     Unknown,
 }
 
@@ -67,6 +69,7 @@ impl Class {
             Class::Library => "#93cfa4",
             Class::Kernel => "#e89272",
             Class::Jit => "#b8a2dc",
+            Class::Managed => "#7fa8f5",
         }
     }
 
@@ -81,6 +84,7 @@ impl Class {
             Class::Library => "library".into(),
             Class::Kernel => "kernel".into(),
             Class::Jit => "made at run time".into(),
+            Class::Managed => "managed (Python)".into(),
             Class::Unknown => "not known".into(),
         }
     }
@@ -119,7 +123,8 @@ impl Class {
             Kind::Jit => Class::Jit,
             Kind::Mark => Class::Unknown,
             Kind::Native | Kind::Managed if library() => Class::Library,
-            Kind::Native | Kind::Managed => Class::Own,
+            Kind::Managed => Class::Managed,
+            Kind::Native => Class::Own,
         }
     }
 }
@@ -249,7 +254,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         escape(&title),
         escape(&format!(
             "{} of {threads}; width is time, not order{also}",
-            seconds(tree.total[0])
+            amount(&recording.domain.unit, tree.total[0])
         )),
     )?;
     for (i, &node) in drawn.iter().enumerate() {
@@ -260,7 +265,15 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         let x = MARGIN + left[node] as f64 * unit;
         let y = HEAD + (levels - 1 - tree.depth[node] as usize) as f64 * ROW;
         let width = tree.total[node] as f64 * unit;
-        frame(out, name, &parts[i], tree.total[node], all, (x, y, width))?;
+        let amount = amount(&recording.domain.unit, tree.total[node]);
+        frame(
+            out,
+            name,
+            &parts[i],
+            (tree.total[node], &amount),
+            all,
+            (x, y, width),
+        )?;
     }
     let mut x = MARGIN;
     for class in classes {
@@ -329,7 +342,7 @@ fn frame(
     out: &mut dyn Write,
     name: &str,
     parts: &[(Class, u64)],
-    ns: u64,
+    (ns, amount): (u64, &str),
     all: u64,
     (x, y, width): (f64, f64, f64),
 ) -> io::Result<()> {
@@ -339,7 +352,7 @@ fn frame(
         out,
         "<g><title>{}: {}, {:.2} %</title>",
         escape(&shorten(name, 400)),
-        seconds(ns),
+        escape(amount),
         share * 100.0
     )?;
     if parts.is_empty() {
@@ -385,6 +398,15 @@ fn label(name: &str, room: usize) -> String {
     }
     let begins: String = last.chars().take(room.saturating_sub(1)).collect();
     format!("{begins}…")
+}
+
+/// A value in the recording's unit.
+fn amount(unit: &Unit, v: u64) -> String {
+    match unit {
+        Unit::Nanoseconds => seconds(v),
+        Unit::Bytes => value(unit, v),
+        Unit::Count(name) => format!("{} {name}", value(unit, v)),
+    }
 }
 
 fn seconds(ns: u64) -> String {

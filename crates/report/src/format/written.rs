@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{Context, FrameKind, Recording, State, View};
+use wallscope_model::{Context, ContextId, FrameKind, Recording, State, View};
 
 use crate::name;
 
@@ -68,6 +68,7 @@ pub(super) struct Rows<'r> {
 
 /// A thread's names.
 pub(super) struct Who<'r> {
+    pub id: ContextId,
     pub context: &'r Context,
     pub process: Arc<str>,
 }
@@ -236,6 +237,7 @@ impl<'r> Rows<'r> {
                 let context = &self.rec.contexts[pieces[0].context as usize];
                 let process = names.get(&context.pid).cloned();
                 let who = Who {
+                    id: ContextId(pieces[0].context),
                     context,
                     process: process.unwrap_or_default(),
                 };

@@ -1,11 +1,13 @@
 //! Joins the page's modules into one script.
 //!
-//! A page that may load nothing cannot import. Each module becomes a function scope that returns
-//! what it exports, and an import becomes a destructuring of an earlier module's result; comments
-//! (half of the text is types in them), indentation and spaces that mean nothing stay behind. All
-//! else is exactly what lies in `web/js`, name by name and line by line. The modules keep to what
-//! this understands: named imports without `as`, `export` before `function`, `async function`,
-//! `class` or `const`, comments as `/** … */` or on lines of their own, no text over several lines.
+//! A page that may load nothing cannot import. All modules become one scope, each after those that it
+//! imports: imports and the word `export` fall away, which needs names of their own on the outermost
+//! level (a test sees to that). Comments (half of the text is types in them), indentation, spaces and
+//! line ends that mean nothing stay behind. All else is exactly what lies in `web/js`, name by name.
+//!
+//! This is no reader of JavaScript but of the pieces it is made of: comments, text, regular
+//! expressions, and the rest. It relies on how the modules are written: each statement ends with its
+//! semicolon, and no loop is empty.
 
 /// The page's modules in an order in which each stands after those it imports.
 pub(super) const MODULES: &[(&str, &str)] = &[
@@ -13,24 +15,35 @@ pub(super) const MODULES: &[(&str, &str)] = &[
     ("decode", include_str!("../../../../web/js/decode.js")),
     ("stats", include_str!("../../../../web/js/stats.js")),
     ("profile", include_str!("../../../../web/js/profile.js")),
+    ("selection", include_str!("../../../../web/js/selection.js")),
+    ("shape", include_str!("../../../../web/js/shape.js")),
     ("derive", include_str!("../../../../web/js/derive.js")),
     ("filter", include_str!("../../../../web/js/filter.js")),
     ("palette", include_str!("../../../../web/js/palette.js")),
     ("dom", include_str!("../../../../web/js/dom.js")),
+    ("scene", include_str!("../../../../web/js/scene.js")),
     ("flame", include_str!("../../../../web/js/flame.js")),
     ("picture", include_str!("../../../../web/js/picture.js")),
     ("ledger", include_str!("../../../../web/js/ledger.js")),
     ("menus", include_str!("../../../../web/js/menus.js")),
     ("timeline", include_str!("../../../../web/js/timeline.js")),
     ("table", include_str!("../../../../web/js/table.js")),
+    ("lengths", include_str!("../../../../web/js/lengths.js")),
     ("detail", include_str!("../../../../web/js/detail.js")),
     ("domain", include_str!("../../../../web/js/domain.js")),
+    ("waits", include_str!("../../../../web/js/waits.js")),
+    ("why", include_str!("../../../../web/js/why.js")),
+    ("lanes", include_str!("../../../../web/js/lanes.js")),
+    ("hover", include_str!("../../../../web/js/hover.js")),
+    ("keys", include_str!("../../../../web/js/keys.js")),
     ("main", include_str!("../../../../web/js/main.js")),
 ];
 
 /// The modules of a comparison's page: those of the flame graph, and its own.
 pub(super) fn delta_modules() -> Vec<(&'static str, &'static str)> {
-    const SHARED: [&str; 6] = ["text", "decode", "stats", "profile", "dom", "flame"];
+    const SHARED: &[&str] = &[
+        "text", "decode", "stats", "profile", "shape", "dom", "scene", "flame",
+    ];
     let shared = MODULES.iter().filter(|(name, _)| SHARED.contains(name));
     let own = ("delta", include_str!("../../../../web/js/delta.js"));
     shared.copied().chain([own]).collect()
@@ -38,199 +51,297 @@ pub(super) fn delta_modules() -> Vec<(&'static str, &'static str)> {
 
 /// One script of `modules`.
 pub(super) fn join(modules: &[(&str, &str)]) -> String {
-    let mut out = String::from("'use strict';\n");
-    for (name, text) in modules {
-        out.push_str(&format!("const module_{name} = (() => {{\n"));
-        let mut exports = Vec::new();
-        let text = bare(text);
-        let mut lines = text.lines();
-        while let Some(line) = lines.next() {
-            if line.starts_with("import {") {
-                let mut import = line.to_owned();
-                while !import.contains(" from '") {
-                    let Some(more) = lines.next() else { break };
-                    import.push_str(more.trim_start());
-                }
-                out.push_str(&import_as_const(&import));
-            } else if let Some(rest) = line.strip_prefix("export ") {
-                exports.extend(declared_name(rest));
-                dense(rest, &mut out);
-            } else {
-                dense(line, &mut out);
-            }
+    let mut out = String::new();
+    for (_, text) in modules {
+        let bare = without_imports(text);
+        let mut reader = Reader {
+            rest: &bare,
+            out: &mut out,
+            gap: Gap::None,
+        };
+        reader.code(false);
+        if !out.ends_with('\n') {
             out.push('\n');
         }
-        out.push_str(&format!("return {{ {} }};\n}})();\n", exports.join(", ")));
     }
     out
 }
 
-/// `text` without comments, indentation and empty lines.
-fn bare(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, comment)) = rest.split_once("/**") {
-        code.push_str(before);
-        rest = comment.split_once("*/").map_or("", |(_, after)| after);
-    }
-    code.push_str(rest);
-    code.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("//"))
-        .fold(String::with_capacity(code.len()), |mut out, line| {
-            out.push_str(line);
-            out.push('\n');
-            out
-        })
-}
-
-/// Appends `line` without the spaces beside punctuation that no reader of code needs: those inside
-/// of `'…'` stay, and all of a line that may hold another kind of text or a regular expression.
-/// Those beside `+`, `-` and `!` stay too, because `a - -b` needs them.
-fn dense(line: &str, out: &mut String) {
-    if line.contains(['/', '`', '"']) {
-        out.push_str(line);
-        return;
-    }
-    const PUNCTUATION: &[char] = &[
-        '=', '<', '>', '{', '}', '(', ')', '[', ']', ',', ';', ':', '?', '&', '|', '*',
-    ];
-    let mut quoted = false;
-    let mut escaped = false;
-    let mut space = false;
-    for c in line.chars() {
-        if quoted {
-            quoted = escaped || c != '\'';
-            escaped = c == '\\' && !escaped;
-            out.push(c);
+/// `text` without its imports and the word `export`.
+fn without_imports(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut importing = false;
+    for line in text.lines() {
+        importing |= line.starts_with("import {");
+        if importing {
+            importing = !line.contains(" from '");
             continue;
         }
-        if c == ' ' {
-            space = true;
-            continue;
-        }
-        if space && !PUNCTUATION.contains(&c) && !out.ends_with(PUNCTUATION) {
-            out.push(' ');
-        }
-        space = false;
-        quoted = c == '\'';
-        out.push(c);
+        out.push_str(line.strip_prefix("export ").unwrap_or(line));
+        out.push('\n');
     }
+    out
 }
 
-fn import_as_const(import: &str) -> String {
-    let names = import
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map_or("", |(names, _)| names);
-    let from = import
-        .split_once(" from './")
-        .and_then(|(_, rest)| rest.split_once(".js'"))
-        .map_or("", |(from, _)| from);
-    format!("const {{{names}}} = module_{from};")
+/// What stood between two pieces of code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    None,
+    Space,
+    Line,
 }
 
-fn declared_name(declaration: &str) -> Option<String> {
-    let rest = [
-        "async function* ",
-        "async function ",
-        "function* ",
-        "function ",
-        "class ",
-        "const ",
-    ]
-    .iter()
-    .find_map(|keyword| declaration.strip_prefix(keyword))?;
-    let end = rest
-        .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
-        .unwrap_or(rest.len());
-    Some(rest[..end].to_owned())
+struct Reader<'a, 'o> {
+    rest: &'a str,
+    out: &'o mut String,
+    gap: Gap,
+}
+
+impl Reader<'_, '_> {
+    /// Takes code, to the `}` that closes it if `inside`, which it leaves, or to the end.
+    fn code(&mut self, inside: bool) {
+        let mut depth = 0;
+        while let Some(c) = self.rest.chars().next() {
+            if c.is_whitespace() {
+                self.gap = self.gap.max(if c == '\n' { Gap::Line } else { Gap::Space });
+                self.rest = &self.rest[c.len_utf8()..];
+            } else if self.rest.starts_with("//") {
+                let end = self.rest.find('\n').unwrap_or(self.rest.len());
+                self.rest = &self.rest[end..];
+            } else if self.rest.starts_with("/*") {
+                self.rest = self.rest.split_once("*/").map_or("", |(_, rest)| rest);
+            } else if matches!(c, '\'' | '"') {
+                self.separate(c);
+                self.quoted(c);
+            } else if c == '`' {
+                self.separate(c);
+                self.template();
+            } else if c == '/' && self.begins_pattern() {
+                self.separate(c);
+                self.pattern();
+            } else {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 && inside => return,
+                    '}' => depth -= 1,
+                    _ => {}
+                }
+                self.separate(c);
+                if c == '}' && self.out.ends_with(';')
+                    || c != ',' && self.out.ends_with(',') && matches!(c, '}' | ']' | ')')
+                {
+                    self.out.pop();
+                }
+                self.take(c.len_utf8());
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.out.push_str(&self.rest[..bytes]);
+        self.rest = &self.rest[bytes..];
+    }
+
+    /// Puts what must stand between the last piece and one that begins with `next`.
+    fn separate(&mut self, next: char) {
+        let gap = std::mem::replace(&mut self.gap, Gap::None);
+        let Some(last) = self.out.chars().next_back() else {
+            return;
+        };
+        let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+        // `a - -b` and `a / /b/` are not what they would be without the space.
+        let apart = word(last) && word(next) || last == next && matches!(last, '+' | '-' | '/');
+        let joined = "{(,;[:?&|=*<>".contains(last) || "})],;.?:&|".contains(next);
+        match gap {
+            Gap::Line if apart || !joined => self.out.push('\n'),
+            Gap::Space if apart => self.out.push(' '),
+            _ => {}
+        }
+    }
+
+    /// Text in quotes.
+    fn quoted(&mut self, quote: char) {
+        self.take(1);
+        while let Some(c) = self.rest.chars().next() {
+            self.take(c.len_utf8());
+            if c == '\\' {
+                let escaped = self.rest.chars().next().map_or(0, char::len_utf8);
+                self.take(escaped);
+            } else if c == quote {
+                return;
+            }
+        }
+    }
+
+    /// Text with code in it.
+    fn template(&mut self) {
+        self.take(1);
+        while let Some(c) = self.rest.chars().next() {
+            if self.rest.starts_with("${") {
+                self.take(2);
+                self.code(true);
+                self.gap = Gap::None;
+                self.take(self.rest.len().min(1));
+                continue;
+            }
+            self.take(c.len_utf8());
+            if c == '\\' {
+                let escaped = self.rest.chars().next().map_or(0, char::len_utf8);
+                self.take(escaped);
+            } else if c == '`' {
+                return;
+            }
+        }
+    }
+
+    /// Whether a `/` here begins a regular expression and does not divide.
+    fn begins_pattern(&self) -> bool {
+        let before = self.out.trim_end();
+        before.is_empty()
+            || before.ends_with(|c: char| "(,=:[!&|?{};+-*%<>".contains(c))
+            || before.ends_with("return")
+    }
+
+    fn pattern(&mut self) {
+        self.take(1);
+        let mut class = false;
+        while let Some(c) = self.rest.chars().next() {
+            self.take(c.len_utf8());
+            match c {
+                '\\' => {
+                    let escaped = self.rest.chars().next().map_or(0, char::len_utf8);
+                    self.take(escaped);
+                }
+                '[' => class = true,
+                ']' => class = false,
+                '/' if !class => return,
+                _ => {}
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn one(text: &str) -> String {
+        join(&[("one", text)]).trim_end().to_owned()
+    }
+
+    /// The name that a line of the outermost level declares.
+    fn declared(line: &str) -> Option<&str> {
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let rest = [
+            "async function* ",
+            "async function ",
+            "function* ",
+            "function ",
+            "class ",
+            "const ",
+            "let ",
+        ]
+        .iter()
+        .find_map(|keyword| line.strip_prefix(keyword))?;
+        let end = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
+            .unwrap_or(rest.len());
+        Some(&rest[..end])
+    }
+
+    /// Whether nothing but a semicolon follows the head of a loop.
+    fn is_empty_loop(line: &str) -> bool {
+        let head = ["for (", "while ("].iter();
+        let Some(rest) = head
+            .filter_map(|word| line.trim_start().strip_prefix(word))
+            .next()
+        else {
+            return false;
+        };
+        let mut depth = 1;
+        let end = rest.find(|c: char| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        end.is_some_and(|end| &rest[end..] == ");")
+    }
+
     #[test]
-    fn modules_become_scopes() {
+    fn modules_become_one_scope() {
         let joined = join(&[
             (
                 "a",
-                "export const x = 1;\nexport function f() { return x; }",
+                "export const x = 1;\nexport function f() {\n  return x;\n}",
             ),
             ("b", "import {\n  x,\n  f,\n} from './a.js';\nf(x);"),
         ]);
-        assert_eq!(
-            joined,
-            "'use strict';\nconst module_a = (() => {\nconst x=1;\nfunction f(){return x;}\n\
-             return { x, f };\n})();\nconst module_b = (() => {\nconst {x,f,} = module_a;\nf(x);\n\
-             return {  };\n})();\n"
-        );
+        assert_eq!(joined, "const x=1;function f(){return x}\nf(x);\n");
     }
 
     #[test]
-    fn comments_and_indentation_stay_behind() {
-        let text =
-            "/** a\n * b */\n// c\nf(/** @type {x} */ (y), '//');\n  if (z) {\n    // d\n  }\n";
-        assert_eq!(bare(text), "f( (y), '//');\nif (z) {\n}\n");
-    }
-
-    #[test]
-    fn only_spaces_that_mean_nothing_stay_behind() {
-        let dense = |line| {
-            let mut out = String::new();
-            super::dense(line, &mut out);
-            out
-        };
-        for (line, wanted) in [
-            ("const a = { b: [1, 2] };", "const a={b:[1,2]};"),
+    fn only_what_means_nothing_stays_behind() {
+        for (text, wanted) in [
+            ("const a = { b: [1, 2], };", "const a={b:[1,2]};"),
             (
                 "if (a && !b) return c ? -1 : d - -e;",
-                "if(a&&!b)return c?-1:d - -e;",
+                "if(a&&!b)return c?-1:d- -e;",
             ),
             ("f('it\\'s ( so )', x );", "f('it\\'s ( so )',x);"),
-            ("x = 'a , b' + y in z;", "x='a , b' + y in z;"),
-            ("a = / ( b )/.test(c);", "a = / ( b )/.test(c);"),
-            ("a = `( ${b} )`;", "a = `( ${b} )`;"),
+            ("x = 'a , b' + y in z;", "x='a , b'+y in z;"),
+            (
+                "a = / ( [/] b )/g.test(c) / d;",
+                "a=/ ( [/] b )/g.test(c)/d;",
+            ),
+            ("a = `( ${ b + `{ ${c} }` } )`;", "a=`( ${b+`{ ${c} }`} )`;"),
+            ("f(/** @type {x} */ (y), '//'); // z", "f((y),'//');"),
+            ("if (z) {\n  // d\n}\ny();", "if(z){}\ny();"),
+            ("f(\n  a,\n  b,\n);\ng();", "f(a,b);g();"),
+            ("a\n  .b()\n  .c();", "a.b().c();"),
         ] {
-            assert_eq!(dense(line), wanted);
+            assert_eq!(one(text), wanted);
         }
     }
 
     #[test]
-    fn every_import_is_an_earlier_export() {
+    fn every_import_is_an_earlier_export_and_every_name_there_once() {
         check(MODULES);
         check(&delta_modules());
     }
 
     fn check(modules: &[(&str, &str)]) {
-        let mut exported: Vec<(String, String)> = Vec::new();
-        for (name, text) in modules {
-            let joined = join(&[(name, text)]);
-            for line in joined.lines().filter(|l| l.contains("} = module_")) {
-                let from = line.rsplit("module_").next().unwrap().trim_end_matches(';');
-                let names = line.split_once('{').unwrap().1.split_once('}').unwrap().0;
-                for import in names.split(',').map(str::trim).filter(|n| !n.is_empty()) {
+        let mut exported: Vec<(&str, &str)> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        for (module, text) in modules {
+            for import in text.split("\nimport {").skip(1) {
+                let (list, rest) = import.split_once('}').expect("a list of imports ends");
+                let from = (rest.split_once(" from './"))
+                    .and_then(|(_, rest)| rest.split_once(".js'"))
+                    .map_or("", |(from, _)| from);
+                for wanted in list.split(',').map(str::trim).filter(|i| !i.is_empty()) {
                     assert!(
-                        exported.contains(&(from.to_owned(), import.to_owned())),
-                        "{name}.js imports {import} from {from}.js, which does not export it, or \
-                         stands later"
+                        exported.contains(&(from, wanted)),
+                        "{module}.js imports {wanted} from {from}.js, which does not export it, \
+                         or stands later"
                     );
                 }
             }
             for line in text.lines() {
-                if let Some(rest) = line.strip_prefix("export ") {
-                    let declared = declared_name(rest)
-                        .unwrap_or_else(|| panic!("{name}.js: cannot join `{line}`"));
-                    exported.push(((*name).to_owned(), declared));
+                if let Some(name) = declared(line) {
+                    assert!(!names.contains(&name), "{module}.js: {name} is there twice");
+                    names.push(name);
+                    if line.starts_with("export ") {
+                        exported.push((module, name));
+                    }
+                } else {
+                    assert!(!line.starts_with("export "), "{module}.js: `{line}`");
                 }
+                let one = !line.starts_with("import ") || line.starts_with("import {");
+                assert!(one, "{module}.js: cannot join `{line}`");
                 assert!(
-                    !line.starts_with("import ") || line.starts_with("import {"),
-                    "{name}.js: cannot join `{line}`"
+                    !line.contains("</script"),
+                    "{module}.js would end the script"
                 );
-                assert!(!line.contains("</script"), "{name}.js would end the script");
-                let over_lines = line.matches('`').count() % 2 == 1;
-                assert!(!over_lines, "{name}.js: text over several lines: `{line}`");
+                assert!(!is_empty_loop(line), "{module}.js: an empty loop: `{line}`");
             }
         }
     }

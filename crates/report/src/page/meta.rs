@@ -27,6 +27,9 @@ pub(super) fn meta(recording: &Recording, scaled: &Scaled) -> Value {
             "limits": d.limits.iter().map(|l| json!([l.what, l.remedy])).collect::<Vec<_>>(),
             "notes": d.notes, "unit": d.unit.name(),
         },
+        "timeline": recording.timeline.as_ref().map(|t| json!({
+            "limit": t.limit_bytes, "dropped": t.dropped, "lost": t.lost,
+        })),
         "losses": recording.losses.iter().map(|l| json!([l.cause, l.count])).collect::<Vec<_>>(),
         "cost": {
             "bpf_ns": c.bpf_ns, "own_cpu_ns": c.own_cpu_ns, "rss_bytes": c.rss_bytes,

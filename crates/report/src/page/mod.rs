@@ -16,9 +16,12 @@
 mod columns;
 pub(crate) mod entries;
 mod join;
+mod lengths;
 mod meta;
 mod payload;
+mod timeline;
 pub(crate) mod trie;
+mod waits;
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -30,6 +33,8 @@ use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use wallscope_model::Recording;
 
+/// What stands above every kind of page.
+const HEAD: &str = include_str!("../../../../web/head.html");
 const TEMPLATE: &str = include_str!("../../../../web/page.html");
 const STYLE: &str = include_str!("../../../../web/page.css");
 
@@ -74,20 +79,23 @@ pub fn write(
     assemble(&RECORDING, title, &payload, out)
 }
 
-/// A kind of page: its frame, and the modules of its script.
+/// A kind of page: what it is called after its title, its frame, and the modules of its script.
 pub(crate) struct Kind {
+    called: &'static str,
     template: &'static str,
     script: fn() -> &'static str,
 }
 
 /// The page of a recording.
 const RECORDING: Kind = Kind {
+    called: "wallscope",
     template: TEMPLATE,
     script,
 };
 
 /// The page of a comparison.
 pub(crate) const DELTA: Kind = Kind {
+    called: "wallscope diff",
     template: include_str!("../../../../web/delta.html"),
     script: || {
         static SCRIPT: OnceLock<String> = OnceLock::new();
@@ -115,8 +123,9 @@ pub(crate) fn assemble(
         hash(script),
         hash(style())
     );
-    // The template's marks, in the order in which they stand in it.
-    let mut rest = kind.template;
+    // The templates' marks, in the order in which they stand in them.
+    let template = [HEAD, kind.template].concat();
+    let mut rest = template.as_str();
     for mark in [
         "{{policy}}",
         "{{title}}",
@@ -128,7 +137,7 @@ pub(crate) fn assemble(
         out.write_all(before.as_bytes())?;
         match mark {
             "{{policy}}" => out.write_all(policy.as_bytes())?,
-            "{{title}}" => out.write_all(escape(title).as_bytes())?,
+            "{{title}}" => write!(out, "{} – {}", escape(title), kind.called)?,
             "{{style}}" => out.write_all(style().as_bytes())?,
             "{{script}}" => out.write_all(script.as_bytes())?,
             _ => {
@@ -208,14 +217,17 @@ mod tests {
             "{{data}}",
             "{{script}}",
         ];
-        let places: Vec<usize> = marks
-            .iter()
-            .map(|m| {
-                assert_eq!(TEMPLATE.matches(m).count(), 1, "{m}");
-                TEMPLATE.find(m).expect("just counted")
-            })
-            .collect();
-        assert!(places.is_sorted());
+        for kind in [RECORDING, DELTA] {
+            let template = [HEAD, kind.template].concat();
+            let places: Vec<usize> = marks
+                .iter()
+                .map(|m| {
+                    assert_eq!(template.matches(m).count(), 1, "{m}");
+                    template.find(m).expect("just counted")
+                })
+                .collect();
+            assert!(places.is_sorted());
+        }
         assert!(!STYLE.contains("</style"));
     }
 

@@ -18,21 +18,23 @@ use super::trie::Builder;
 const MOST_STACK_LINES: usize = 1_500_000;
 
 /// One row of time: a stack in one state of one thread.
-struct Row {
-    node: u32,
-    leaf_line: u32,
-    stack: Option<u32>,
-    context: u32,
+pub(super) struct Row {
+    pub node: u32,
+    pub leaf_line: u32,
+    /// The sample that it is made of, if one.
+    pub sample: Option<u32>,
+    pub stack: Option<u32>,
+    pub context: u32,
     /// Index into the recording's sets of labels plus one; 0: none.
-    labels: u32,
-    tag: u8,
-    count: u64,
-    ns: u64,
-    slices: Vec<SliceValue>,
+    pub labels: u32,
+    pub tag: u8,
+    pub count: u64,
+    pub ns: u64,
+    pub slices: Vec<SliceValue>,
 }
 
 /// State, reason and idleness in one byte. The reasons' names stand in the JSON.
-fn tag_of(state: State, reason: Option<&str>, idle: bool) -> u8 {
+pub(super) fn tag_of(state: State, reason: Option<&str>, idle: bool) -> u8 {
     let reason = reason.and_then(reason_number).map_or(0, |n| n as u8 + 1);
     state as u8 | reason << 2 | u8::from(idle) << 7
 }
@@ -112,7 +114,11 @@ pub(super) fn payload(recording: &Recording, title: &str, finding: Option<Findin
     let mut columns = Columns::default();
     let mut entries = Entries::of(recording);
     let scaled = scale::scale(recording);
-    put_rows(&mut columns, recording, &scaled, &mut entries);
+    let rows = put_rows(&mut columns, recording, &scaled, &mut entries);
+    super::lengths::put(&mut columns, recording, &rows);
+    let waits = super::waits::put(&mut columns, recording, &rows, &mut entries);
+    drop(rows);
+    super::timeline::put(&mut columns, recording);
     put_entries(&mut columns, &entries);
     put_ledger_slices(&mut columns, &recording.ledger_slices);
     put_labels(&mut columns, &recording.label_sets);
@@ -140,6 +146,7 @@ pub(super) fn payload(recording: &Recording, title: &str, finding: Option<Findin
             "evidence": f.evidence, "also": f.also,
         })
     });
+    head["waits"] = waits;
     head["columns"] = index;
     head["reasons"] = all_reasons().into();
     let head = Value::to_string(&head).into_bytes();
@@ -155,7 +162,7 @@ fn put_rows(
     recording: &Recording,
     scaled: &scale::Scaled,
     entries: &mut Entries,
-) {
+) -> Vec<Row> {
     let shapes = SliceIndex::of(recording);
     let mut builder = Builder::new();
     let mut path = Vec::new();
@@ -202,6 +209,7 @@ fn put_rows(
         rows.push(Row {
             node,
             leaf_line,
+            sample: own.then_some(piece.sample),
             stack: Some(sample.stack.0),
             context: piece.context.0,
             labels: sample.labels.map_or(0, |l| l.0 + 1),
@@ -216,6 +224,7 @@ fn put_rows(
         rows.push(Row {
             node: builder.add(&[mark], rest.ns),
             leaf_line: 0,
+            sample: None,
             stack: None,
             context: rest.context.0,
             labels: 0,
@@ -229,23 +238,47 @@ fn put_rows(
         });
     }
 
+    put_tree(
+        columns,
+        "",
+        builder,
+        &mut rows,
+        !recording.label_sets.is_empty(),
+    );
+    put_lines(columns, recording, entries, &rows, stack_lines);
+    rows
+}
+
+/// A tree with its rows, which are put into its order; the names of its columns begin with `prefix`.
+pub(super) fn put_tree(
+    columns: &mut Columns,
+    prefix: &str,
+    builder: Builder,
+    rows: &mut [Row],
+    labelled: bool,
+) {
     let trie = builder.finish();
     rows.sort_by_key(|r| (trie.left_at[r.node as usize], r.context, r.tag));
-    columns.put("node.pops", trie.pops.iter().map(|v| u64::from(*v)));
-    columns.put("node.entry", trie.entry.iter().map(|v| u64::from(*v)));
-    columns.put_deltas(
-        "row.node",
-        rows.iter()
-            .map(|r| u64::from(trie.renumbered[r.node as usize])),
+    let called = |name: &str| format!("{prefix}{name}");
+    let mut put = |name: &str, values: &mut dyn Iterator<Item = u64>| {
+        columns.put(&called(name), values);
+    };
+    put("node.pops", &mut trie.pops.iter().map(|v| u64::from(*v)));
+    put("node.entry", &mut trie.entry.iter().map(|v| u64::from(*v)));
+    put(
+        "row.context",
+        &mut rows.iter().map(|r| u64::from(r.context)),
     );
-    columns.put("row.context", rows.iter().map(|r| u64::from(r.context)));
-    if !recording.label_sets.is_empty() {
-        columns.put("row.labels", rows.iter().map(|r| u64::from(r.labels)));
+    if labelled {
+        put("row.labels", &mut rows.iter().map(|r| u64::from(r.labels)));
     }
-    columns.put("row.tag", rows.iter().map(|r| u64::from(r.tag)));
-    columns.put("row.count", rows.iter().map(|r| r.count));
-    columns.put("row.ns", rows.iter().map(|r| r.ns));
-    columns.put("row.slices", rows.iter().map(|r| r.slices.len() as u64));
+    put("row.tag", &mut rows.iter().map(|r| u64::from(r.tag)));
+    put("row.count", &mut rows.iter().map(|r| r.count));
+    put("row.ns", &mut rows.iter().map(|r| r.ns));
+    put(
+        "row.slices",
+        &mut rows.iter().map(|r| r.slices.len() as u64),
+    );
     // Within a row slices ascend: differences, the first from 0.
     let ascending = |r: &'_ Row| {
         let mut last = 0;
@@ -261,12 +294,15 @@ fn put_rows(
             .collect();
         steps
     };
-    columns.put("slice.step", rows.iter().flat_map(ascending));
+    put("slice.step", &mut rows.iter().flat_map(ascending));
     let values = || rows.iter().flat_map(|r| &r.slices);
-    columns.put("slice.ns", values().map(|v| v.ns));
-    columns.put("slice.count", values().map(|v| v.count));
-
-    put_lines(columns, recording, entries, &rows, stack_lines);
+    put("slice.ns", &mut values().map(|v| v.ns));
+    put("slice.count", &mut values().map(|v| v.count));
+    columns.put_deltas(
+        &called("row.node"),
+        rows.iter()
+            .map(|r| u64::from(trie.renumbered[r.node as usize])),
+    );
 }
 
 /// For each group of exact time a row of none `[not sampled]`: within a part of the recording a

@@ -245,8 +245,9 @@ impl Selection {
             cut_time(&mut out, range);
         }
         // Hops hang below samples as they were measured, which are cut and joined here.
-        if !out.hops.is_empty() || !out.locks.is_empty() {
-            let note = "who ended waits, and exact waits by lock, are not kept in a selection";
+        if !out.hops.is_empty() || !out.locks.is_empty() || out.timeline.is_some() {
+            let note = "who ended waits, exact waits by lock, and the timeline are not kept in a \
+                        selection";
             out.domain.notes.push(note.into());
         }
         if !out.tasks.is_empty() {
@@ -255,6 +256,7 @@ impl Selection {
             out.tasks.clear();
         }
         (out.actors, out.hops, out.locks) = Default::default();
+        out.timeline = None;
         compact::compact(&mut out, &wanted);
         out.domain.notes.push(format!(
             "selected: {self}; what is not selected is left out of every figure, wall included"

@@ -131,6 +131,11 @@ impl Analysis<'_> {
         Some(chosen.function.name.to_string())
     }
 
+    /// What somebody does in a hop, as one line of a tree.
+    pub fn hop_line(&self, hop: &Hop) -> String {
+        hop_line(self, hop)
+    }
+
     /// All functions of a stack, leaf first, as folded output has them.
     pub fn folded_frames(&self, stack: StackId) -> Vec<String> {
         self.frames(&self.recording.stacks[stack.0 as usize])
@@ -140,7 +145,7 @@ impl Analysis<'_> {
     }
 }
 
-/// What somebody does in a hop, as one line of a tree.
+/// See [`Analysis::hop_line`].
 pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
     let place = hop.stack.and_then(|s| a.place(s));
     let at = |word: &str| {

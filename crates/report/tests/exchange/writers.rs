@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 
-use wallscope_model::{Recording, View};
+use wallscope_model::{
+    BlockReason, ContextId, Interval, Lane, Part, Recording, State, Timeline, View,
+};
 use wallscope_report::format::{Format, WriteOptions, folded};
 
 use crate::support::{ends, fold, read};
@@ -162,4 +164,123 @@ fn what_people_read_is_written_too() {
     assert!(write(&rec, "json", View::Wall).0.starts_with(b"{"));
     assert!(write(&rec, "markdown", View::Wall).0.starts_with(b"**"));
     assert!(write(&rec, "html", View::Wall).0.starts_with(b"<!"));
+}
+
+/// A recording with single intervals: 1 ms on a CPU, 2 ms blocked, 0.5 ms runnable, ten times, in each
+/// of two threads.
+fn with_timeline() -> Recording {
+    let mut rec = synthetic::recording(3);
+    let lanes = [0u32, 2].map(|c| {
+        let mut at = rec.contexts[c as usize].start_ns;
+        let mut intervals = Vec::new();
+        for _ in 0..10 {
+            for (state, ns, reason, part) in [
+                (State::OnCpu, 1_000_000, None, None),
+                (State::Blocked, 2_000_000, Some(BlockReason::Lock), None),
+                (State::Runnable, 500_000, None, Some(Part::Woken)),
+            ] {
+                intervals.push(Interval {
+                    start_ns: at,
+                    ns,
+                    state,
+                    reason,
+                    part,
+                    waker: None,
+                });
+                at += ns;
+            }
+        }
+        Lane {
+            context: ContextId(c),
+            intervals,
+        }
+    });
+    rec.timeline = Some(Timeline {
+        lanes: lanes.into(),
+        ..Timeline::default()
+    });
+    rec
+}
+
+/// The fields of a protobuf message: number, value, bytes.
+fn fields(mut rest: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    fn number(rest: &mut &[u8]) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let byte = rest[0];
+            *rest = &rest[1..];
+            value |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return value;
+            }
+        }
+    }
+    let mut out = Vec::new();
+    while !rest.is_empty() {
+        let key = number(&mut rest);
+        let value = number(&mut rest);
+        let mut bytes = &rest[..0];
+        if key & 7 == 2 {
+            (bytes, rest) = rest.split_at(value as usize);
+        }
+        out.push((key >> 3, value, bytes));
+    }
+    out
+}
+
+#[test]
+fn perfetto_gets_each_interval_as_a_slice_of_its_thread() {
+    let (bytes, _) = write(&with_timeline(), "perfetto", View::Wall);
+    let (mut begun, mut ended, mut time) = (0, 0, 0i64);
+    let mut names = BTreeMap::new();
+    for (_, _, packet) in fields(&bytes) {
+        let packet = fields(packet);
+        let value = |of: &[(u64, u64, &[u8])], field| {
+            of.iter().find(|(n, ..)| *n == field).map(|(_, v, _)| *v)
+        };
+        for (_, _, interned) in packet.iter().filter(|(n, ..)| *n == 12) {
+            for (_, _, name) in fields(interned).iter().filter(|(n, ..)| *n == 2) {
+                let name = fields(name);
+                let text = String::from_utf8(name[1].2.to_vec()).unwrap();
+                names.insert(name[0].1, text);
+            }
+        }
+        let Some((_, _, event)) = packet.iter().find(|(n, ..)| *n == 11) else {
+            continue;
+        };
+        let event = fields(event);
+        // The tracks are those of threads: of contexts 0 and 2.
+        assert!([2, 6].contains(&value(&event, 11).unwrap()));
+        let at = value(&packet, 8).unwrap() as i64;
+        if value(&event, 9) == Some(1) {
+            begun += 1;
+            time -= at;
+            assert!(names.contains_key(&value(&event, 10).unwrap()));
+        } else {
+            ended += 1;
+            time += at;
+        }
+    }
+    assert_eq!((begun, ended, time), (60, 60, 2 * 35_000_000));
+    let names: Vec<&str> = names.values().map(String::as_str).collect();
+    assert_eq!(names, ["on CPU", "runnable (woken)", "blocked (lock)"]);
+}
+
+#[test]
+fn the_firefox_profiler_gets_each_interval_as_a_marker() {
+    let (bytes, _) = write(&with_timeline(), "firefox", View::Wall);
+    let v: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let (mut count, mut time) = (0, 0.0);
+    for thread in v["threads"].as_array().unwrap() {
+        let markers = &thread["markers"];
+        let column = |name: &str| markers[name].as_array().unwrap().clone();
+        let (starts, ends) = (column("startTime"), column("endTime"));
+        count += starts.len();
+        for (start, end) in starts.iter().zip(ends) {
+            time += end.as_f64().unwrap() - start.as_f64().unwrap();
+        }
+    }
+    assert_eq!(count, 60);
+    assert!((time - 70.0).abs() < 0.01, "{time} ms");
 }

@@ -4,6 +4,7 @@
 mod cost;
 mod go;
 mod idle;
+mod intervals;
 mod java;
 mod lengths;
 mod lives;
@@ -92,6 +93,7 @@ checks! {
     Truth "inject-cpu" shares::inject_cpu: "a delay by computing is found where it was put";
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
     Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
+    Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and who ended waits";
     Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";
     Truth "spin" idle::spin: "threads that spin are suspected to";
     Truth "short" lives::short: "threads that live a millisecond";

@@ -56,6 +56,8 @@ pub struct Settings {
     pub all: bool,
     /// What the kernel's code tells about waits.
     pub places: Places,
+    /// Every turn of every thread is told.
+    pub timeline: bool,
 }
 
 /// The order given to the task iterator (`set_iter`).
@@ -107,6 +109,9 @@ pub struct Programs {
 
 /// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
 const LOCAL_STORAGE_HEAD: u64 = 64;
+
+/// Bytes of the ring of the timeline where there is none: a page, however large pages are.
+const NO_TIMELINE: u32 = 1 << 16;
 
 /// Hooks that not every kernel or machine has, and what is lost without them.
 const OPTIONAL: &[(&str, &str)] = &[
@@ -170,6 +175,7 @@ impl Programs {
         rodata.cfg_task_work = u32::from(settings.mechanism == Mechanism::TaskWork);
         rodata.cfg_all = u32::from(settings.all);
         rodata.cfg_self = std::process::id();
+        rodata.cfg_timeline = u32::from(settings.timeline);
         rodata.cfg_cpu_period = 1_000_000_000 / settings.hz.max(1);
         rodata.cfg_timerfd_read = settings.places.timerfd_read;
         rodata.cfg_places = settings.places.ranges.len() as u32;
@@ -177,6 +183,12 @@ impl Programs {
             slot.start = place.start;
             slot.size = place.size;
             slot.reason = place.reason as u32;
+        }
+        if !settings.timeline {
+            open.maps
+                .turns
+                .set_max_entries(NO_TIMELINE)
+                .map_err(Error::bpf("cannot size the ring of the timeline"))?;
         }
         let data = open
             .maps
@@ -328,13 +340,24 @@ impl Programs {
         Ok(())
     }
 
-    /// A reader of the event ring; `take` gets each event's bytes.
+    /// A reader of the event ring; `take` gets each event's bytes. `turn`, where there is one, gets
+    /// those of the timeline.
     ///
     /// # Errors
     /// The ring cannot be mapped.
-    pub fn ring<'a>(&self, take: impl FnMut(&[u8]) + 'a) -> Result<RingBuffer<'a>, Error> {
-        let mut take = take;
+    pub fn ring<'a>(
+        &self,
+        mut take: impl FnMut(&[u8]) + 'a,
+        turn: Option<impl FnMut(&[u8]) + 'a>,
+    ) -> Result<RingBuffer<'a>, Error> {
         let mut builder = RingBufferBuilder::new();
+        if let Some(mut turn) = turn {
+            let taken = builder.add(&self.skel.maps.turns, move |bytes| {
+                turn(bytes);
+                0
+            });
+            taken.map_err(Error::bpf("cannot read the ring of the timeline"))?;
+        }
         builder
             .add(&self.skel.maps.events, move |bytes| {
                 take(bytes);

@@ -7,6 +7,8 @@
 
 use wallscope_model::{BlockReason, LedgerSlice, Slices};
 
+use super::spans::Spans;
+
 /// What time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -43,6 +45,8 @@ pub struct Book {
     pub start_ns: u64,
     /// Up to when its time is booked.
     pub seen_ns: u64,
+    /// The single intervals, where they are kept.
+    pub spans: Option<Spans>,
     entries: Vec<Entry>,
 }
 
@@ -70,12 +74,16 @@ impl Book {
         Book {
             start_ns,
             seen_ns: start_ns,
+            spans: None,
             entries: Vec::new(),
         }
     }
 
     /// Gives `ns` to the slices that `begin..end` covers, by their shares of it.
     pub fn add(&mut self, grid: Slices, begin: u64, end: u64, kind: Kind, ns: u64) {
+        if let Some(spans) = &mut self.spans {
+            spans.note(begin, end, kind);
+        }
         for (slice, part) in spread(grid, begin, end, ns) {
             self.put(slice, kind, part);
         }

@@ -1,8 +1,9 @@
 //! The domain of a recording made without eBPF, in words.
 
-use wallscope_model::{Column, Domain, EventSource, Limit, State};
+use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
 use super::looker::Looker;
+use crate::session;
 
 /// What stopping running threads came to.
 pub struct Stops {
@@ -34,6 +35,10 @@ pub struct Facts<'a> {
     pub stops: Option<Stops>,
     /// Everything else that was counted.
     pub looker: &'a Looker,
+    /// The intervals that were kept.
+    pub timeline: Option<&'a Timeline>,
+    /// Whether they were asked for.
+    pub timeline_asked: bool,
     /// What happened on the way.
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
@@ -71,6 +76,10 @@ pub fn describe(f: Facts<'_>) -> Domain {
     } else {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
+    }
+    if let Some(t) = f.timeline {
+        notes.push(session::domain::timeline(t));
+        notes.push("intervals of the timeline are those of the switch records, not dated back: a blocked one reaches to the switch that ends it, the wait for a CPU after the wake-up in it, and has a reason where a look fell into it".into());
     }
     if let Some(stops) = &f.stops {
         notes.push(match (&stops.refused, clock) {
@@ -112,6 +121,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
         limit("kernel stacks, who woke a thread, and throttling apart from other queueing".into(), "the ebpf backend"),
         limit("callers of code that finds its frame by a register other than the stack pointer: such stacks end as truncated:bad_rule".into(), "the ebpf backend"),
     ]);
+    if f.timeline_asked && f.timeline.is_none() {
+        limits.push(limit(
+            "single intervals, so there is no timeline (--timeline): no switch is recorded".into(),
+            "the ebpf or perf backend",
+        ));
+    }
     let better = "the perf backend (perf_event_paranoid 2), or the ebpf backend: run as root, or with CAP_BPF and CAP_PERFMON (wallscope doctor)";
     let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
     match clock {

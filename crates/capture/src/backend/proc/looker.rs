@@ -203,6 +203,7 @@ impl Looker {
                 clock.leave(t.tid);
             }
             t.book.seen_ns = session::now();
+            t.book.spans = None;
             return true;
         }
         if all || course.moved() {

@@ -29,6 +29,7 @@ pub(crate) mod looker;
 mod pace;
 mod refusal;
 pub(crate) mod samples;
+pub(crate) mod spans;
 mod stop;
 pub(crate) mod thread;
 mod waiting;
@@ -124,6 +125,9 @@ pub(crate) fn record(
                 for fd in looker.clock.iter().flat_map(Clock::descriptors) {
                     events.sideband(fd)?;
                 }
+                if options.timeline.is_some() {
+                    looker.watch.keep_spans();
+                }
             }
             Err(e) if perf == PerfEvents::Must => return Err(refusal::of_events(&e)),
             Err(e) => reason = format!("{reason}; perf events are refused: {e}"),
@@ -176,6 +180,9 @@ pub(crate) fn record(
                 let review = now >= reviewed + REVIEW;
                 if review {
                     reviewed = now;
+                    if let Some(limit) = options.timeline {
+                        spans::keep_within(&mut looker.watch.threads, limit);
+                    }
                 }
                 looker.round(due, pace.period_ns(), review && looker.clock.is_some());
                 due = 0;
@@ -244,8 +251,14 @@ pub(crate) fn record(
         ..Recording::default()
     };
     let window_ns = (end_ns - start_ns).max(1);
+    if let (Some(limit), true) = (options.timeline, looker.clock.is_some()) {
+        spans::keep_within(&mut looker.watch.threads, limit);
+        recording.timeline = Some(spans::timeline(&looker.watch.threads, limit));
+    }
     recording.domain = domain::describe(domain::Facts {
         reason,
+        timeline: recording.timeline.as_ref(),
+        timeline_asked: options.timeline.is_some(),
         target: options.target.describe(),
         asked_hz: options.hz,
         hz: pace.rounds as f64 * 1e9 / window_ns as f64,

@@ -8,6 +8,7 @@ use wallscope_object::process::{self, SchedStat, Status};
 use super::{
     book::Book,
     counters::{Counters, Doing},
+    spans::Spans,
 };
 use crate::backend::perf::Course;
 
@@ -119,7 +120,9 @@ impl Thread {
 
     /// Its time begins at `now`, when the counters stand at `books`.
     pub fn rebase(&mut self, now: u64, books: SchedStat) {
+        let keeps_spans = self.book.spans.is_some();
         self.book = Book::new(now);
+        self.book.spans = keeps_spans.then(Spans::default);
         self.counters = Counters::new(books);
         self.audit[0] = books;
     }

@@ -56,6 +56,8 @@ pub struct Watch {
     ids: FxHashMap<(u32, u32), usize>,
     /// Threads of the kernel that were asked for and are left out.
     pub kernel_threads: u64,
+    /// Whether single intervals of threads are kept.
+    keeps_spans: bool,
     /// Threads whose files may still be kept open.
     room: usize,
 }
@@ -112,7 +114,16 @@ impl Watch {
             live: Vec::new(),
             ids: FxHashMap::default(),
             kernel_threads: 0,
+            keeps_spans: false,
             room,
+        }
+    }
+
+    /// From now on single intervals of all threads are kept.
+    pub fn keep_spans(&mut self) {
+        self.keeps_spans = true;
+        for t in &mut self.threads {
+            t.book.spans.get_or_insert_default();
         }
     }
 
@@ -190,7 +201,10 @@ impl Watch {
     }
 
     /// Takes a thread in that was told of, with its process if that is new.
-    pub fn insert(&mut self, thread: Thread) -> usize {
+    pub fn insert(&mut self, mut thread: Thread) -> usize {
+        if self.keeps_spans {
+            thread.book.spans.get_or_insert_default();
+        }
         let index = self.threads.len();
         let (pid, tid) = (thread.pid, thread.tid);
         if self.processes.get(&pid).is_none_or(|p| p.ended) {

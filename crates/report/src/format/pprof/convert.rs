@@ -6,7 +6,7 @@ use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
 
 use super::extension as ext;
-use super::{host, labels, peers, shapes, tasks, waits};
+use super::{host, labels, peers, shapes, tasks, timeline, waits};
 
 /// Names of the frame kinds, in the order of their numbers.
 pub(super) const FRAME_KINDS: [(FrameKind, &str); 5] = [
@@ -103,6 +103,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         }),
         factors: Some(factors(scaled)),
         shapes: shapes::to_message(rec),
+        timeline: timeline::to_message(rec),
         actors: waits::actors(rec),
         hops: waits::hops(rec),
         locks: waits::locks(rec),

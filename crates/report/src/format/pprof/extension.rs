@@ -63,6 +63,30 @@ pub(super) struct Recording {
     pub peers: Vec<Peer>,
     #[prost(message, repeated, tag = "22")]
     pub tasks: Vec<TaskGroup>,
+    #[prost(message, optional, tag = "33")]
+    pub timeline: Option<Timeline>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Timeline {
+    #[prost(uint64, tag = "1")]
+    pub limit_bytes: u64,
+    #[prost(uint64, tag = "2")]
+    pub dropped: u64,
+    #[prost(uint64, tag = "3")]
+    pub lost: u64,
+    #[prost(uint32, repeated, tag = "4")]
+    pub context: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub intervals: Vec<u32>,
+    #[prost(uint64, repeated, tag = "6")]
+    pub gap: Vec<u64>,
+    #[prost(uint64, repeated, tag = "7")]
+    pub length: Vec<u64>,
+    #[prost(uint32, repeated, tag = "8")]
+    pub kind: Vec<u32>,
+    #[prost(uint32, repeated, tag = "9")]
+    pub waker: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -21,6 +21,7 @@ mod read;
 mod restore;
 mod shapes;
 mod tasks;
+mod timeline;
 mod waits;
 mod write;
 

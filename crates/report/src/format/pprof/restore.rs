@@ -12,7 +12,7 @@ use super::super::{Read, ReadError};
 use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
 use super::read::{Tables, damaged};
-use super::{host, labels, peers, shapes, tasks, waits};
+use super::{host, labels, peers, shapes, tasks, timeline, waits};
 
 /// The meaning of numbers in columns; an unknown name has none.
 pub(super) struct Names {
@@ -91,6 +91,9 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .map(|g| tasks::from_message(g, &names, &rec))
         .collect::<Result<_, ReadError>>()?;
     rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
+    let lanes = |m| timeline::from_message(m, &names, &rec);
+    let lanes = m.timeline.map(lanes).transpose()?;
+    rec.timeline = lanes;
     check_sums(&rec)?;
     Ok(Read::named(rec, warnings))
 }

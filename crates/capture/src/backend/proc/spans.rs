@@ -1,0 +1,176 @@
+//! Single intervals as switch records tell them, where a timeline is kept, within a memory bound.
+//!
+//! They are what the records say, before they are dated back and before waiting for a CPU is taken
+//! out of them: no record tells when a thread was woken, so a blocked interval reaches to the switch
+//! that ends it. What it waited for is known where a look fell into it.
+
+use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
+
+use super::{book::Kind, thread::Thread};
+
+/// One interval. Times are ns on the recording's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    begin: u64,
+    end: u64,
+    kind: Kind,
+    reason: Option<BlockReason>,
+}
+
+/// The intervals of one thread, in the order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Spans {
+    all: Vec<Span>,
+    dropped: u64,
+}
+
+impl Spans {
+    /// The thread was in `kind` from `begin` to `end`, or what it was in goes on to `end`.
+    pub fn note(&mut self, begin: u64, end: u64, kind: Kind) {
+        if let Kind::Seen(reason) = kind {
+            let seen = self.all.iter_mut().rev().take(4);
+            let open = seen.filter(|s| s.kind == Kind::Off && s.begin < end && s.end > begin);
+            open.for_each(|s| s.reason = Some(reason));
+            return;
+        }
+        if !matches!(kind, Kind::OnCpu | Kind::Queued | Kind::PutOff | Kind::Off) || end <= begin {
+            return;
+        }
+        match self.all.last_mut() {
+            Some(last) if last.kind == kind && last.end == begin => last.end = end,
+            _ => self.all.push(Span {
+                begin,
+                end,
+                kind,
+                reason: None,
+            }),
+        }
+    }
+
+    fn drop_before(&mut self, time: u64) {
+        let n = self.all.partition_point(|s| s.end <= time);
+        self.all.drain(..n);
+        self.dropped += n as u64;
+    }
+
+    fn lane(&self, context: ContextId) -> Lane {
+        let interval = |s: &Span| Interval {
+            start_ns: s.begin,
+            ns: s.end - s.begin,
+            state: match s.kind {
+                Kind::OnCpu => State::OnCpu,
+                Kind::Off => State::Blocked,
+                _ => State::Runnable,
+            },
+            reason: s.reason,
+            part: match s.kind {
+                Kind::Queued => Some(Part::Woken),
+                Kind::PutOff => Some(Part::Preempted),
+                _ => None,
+            },
+            waker: None,
+        };
+        Lane {
+            context,
+            intervals: self.all.iter().map(interval).collect(),
+        }
+    }
+}
+
+/// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
+pub fn keep_within(threads: &mut [Thread], limit_bytes: u64) {
+    let most = (limit_bytes / size_of::<Interval>() as u64) as usize;
+    loop {
+        let spans = || threads.iter().filter_map(|t| t.book.spans.as_ref());
+        if spans().map(|s| s.all.len()).sum::<usize>() <= most {
+            return;
+        }
+        let begin = spans().filter_map(|s| Some(s.all.first()?.end)).min();
+        let end = spans().filter_map(|s| Some(s.all.last()?.end)).max();
+        let (Some(begin), Some(end)) = (begin, end) else {
+            return;
+        };
+        // At least the first one goes each time.
+        let time = begin + end.saturating_sub(begin) / 8;
+        for t in threads.iter_mut() {
+            if let Some(spans) = &mut t.book.spans {
+                spans.drop_before(time);
+            }
+        }
+    }
+}
+
+/// The timeline of `threads`, whose order is that of the recording's contexts.
+pub fn timeline(threads: &[Thread], limit_bytes: u64) -> Timeline {
+    let mut timeline = Timeline {
+        limit_bytes,
+        ..Timeline::default()
+    };
+    for (index, t) in (0u32..).zip(threads) {
+        let Some(spans) = &t.book.spans else { continue };
+        timeline.dropped += spans.dropped;
+        let lane = spans.lane(ContextId(index));
+        if !lane.intervals.is_empty() {
+            timeline.lanes.push(lane);
+        }
+    }
+    timeline
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(spans: Spans) -> Thread {
+        let mut t = Thread::new(1, 1, "t".into(), 0, false);
+        t.book.spans = Some(spans);
+        t
+    }
+
+    #[test]
+    fn an_interval_goes_on_until_another_begins() {
+        let mut s = Spans::default();
+        s.note(10, 20, Kind::OnCpu);
+        s.note(20, 30, Kind::Off);
+        s.note(30, 45, Kind::Off);
+        s.note(20, 45, Kind::Seen(BlockReason::Disk));
+        s.note(45, 45, Kind::OnCpu);
+        s.note(45, 50, Kind::PutOff);
+        let lane = s.lane(ContextId(0));
+        let seen: Vec<_> = (lane.intervals.iter())
+            .map(|i| (i.start_ns, i.ns, i.reason_name()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (10, 10, None),
+                (20, 25, Some("disk")),
+                (45, 5, Some("preempted"))
+            ]
+        );
+    }
+
+    #[test]
+    fn the_oldest_of_all_threads_are_dropped() {
+        let mut threads: Vec<Thread> = (0..2u64)
+            .map(|k| {
+                let mut s = Spans::default();
+                for i in 0..1000u64 {
+                    let kind = if i % 2 == 0 { Kind::OnCpu } else { Kind::Off };
+                    s.note(10 * i + k, 10 * i + 10 + k, kind);
+                }
+                thread(s)
+            })
+            .collect();
+        let limit = 500 * size_of::<Interval>() as u64;
+        keep_within(&mut threads, limit);
+        let t = timeline(&threads, limit);
+        assert!(t.len() <= 500 && t.len() > 300, "{}", t.len());
+        assert_eq!(t.len() as u64 + t.dropped, 2000);
+        assert!(
+            t.lanes
+                .iter()
+                .all(|l| l.intervals.last().is_some_and(|i| i.end_ns() >= 10_000))
+        );
+    }
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * The timeline: every turn of every thread, told as it ends, in a ring of its own.
+ *
+ * A ring of its own, so that a flood of switches does not push out stacks. Nobody is woken for it: a
+ * wake-up costs more than all else here, so user space looks by the clock. Without a timeline the
+ * verifier drops all of this, and the ring is next to nothing.
+ *
+ * One record a turn, not one an interval: what a turn consists of is known when the thread gets the
+ * CPU again, and was kept for the histograms (shape.h) anyway.
+ */
+#pragma once
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20); /* made small before loading where there is no timeline */
+} turns SEC(".maps");
+
+/*
+ * The turn that ends with a switch-in at `time`, or with the thread. Before shape_turn(), which forgets
+ * the stretch.
+ */
+static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block, u64 waited, u32 part)
+{
+	struct ws_turn *e;
+
+	if (!cfg_timeline)
+		return;
+	e = bpf_ringbuf_reserve(&turns, sizeof(*e), 0);
+	if (!e) {
+		lost(WS_L_RING_TURN);
+		return;
+	}
+	e->time = time;
+	e->stretch = t->stretch;
+	e->block = block;
+	e->waited = waited;
+	e->id = t->id;
+	e->waker = block && !t->by_interrupt ? t->waker : 0;
+	e->reason = t->block_reason;
+	e->part = part;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/*
+ * An interrupt wakes in the name of the thread that it interrupted. Where interrupts have hooks, they
+ * are known for what they are.
+ */
+static __always_inline void note_waker(struct ws_thread *t)
+{
+	struct ws_cpu *c;
+
+	if (!cfg_timeline)
+		return;
+	c = this_cpu();
+	t->by_interrupt = c && c->irq_depth;
+}

@@ -1,0 +1,246 @@
+//! The timeline: turns of threads as they come, kept within a memory bound, and made into intervals at
+//! the end.
+//!
+//! A turn is a stretch on a CPU, a block and a wait for a CPU, one after the other, up to the moment
+//! at which it was told. So what lies between the end of one turn and the begin of the next was not
+//! seen, or was dropped: it stays a gap. Turns come in the order of time, nearly; each thread's own
+//! exactly so. When the bound is reached the oldest are dropped, a chunk at a time.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
+use zerocopy::FromBytes;
+
+use super::accounts::Accounts;
+use crate::event::{Dump, Turn, state};
+
+/// How often the ring is looked at, ns: it holds some three times what the fastest switcher can
+/// write in that time.
+pub const LOOK_EVERY: u64 = 50_000_000;
+/// Turns that are dropped at once.
+const CHUNK: usize = 8192;
+const PARTS: [Part; 3] = [Part::Woken, Part::Preempted, Part::Throttled];
+
+#[derive(Default)]
+struct Chunk {
+    turns: Vec<Turn>,
+    intervals: u64,
+}
+
+/// The turns that are kept.
+pub struct Turns {
+    chunks: VecDeque<Chunk>,
+    kept: u64,
+    most: u64,
+    limit_bytes: u64,
+    dropped: u64,
+}
+
+/// How many intervals a turn has.
+fn intervals(t: &Turn) -> u64 {
+    [t.stretch, t.block, t.waited]
+        .iter()
+        .filter(|ns| **ns > 0)
+        .count() as u64
+}
+
+impl Turns {
+    /// Keeps as many as become intervals of `limit_bytes` of memory.
+    pub fn new(limit_bytes: u64) -> Turns {
+        Turns {
+            chunks: VecDeque::new(),
+            kept: 0,
+            most: limit_bytes / size_of::<Interval>() as u64,
+            limit_bytes,
+            dropped: 0,
+        }
+    }
+
+    /// Takes one record of the ring; `None` if it is malformed.
+    pub fn take(&mut self, bytes: &[u8]) -> Option<()> {
+        let turn = Turn::read_from_prefix(bytes).ok()?.0;
+        if self.chunks.back().is_none_or(|c| c.turns.len() >= CHUNK) {
+            while self.kept > self.most
+                && let Some(oldest) = self.chunks.pop_front()
+            {
+                self.kept -= oldest.intervals;
+                self.dropped += oldest.intervals;
+            }
+            self.chunks.push_back(Chunk {
+                turns: Vec::with_capacity(CHUNK),
+                intervals: 0,
+            });
+        }
+        let n = intervals(&turn);
+        let chunk = self.chunks.back_mut()?;
+        chunk.turns.push(turn);
+        chunk.intervals += n;
+        self.kept += n;
+        Some(())
+    }
+
+    /// The lanes of all threads, with what is still open in `accounts`. `lost`: turns that found no
+    /// room in the ring.
+    pub fn finish(self, accounts: &Accounts, lost: u64) -> Timeline {
+        let mut lanes: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
+        let of = |id: u32| accounts.index(u64::from(id));
+        for chunk in self.chunks {
+            for turn in &chunk.turns {
+                let Some(index) = of(turn.id) else { continue };
+                let waker = of(turn.waker).map(ContextId);
+                let life = accounts.life(index);
+                put_turn(lanes.entry(index).or_default(), &life, turn, waker);
+            }
+        }
+        for (index, dump) in accounts.last() {
+            let life = accounts.life(index);
+            put_open(lanes.entry(index).or_default(), &life, dump);
+        }
+        let mut lanes: Vec<Lane> = lanes
+            .into_iter()
+            .filter(|(_, intervals)| !intervals.is_empty())
+            .map(|(index, intervals)| Lane {
+                context: ContextId(index),
+                intervals,
+            })
+            .collect();
+        lanes.sort_unstable_by_key(|l| l.context);
+        Timeline {
+            lanes,
+            limit_bytes: self.limit_bytes,
+            dropped: self.dropped,
+            lost,
+        }
+    }
+}
+
+/// Appends `ns` from `*at` on, as far as the thread existed then and no interval is there yet.
+fn put(lane: &mut Vec<Interval>, life: &Range<u64>, at: &mut u64, ns: u64, what: Interval) {
+    let known = lane.last().map_or(life.start, Interval::end_ns);
+    let start = (*at).max(known);
+    *at = at.saturating_add(ns);
+    let ns = (*at).min(life.end).saturating_sub(start);
+    if ns > 0 {
+        lane.push(Interval {
+            start_ns: start,
+            ns,
+            ..what
+        });
+    }
+}
+
+const ON_CPU: Interval = Interval {
+    start_ns: 0,
+    ns: 0,
+    state: State::OnCpu,
+    reason: None,
+    part: None,
+    waker: None,
+};
+
+fn blocked(reason: u8, waker: Option<ContextId>) -> Interval {
+    Interval {
+        state: State::Blocked,
+        reason: BlockReason::ALL.get(reason as usize).copied(),
+        waker,
+        ..ON_CPU
+    }
+}
+
+fn runnable(part: u8) -> Interval {
+    Interval {
+        state: State::Runnable,
+        part: PARTS.get(part as usize).copied(),
+        ..ON_CPU
+    }
+}
+
+fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option<ContextId>) {
+    let all = t.stretch.saturating_add(t.block).saturating_add(t.waited);
+    let mut at = t.time.saturating_sub(all);
+    put(lane, life, &mut at, t.stretch, ON_CPU);
+    put(lane, life, &mut at, t.block, blocked(t.reason, waker));
+    put(lane, life, &mut at, t.waited, runnable(t.part));
+}
+
+/// What was under way when the last figures were read.
+fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
+    let over = d.stretch.saturating_add(d.block);
+    let mut at = d.since.saturating_sub(over);
+    put(lane, life, &mut at, d.stretch, ON_CPU);
+    put(lane, life, &mut at, d.block, blocked(d.block_reason, None));
+    let open = match d.state {
+        state::ON_CPU => ON_CPU,
+        state::RUNNABLE => runnable(d.detail),
+        state::BLOCKED => blocked(d.detail, None),
+        _ => return,
+    };
+    put(lane, life, &mut at, d.now.saturating_sub(d.since), open);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    fn turn(time: u64, stretch: u64, block: u64, waited: u64) -> Turn {
+        let mut t = Turn::new_zeroed();
+        (t.time, t.stretch, t.block, t.waited) = (time, stretch, block, waited);
+        t
+    }
+
+    fn seen(lane: &[Interval]) -> Vec<(u64, u64, State)> {
+        lane.iter().map(|i| (i.start_ns, i.ns, i.state)).collect()
+    }
+
+    #[test]
+    fn turns_become_intervals_within_the_life_of_the_thread() {
+        use State::{Blocked, OnCpu, Runnable};
+        let (mut lane, c) = (Vec::new(), 100..1000);
+        // It was there before: what lies before its start is not its own.
+        put_turn(&mut lane, &c, &turn(200, 60, 50, 10), None);
+        put_turn(&mut lane, &c, &turn(300, 40, 0, 60), None);
+        // Of 300 … 400 nothing is known.
+        put_turn(&mut lane, &c, &turn(500, 50, 50, 0), None);
+        let mut d = Dump::new_zeroed();
+        (d.since, d.now, d.state, d.stretch) = (600, 1200, state::BLOCKED, 100);
+        put_open(&mut lane, &c, &d);
+        assert_eq!(
+            seen(&lane),
+            [
+                (100, 40, OnCpu),
+                (140, 50, Blocked),
+                (190, 10, Runnable),
+                (200, 40, OnCpu),
+                (240, 60, Runnable),
+                (400, 50, OnCpu),
+                (450, 50, Blocked),
+                (500, 100, OnCpu),
+                (600, 400, Blocked),
+            ]
+        );
+        // A turn that was told twice adds nothing.
+        put_turn(&mut lane, &c, &turn(500, 50, 50, 0), None);
+        assert_eq!(lane.len(), 9);
+    }
+
+    #[test]
+    fn the_oldest_are_dropped_and_counted() {
+        let size = size_of::<Interval>() as u64;
+        let mut turns = Turns::new(2 * CHUNK as u64 * size);
+        let n = 5 * CHUNK as u64;
+        for i in 0..n {
+            let t = turn(i, 1, 0, 0);
+            let words = [t.time, t.stretch, t.block, t.waited, 0, 0];
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+            assert_eq!(turns.take(&bytes), Some(()));
+        }
+        assert_eq!(turns.kept + turns.dropped, n);
+        assert!(turns.kept <= 3 * CHUNK as u64 && turns.dropped >= 2 * CHUNK as u64);
+        let first = turns.chunks.front().map(|c| c.turns[0].time);
+        assert_eq!(first, Some(turns.dropped));
+        assert_eq!(turns.take(&[0; 12]), None);
+    }
+}

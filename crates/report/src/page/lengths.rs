@@ -1,0 +1,55 @@
+//! How long the single intervals were, as columns: over all threads, by thread, and by row.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::Recording;
+use wallscope_model::shape::ShapeRow;
+
+use super::columns::Columns;
+use super::payload::{Row, tag_of};
+
+/// Counts are kept in parts of an interval, as those of stacks are estimates.
+const PARTS: f64 = 1000.0;
+
+/// Puts them, where there are any. Of each: whose (0: all threads; 1 + 2 * context; 2 + 2 * row), tag,
+/// bits of sub-division, the longest, and its buckets with their counts.
+pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
+    if recording.shapes.is_empty() {
+        return;
+    }
+    let tag = |r: &ShapeRow| {
+        let part = r.part.map(|p| p.name());
+        tag_of(r.state, r.reason.map(|r| r.name()).or(part), false)
+    };
+    // Idle or not is not told of intervals.
+    let mut places: FxHashMap<(u32, u32, u8), u64> = FxHashMap::default();
+    for (i, row) in (0u64..).zip(rows) {
+        if let Some(stack) = row.stack {
+            places
+                .entry((row.context, stack, row.tag & 127))
+                .or_insert(i);
+        }
+    }
+    let whose = |r: &ShapeRow| match (r.context, r.stack) {
+        (None, None) => Some(0),
+        (Some(c), None) => Some(1 + 2 * u64::from(c.0)),
+        (Some(c), Some(s)) => places.get(&(c.0, s.0, tag(r))).map(|i| 2 + 2 * i),
+        (None, Some(_)) => None,
+    };
+    let shown: Vec<(u64, &ShapeRow)> = (recording.shapes.iter())
+        .filter_map(|r| Some((whose(r)?, r)))
+        .collect();
+    columns.put("shape.of", shown.iter().map(|(of, _)| *of));
+    columns.put("shape.tag", shown.iter().map(|(_, r)| u64::from(tag(r))));
+    let bits = shown.iter().map(|(_, r)| u64::from(r.shape.bits));
+    columns.put("shape.bits", bits);
+    columns.put("shape.max", shown.iter().map(|(_, r)| r.shape.max_ns));
+    let sizes = shown.iter().map(|(_, r)| r.shape.counts.len() as u64);
+    columns.put("shape.size", sizes);
+    let counts = || shown.iter().flat_map(|(_, r)| &r.shape.counts);
+    columns.put(
+        "shape.bucket",
+        counts().map(|(bucket, _)| u64::from(*bucket)),
+    );
+    let parts = counts().map(|(_, n)| (n * PARTS).round() as u64);
+    columns.put("shape.count", parts);
+}

@@ -1,0 +1,71 @@
+// What a frame is, beside the pointer, and what can be done with it.
+
+import { byId, closePopUp, copy, el, fill, name, placeTip, popUp, say } from './dom.js';
+import { isFunction } from './filter.js';
+import { stackText } from './picture.js';
+import { KIND, STATES, STATE_TITLES } from './profile.js';
+import { baseName, count, duration, percent } from './text.js';
+
+/** Tells what lies at a place. @param {import('./main.js').Page} page @param {import('./flame.js').FlameGraph} graph @param {number} node @param {any} strip @param {number} x @param {number} y */
+export function showTip(page, graph, node, strip, x, y) {
+  const tip = byId('tip');
+  clearTimeout(page.tipTimer);
+  if ((node < 0 && !strip) || !graph.scene) {
+    tip.hidden = true;
+    return;
+  }
+  const { shape } = graph.scene;
+  const selection = /** @type {import('./selection.js').Selection} */ (page.selection);
+  const p = page.profile;
+  const whole = Math.max(1, shape.total);
+  if (strip) {
+    const n = strip.to - strip.from;
+    const ns = shape.right(shape.order[strip.to - 1]) - shape.left(shape.order[strip.from]);
+    fill(tip, el('div', { class: 'tip-name' }, `${count(n)} hidden`), el('p', {}, `frames too narrow to draw, ${duration(ns)} (${percent(ns / whole)}) together. Click to zoom in.`));
+  } else {
+    const entry = shape.entry(node);
+    const ns = shape.right(node) - shape.left(node);
+    const self = shape.self(node);
+    const spot = el('span', {});
+    const states = STATES.map((_, s) => {
+      const ranges = shape.ranges(node);
+      let v = 0;
+      if (ranges.length < 2000) for (let i = 0; i < ranges.length; i += 2) v += selection.stateTime(ranges[i], ranges[i + 1], s);
+      return v > 0 && v < ns * 0.9999 ? `${STATE_TITLES[s]} ${percent(v / ns)}` : '';
+    }).filter((v) => v);
+    const label = entry >= 0 ? p.names[entry] : entry === -1 ? 'all' : `${count(-2 - entry)} smaller functions`;
+    const module = entry >= 0 ? p.module(entry) : '';
+    fill(
+      tip,
+      el('div', { class: 'tip-name' }, name(label.length > 600 ? `${label.slice(0, 600)}…` : label)),
+      el('p', {}, el('b', {}, percent(ns / whole)), ` ${duration(ns)} `, spot, self !== ns ? ` · self ${duration(self)} (${percent(self / whole)})` : ' · all self'),
+      states.length > 0 ? el('p', {}, states.join(' · ')) : null,
+      module || (entry >= 0 && p.inlined[entry]) ? el('p', { class: 'quiet' }, [baseName(module), entry >= 0 && p.inlined[entry] ? 'inlined' : '', entry >= 0 && p.kind[entry] === KIND.kernel ? 'kernel' : ''].filter((v) => v).join(' · ')) : null,
+    );
+    // The interval may take a pass over all that lies below.
+    page.tipTimer = setTimeout(() => {
+      if (!isFunction(p, entry)) return;
+      const { low, high, samples } = selection.interval(shape.ranges(node));
+      spot.textContent = `(${percent(low)} … ${percent(high)}, ${count(samples)} samples)`;
+    }, 60);
+  }
+  placeTip(tip, x, y);
+}
+
+/** What can be done with a frame. @param {import('./main.js').Page} page @param {import('./flame.js').FlameGraph} graph @param {number} node @param {number} x @param {number} y */
+export function showMenu(page, graph, node, x, y) {
+  const { shape } = /** @type {import('./scene.js').Scene} */ (graph.scene);
+  const entry = shape.entry(node);
+  if (entry < 0) return;
+  const anchor = { getBoundingClientRect: () => new DOMRect(x, y, 1, 1) };
+  const item = (/** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', onclick: () => { closePopUp(); act(); } }, title);
+  byId('tip').hidden = true;
+  popUp(
+    /** @type {any} */ (anchor),
+    page.profile.wake && page.look.view !== 'off-wake' ? item('Who ended its waits', () => page.change({ view: 'off-wake', focus: entry, pick: entry, tab: 'flame' })) : '',
+    item('Callers and callees', () => page.change({ focus: entry, pick: entry })),
+    item('Show in the table', () => page.change({ tab: 'table', query: '', pick: entry, sort: 'total' })),
+    item('Copy the stack', async () => say((await copy(stackText(page.profile, page.stackOf(shape, node), page.look.view, shape.right(node) - shape.left(node)))) ? 'The stack is copied.' : 'Copying is not allowed here.')),
+    item('Copy the name', async () => say((await copy(page.profile.names[entry])) ? 'Copied.' : 'Copying is not allowed here.')),
+  );
+}

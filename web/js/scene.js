@@ -1,0 +1,301 @@
+// Drawing a flame graph, on the screen or into a file. Draws only what is in sight: in each visible row the first node is found by
+// bisection, and where nodes are narrower than a pixel the next one that is not is found the same
+// way; what lies between is drawn as one strip that says how many it hides. So the cost of a
+// picture depends on its size and not on the recording's.
+
+import { css } from './dom.js';
+import { KIND } from './profile.js';
+import { printable, shorten, count } from './text.js';
+
+export const ROW = 19;
+const NARROWEST = 1.6;
+/** Looking for a match among the hidden reads at most so many of a strip. */
+const MOST_LOOKED_AT = 4096;
+const FONT = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
+const INK = '#1b1b1b';
+
+/**
+ * What one picture shows, for the screen and for files.
+ * @typedef {object} Scene
+ * @property {import('./shape.js').Shape} shape
+ * @property {import('./profile.js').Profile} profile
+ * @property {import('./palette.js').Paint} paint
+ * @property {Uint8Array | null} matches by entry
+ * @property {boolean} icicle root on top
+ * @property {number} from left end of what is in sight, ns
+ * @property {number} to right end
+ * @property {number} picked entry, or −1
+ */
+
+/**
+ * Where a scene is drawn: a canvas, or a file.
+ * @typedef {object} Painter
+ * @property {(x: number, y: number, w: number, h: number, colour: string) => void} rect
+ * @property {(x: number, y: number, w: number, h: number, colour: string) => void} over like `rect`, on top of what that drew
+ * @property {() => void} flush ends a level
+ * @property {() => void} finish ends the picture
+ * @property {(x: number, y: number, text: string, width: number, style: string) => void} text
+ * @property {(x: number, y: number, w: number, h: number, colour: string) => void} frame
+ * @property {number} letter width of one letter, CSS pixels
+ */
+
+/** A strip of nodes too narrow to be drawn. @typedef {{x0: number, x1: number, level: number, from: number, to: number}} Hidden */
+
+/** The first index in `lo..hi` of `order` whose node ends right of `x`. */
+export function firstEndingAfter(/** @type {import('./shape.js').Shape} */ shape, /** @type {number} */ lo, /** @type {number} */ hi, /** @type {number} */ x) {
+  while (lo < hi) {
+    const mid = (lo + hi) >>> 1;
+    if (shape.right(shape.order[mid]) > x) hi = mid;
+    else lo = mid + 1;
+  }
+  return lo;
+}
+
+/** The same, looked for near `lo` first: the next one is seldom far. */
+function nextEndingAfter(/** @type {import('./shape.js').Shape} */ shape, /** @type {number} */ lo, /** @type {number} */ hi, /** @type {number} */ x) {
+  let step = 1;
+  while (lo + step < hi && shape.right(shape.order[lo + step]) <= x) {
+    lo += step;
+    step *= 2;
+  }
+  return firstEndingAfter(shape, lo, Math.min(hi, lo + step + 1), x);
+}
+
+/** A frame's name as the picture writes it. @param {import('./profile.js').Profile} p @param {number} entry @param {number} most */
+export function frameLabel(p, entry, most) {
+  if (entry === -1) return shorten('all', most);
+  if (entry < -1) return shorten(`${count(-2 - entry)} smaller`, most);
+  return printable(shorten(p.names[entry], most));
+}
+
+/**
+ * Draws levels `top..bottom` of a scene; gives the strips of hidden nodes.
+ * @param {Scene} scene
+ * @param {Painter} painter
+ * @param {number} width CSS pixels
+ * @param {number} top first level
+ * @param {number} bottom last level, not included
+ * @param {(level: number) => number} y upper edge of a level
+ * @returns {Hidden[]}
+ */
+export function drawScene(scene, painter, width, top, bottom, y) {
+  const { shape, profile, paint, matches, from, to } = scene;
+  /** @type {Hidden[]} */
+  const strips = [];
+  const scale = width / (to - from);
+  const faded = css('--faded') || '#ddd';
+  const hiddenInk = css('--hidden') || '#bbb';
+  const accent = css('--match') || '#b0106a';
+  for (let level = Math.max(0, top); level < Math.min(bottom, shape.levels); level += 1) {
+    const end = shape.levelEnd[level];
+    let i = firstEndingAfter(shape, shape.levelStart[level], end, from);
+    const yy = y(level);
+    /** @type {Hidden | null} */
+    let strip = null;
+    while (i < end) {
+      const node = shape.order[i];
+      const left = shape.left(node);
+      if (left >= to) break;
+      const right = shape.right(node);
+      const x0 = Math.max(0, (left - from) * scale);
+      const x1 = Math.min(width, (right - from) * scale);
+      if (x1 - x0 < NARROWEST) {
+        // All that ends this near.
+        const next = Math.max(i + 1, nextEndingAfter(shape, i, end, from + (x0 + NARROWEST) / scale));
+        const upto = Math.min(width, (shape.right(shape.order[next - 1]) - from) * scale);
+        if (strip && x0 - strip.x1 < NARROWEST) {
+          strip.x1 = Math.max(upto, strip.x1);
+          strip.to = next;
+        } else {
+          if (strip) drawStrip(strip);
+          strip = { x0, x1: Math.max(upto, Math.min(width, x0 + 1)), level, from: i, to: next };
+        }
+        i = next;
+        continue;
+      }
+      if (strip) {
+        drawStrip(strip);
+        strip = null;
+      }
+      drawFrame(node, x0, x1, yy);
+      i += 1;
+    }
+    if (strip) drawStrip(strip);
+    painter.flush();
+  }
+  painter.finish();
+  return strips;
+
+  /** @param {Hidden} strip */
+  function drawStrip(strip) {
+    strips.push(strip);
+    const yy = y(strip.level);
+    const w = strip.x1 - strip.x0;
+    let lit = false;
+    if (matches) {
+      const step = Math.max(1, Math.floor((strip.to - strip.from) / MOST_LOOKED_AT));
+      for (let k = strip.from; k < strip.to && !lit; k += step) {
+        const e = shape.entry(shape.order[k]);
+        lit = e >= 0 && matches[e] === 1;
+      }
+    }
+    painter.rect(strip.x0, yy, w, ROW - 1, hiddenInk);
+    if (lit) painter.over(strip.x0, yy + ROW - 4, w, 3, accent);
+    if (w > 70) {
+      const text = `${count(strip.to - strip.from)} hidden`;
+      if (text.length * painter.letter < w - 6) painter.text(strip.x0 + 4, yy, text, w - 6, 'small');
+    }
+  }
+
+  /** @param {number} node @param {number} x0 @param {number} x1 @param {number} yy */
+  function drawFrame(node, x0, x1, yy) {
+    const entry = shape.entry(node);
+    const gap = x1 - x0 > 3 ? 1 : 0;
+    const w = x1 - x0 - gap;
+    const dim = matches !== null && !(entry >= 0 && matches[entry]);
+    if (entry < -1) {
+      painter.rect(x0, yy, w, ROW - 1, hiddenInk);
+    } else if (dim) {
+      painter.rect(x0, yy, w, ROW - 1, faded);
+    } else if (paint.classOf) {
+      painter.rect(x0, yy, w, ROW - 1, paint.colours[paint.classOf(entry)]);
+    } else {
+      drawParts(node, x0, w, yy);
+    }
+    if (entry >= 0 && profile.kind[entry] === KIND.kernel && w > 6) {
+      painter.over(x0, yy, 3, ROW - 1, '#5a4a42');
+    }
+    if (entry >= 0 && entry === scene.picked) painter.frame(x0, yy, w, ROW - 1, css('--pick') || '#000');
+    else if (matches && !dim) painter.frame(x0, yy, w, ROW - 1, accent);
+    const room = Math.floor((w - 8) / painter.letter);
+    if (room >= 2) {
+      let style = entry >= 0 && profile.inlined[entry] ? 'inlined' : 'plain';
+      if (dim) style = 'dim';
+      painter.text(x0 + 5, yy, frameLabel(profile, entry, room), w - 7, style);
+    }
+  }
+
+  /** The parts of a frame's time side by side: each frame is a ledger of its own. @param {number} node @param {number} x0 @param {number} w @param {number} yy */
+  function drawParts(node, x0, w, yy) {
+    const { sums, colours } = paint;
+    if (sums.length === 1) {
+      painter.rect(x0, yy, w, ROW - 1, colours[0]);
+      return;
+    }
+    const ranges = shape.ranges(node);
+    // Long lists of runs belong to merged frames; a sample of them gives the proportions.
+    const step = ranges.length > 4000 ? 2 * Math.ceil(ranges.length / 4000) : 2;
+    const parts = drawScene.parts;
+    let all = 0;
+    let most = 0;
+    for (let c = 0; c < sums.length; c += 1) {
+      let v = 0;
+      for (let k = 0; k < ranges.length; k += step) v += sums[c][ranges[k + 1]] - sums[c][ranges[k]];
+      parts[c] = v;
+      all += v;
+      if (v > parts[most]) most = c;
+    }
+    if (w < 5 || parts[most] > all * 0.995 || all === 0) {
+      painter.rect(x0, yy, w, ROW - 1, colours[most]);
+      return;
+    }
+    let x = x0;
+    for (let c = 0; c < sums.length; c += 1) {
+      if (parts[c] <= 0) continue;
+      const part = (parts[c] / all) * w;
+      painter.rect(x, yy, part, ROW - 1, colours[c]);
+      x += part;
+    }
+  }
+}
+/** Scratch for the parts of one frame. */
+drawScene.parts = new Float64Array(64);
+
+/** Colours as pixels. @type {Map<string, number>} */
+const pixels = new Map();
+
+/** A colour of the form `#rrggbb` or `#rgb` as a pixel in memory. @param {string} colour */
+export function pixel(colour) {
+  let value = pixels.get(colour);
+  if (value === undefined) {
+    const short = colour.length === 4;
+    const part = (/** @type {number} */ i) => (short ? parseInt(colour[1 + i], 16) * 17 : parseInt(colour.slice(1 + 2 * i, 3 + 2 * i), 16));
+    value = ((255 << 24) | (part(2) << 16) | (part(1) << 8) | part(0)) >>> 0;
+    pixels.set(colour, value);
+  }
+  return value;
+}
+
+/**
+ * A painter on a canvas. All boxes of a level have one height, so a level is painted as one line
+ * of pixels and copied downwards: tens of thousands of boxes take as long as a few. Letters and
+ * outlines come on top at the end.
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} width CSS pixels
+ * @param {number} height CSS pixels
+ * @returns {Painter}
+ */
+export function canvasPainter(context, width, height) {
+  context.font = FONT;
+  context.textBaseline = 'middle';
+  context.direction = 'ltr';
+  const letter = context.measureText('m'.repeat(50)).width / 50;
+  const dim = css('--dim') || '#666';
+  const ratio = context.getTransform().a;
+  const wide = Math.max(1, Math.round(width * ratio));
+  const high = Math.max(1, Math.round(height * ratio));
+  const image = context.createImageData(wide, high);
+  const all = new Uint32Array(image.data.buffer);
+  const line = new Uint32Array(wide);
+  let top = 0;
+  let size = 0;
+  let style = '';
+  /** @type {(() => void)[]} */
+  const above = [];
+  return {
+    letter,
+    rect(x, y, w, h, colour) {
+      top = y;
+      size = h;
+      const from = Math.round(x * ratio);
+      line.fill(pixel(colour), from, Math.max(from + 1, Math.round((x + w) * ratio)));
+    },
+    flush() {
+      const end = Math.min(high, Math.round((top + size) * ratio));
+      for (let row = Math.max(0, Math.round(top * ratio)); row < end; row += 1) all.set(line, row * wide);
+      line.fill(0);
+    },
+    finish() {
+      context.putImageData(image, 0, 0);
+      for (const draw of above) draw();
+    },
+    over(x, y, w, h, colour) {
+      above.push(() => {
+        context.fillStyle = colour;
+        context.fillRect(x, y, w, h);
+      });
+    },
+    frame(x, y, w, h, colour) {
+      above.push(() => {
+        context.strokeStyle = colour;
+        context.lineWidth = 1.5;
+        context.strokeRect(x + 0.75, y + 0.75, Math.max(0, w - 1.5), h - 1.5);
+      });
+    },
+    text(x, y, text, room, kind) {
+      above.push(() => write(x, y, text, room, kind));
+    },
+  };
+
+  /** @param {number} x @param {number} y @param {string} text @param {number} room @param {string} kind */
+  function write(x, y, text, room, kind) {
+    if (kind !== style) {
+      context.font = kind === 'inlined' ? `italic ${FONT}` : FONT;
+      style = kind;
+    }
+    context.fillStyle = kind === 'dim' ? dim : kind === 'small' ? '#444' : INK;
+    // Letters outside ASCII may be wider than the font's own.
+    if (/^[\x20-\x7e…]*$/.test(text)) context.fillText(text, x, y + ROW / 2);
+    else context.fillText(text, x, y + ROW / 2, room);
+  }
+}
