@@ -135,7 +135,7 @@ export class Timeline {
     this.cost = 0;
     this.canvas = el('canvas', { role: 'img', tabindex: '0' });
     this.room = el('div', { class: 'flame-room' }, this.canvas);
-    this.scroller = el('div', { class: 'flame-scroll lanes' }, this.room);
+    this.scroller = el('div', { class: 'flame-scroll tracks' }, this.room);
     this.told = el('p', { class: 'quiet small strip-caption' });
     const kept = profile.meta.timeline;
     const all = this.lanes.reduce((a, l) => a + l.tag.length, 0);

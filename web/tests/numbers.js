@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { browser, open, settled, PAGES } from './browser.js';
 
-const pages = process.argv.length > 2 ? process.argv.slice(2) : ['shop', '100k', '1m', 'deep'];
+const pages = process.argv.length > 2 ? process.argv.slice(2) : ['shop', '100k', '1m', 'deep', 'switches'];
 const SPEEDSCOPE = process.env.SPEEDSCOPE ?? join(import.meta.dirname, '..', 'node_modules', 'speedscope', 'dist', 'release');
 
 /** The 95th percentile. @param {number[]} values */
@@ -89,6 +89,43 @@ async function measure(context, name) {
   return { name, size, nodes, opened, zooming, searching, hovering, filtering, heap };
 }
 
+/** The timeline: to its first picture from opening the page, and moving about in it. */
+async function timeline(context, name) {
+  const started = performance.now();
+  const page = await open(context, name, { look: 'tab=lanes', timeout: 120_000 });
+  await page.waitForFunction(() => globalThis.wallscope?.lanes?.frames > 0);
+  const opened = performance.now() - started;
+  const canvas = page.locator('.tracks canvas');
+  await canvas.scrollIntoViewIfNeeded();
+  const box = await canvas.boundingBox();
+  const at = { x: box.x + box.width / 2, y: box.y + 60 };
+  const zooming = await frames(page, async () => {
+    await page.mouse.move(at.x, at.y);
+    await page.keyboard.down('Control');
+    for (let i = 0; i < 30; i += 1) {
+      await page.mouse.wheel(0, i < 20 ? -240 : 300);
+      await page.waitForTimeout(16);
+    }
+    await page.keyboard.up('Control');
+  });
+  const moving = await frames(page, async () => {
+    await page.mouse.down();
+    for (let i = 0; i < 60; i += 1) {
+      await page.mouse.move(at.x + 300 * Math.sin(i / 9), at.y);
+      await page.waitForTimeout(16);
+    }
+    await page.mouse.up();
+    for (let i = 0; i < 40; i += 1) {
+      await page.mouse.move(box.x + 140 + i * 20, box.y + 26 + i * 5);
+      await page.waitForTimeout(16);
+    }
+  });
+  const intervals = await page.evaluate(() => globalThis.wallscope.lanes.lanes.reduce((a, l) => a + l.tag.length, 0));
+  if (page.wrong.length > 0) console.log(name, page.wrong);
+  await page.close();
+  return { size: statSync(join(PAGES, `${name}.html`)).size, intervals, opened, zooming, moving };
+}
+
 /** The same stacks in speedscope, which reads a profile beside it from a script. */
 async function speedscope(context, name) {
   const file = join(PAGES, `${name}.speedscope.json`);
@@ -120,8 +157,14 @@ async function speedscope(context, name) {
 const { context, close } = await browser();
 try {
   for (const name of pages) {
-    const m = await measure(context, name);
     const p = (values) => `${p95(values).toFixed(0)} ms (max ${Math.max(...values).toFixed(0)})`;
+    if (name === 'switches') {
+      const t = await timeline(context, name);
+      console.log(`${name}: ${(t.size / 1e6).toFixed(2)} MB, ${t.intervals} intervals`);
+      console.log(`  timeline open ${(t.opened / 1000).toFixed(2)} s; p95 of frames: zoom ${p(t.zooming)}, move ${p(t.moving)}`);
+      continue;
+    }
+    const m = await measure(context, name);
     console.log(`${m.name}: ${(m.size / 1e6).toFixed(2)} MB, ${m.nodes} nodes, heap ${(m.heap / 1e6).toFixed(0)} MB`);
     console.log(`  open ${(m.opened / 1000).toFixed(2)} s; p95 of frames: zoom ${p(m.zooming)}, search ${p(m.searching)}, hover ${p(m.hovering)}, change of view ${p(m.filtering)}`);
     const s = await speedscope(context, name);

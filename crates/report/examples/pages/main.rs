@@ -3,6 +3,7 @@
 
 mod maker;
 mod programs;
+mod switches;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -59,6 +60,7 @@ fn main() -> std::io::Result<()> {
         ("deep", || deep(5_000)),
         ("hostile", hostile),
         ("empty", Recording::default),
+        ("switches", || switches::switches(1_000_000)),
         ("100k", || many(100_000, 60, 16)),
         ("1m", || many(1_000_000, 60, 64)),
     ];

@@ -51,20 +51,20 @@ pub(super) fn delta_modules() -> Vec<(&'static str, &'static str)> {
 
 /// One script of `modules`.
 pub(super) fn join(modules: &[(&str, &str)]) -> String {
-    let mut out = String::new();
-    for (_, text) in modules {
-        let bare = without_imports(text);
-        let mut reader = Reader {
-            rest: &bare,
-            out: &mut out,
-            gap: Gap::None,
-        };
-        reader.code(false);
-        if !out.ends_with('\n') {
-            out.push('\n');
-        }
-    }
-    out
+    let bare: String = (modules.iter())
+        .map(|(_, text)| without_imports(text))
+        .collect();
+    let mut reader = Reader {
+        rest: &bare,
+        out: String::with_capacity(bare.len() / 2),
+        gap: Gap::None,
+        depth: 0,
+        constants: Vec::new(),
+        constant_end: 0,
+    };
+    reader.code(false);
+    reader.out.push('\n');
+    reader.out
 }
 
 /// `text` without its imports and the word `export`.
@@ -91,16 +91,27 @@ enum Gap {
     Line,
 }
 
-struct Reader<'a, 'o> {
+struct Reader<'a> {
     rest: &'a str,
-    out: &'o mut String,
+    out: String,
     gap: Gap,
+    /// Brackets that are open.
+    depth: u32,
+    /// At which depths those `const` began that have not ended yet.
+    constants: Vec<u32>,
+    /// Where in `out` the last one ended: another that follows at once goes on with a comma.
+    constant_end: usize,
 }
 
-impl Reader<'_, '_> {
+/// Whether a letter belongs to a word.
+fn in_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$')
+}
+
+impl Reader<'_> {
     /// Takes code, to the `}` that closes it if `inside`, which it leaves, or to the end.
     fn code(&mut self, inside: bool) {
-        let mut depth = 0;
+        let outer = self.depth;
         while let Some(c) = self.rest.chars().next() {
             if c.is_whitespace() {
                 self.gap = self.gap.max(if c == '\n' { Gap::Line } else { Gap::Space });
@@ -119,22 +130,58 @@ impl Reader<'_, '_> {
             } else if c == '/' && self.begins_pattern() {
                 self.separate(c);
                 self.pattern();
+            } else if in_word(c) {
+                self.word(c);
             } else {
-                match c {
-                    '{' => depth += 1,
-                    '}' if depth == 0 && inside => return,
-                    '}' => depth -= 1,
-                    _ => {}
+                if c == '}' && inside && self.depth == outer {
+                    return;
                 }
                 self.separate(c);
-                if c == '}' && self.out.ends_with(';')
-                    || c != ',' && self.out.ends_with(',') && matches!(c, '}' | ']' | ')')
-                {
-                    self.out.pop();
-                }
-                self.take(c.len_utf8());
+                self.punctuation(c);
             }
         }
+    }
+
+    fn word(&mut self, first: char) {
+        let end = self.rest.find(|c| !in_word(c)).unwrap_or(self.rest.len());
+        if &self.rest[..end] == "const" && self.begins_statement() {
+            self.constants.push(self.depth);
+            if self.out.len() == self.constant_end && self.out.ends_with(';') {
+                self.out.pop();
+                self.out.push(',');
+                self.rest = &self.rest[end..];
+                return;
+            }
+        }
+        self.separate(first);
+        self.take(end);
+    }
+
+    fn punctuation(&mut self, c: char) {
+        match c {
+            '{' | '(' | '[' => self.depth += 1,
+            '}' | ')' | ']' => {
+                self.depth = self.depth.saturating_sub(1);
+                // What ends here needs no end of its own.
+                if self.out.ends_with(',') || c == '}' && self.out.ends_with(';') {
+                    self.out.pop();
+                }
+            }
+            _ => {}
+        }
+        self.take(c.len_utf8());
+        if c == ';'
+            && self
+                .constants
+                .pop_if(|depth| *depth >= self.depth)
+                .is_some()
+        {
+            self.constant_end = self.out.len();
+        }
+    }
+
+    fn begins_statement(&self) -> bool {
+        self.out.is_empty() || self.out.ends_with([';', '{', '}', '\n'])
     }
 
     fn take(&mut self, bytes: usize) {
@@ -148,9 +195,9 @@ impl Reader<'_, '_> {
         let Some(last) = self.out.chars().next_back() else {
             return;
         };
-        let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
         // `a - -b` and `a / /b/` are not what they would be without the space.
-        let apart = word(last) && word(next) || last == next && matches!(last, '+' | '-' | '/');
+        let apart =
+            in_word(last) && in_word(next) || last == next && matches!(last, '+' | '-' | '/');
         let joined = "{(,;[:?&|=*<>".contains(last) || "})],;.?:&|".contains(next);
         match gap {
             Gap::Line if apart || !joined => self.out.push('\n'),
@@ -276,6 +323,8 @@ mod tests {
             ("b", "import {\n  x,\n  f,\n} from './a.js';\nf(x);"),
         ]);
         assert_eq!(joined, "const x=1;function f(){return x}\nf(x);\n");
+        let joined = join(&[("a", "export const x = 1;"), ("b", "const y = 2;")]);
+        assert_eq!(joined, "const x=1,y=2;\n");
     }
 
     #[test]
@@ -296,6 +345,14 @@ mod tests {
             ("f(/** @type {x} */ (y), '//'); // z", "f((y),'//');"),
             ("if (z) {\n  // d\n}\ny();", "if(z){}\ny();"),
             ("f(\n  a,\n  b,\n);\ng();", "f(a,b);g();"),
+            (
+                "const a = () => {\n  const b = 1;\n  const c = 2;\n  f();\n};\nconst d = 3;\nlet e;",
+                "const a=()=>{const b=1,c=2;f()},d=3;let e;",
+            ),
+            (
+                "for (const a of b) c();\nconst d = 1;",
+                "for(const a of b)c();const d=1;",
+            ),
             ("a\n  .b()\n  .c();", "a.b().c();"),
         ] {
             assert_eq!(one(text), wanted);
