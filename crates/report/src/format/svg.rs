@@ -84,7 +84,7 @@ impl Class {
             Class::Library => "library".into(),
             Class::Kernel => "kernel".into(),
             Class::Jit => "made at run time".into(),
-            Class::Managed => "managed (Python)".into(),
+            Class::Managed => "managed (Python, Java)".into(),
             Class::Unknown => "not known".into(),
         }
     }
