@@ -24,6 +24,7 @@ want libc6-dbg '/usr/lib/debug/.build-id/*'
 want default-jdk-headless javac
 want nodejs node
 want npm npm
+want tmux tmux
 want chromium '/usr/bin/chromium*'
 install_wanted
 rustup component list --installed >/dev/null 2>&1 && rustup -q component add rustfmt clippy 2>/dev/null || true

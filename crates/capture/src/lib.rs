@@ -4,6 +4,7 @@
 //! backend/ebpf/   the kernel programs: loading, attaching, reading (C in bpf/)
 //! session/        one recording from start to file: who is measured, threads and their books,
 //!                 samples and stacks, processes and their mappings, cost
+//! counter/        how often something happened: perf events as counters
 //! probe.rs        what this host allows, found by trying
 //! target.rs       what to measure; starting a command and holding it until measuring is live
 //! ```
@@ -12,6 +13,7 @@
 //! the open files that a symboliser needs to name them.
 
 pub mod backend;
+pub mod counter;
 pub mod probe;
 pub mod session;
 pub mod target;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use wallscope_capture::session::Options;
+use wallscope_capture::target::Target;
 use wallscope_model::Recording;
 
 use crate::failure::Failure;
@@ -39,21 +40,41 @@ impl Source {
     /// # Errors
     /// Nothing named, unreadable, or not to be measured.
     pub fn recording(self, verb: &str, usual: Duration) -> Result<(Recording, PathBuf), Failure> {
-        match (self.file, self.target.target()) {
-            (Some(file), _) => Ok((input::recording(&file, &self.reading)?, file)),
-            (None, Some(target)) => {
-                let path = self.output.unwrap_or_else(dated_name);
-                let output = Output::create(&path)?;
-                let options = Options {
-                    duration: Some(self.duration.unwrap_or(usual)),
-                    ..Options::new(target)
-                };
-                // The command's own status is not what is asked here.
-                Ok((measure(&options, output, &path)?.0, path))
-            }
+        match (&self.file, self.target.target()) {
+            (Some(file), _) => Ok((input::recording(file, &self.reading)?, file.clone())),
+            (None, Some(target)) => self.measured(target, usual),
             (None, None) => Err(Failure::usage(format!(
                 "{verb} needs a recording, or a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…"
             ))),
         }
+    }
+
+    /// Whether neither a recording nor a target was named.
+    pub fn is_empty(&self) -> bool {
+        self.file.is_none() && self.target.target().is_none()
+    }
+
+    /// How long to measure, `usual` unless a time was given.
+    pub fn length(&self, usual: Duration) -> Duration {
+        self.duration.unwrap_or(usual)
+    }
+
+    /// A recording of `target`, made now as [`Source::recording`] does, and its file.
+    ///
+    /// # Errors
+    /// Not to be measured, or not to be written.
+    pub fn measured(
+        self,
+        target: Target,
+        usual: Duration,
+    ) -> Result<(Recording, PathBuf), Failure> {
+        let options = Options {
+            duration: Some(self.length(usual)),
+            ..Options::new(target)
+        };
+        let path = self.output.unwrap_or_else(dated_name);
+        let output = Output::create(&path)?;
+        // The command's own status is not what is asked here.
+        Ok((measure(&options, output, &path)?.0, path))
     }
 }

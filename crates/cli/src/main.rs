@@ -3,6 +3,7 @@
 //! One file a verb, one row each in [`Verb`]. Errors reach the user once, as `wallscope: …` with
 //! the cause, the value at fault and what to do next ([`failure`]).
 
+mod calibrate;
 mod completions;
 mod diff;
 mod doctor;
@@ -18,6 +19,8 @@ mod output;
 mod record;
 mod report;
 mod select;
+mod stat;
+mod top;
 mod view;
 mod why;
 
@@ -48,6 +51,9 @@ enum Verb {
     View(view::Args),
     Export(export::Args),
     Ladder(Box<ladder::Args>),
+    Calibrate(Box<calibrate::Args>),
+    Stat(stat::Args),
+    Top(top::Args),
     Locks(locks::Args),
     Why(why::Args),
     Diff(Box<diff::Args>),
@@ -63,6 +69,9 @@ fn main() -> ExitCode {
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),
         Verb::Ladder(args) => ladder::run(*args),
+        Verb::Calibrate(args) => calibrate::run(*args),
+        Verb::Top(args) => top::run(args),
+        Verb::Stat(args) => stat::run(args),
         Verb::Locks(args) => locks::run(args),
         Verb::Why(args) => why::run(args),
         Verb::Diff(args) => diff::run(*args),

@@ -124,7 +124,7 @@ impl TargetArgs {
 
 /// Ways to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Backend {
+pub enum Backend {
     /// Kernel programs: exact totals, all stacks; needs root, or CAP_BPF and CAP_PERFMON
     Ebpf,
     /// Perf events of own processes: stacks of running threads too; needs perf_event_paranoid 2
@@ -132,6 +132,17 @@ enum Backend {
     /// Looking at /proc: exact computing and queueing times, stacks of waiting threads; for
     /// ordinary users
     Proc,
+}
+
+impl Backend {
+    /// The same as the capture has it.
+    pub fn of_capture(self) -> backend::Backend {
+        match self {
+            Backend::Ebpf => backend::Backend::Ebpf,
+            Backend::Perf => backend::Backend::Perf,
+            Backend::Proc => backend::Backend::Proc,
+        }
+    }
 }
 
 /// Ways to read the stack of a blocked thread.
@@ -157,14 +168,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
             OffCpuStacks::TaskWork => Mechanism::TaskWork,
             OffCpuStacks::Window => Mechanism::Window,
         }),
-        backend: args.backend.map(|how| match how {
-            Backend::Ebpf => backend::Backend::Ebpf,
-            Backend::Perf => backend::Backend::Perf,
-            Backend::Proc => backend::Backend::Proc,
-        }),
+        backend: args.backend.map(Backend::of_capture),
         interpreter_frames: args.interpreter_frames,
         allow_stop: args.allow_stop,
         timeline: args.timeline.then_some(args.timeline_memory << 20),
+        stacks: true,
+        looks: None,
     };
     warn_of_aliasing(args.frequency);
     let path = args.output.unwrap_or_else(dated_name);

@@ -133,6 +133,50 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// What was added since this same ledger was `earlier`. The division of on-CPU time into user and
+    /// kernel is an estimate that may be revised: the sum of both is kept, and no part is negative.
+    pub fn since(&self, earlier: &Ledger) -> Ledger {
+        let grown = u64::saturating_sub;
+        let mut l = Ledger {
+            wall_ns: grown(self.wall_ns, earlier.wall_ns),
+            repaired_ns: grown(self.repaired_ns, earlier.repaired_ns),
+            idle_ns: grown(self.idle_ns, earlier.idle_ns),
+            voluntary_switches: grown(self.voluntary_switches, earlier.voluntary_switches),
+            involuntary_switches: grown(self.involuntary_switches, earlier.involuntary_switches),
+            audit: Audit {
+                on_cpu_ns: grown(self.audit.on_cpu_ns, earlier.audit.on_cpu_ns),
+                run_delay_ns: grown(self.audit.run_delay_ns, earlier.audit.run_delay_ns),
+                switches: grown(self.audit.switches, earlier.audit.switches),
+                valid: self.audit.valid,
+            },
+            runnable: Runnable {
+                woken: grown(self.runnable.woken, earlier.runnable.woken),
+                preempted: grown(self.runnable.preempted, earlier.runnable.preempted),
+                throttled: grown(self.runnable.throttled, earlier.runnable.throttled),
+            },
+            ..Ledger::default()
+        };
+        let on_cpu = grown(self.on_cpu.total(), earlier.on_cpu.total());
+        let irq = grown(self.on_cpu.irq, earlier.on_cpu.irq).min(on_cpu);
+        let stolen = grown(self.on_cpu.stolen, earlier.on_cpu.stolen).min(on_cpu - irq);
+        let kernel = grown(self.on_cpu.kernel, earlier.on_cpu.kernel).min(on_cpu - irq - stolen);
+        l.on_cpu = OnCpu {
+            user: on_cpu - irq - stolen - kernel,
+            kernel,
+            irq,
+            stolen,
+        };
+        for (i, part) in l.blocked.iter_mut().enumerate() {
+            *part = grown(self.blocked[i], earlier.blocked[i]);
+        }
+        for (i, part) in l.unknown.iter_mut().enumerate() {
+            *part = grown(self.unknown[i], earlier.unknown[i]);
+        }
+        l
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +210,31 @@ mod tests {
         assert_eq!(sum.state_ns(State::Unknown), 12);
         assert_eq!(sum.residue_ns(), 0);
         assert_eq!(sum.repaired_ns, 2);
+    }
+
+    #[test]
+    fn what_was_added_is_what_is_new() {
+        let mut before = Ledger {
+            wall_ns: 100,
+            ..Ledger::default()
+        };
+        (before.on_cpu.user, before.on_cpu.kernel) = (30, 30);
+        before.blocked[BlockReason::Lock as usize] = 40;
+        let mut more = Ledger {
+            wall_ns: 50,
+            ..Ledger::default()
+        };
+        more.on_cpu.user = 20;
+        more.blocked[BlockReason::Lock as usize] = 30;
+        let mut now = before.clone();
+        now.add(&more);
+        now.audit = Audit::default();
+        more.audit = Audit::default();
+        assert_eq!(now.since(&before), more);
+        // The tick has changed its mind about what was user and what kernel.
+        (now.on_cpu.user, now.on_cpu.kernel) = (60, 20);
+        let l = now.since(&before);
+        assert_eq!((l.on_cpu.user, l.on_cpu.kernel), (20, 0));
+        assert_eq!(l.residue_ns(), 0);
     }
 }

@@ -8,6 +8,7 @@
 //! Nothing here measures, judges, prints, or looks at the machine: bytes and values in, bytes and
 //! strings out. The sentence on top of a report comes from the caller.
 
+pub mod calibrate;
 pub mod diff;
 pub mod format;
 pub mod json;

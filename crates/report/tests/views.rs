@@ -423,3 +423,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn both_pictures_of_a_calibration_are_of_one_window() {
+    let rec = synthetic::recording(5);
+    let analysis = Analysis::new(&rec, Idle::Hide);
+    let all = analysis.calibration(|_| true);
+    assert_eq!(all.wall_ns() + all.idle_ns, ledger_of(&rec, View::Wall));
+    for state in State::ALL {
+        let rows: u64 = all.rows.iter().map(|r| r.state_ns(*state)).sum();
+        assert_eq!(rows, all.state_ns(*state), "{state}");
+    }
+    assert!(all.behind_cpu_ns <= all.state_ns(State::Blocked));
+    assert!(all.untouchable_ns() <= all.state_ns(State::Blocked));
+    // The parts of a division of the threads sum to the whole.
+    let first = rec.contexts[0].tid;
+    let one = analysis.calibration(|c| c.tid == first);
+    let others = analysis.calibration(|c| c.tid != first);
+    assert_eq!(one.wall_ns() + others.wall_ns(), all.wall_ns());
+    assert_eq!(one.idle_ns + others.idle_ns, all.idle_ns);
+    assert_eq!(one.behind_cpu_ns + others.behind_cpu_ns, all.behind_cpu_ns);
+    for width in [60, 100] {
+        let style = Style {
+            width: Some(width),
+            colour: false,
+            unicode: true,
+        };
+        let text = wallscope_report::calibrate::text(&rec, &all, &style);
+        assert!(text.contains("No CPU optimisation can touch"), "{text}");
+        let table = text.lines().find(|l| l.contains("CPU profile  wall time"));
+        assert!(table.is_some(), "{text}");
+        if width == 100 {
+            assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
+        }
+    }
+    let none = analysis.calibration(|_| false);
+    assert_eq!((none.wall_ns(), none.rows.len()), (0, 0));
+    let text = wallscope_report::calibrate::sentences(&none).join(" ");
+    assert!(text.contains("idle"), "{text}");
+}

@@ -68,6 +68,21 @@ struct Thread {
     given: Sums,
     given_until: u64,
     done: bool,
+    /// What looks have shown so far, and up to when; `None`: nothing.
+    shown: Option<Box<(Ledger, u64)>>,
+    /// It has ended, and a look has shown all of it.
+    told: bool,
+}
+
+/// The open interval of a blocked thread.
+#[derive(Clone, Copy, Debug)]
+pub struct StillBlocked {
+    /// Its record.
+    pub id: u64,
+    /// Reason, as the kernel programs number it.
+    pub detail: u8,
+    /// Since when, ns.
+    pub since: u64,
 }
 
 /// All threads of the recording, by the order in which they were met.
@@ -195,6 +210,8 @@ impl Accounts {
                 given: Sums::default(),
                 given_until: birth,
                 done: false,
+                shown: None,
+                told: false,
             });
             let index = (self.threads.len() - 1) as u32;
             self.live.push(index);
@@ -237,6 +254,54 @@ impl Accounts {
         self.grid.width_ns *= 2;
         let slices = std::mem::take(&mut self.slices);
         self.slices = slices.sorted(|context, slice| (context, slice / 2));
+    }
+
+    /// What was added to each thread's ledger since the last look, up to `now`, by index; threads
+    /// that ended before it are left out, and slices are forgotten.
+    pub fn look(&mut self, now: u64) -> Vec<(u32, Context)> {
+        self.slices = Default::default();
+        let mut out = Vec::new();
+        for (index, t) in (0u32..).zip(&mut self.threads) {
+            if t.told {
+                continue;
+            }
+            t.told = t.done;
+            // One without news has stayed as it was.
+            let stayed = t.last.filter(|d| !t.done && d.now < now);
+            let whole = match stayed {
+                Some(d) => {
+                    let last = t.last.replace(Dump { now, ..d });
+                    let context = context(t);
+                    t.last = last;
+                    context
+                }
+                None => context(t),
+            };
+            let part = match &t.shown {
+                None => whole.clone(),
+                Some(shown) => Context {
+                    start_ns: shown.1.min(whole.end_ns),
+                    ledger: whole.ledger.since(&shown.0),
+                    ..whole.clone()
+                },
+            };
+            t.shown = (!t.done).then(|| Box::new((whole.ledger, whole.end_ns)));
+            out.push((index, part));
+        }
+        out
+    }
+
+    /// Threads that are blocked, as far as is known.
+    pub fn still_blocked(&self) -> impl Iterator<Item = StillBlocked> {
+        self.live.iter().filter_map(|context| {
+            let t = &self.threads[*context as usize];
+            let d = t.last.filter(|d| !t.done && d.state == state::BLOCKED)?;
+            Some(StillBlocked {
+                id: d.id,
+                detail: d.detail,
+                since: d.since,
+            })
+        })
     }
 
     /// The finished threads and slices. `end_ns` is the end of the window.

@@ -3,11 +3,16 @@
 use std::{
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
 use rustix::{
-    event::epoll::{self, EventData, EventFlags},
+    event::{
+        EventfdFlags,
+        epoll::{self, EventData, EventFlags},
+        eventfd,
+    },
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec},
 };
 
@@ -20,11 +25,13 @@ pub enum Event {
     Tick,
     /// A ring has something.
     News,
+    /// Somebody wants to look at what was measured so far.
+    Look,
     /// The asked duration is over.
     Duration,
     /// All targets have ended.
     TargetEnded,
-    /// SIGINT, SIGTERM or SIGHUP.
+    /// SIGINT, SIGTERM, SIGHUP, or a [`Stopper`].
     Signal,
 }
 
@@ -33,15 +40,30 @@ const NEWS: u64 = 3;
 const DURATION: u64 = 4;
 const SIGNAL: u64 = 5;
 const LOOK: u64 = 6;
+const VIEW: u64 = 7;
 const TARGET: u64 = 16;
+
+/// Ends a session from another thread, as Ctrl-C does; without effect on one that is over.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<OwnedFd>);
+
+impl Stopper {
+    /// Ends it.
+    pub fn stop(&self) {
+        // A counter that is full has been told already.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
 
 /// The epoll set and the descriptors that it owns.
 pub struct Events {
     epoll: OwnedFd,
     tick: OwnedFd,
     duration: OwnedFd,
+    view: OwnedFd,
     signals: OwnedFd,
     look: Option<OwnedFd>,
+    stop: Arc<OwnedFd>,
     targets: Vec<OwnedFd>,
     alive: usize,
     ends_with_targets: bool,
@@ -68,8 +90,10 @@ impl Events {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             tick: timer()?,
             duration: timer()?,
+            view: timer()?,
             signals: signals()?,
             look: None,
+            stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             targets: targets
                 .iter()
                 .map(OwnedFd::try_clone)
@@ -80,7 +104,9 @@ impl Events {
         for (fd, data) in [
             (&events.tick, TICK),
             (&events.duration, DURATION),
+            (&events.view, VIEW),
             (&events.signals, SIGNAL),
+            (&*events.stop, SIGNAL),
         ] {
             events.add(fd.as_fd(), data)?;
         }
@@ -158,6 +184,21 @@ impl Events {
         .map_err(|e| Error::io("cannot set the slice clock", e))
     }
 
+    /// What ends the session from elsewhere.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.stop))
+    }
+
+    /// Asks for a look each `every`, from now on.
+    ///
+    /// # Errors
+    /// The clock refuses, which it has no reason to.
+    pub fn view_every(&self, every: Duration) -> Result<(), Error> {
+        let every = timespec(every.as_nanos() as u64);
+        set(&self.view, every, every, false)
+            .map_err(|e| Error::io("cannot set the clock of looks", e))
+    }
+
     /// Waits for the next event.
     pub fn wait(&mut self) -> Event {
         loop {
@@ -176,6 +217,10 @@ impl Events {
                 TICK => {
                     drain(&self.tick);
                     return Event::Tick;
+                }
+                VIEW => {
+                    drain(&self.view);
+                    return Event::Look;
                 }
                 DURATION => return Event::Duration,
                 SIGNAL => return Event::Signal,

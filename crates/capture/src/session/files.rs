@@ -323,6 +323,23 @@ impl<S: TableSink> Files<S> {
         losses
     }
 
+    /// What a symboliser needs of `modules`: their files once more, while these stay open here.
+    pub fn sources_of(&self, modules: &[ModuleId]) -> Sources {
+        let mut sources = Sources::default();
+        for module in modules {
+            if let Some(e) = self.entries.get(module.0 as usize) {
+                let source = ModuleSource {
+                    file: e.file.as_ref().and_then(|f| f.try_clone().ok()),
+                    bytes: e.bytes.clone(),
+                    pid: e.pid,
+                    root: e.root.clone(),
+                };
+                sources.modules.insert(*module, source);
+            }
+        }
+        sources
+    }
+
     /// What a symboliser needs: the open files, by module.
     pub fn into_sources(self) -> Sources {
         let mut sources = Sources::default();

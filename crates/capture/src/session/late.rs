@@ -51,6 +51,19 @@ impl Raw {
         })
     }
 
+    /// Says that it will not be unwound.
+    pub fn given_up(&self) -> Resolve {
+        Resolve {
+            head: Head {
+                kind: kind::RESOLVE,
+                size: size_of::<Resolve>() as u32,
+            },
+            id: self.head.id,
+            ticket: self.head.ticket,
+            ustack: 0,
+        }
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.head.pid

@@ -11,6 +11,7 @@
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
 //! waits.rs      these two -> hops, lock waits and labels of the recording
+//! look.rs       what was added so far, for live views
 //! late.rs       stacks whose code was too new to be unwound at once
 //! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
@@ -35,6 +36,7 @@ pub(crate) mod host_log;
 mod intake;
 pub(crate) mod java;
 mod late;
+pub(crate) mod look;
 pub(crate) mod managed;
 mod pace;
 mod peers;
@@ -49,7 +51,7 @@ mod waits;
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Cost, ModuleId, Recording, WaitSeen, Window};
+use wallscope_model::{Cost, Ledger, ModuleId, Recording, WaitSeen, Window};
 use wallscope_object::{cgroup, kallsyms, process};
 use wallscope_symbolize::Sources;
 
@@ -71,9 +73,12 @@ use crate::{
 };
 use build::Stacks;
 use cost::CostMeter;
+pub use events::Stopper;
 use events::{Event, Events};
 use host_log::HostLog;
 use intake::Intake;
+pub use look::Look;
+use look::Stretch;
 use pace::Pace;
 use processes::Processes;
 use timeline::{LOOK_EVERY, Turns};
@@ -110,6 +115,11 @@ pub struct Options {
     pub allow_stop: bool,
     /// Memory for single intervals, bytes; `None`: they are not kept.
     pub timeline: Option<u64>,
+    /// Whether stacks are wanted, or ledgers alone.
+    pub stacks: bool,
+    /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
+    /// end. `None`: never.
+    pub looks: Option<Duration>,
 }
 
 impl Options {
@@ -126,6 +136,8 @@ impl Options {
             interpreter_frames: false,
             allow_stop: false,
             timeline: None,
+            stacks: true,
+            looks: None,
         }
     }
 }
@@ -136,6 +148,12 @@ pub trait Observer {
     fn live(&mut self, facts: &Live);
     /// Some time has passed.
     fn progress(&mut self, progress: &Progress);
+    /// What came since the last look (see [`Options::looks`]).
+    fn look(&mut self, look: Look) {
+        let _ = look;
+    }
+    /// The window has just ended; what was measured is put together next.
+    fn over(&mut self) {}
 }
 
 /// The state of things when measuring went live.
@@ -149,6 +167,12 @@ pub struct Live {
     pub event: String,
     /// On-CPU samples a second.
     pub hz: u32,
+    /// The contract's name of the backend.
+    pub backend: &'static str,
+    /// The processes that were found; a command's is held, and has not begun.
+    pub pids: Vec<u32>,
+    /// Ends the session from elsewhere.
+    pub stopper: Stopper,
 }
 
 /// How it goes.
@@ -216,13 +240,21 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
             .map_err(|e| Error::io("cannot read which CPUs are online", e))?,
     );
     let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
-    let timer = Timer::open(&cpus, options.hz)?;
+    let timer = if options.stacks {
+        Timer::open(&cpus, options.hz)?
+    } else {
+        Timer::none()
+    };
     // What cannot be read tells nothing, which the domain says.
     let symbols = kallsyms::read().unwrap_or_default();
     let interrupts = Interrupts::parse(&symbols);
     let settings = Settings {
         hz: options.hz,
-        off_cpu_period: options.off_cpu_period,
+        off_cpu_period: if options.stacks {
+            options.off_cpu_period
+        } else {
+            Duration::ZERO
+        },
         mechanism,
         all: matches!(options.target, Target::All),
         places: Places::parse(&symbols),
@@ -239,6 +271,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
 
     let mut processes = Processes::new(&programs)?;
     processes.managed_mut().look_at_tasks(options.max_overhead);
+    if !options.stacks {
+        processes.keep_facts_only();
+    }
     for pid in &chosen.pids {
         processes.found(*pid);
     }
@@ -289,6 +324,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         threads: intake.borrow().accounts.len(),
         event: timer.describe().into(),
         hz: options.hz,
+        backend: "ebpf",
+        pids: chosen.pids.clone(),
+        stopper: events.stopper(),
     });
     if let Some(held) = &mut held {
         intake.borrow_mut().accounts.begins(held.pid(), now());
@@ -300,12 +338,35 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
     let mut pace = Pace::new(options);
     let mut notes = Vec::new();
+    if let Some(every) = options.looks {
+        events.view_every(every)?;
+    }
+    let mut looked = start_ns;
     let stop = loop {
         let event = events.wait();
         let _ = ring.consume();
         follow(&mut programs, &mut sideband, &mut processes, &intake);
         match event {
             Event::News => {}
+            Event::Look => {
+                if let Err(e) =
+                    programs.visit(Visit::Dump, |v| intake.borrow_mut().visited(&v, false))
+                {
+                    notes.push(format!("a look could not be taken: {e}"));
+                }
+                let _ = ring.consume();
+                let stretch = Stretch {
+                    start: start_ns,
+                    last: looked,
+                    now: now(),
+                };
+                looked = stretch.now;
+                let mut intake = intake.borrow_mut();
+                intake.accounts.tick(stretch.now);
+                let look = look::take(stretch, &mut intake, &processes, options);
+                drop(intake);
+                observer.look(look);
+            }
             Event::Tick => {
                 if let Err(e) =
                     programs.visit(Visit::Dump, |v| intake.borrow_mut().visited(&v, false))
@@ -316,7 +377,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                 let mut intake = intake.borrow_mut();
                 intake.accounts.tick(time);
                 processes.managed_mut().java.count();
-                intake.settle(time);
+                if options.looks.is_none() {
+                    intake.settle(time);
+                }
                 let grid = intake.accounts.grid();
                 let slices = (time - grid.start_ns) / grid.width_ns;
                 let many = slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE;
@@ -327,7 +390,9 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                         .unwrap_or_else(|e| notes.push(e.to_string()));
                 }
                 host.tick(time);
-                notes.extend(pace.check(&mut programs, &timer, time - start_ns));
+                if options.stacks {
+                    notes.extend(pace.check(&mut programs, &timer, time - start_ns));
+                }
                 observer.progress(&Progress {
                     elapsed: Duration::from_nanos(time - start_ns),
                     threads: intake.accounts.alive(),
@@ -340,6 +405,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         }
     };
 
+    observer.over();
     if let Err(e) = programs.visit(Visit::End, |v| intake.borrow_mut().visited(&v, true)) {
         notes.push(format!(
             "the last figures of living threads could not be read: {e}"
@@ -413,6 +479,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         &programs.lock_waits(),
         &mut losses,
         stacks,
+        options,
     );
     recording.domain = domain::describe(&domain::Facts {
         kernel: &kernel,
@@ -546,6 +613,7 @@ fn assemble(
     locks: &[LockSum],
     losses: &mut Vec<(String, u64)>,
     mut stacks: Stacks,
+    options: &Options,
 ) -> (Vec<(ModuleId, u32)>, Vec<WaitSeen>) {
     let end_ns = recording.window.end_ns;
     let grid = intake.accounts.grid();
@@ -598,14 +666,29 @@ fn assemble(
         let lost = losses.iter().find(|(cause, _)| cause == event::RING_TURN);
         turns.finish(&intake.accounts, lost.map_or(0, |(_, n)| *n))
     });
+    let rest = options
+        .looks
+        .is_some()
+        .then(|| intake.accounts.look(end_ns));
     let accounts = std::mem::replace(&mut intake.accounts, accounts::Accounts::new(0, 0));
     (
         recording.contexts,
         recording.slices,
         recording.ledger_slices,
     ) = accounts.finish(end_ns);
+    // Looks have shown the rest.
+    for context in recording.contexts.iter_mut().filter(|_| rest.is_some()) {
+        context.ledger = Ledger::default();
+        context.start_ns = context.end_ns;
+    }
+    for (index, context) in rest.into_iter().flatten() {
+        recording.contexts[index as usize] = context;
+    }
     // Preparing takes a moment: the window begins with the first thread's books.
-    if let Some(first) = recording.contexts.iter().map(|c| c.start_ns).min() {
+    if let (Some(first), None) = (
+        recording.contexts.iter().map(|c| c.start_ns).min(),
+        options.looks,
+    ) {
         let window = &mut recording.window;
         let late = first.saturating_sub(window.start_ns);
         window.start_ns += late;

@@ -62,6 +62,8 @@ pub struct Processes<S = KernelTables> {
     managed: Managed,
     late: Option<Late>,
     lost_mappings: u64,
+    /// No stack will be read: what processes have mapped is of no interest.
+    facts_only: bool,
 }
 
 impl Processes<KernelTables> {
@@ -86,16 +88,27 @@ impl<S: TableSink> Processes<S> {
             managed: Managed::default(),
             late: None,
             lost_mappings: 0,
+            facts_only: false,
         }
+    }
+
+    /// From now on only the facts of processes are kept: no stack will be read, so that neither
+    /// mappings nor files are needed.
+    pub fn keep_facts_only(&mut self) {
+        self.facts_only = true;
     }
 
     /// Reads an existing process. One that is gone meanwhile is left out.
     pub fn found(&mut self, pid: u32) {
         let mut space = Space {
             facts: facts(pid, ""),
-            root: TargetRoot::open(pid).ok().map(Arc::new),
             ..Space::default()
         };
+        if self.facts_only {
+            self.spaces.insert(pid, space);
+            return;
+        }
+        space.root = TargetRoot::open(pid).ok().map(Arc::new);
         for m in maps::read(pid)
             .unwrap_or_default()
             .into_iter()
@@ -120,6 +133,9 @@ impl<S: TableSink> Processes<S> {
     /// Builds tables of what a command will map before it is started: the program, its interpreter
     /// and the libraries it names, as far as they can be found.
     pub fn prepare_command(&mut self, pid: u32, command: &OsStr) {
+        if self.facts_only {
+            return;
+        }
         for path in command::files_of(command) {
             self.files.prepare(&path, pid);
         }
@@ -180,6 +196,7 @@ impl<S: TableSink> Processes<S> {
     /// A mapping was made, or an exec voided all of them. Strangers' are ignored.
     pub fn change(&mut self, change: Change) {
         match change {
+            Change::Map(_) if self.facts_only => {}
             Change::Map(m) => {
                 if let Some(space) = self.spaces.get_mut(&m.pid) {
                     space.map(&m, &mut self.files);
@@ -320,20 +337,33 @@ impl<S: TableSink> Processes<S> {
     /// What a symboliser needs. `jit`: modules of code made at run time, whose names are in files
     /// that their processes wrote.
     pub fn into_sources(self, jit: &[(ModuleId, u32)]) -> Sources {
-        let mut sources = self.files.into_sources();
-        for (module, pid) in jit {
-            let root = self.spaces.get(pid).and_then(|s| s.root.clone());
-            sources.modules.insert(
-                *module,
-                ModuleSource {
-                    pid: *pid,
-                    root,
-                    ..ModuleSource::default()
-                },
-            );
-        }
-        sources
+        let Processes { files, spaces, .. } = self;
+        with_jit(files.into_sources(), &spaces, jit)
     }
+
+    /// The same while measuring goes on, of `modules` alone.
+    pub fn sources_of(&self, modules: &[ModuleId], jit: &[(ModuleId, u32)]) -> Sources {
+        with_jit(self.files.sources_of(modules), &self.spaces, jit)
+    }
+}
+
+fn with_jit(
+    mut sources: Sources,
+    spaces: &FxHashMap<u32, Space>,
+    jit: &[(ModuleId, u32)],
+) -> Sources {
+    for (module, pid) in jit {
+        let root = spaces.get(pid).and_then(|s| s.root.clone());
+        sources.modules.insert(
+            *module,
+            ModuleSource {
+                pid: *pid,
+                root,
+                ..ModuleSource::default()
+            },
+        );
+    }
+    sources
 }
 
 impl Space {

@@ -175,6 +175,19 @@ impl Samples {
         }
     }
 
+    /// What came since the last time, and is forgotten here: for looks at a session under way. Samples
+    /// that still wait for their stacks come the next time.
+    pub fn take(&mut self) -> Vec<(Key, Sum)> {
+        self.done.clear();
+        std::mem::take(&mut self.sums).into_iter().collect()
+    }
+
+    /// The stack that was read of a thread that is still blocked, if one was.
+    pub fn read_ahead(&self, id: u64) -> Option<User> {
+        let (_, hash) = self.ahead.get(&id)?;
+        Some(User::Hash(*hash)).filter(|_| *hash != 0)
+    }
+
     /// Everything, with what never got its stack counted in `unresolved`.
     pub fn finish(&mut self, last_slice: u32) -> Vec<(Key, Sum)> {
         let ids: Vec<u64> = self.ahead.keys().copied().collect();

@@ -29,6 +29,19 @@ const MACHINERY: &[&str] = &[
     "syscall",
 ];
 
+/// Parts of the paths of sources that are not the program's own: inlined functions of libraries have
+/// the program's module, and in line tables bare names.
+const FILES: &[&str] = &[
+    "/rustc/",
+    "/.cargo/registry/",
+    "/usr/include/",
+    "/usr/src/",
+    "/usr/lib/",
+    "/usr/local/lib/",
+    "/site-packages/",
+    "/lib/python3",
+];
+
 /// The hops of a recording, scaled.
 pub struct Waits {
     /// Scaled time of each hop, ns; children never sum to more than their parent.
@@ -106,15 +119,32 @@ impl Analysis<'_> {
     }
 
     /// The function of a stack that people would name: the innermost of the program's own, not of
-    /// the C library or of a runtime's locks. Kernel functions only where there is nothing else.
+    /// the C library, of a runtime's locks, or of a library that came as source. Kernel functions only
+    /// where there is nothing else.
     pub fn place(&self, stack: StackId) -> Option<String> {
-        let frames = self.frames(&self.recording.stacks[stack.0 as usize]);
+        let rec = self.recording;
+        let of_others = |file: &str| FILES.iter().any(|f| file.contains(f));
+        let files: Vec<bool> = rec.stacks[stack.0 as usize]
+            .frames
+            .iter()
+            .flat_map(|f| {
+                let lines = &rec.frames[f.0 as usize].lines;
+                // An address without a name is one frame too.
+                let unnamed = lines.is_empty().then_some(false);
+                let named = lines.iter();
+                named
+                    .map(move |l| of_others(&rec.functions[l.function.0 as usize].file))
+                    .chain(unnamed)
+            })
+            .collect();
+        let frames = self.frames(&rec.stacks[stack.0 as usize]);
         let user = || {
             frames
                 .iter()
-                .filter(|f| f.function.kind != FrameKind::Kernel)
+                .zip(&files)
+                .filter(|(f, _)| f.function.kind != FrameKind::Kernel)
         };
-        let own = user().find(|f| {
+        let own = user().find(|(f, of_others)| {
             let library = [
                 "libc.so",
                 "libc-",
@@ -124,10 +154,12 @@ impl Analysis<'_> {
                 "libstdc++",
             ];
             let name = &*f.function.name;
-            !library.iter().any(|l| f.function.module.starts_with(l))
+            !**of_others
+                && !library.iter().any(|l| f.function.module.starts_with(l))
                 && !MACHINERY.iter().any(|m| name.starts_with(m))
         });
-        let chosen = own.or_else(|| user().next()).or_else(|| frames.first())?;
+        let user = own.or_else(|| user().next()).map(|(f, _)| f);
+        let chosen = user.or_else(|| frames.first())?;
         Some(chosen.function.name.to_string())
     }
 

@@ -74,6 +74,27 @@ impl Looker {
         }
     }
 
+    /// Books all time up to now, and what open waits since `last` have been seen to be.
+    pub fn book_open(&mut self, followed: u64, last: u64) {
+        if self.clock.is_none() {
+            return;
+        }
+        self.drain(followed, session::now());
+        let until = self.drained_ns;
+        for index in self.watch.live.clone() {
+            let t = &mut self.watch.threads[index];
+            let Some(course) = &mut t.course else {
+                continue;
+            };
+            course.settle(&mut t.book, self.grid, &mut self.lag, until);
+            let (open, end) = (course.off_since(), t.book.seen_ns);
+            // Short ones are told from each other at their ends only.
+            if let Some(begin) = open.filter(|b| end.saturating_sub(*b) > 2 * self.spacing_ns) {
+                self.waited(index, begin.max(last), end);
+            }
+        }
+    }
+
     fn take(&mut self, records: Vec<(u64, Record)>, since: u64, now: u64) {
         for (time, record) in records {
             match record {

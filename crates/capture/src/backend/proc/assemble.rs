@@ -7,31 +7,33 @@ use wallscope_model::{
     UnknownCause,
 };
 use wallscope_object::process::SchedStat;
-use wallscope_unwind::native::MemoryTables;
 
 use super::{book::Totals, looker::Looker, samples::Known, thread::Thread};
-use crate::session::{build::Stacks, processes::Processes};
+use crate::session::build::Stacks;
 
-/// Fills `recording`. Returns modules of code made at run time with their processes, and what a
-/// symboliser needs.
+/// Fills `recording` with what was seen since the last time. Returns modules of code made at run
+/// time with their processes. `last`: nothing more will be seen.
 pub fn assemble(
-    mut looker: Looker,
+    looker: &mut Looker,
     recording: &mut Recording,
-) -> (Vec<(ModuleId, u32)>, Processes<MemoryTables>) {
+    last: bool,
+) -> Vec<(ModuleId, u32)> {
     let user_only = looker.clock.as_ref().is_some_and(|c| !c.with_kernel);
     let grid = looker.grid;
-    let mut samples = looker.samples.by_thread();
+    let samples = &mut looker.samples;
+    samples.by_thread();
     let mut on_cpu = BTreeMap::<u32, u64>::new();
     let mut last_slice = 0;
-    for (index, mut t) in looker.watch.threads.drain(..).enumerate() {
+    for (index, t) in looker.watch.threads.iter_mut().enumerate() {
         let index = index as u32;
-        if t.course.is_none() {
+        // What a thread that queues or computes did since its counters last moved is known later.
+        if t.course.is_none() && (last || !t.alive) {
             t.counters.settle(&mut t.book, grid);
         }
         let (start_ns, end_ns) = (t.book.start_ns, t.book.seen_ns);
         let totals = std::mem::replace(&mut t.book, super::book::Book::new(end_ns)).finish();
         if user_only {
-            let (user, kernel) = ticks(&t);
+            let (user, kernel) = ticks(t);
             let stack = samples.stack(t.pid, Vec::new(), StackEnd::Lost);
             samples.unsampled_part(index, stack, kernel, user.max(1));
         }
@@ -43,7 +45,8 @@ pub fn assemble(
                 preempted: totals.preempted,
             },
         );
-        *on_cpu.entry(t.pid).or_default() += totals.on_cpu;
+        t.on_cpu_ns += totals.on_cpu;
+        *on_cpu.entry(t.pid).or_default() += t.on_cpu_ns;
         for mut row in totals.slices.iter().copied() {
             row.context = index;
             last_slice = last_slice.max(row.slice);
@@ -52,11 +55,12 @@ pub fn assemble(
         recording.contexts.push(Context {
             pid: t.pid,
             tid: t.tid,
-            ledger: ledger(&t, &totals, end_ns - start_ns),
-            name: t.name.into(),
+            ledger: ledger(t, &totals, end_ns - start_ns),
+            name: t.name.as_str().into(),
             start_ns,
             end_ns,
         });
+        t.shown();
     }
     let window = recording.window.end_ns - recording.window.start_ns;
     let count = window.div_ceil(grid.width_ns.max(1)) as u32;
@@ -65,7 +69,7 @@ pub fn assemble(
         ..grid
     };
     let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
-    recording.samples = samples.finish(&mut stacks, &looker.processes);
+    recording.samples = looker.samples.finish(&mut stacks, &looker.processes);
     recording.processes = looker.processes.facts();
     for p in &mut recording.processes {
         if let Some(watched) = looker.watch.processes.get(&p.pid) {
@@ -104,7 +108,7 @@ pub fn assemble(
     let jit = stacks.jit_modules();
     (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
     (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
-    (jit, looker.processes)
+    jit
 }
 
 fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {

@@ -49,6 +49,7 @@ use crate::{
         events::{Event, Events},
         files::Files,
         host_log::HostLog,
+        look::{self, Look, Stretch},
         processes::Processes,
     },
     target::{Held, Target},
@@ -144,6 +145,9 @@ pub(crate) fn record(
         threads: looker.watch.live.len(),
         event: format!("{} backend, {reason}; looks", looker.name()),
         hz: options.hz,
+        backend: looker.name(),
+        pids: chosen.pids.clone(),
+        stopper: events.stopper(),
     });
     let meter = CostMeter::start();
     let mut pace = Pace::new(options.hz, options.max_overhead, session::now(), 0);
@@ -154,6 +158,10 @@ pub(crate) fn record(
     }
 
     let mut notes = Vec::new();
+    if let Some(every) = options.looks {
+        events.view_every(every)?;
+    }
+    let mut looked = start_ns;
     let (mut followed, mut reviewed) = (session::now(), session::now());
     let (mut records_ns, mut due) = (0, 0);
     let stop = loop {
@@ -167,7 +175,7 @@ pub(crate) fn record(
             due = now + wait;
         }
         let event = events.wait();
-        if matches!(event, Event::News | Event::Tick) {
+        if matches!(event, Event::News | Event::Tick | Event::Look) {
             let (cpu, sampling) = (meter.own_ns(), looker.sampling_ns);
             looker.drain(followed, session::now());
             let sampling = looker.sampling_ns - sampling;
@@ -175,6 +183,15 @@ pub(crate) fn record(
         }
         match event {
             Event::News => {}
+            Event::Look => {
+                let stretch = Stretch {
+                    start: start_ns,
+                    last: looked,
+                    now: session::now(),
+                };
+                looked = stretch.now;
+                observer.look(look(&mut looker, stretch, followed));
+            }
             Event::Tick => {
                 let now = session::now();
                 let review = now >= reviewed + REVIEW;
@@ -217,6 +234,7 @@ pub(crate) fn record(
         }
     };
 
+    observer.over();
     looker.finish(followed, pace.period_ns());
     let end_ns = session::now();
     let own_cpu_ns = meter.own_ns();
@@ -286,14 +304,38 @@ pub(crate) fn record(
             all
         },
     });
-    let (jit, processes) = assemble::assemble(looker, &mut recording);
+    let jit = assemble::assemble(&mut looker, &mut recording, true);
     Ok(Captured {
         recording,
-        sources: processes.into_sources(&jit),
+        sources: looker.processes.into_sources(&jit),
         seen: Vec::new(),
         stop,
         command_end,
     })
+}
+
+/// What was seen since the last look.
+fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
+    let now = stretch.now;
+    // Everybody's counters, also of those that are looked at rarely.
+    looker.round(now, looker.spacing_ns.max(1), true);
+    looker.book_open(followed, stretch.last);
+    for t in looker.watch.threads.iter_mut().filter(|t| t.alive && t.ran) {
+        t.refresh();
+    }
+    let mut recording = stretch.recording();
+    recording.domain.backend = looker.name().into();
+    let jit = assemble::assemble(looker, &mut recording, false);
+    recording.losses.clear();
+    recording.ledger_slices = Default::default();
+    recording.slices = Slices::default();
+    look::without_absent(&mut recording);
+    Look {
+        elapsed: stretch.elapsed(),
+        sources: looker.processes.sources_of(&look::used(&recording), &jit),
+        recording,
+        seen: Vec::new(),
+    }
 }
 
 /// Opens perf events of everybody who is watched.

@@ -182,12 +182,11 @@ impl Samples {
         }
     }
 
-    /// Nothing more will be looked at: from here on threads are settled one by one.
-    pub fn by_thread(mut self) -> Samples {
+    /// Sorts by thread what was seen: from here on threads are settled one by one.
+    pub fn by_thread(&mut self) {
         for key in self.sums.keys() {
             self.keys.entry(key.0).or_default().push(*key);
         }
-        self
     }
 
     /// Gives a thread's computing a part that could not be sampled: for each `of` of its sampled
@@ -261,24 +260,26 @@ impl Samples {
         }
     }
 
-    /// The samples, with their stacks in `stacks`. Looks at incomplete stacks are counted there.
+    /// The samples, with their stacks in `stacks`, which are forgotten here. Looks at incomplete
+    /// stacks are counted there.
     pub fn finish<S: TableSink>(
-        self,
+        &mut self,
         stacks: &mut Stacks,
         processes: &Processes<S>,
     ) -> Vec<Sample> {
-        let ids: Vec<StackId> = self
-            .stacks
-            .iter()
-            .map(|(pid, words, managed, end)| {
-                stacks.user_stack(words, managed, *end, *pid, processes)
-            })
+        self.keys.clear();
+        let mut all: Vec<_> = std::mem::take(&mut self.sums)
+            .into_iter()
+            .filter(|(_, s)| s.ns > 0)
             .collect();
-        let mut all: Vec<_> = self.sums.into_iter().filter(|(_, s)| s.ns > 0).collect();
         all.sort_by_key(|(key, _)| *key);
+        let mut ids: FxHashMap<u32, StackId> = FxHashMap::default();
         all.into_iter()
             .map(|((thread, stack, state, reason, part, _), sum)| {
-                let stack = ids[stack as usize];
+                let stack = *ids.entry(stack).or_insert_with(|| {
+                    let (pid, words, managed, end) = &self.stacks[stack as usize];
+                    stacks.user_stack(words, managed, *end, *pid, processes)
+                });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {
                     *stacks.truncated.entry(end).or_default() += sum.count;
@@ -354,7 +355,7 @@ mod tests {
             short: 100,
             ..Known::default()
         };
-        let mut s = s.by_thread();
+        s.by_thread();
         s.settle(0, known);
         assert_eq!(time(&s, 1, State::Blocked), 525);
         assert_eq!(time(&s, 2, State::Blocked), 75);
@@ -369,7 +370,7 @@ mod tests {
             short: 100,
             ..Known::default()
         };
-        let mut s = s.by_thread();
+        s.by_thread();
         s.settle(0, known);
         assert_eq!(time(&s, 3, State::Blocked), 100);
     }
@@ -386,7 +387,7 @@ mod tests {
             preempted: 10,
             ..Known::default()
         };
-        let mut s = s.by_thread();
+        s.by_thread();
         s.settle(0, known);
         let waited = [1, 2, 4, 5].map(|stack| time(&s, stack, State::Runnable));
         assert_eq!(waited, [60, 20, 6, 4]);

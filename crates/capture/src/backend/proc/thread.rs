@@ -73,6 +73,8 @@ pub struct Thread {
     pub switches: [(u64, u64); 2],
     /// The scheduler's counters at the beginning, and as they were read last.
     pub audit: [SchedStat; 2],
+    /// On-CPU time that was shown so far, ns.
+    pub on_cpu_ns: u64,
     keep: bool,
     books: Option<File>,
     place: Option<File>,
@@ -111,10 +113,23 @@ impl Thread {
             ticks: [(0, 0); 2],
             switches: [(0, 0); 2],
             audit: [SchedStat::default(); 2],
+            on_cpu_ns: 0,
             keep,
             books: None,
             place: None,
             wchan: None,
+        }
+    }
+
+    /// What is known of it was shown: what is shown next begins here.
+    pub fn shown(&mut self) {
+        self.ticks[0] = self.ticks[1];
+        self.switches[0] = self.switches[1];
+        self.audit[0] = self.audit[1];
+        (self.guessed_ns, self.repaired_ns) = (0, 0);
+        self.switches_by_records = None;
+        if let Some(course) = &mut self.course {
+            (course.voluntary, course.involuntary, course.repaired_ns) = (0, 0, 0);
         }
     }
 

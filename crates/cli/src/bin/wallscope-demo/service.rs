@@ -103,7 +103,7 @@ fn render_page(shared: &Shared, cached: u64, fresh: &str) -> String {
 
 #[inline(never)]
 fn cache_get(shared: &Shared, page: u64) -> u64 {
-    let mut cache = locked(&shared.cache);
+    let mut cache = shared.cache.lock().unwrap_or_else(PoisonError::into_inner);
     *cache.entry(page % 512).or_insert(page)
 }
 

@@ -1,0 +1,247 @@
+//! `wallscope top`: where the time goes, while it goes.
+//!
+//! ```text
+//! mod.rs      the verb; a session that is looked at, and the threads around it
+//! names.rs    names of functions, remembered from look to look
+//! rows.rs     a look -> lines by thread, by function, stacks
+//! app.rs      what is shown of them, and what keys change
+//! screen.rs   drawing
+//! ```
+//!
+//! One session as of `record`, looked at in intervals; the session itself keeps nothing of what was
+//! shown. Naming and drawing have threads of their own, so that neither keeps events waiting.
+
+mod app;
+mod names;
+mod rows;
+mod screen;
+
+use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop};
+use wallscope_capture::target::Target;
+use wallscope_explain::idle;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::record::{Backend, TargetArgs, parse_duration};
+use crate::report::IdleArg;
+use app::{App, By, Frame, Header, Sort};
+use names::Names;
+
+/// Live view: where the wall time of each thread or function goes, in the terminal
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope top -p 1234             a process, its threads and children
+  wallscope top -a --by functions   the machine, by function
+  wallscope top -p 1234 --once      one interval as plain text, for scripts
+
+Keys: t threads, f functions, Enter stacks of the selected line, Esc back, s what to sort by, / filter,
+Space pause, i idle time, ? help, q quit. Idle time (no request in flight) is hidden unless asked for,
+and said how much it was.")]
+pub struct Args {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// How long each interval is
+    #[arg(short = 'I', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// What the lines are
+    #[arg(long, value_enum, default_value_t = By::Threads)]
+    by: By,
+    /// What comes first
+    #[arg(long, value_enum, default_value_t = Sort::Wall)]
+    sort: Sort,
+    /// Only lines whose name holds this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// What to do with idle time (blocked while no request is in flight)
+    #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
+    idle: IdleArg,
+    /// On-CPU samples a second on each CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    frequency: u32,
+    /// Print one interval as plain text, and end; needs no terminal
+    #[arg(long)]
+    once: bool,
+    /// How to measure; default: the best that is allowed here
+    #[arg(long, value_enum, value_name = "HOW")]
+    backend: Option<Backend>,
+}
+
+/// Shorter ones nobody can read, and drawing them would cost more than measuring.
+fn interval(text: &str) -> Result<Duration, String> {
+    let length = parse_duration(text)?;
+    if length < Duration::from_millis(200) {
+        return Err("200ms at least".into());
+    }
+    Ok(length)
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let target = match args.target.target() {
+        Some(Target::Command(_)) => {
+            return Err(Failure::usage(
+                "top shows what runs already, as the terminal can serve only one program: start the \
+                 command elsewhere, then wallscope top -p PID; wallscope stat -I 1s -- CMD shows \
+                 totals beside its output",
+            ));
+        }
+        Some(target) => target,
+        None => {
+            return Err(Failure::usage(
+                "top needs a target: -p PID, --cgroup PATH, or -a",
+            ));
+        }
+    };
+    let on_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !(args.once || on_terminal) {
+        return Err(Failure::usage(
+            "top needs a terminal for its output and keys; --once prints one interval without",
+        ));
+    }
+    let options = Options {
+        hz: args.frequency,
+        looks: Some(args.interval),
+        backend: args.backend.map(Backend::of_capture),
+        ..Options::new(target)
+    };
+    let app = App::new(args.by, args.sort, args.idle.into(), args.filter);
+    let mut feeder = Feeder {
+        app: Some(app),
+        once: args.once,
+        looks: None,
+        threads: None,
+        quit: Arc::default(),
+    };
+    let outcome = session::record(&options, &mut feeder);
+    // A target that has ended may still be looked at; a signal means us.
+    if !matches!(&outcome, Ok(captured) if captured.stop == Stop::TargetEnded) {
+        feeder.quit.store(true, Ordering::Relaxed);
+    }
+    // No more looks: the threads finish what they have.
+    drop(feeder.looks.take());
+    let shown = match feeder.threads.take() {
+        Some(threads) => threads.join(),
+        None => Ok(()),
+    };
+    outcome.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    shown
+}
+
+/// A look on its way to be named.
+type Looks = Sender<Look>;
+
+/// What the session tells, passed on.
+struct Feeder {
+    app: Option<App>,
+    once: bool,
+    looks: Option<Looks>,
+    threads: Option<Threads>,
+    /// The screen is to be given back.
+    quit: Arc<AtomicBool>,
+}
+
+/// The threads that name and show.
+struct Threads {
+    namer: JoinHandle<()>,
+    screen: JoinHandle<Result<(), Failure>>,
+}
+
+impl Threads {
+    fn join(self) -> Result<(), Failure> {
+        let gone = |_| anyhow::anyhow!("a thread of top ended early; please report this");
+        self.namer.join().map_err(gone)?;
+        self.screen.join().map_err(gone)?
+    }
+}
+
+impl Observer for Feeder {
+    /// The threads start only now: signals that end a session are blocked already, here and so in
+    /// them, and go to the session alone.
+    fn live(&mut self, facts: &Live) {
+        let Some(mut app) = self.app.take() else {
+            return;
+        };
+        app.header = Header {
+            target: facts.target.clone(),
+            backend: facts.backend,
+        };
+        let (to_namer, looks) = channel();
+        let (to_screen, frames) = channel();
+        let namer = thread::spawn(move || name(&looks, &to_screen));
+        let (once, stopper, quit) = (self.once, facts.stopper.clone(), self.quit.clone());
+        let screen = thread::spawn(move || {
+            let shown = if once {
+                print_one(app, &frames)
+            } else {
+                match screen::run(app, &frames, &quit) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(nothing_seen()),
+                    Err(e) => Err(anyhow::Error::new(e)
+                        .context("cannot use the terminal")
+                        .into()),
+                }
+            };
+            // Whether somebody pressed q or nothing can be shown: there is nothing to measure for.
+            stopper.stop();
+            shown
+        });
+        self.looks = Some(to_namer);
+        self.threads = Some(Threads { namer, screen });
+    }
+
+    fn progress(&mut self, _: &Progress) {}
+
+    fn look(&mut self, look: Look) {
+        // The other end goes away when somebody quits, which stops the session too.
+        if let Some(looks) = &self.looks {
+            let _ = looks.send(look);
+        }
+    }
+}
+
+/// Names looks, the newest first: what would be late is left out.
+fn name(looks: &Receiver<Look>, frames: &Sender<Arc<Frame>>) {
+    let mut names = Names::default();
+    while let Ok(mut look) = looks.recv() {
+        let mut skipped = 0;
+        while let Ok(newer) = looks.try_recv() {
+            look = newer;
+            skipped += 1;
+        }
+        names.name(&mut look.recording, look.sources);
+        idle::mark(&mut look.recording, &look.seen);
+        let frame = Frame {
+            recording: look.recording,
+            elapsed: look.elapsed,
+            skipped,
+        };
+        if frames.send(Arc::new(frame)).is_err() {
+            break;
+        }
+    }
+}
+
+/// The target was gone too soon.
+fn nothing_seen() -> Failure {
+    anyhow::anyhow!("the target ended before one interval was over; choose a shorter one with -I")
+        .into()
+}
+
+/// The first interval as text.
+fn print_one(mut app: App, frames: &Receiver<Arc<Frame>>) -> Result<(), Failure> {
+    let Ok(frame) = frames.recv() else {
+        return Err(nothing_seen());
+    };
+    app.take(frame);
+    let text = screen::as_text(&mut app, output::width().unwrap_or(110));
+    output::to_stdout(|w| w.write_all(text.as_bytes()))
+}

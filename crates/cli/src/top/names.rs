@@ -1,0 +1,137 @@
+//! Names of functions, remembered from look to look.
+//!
+//! Reading a program's debug information takes from milliseconds to a second, so it is not done for
+//! each look that has an address nobody has named yet: only so often that it takes a small share of
+//! the time. Until then such functions stand by their addresses.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use wallscope_model::{Frame, FrameKind, Function, FunctionId, Line, Module, Recording};
+use wallscope_object::kallsyms;
+use wallscope_report::name;
+use wallscope_symbolize::{Sources, resolve};
+
+/// Reading names may take one part in so many of the time.
+const SHARE: u32 = 50;
+
+/// What an address is called: functions with lines, innermost first.
+type Called = Vec<(Function, u32)>;
+
+/// Names so far.
+#[derive(Default)]
+pub struct Names {
+    /// By module, kind and address.
+    known: HashMap<(Option<Module>, FrameKind, u64), Called>,
+    kernel: Option<String>,
+    next: Option<Instant>,
+}
+
+impl Names {
+    /// Names the frames of `recording`, as far as they are known or may be looked up now.
+    pub fn name(&mut self, recording: &mut Recording, mut sources: Sources) {
+        let mut ids: HashMap<Function, FunctionId> = (0u32..)
+            .zip(&recording.functions)
+            .map(|(i, f)| (f.clone(), FunctionId(i)))
+            .collect();
+        let key = |frame: &Frame, modules: &[Module]| {
+            let module = frame
+                .module
+                .and_then(|m| modules.get(m.0 as usize))
+                .cloned();
+            (module, frame.kind, frame.address)
+        };
+        let mut unknown = Vec::new();
+        for i in 0..recording.frames.len() {
+            let frame = &recording.frames[i];
+            if !frame.lines.is_empty() {
+                continue;
+            }
+            match self.known.get(&key(frame, &recording.modules)) {
+                None => unknown.push((i, key(frame, &recording.modules))),
+                Some(called) => {
+                    let functions = &mut recording.functions;
+                    let lines = called.iter().map(|(function, line)| Line {
+                        function: *ids.entry(function.clone()).or_insert_with(|| {
+                            functions.push(function.clone());
+                            FunctionId((functions.len() - 1) as u32)
+                        }),
+                        line: *line,
+                    });
+                    recording.frames[i].lines = lines.collect();
+                }
+            }
+        }
+        let begin = Instant::now();
+        if unknown.is_empty() || self.next.is_some_and(|next| begin < next) {
+            return;
+        }
+        if unknown
+            .iter()
+            .any(|(_, (_, kind, _))| *kind == FrameKind::Kernel)
+        {
+            let text = self
+                .kernel
+                .get_or_insert_with(|| kallsyms::read().unwrap_or_default());
+            sources.kallsyms = Some(text.clone());
+        }
+        // What cannot be named is told by `wallscope record`, which counts it by cause.
+        let _ = resolve(recording, sources);
+        for (i, key) in unknown {
+            let frame = &recording.frames[i];
+            let mut called: Called = frame
+                .lines
+                .iter()
+                .map(|l| (recording.functions[l.function.0 as usize].clone(), l.line))
+                .collect();
+            if called.is_empty() {
+                // It is not looked up again, and stands as it would without a name.
+                let address = name::address(recording, frame);
+                let function = Function {
+                    name: address.as_str().into(),
+                    system_name: address.as_str().into(),
+                    file: "".into(),
+                    start_line: 0,
+                };
+                called.push((function, 0));
+            }
+            self.known.insert(key, called);
+        }
+        let took = begin.elapsed().max(Duration::from_millis(1));
+        self.next = Some(Instant::now() + took * SHARE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wallscope_model::{ModuleId, ModuleKind};
+
+    #[test]
+    fn what_has_no_name_is_looked_up_once() {
+        let recording = || Recording {
+            modules: vec![Module {
+                kind: ModuleKind::Elf,
+                path: "/no/such/file".into(),
+                build_id: "".into(),
+                pid: 0,
+            }],
+            frames: vec![Frame {
+                kind: FrameKind::Native,
+                module: Some(ModuleId(0)),
+                address: 0x1234,
+                lines: Vec::new(),
+            }],
+            ..Recording::default()
+        };
+        let mut names = Names::default();
+        let mut first = recording();
+        names.name(&mut first, Sources::default());
+        assert!(first.frames[0].lines.is_empty());
+        let mut second = recording();
+        names.name(&mut second, Sources::default());
+        let line = second.frames[0].lines[0];
+        let function = &second.functions[line.function.0 as usize];
+        assert_eq!(&*function.name, "file+0x1234");
+    }
+}
