@@ -168,7 +168,8 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	w->hs.name = name;
 	w->hs.begin = begin;
 	w->hs.deopt = deopt;
-	w->hs.frame_size = (u32)size * 8;
+	/* Some stubs say -1: theirs is found by rbp. */
+	w->hs.frame_size = (u32)size > HS_MOST_STACK / 8 ? 0 : (u32)size * 8;
 	/* A negative one: never. */
 	w->hs.complete = (u16)complete > 0x7fff ? ~0u : (u16)complete;
 	w->hs.orig_pc = orig;

@@ -246,6 +246,24 @@ fn a_method_called_by_an_interpreted_one_has_its_bytecode_on_the_stack() {
     );
 }
 
+#[test]
+fn a_stub_that_does_not_know_its_frame_has_a_frame_pointer() {
+    let mut m = Machine::new();
+    let stub = m.blob("g1_post_barrier_slow", 4, u32::MAX, 0);
+    let method = m.blob("nmethod", 4, 3, 8);
+    m.push(&[1, 2, 3, 0x99, method + 0x30, 0, 0x98, NATIVE]);
+    m.registers.general[RBP] = STACK + 0x100 + 8 * 3;
+    let stack = m.walk(stub + 0x20);
+    assert_eq!(seen(&stack), [Other(stub + 0x20), Id(8, method + 0x30)]);
+    // It has not been made yet: what it returns to is still where the call put it.
+    let mut m = Machine::new();
+    let stub = m.blob("g1_post_barrier_slow", 4, u32::MAX, 0);
+    let method = m.blob("nmethod", 4, 3, 8);
+    m.push(&[method + 0x30]);
+    m.registers.general[RBP] = STACK + 0x180;
+    assert_eq!(seen(&m.walk(stub))[1], Id(8, method + 0x30));
+}
+
 /// A compiled method interrupted where the code is `bytes`, `at` bytes after its beginning; on the
 /// stack there are `words` before its return address into another one.
 fn interrupted(bytes: &[u8], at: u64, into: u64, words: u64) -> Vec<Seen> {

@@ -179,6 +179,16 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
             "a machine with a usable PMU",
         ));
     }
+    if f.runtimes.iter().any(|r| r.starts_with("HotSpot")) {
+        limits.push(limit(
+            "which of the methods inlined into compiled Java code runs between two calls: the next place that the compiler noted stands for it",
+            "the VM's flags -XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints",
+        ));
+        limits.push(limit(
+            "which Java object a thread waits for, and who owns it; a thread's first Thread.sleep counts as lock",
+            "",
+        ));
+    }
     if f.mechanism == Mechanism::Window && !f.runtimes.is_empty() {
         limits.push(limit(
             "managed frames of blocked threads",
