@@ -22,6 +22,8 @@ mod subject;
 pub use settings::{Setting, settings};
 use subject::Subject;
 
+use crate::{Error, backend::ebpf::Kernel};
+
 /// What something is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
@@ -101,6 +103,14 @@ pub fn probe() -> Vec<Finding> {
             readable("/sys/kernel/btf/vmlinux"),
             "the eBPF backend",
             "a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of all large distributions are",
+        ),
+        (
+            "bpf_kernel",
+            "a kernel that has what the eBPF programs are made of",
+            Tier::Ebpf,
+            kernel_has_all(),
+            "the eBPF backend",
+            "Linux 6.1 or later",
         ),
         (
             "bpf_sched",
@@ -298,6 +308,14 @@ fn readable(path: &str) -> io::Result<()> {
     fs::File::open(path).and_then(|mut f| io::Read::read(&mut f, &mut [0]).map(drop))
 }
 
+/// Whether the kernel is recent enough; one that does not tell is another finding's.
+fn kernel_has_all() -> io::Result<()> {
+    match Kernel::inspect().and_then(Kernel::with_all_that_is_needed) {
+        Err(e @ Error::NotSupported { .. }) => Err(io::Error::other(e.to_string())),
+        _ => Ok(()),
+    }
+}
+
 /// Loads a program that does nothing and attaches it to `sched_switch` for a moment.
 ///
 /// # Errors
@@ -411,12 +429,13 @@ fn uprobes() -> io::Result<()> {
 
 fn kernel_names() -> io::Result<()> {
     let file = fs::File::open("/proc/kallsyms")?;
-    let mut line = String::new();
-    io::BufRead::read_line(&mut io::BufReader::new(file), &mut line)?;
-    if line.bytes().take_while(|c| *c != b' ').all(|c| c == b'0') {
-        return Err(io::Error::other("all addresses are hidden"));
+    // Where they are shown, those of variables of each CPU may still begin at zero.
+    for line in io::BufRead::lines(io::BufReader::new(file)) {
+        if line?.bytes().take_while(|c| *c != b' ').any(|c| c != b'0') {
+            return Ok(());
+        }
     }
-    Ok(())
+    Err(io::Error::other("all addresses are hidden"))
 }
 
 fn cgroup_counters() -> io::Result<()> {

@@ -275,6 +275,58 @@ pub fn with_descendants(pids: &[u32]) -> Vec<u32> {
     family
 }
 
+/// 32-bit programs have other system calls and another unwinder.
+///
+/// # Errors
+/// One that `target` names is such a program.
+pub(crate) fn refuse_32_bit(target: &Target) -> Result<(), Error> {
+    let (what, path) = match target {
+        Target::Pids(pids) => {
+            let exe = |pid: &u32| {
+                (
+                    format!("pid {pid}"),
+                    PathBuf::from(format!("/proc/{pid}/exe")),
+                )
+            };
+            match pids.iter().map(exe).find(|(_, exe)| is_32_bit(exe)) {
+                Some(found) => found,
+                None => return Ok(()),
+            }
+        }
+        Target::Command(argv) => {
+            let command = argv.first().map_or(OsStr::new(""), OsString::as_os_str);
+            match command::locate(command).filter(|path| is_32_bit(path)) {
+                Some(path) => (command.to_string_lossy().into_owned(), path),
+                None => return Ok(()),
+            }
+        }
+        // Who of many is one is measured by what the scheduler tells.
+        Target::Cgroup(_) | Target::All => return Ok(()),
+    };
+    let target = fs::read_link(&path).unwrap_or(path);
+    Err(Error::NotSupported {
+        what: format!("{what}, a 32-bit program ({}),", target.display()),
+        release: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        remedy:
+            "wallscope measures 64-bit programs; with -a or --cgroup, the times of 32-bit ones \
+                 too, without their stacks"
+                .into(),
+    })
+}
+
+fn is_32_bit(path: &Path) -> bool {
+    let mut head = [0u8; 5];
+    // A FIFO that somebody gave for a program would be waited for.
+    path.metadata().is_ok_and(|m| m.is_file())
+        && fs::File::open(path)
+            .and_then(|mut f| io::Read::read_exact(&mut f, &mut head))
+            .is_ok()
+        && head == *b"\x7fELF\x01"
+}
+
 /// Ids of the cgroup at `path` and of all below it, and the processes in them.
 ///
 /// # Errors

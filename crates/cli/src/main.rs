@@ -3,6 +3,23 @@
 //! One file a verb, one row each in [`Verb`]. Errors reach the user once, as `wallscope: …` with
 //! the cause, the value at fault and what to do next ([`failure`]).
 
+/// As the standard library's, but one who reads standard error and goes away is no reason to panic:
+/// a recording is worth more than what is said about it.
+macro_rules! eprintln {
+    ($($message:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($message)*);
+    }};
+}
+
+/// The same without the end of the line.
+macro_rules! eprint {
+    ($($message:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stderr(), $($message)*);
+    }};
+}
+
 mod calibrate;
 mod completions;
 mod diff;

@@ -1,6 +1,8 @@
 //! Where results go: standard output, or a file that is there whole or not at all.
 
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -9,16 +11,57 @@ use tempfile::NamedTempFile;
 use crate::failure::Failure;
 
 /// A file under a temporary name beside its final one; dropped without [`Output::finish`], it
-/// leaves nothing.
+/// leaves nothing. A device or a FIFO cannot be replaced and is written to as it is;
+/// `-` is standard output.
 pub struct Output {
-    file: BufWriter<NamedTempFile>,
+    file: BufWriter<Sink>,
     path: PathBuf,
+}
+
+enum Sink {
+    Beside(NamedTempFile),
+    Itself(File),
+}
+
+impl Write for Sink {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::Beside(file) => file.write(buf),
+            Sink::Itself(file) => file.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sink::Beside(file) => file.flush(),
+            Sink::Itself(file) => file.flush(),
+        }
+    }
 }
 
 impl Output {
     /// Opens the temporary file: a folder that is missing or read-only shows here, before any
     /// work is done.
     pub fn create(path: &Path) -> anyhow::Result<Output> {
+        if path == Path::new("-") {
+            let own = io::stdout().as_fd().try_clone_to_owned();
+            return Ok(Output {
+                file: BufWriter::new(Sink::Itself(
+                    own.context("standard output is closed")?.into(),
+                )),
+                path: path.to_path_buf(),
+            });
+        }
+        // A link stays one, and what it leads to is written.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+            let file = File::options().write(true).open(path);
+            let file = file.with_context(|| format!("cannot write to '{}'", path.display()))?;
+            return Ok(Output {
+                file: BufWriter::new(Sink::Itself(file)),
+                path: path.to_path_buf(),
+            });
+        }
         let folder = match path.parent() {
             Some(p) if !p.as_os_str().is_empty() => p,
             _ => Path::new("."),
@@ -43,7 +86,7 @@ impl Output {
             )
         })?;
         Ok(Output {
-            file: BufWriter::new(file),
+            file: BufWriter::new(Sink::Beside(file)),
             path: path.to_path_buf(),
         })
     }
@@ -62,6 +105,9 @@ impl Output {
             .into_inner()
             .map_err(|e| e.into_error())
             .with_context(failed)?;
+        let Sink::Beside(file) = file else {
+            return Ok(());
+        };
         file.as_file().sync_all().with_context(failed)?;
         file.persist(&path)
             .map_err(|e| e.error)

@@ -41,7 +41,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
 
-    /// Where to write; default: a dated name in this folder
+    /// Where to write, - for standard output; default: a dated name in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -177,6 +177,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     warn_of_aliasing(args.frequency);
     let path = args.output.unwrap_or_else(dated_name);
+    if path == Path::new("-") {
+        if matches!(options.target, Target::Command(_)) {
+            return Err(Failure::usage(
+                "-o - would mix the recording with the command's own output: name a file",
+            ));
+        }
+        if crate::output::is_terminal() {
+            return Err(Failure::usage(
+                "a recording is binary and would garble the terminal: name a file with -o, or pipe it",
+            ));
+        }
+    }
     let output = Output::create(&path)?;
     let (recording, outcome) = measure(&options, output, &path)?;
     eprintln!(
@@ -260,10 +272,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `wallscope-20260131-154500.pb.gz`, local time.
+/// `wallscope-20260131-154500.pb.gz`, local time; with a number if that is there already.
 pub fn dated_name() -> PathBuf {
     let now = jiff::Zoned::now();
-    format!("wallscope-{}.pb.gz", now.strftime("%Y%m%d-%H%M%S")).into()
+    let stem = format!("wallscope-{}", now.strftime("%Y%m%d-%H%M%S"));
+    let numbered = (2..1000).map(|n| format!("{stem}-{n}.pb.gz"));
+    std::iter::once(format!("{stem}.pb.gz"))
+        .chain(numbered)
+        .map(PathBuf::from)
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| stem.into())
 }
 
 /// Writes the recording. On a full disk it goes to the folder for temporary files instead, and its

@@ -98,4 +98,6 @@ experiments! {
     go "go";
     goroutines "goroutines";
     rates "rates";
+    by_perf "by-perf";
+    by_proc "by-proc";
 }

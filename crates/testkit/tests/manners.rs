@@ -55,6 +55,72 @@ fn an_output_that_cannot_be_written_is_told_before_the_command_runs() {
 }
 
 #[test]
+fn an_output_that_is_no_file_is_written_to_and_stays() {
+    with_tool("odd outputs", |tool| {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        // As /dev/null or a terminal would be: nothing that a finished file may be put in place of.
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+        let reader = {
+            let fifo = fifo.clone();
+            std::thread::spawn(move || std::fs::read(fifo).unwrap())
+        };
+        let name = fifo.to_str().unwrap();
+        let output = tool.run(&["record", "-o", name, "--", "true"])?;
+        assert!(output.status.success());
+        let told = reader.join().unwrap();
+        assert!(told.starts_with(b"\x1f\x8b"), "{} bytes", told.len());
+        assert!(fifo.metadata().unwrap().file_type().is_fifo());
+        // What a link leads to is written, and the link stays.
+        let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let output = tool.run(&["record", "-o", link.to_str().unwrap(), "--", "true"])?;
+        assert!(output.status.success());
+        assert!(
+            link.is_symlink() && std::fs::read(&file).unwrap() == std::fs::read(&link).unwrap()
+        );
+        assert!(
+            tool.run(&["report", file.to_str().unwrap()])?
+                .status
+                .success()
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_recording_survives_those_who_stop_listening() {
+    with_tool("no listener", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = std::process::Command::new(tool.path())
+            .args([
+                "record",
+                "-F",
+                "100",
+                "-o",
+                file.to_str().unwrap(),
+                "--",
+                "true",
+            ])
+            .stderr(writer)
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+        assert!(
+            tool.run(&["report", file.to_str().unwrap()])?
+                .status
+                .success()
+        );
+        Ok(())
+    });
+}
+
+#[test]
 fn a_command_passes_its_status_on() {
     with_tool("status", |tool| {
         let folder = tempfile::tempdir().unwrap();

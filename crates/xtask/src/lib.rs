@@ -5,11 +5,12 @@
 //! house in order (which crate may depend on which, how long files are, nothing of the machine it
 //! was written on). `machine` says where the figures come from.
 //!
-//! `prove-diff` holds `wallscope diff` to what it promises, with live recordings.
+//! `kernels` makes experiments under other kernels; `prove-diff` holds `wallscope diff` to what it promises, with live recordings.
 //!
 //! They use the `wallscope` binary as anyone would, built in the release profile.
 
 pub mod bench;
+pub mod kernels;
 pub mod machine;
 pub mod prove_diff;
 pub mod tidy;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use xtask::{Outcome, bench, prove_diff, tidy, verify};
+use xtask::{Outcome, bench, kernels, prove_diff, tidy, verify};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -11,6 +11,8 @@ usage: cargo xtask TASK
   verify [--quick] [--no-write]
                        every promised number at full length; writes docs/verification.md
   prove-diff [--quick] one program against itself, and one function made dearer, live
+  kernels VMLINUZ… [EXPERIMENT…]
+                       experiments under other kernels, in an emulator
   tidy                 which crate depends on which, lengths of files, paths of this machine
 
 bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
@@ -27,6 +29,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         }
         ["prove-diff"] => prove_diff::run(false),
         ["prove-diff", "--quick"] => prove_diff::run(true),
+        ["kernels", arguments @ ..] => kernels::run(arguments),
+        ["inside", names @ ..] => kernels::inside(names),
         ["tidy"] => tidy::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

@@ -214,6 +214,7 @@ struct thread_struct {
 
 struct task_struct {
 	unsigned int __state;
+	int exit_state;
 	int on_cpu;
 	unsigned int flags;
 	pid_t pid;

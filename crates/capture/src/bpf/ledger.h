@@ -115,17 +115,28 @@ static __always_inline void step(struct ws_thread *t, u64 now, u32 waker)
 	t->steps++;
 }
 
+/*
+ * An index of one of the sums, tested before. Older verifiers (6.1) lose what a test told about a value
+ * that had to leave its register, so the bound stands where they see it.
+ */
+#define SUM_OF(array, index)                                                                   \
+	(*({                                                                                      \
+		u64 index_ = (index);                                                            \
+		barrier_var(index_);                                                             \
+		&(array)[index_ & 15];                                                           \
+	}))
+
 static __always_inline void book_runnable(struct ws_thread *t, u32 part, u64 ns)
 {
 	if (part < WS_PARTS)
-		t->acc.runnable[part] += ns;
+		SUM_OF(t->acc.runnable, part) += ns;
 	t->rq_since_out += ns;
 }
 
 static __always_inline void book_blocked(struct ws_thread *t, u32 reason, u64 ns)
 {
 	if (reason < WS_REASONS)
-		t->acc.blocked[reason] += ns;
+		SUM_OF(t->acc.blocked, reason) += ns;
 }
 
 static __always_inline bool is_throttled(struct task_struct *p)
@@ -173,8 +184,8 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 			u64 move = clamp(-over, t->block_len);
 			u32 reason = t->block_reason;
 
-			if (reason < WS_REASONS && t->acc.blocked[reason] >= move) {
-				t->acc.blocked[reason] -= move;
+			if (reason < WS_REASONS && SUM_OF(t->acc.blocked, reason) >= move) {
+				SUM_OF(t->acc.blocked, reason) -= move;
 				t->acc.on_cpu += move;
 				t->audited_on_cpu += move;
 				t->acc.repaired += move;
@@ -261,9 +272,9 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 		c->losses[WS_L_CARRIED]++;
 		return;
 	}
-	if (reason >= WS_REASONS || t->acc.blocked[reason] < missing)
+	if (reason >= WS_REASONS || SUM_OF(t->acc.blocked, reason) < missing)
 		return;
-	t->acc.blocked[reason] -= missing;
+	SUM_OF(t->acc.blocked, reason) -= missing;
 	book_runnable(t, WS_WOKEN, missing);
 	t->acc.repaired += missing;
 	c->losses[WS_L_HOLE_WAKE]++;

@@ -42,7 +42,7 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 	if ((t->detail != WS_LOCK && t->detail != WS_GIL) || (p->flags & PF_KTHREAD))
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	call = regs->orig_ax;
+	call = call_of(regs);
 	if (call >= WS_SYSCALLS)
 		return; /* interrupted and gone on: the lock is still the same */
 	key = call;

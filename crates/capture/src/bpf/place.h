@@ -19,9 +19,13 @@ struct ws_place {
 	u32 reason; /* enum ws_reason */
 };
 
-/* Sorted by start; read-only once loaded. */
-const volatile struct ws_place places[WS_PLACES] = {};
-const volatile u32 cfg_places = 0;
+/*
+ * Sorted by start; written before the programs are loaded. Not read-only: the verifier knows the values
+ * of what is, and would follow each of the thousands of ways through the search by itself.
+ */
+struct ws_place places[WS_PLACES] = {};
+u32 set_places = 0;
+const volatile u32 cfg_places = 0; /* there are any */
 
 #define WS_PLACE_FRAMES 48
 struct ws_standing {
@@ -38,7 +42,7 @@ struct {
 /* The reason that the function at `pc` tells, WS_REASONS for none. Global: verified once. */
 __noinline u32 ws_reason_at(u64 pc)
 {
-	u32 low = 0, high = cfg_places;
+	u32 low = 0, high = set_places;
 
 	for (int i = 0; i < 13; i++) {
 		u32 middle = (low + high) / 2;

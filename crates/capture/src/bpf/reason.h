@@ -103,6 +103,19 @@ static __always_inline bool is_sleep(struct task_struct *task, struct pt_regs *r
 	return sleeps_known && regs->r10 && bpf_map_lookup_elem(&sleeps, &key);
 }
 
+/*
+ * The number of the system call that a thread is in, of which arguments mean what they do in 64-bit
+ * programs; WS_SYSCALLS where it is in none. Calls of 32-bit programs have numbers of their own: only
+ * the kernel's stack tells what they wait for.
+ */
+#define WS_CALL_OF_32_BIT (WS_SYSCALLS + 1)
+static __always_inline u64 call_of(struct pt_regs *regs)
+{
+	if (*(volatile u16 *)&regs->cs == 0x23)
+		return WS_CALL_OF_32_BIT;
+	return regs->orig_ax < WS_SYSCALLS ? regs->orig_ax : WS_SYSCALLS;
+}
+
 /* By its number and arguments; WS_REASONS where they tell nothing. */
 static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous)
 {
@@ -153,6 +166,7 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 	u8 reason = WS_OTHER;
 	struct pt_regs *regs;
 	u32 place;
+	u64 call;
 
 	if (state & (TASK_STOPPED_BIT | TASK_TRACED_BIT | TASK_FROZEN))
 		return WS_STOPPED;
@@ -166,9 +180,10 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 			return WS_OTHER;
 	} else {
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);
-		if (regs->orig_ax < WS_SYSCALLS)
+		call = call_of(regs);
+		if (call < WS_SYSCALLS)
 			reason = reason_by_call(task, regs, previous);
-		else if (io || hard) /* not a system call: it came here by an exception */
+		else if (call == WS_SYSCALLS && (io || hard)) /* not a system call: it came here by an exception */
 			reason = WS_PAGE_FAULT;
 		if (!hard && call_says_all(reason))
 			return reason;

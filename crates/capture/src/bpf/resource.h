@@ -98,7 +98,7 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 					       struct task_struct *p, u8 reason)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	u64 call = regs->orig_ax, path = 0;
+	u64 call = call_of(regs), path = 0;
 	struct file *file;
 	struct ws_call *entry;
 	u32 key;

@@ -26,7 +26,7 @@ static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, u64 now)
 	struct bpf_perf_event_data_kern *kern;
 	u64 due;
 
-	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx) || !bpf_ksym_exists(bpf_task_from_pid) ||
+	if (!cfg_due || !bpf_ksym_exists(bpf_cast_to_kern_ctx) || !bpf_ksym_exists(bpf_task_from_pid) ||
 	    !bpf_core_field_exists(struct hrtimer, node.expires))
 		return now;
 	kern = bpf_cast_to_kern_ctx(ctx);
@@ -43,7 +43,7 @@ static __always_inline void owe(struct ws_cpu *c)
 	struct ws_thread *t;
 
 	/* Always so where sample_due() tells; the loader wants it tested here too. */
-	if (!bpf_ksym_exists(bpf_task_from_pid) || !bpf_ksym_exists(bpf_task_release))
+	if (!cfg_due || !bpf_ksym_exists(bpf_task_from_pid) || !bpf_ksym_exists(bpf_task_release))
 		return;
 	p = bpf_task_from_pid(c->left_tid);
 	if (!p) {

@@ -180,6 +180,9 @@ static __always_inline void shape_gone(struct ws_thread *t, struct task_struct *
 	if (!e)
 		return;
 	size = shape_pack(e, t, bpf_task_storage_get(&own_shapes, p, 0, 0));
-	if (size > 0 && size <= sizeof(*e) && bpf_ringbuf_output(&events, e, size, ring_flags()))
+	if (!size)
+		return;
+	barrier_var(size); /* or the two tests become one, of a copy */
+	if (size <= sizeof(*e) && bpf_ringbuf_output(&events, e, size, ring_flags()))
 		lost(WS_L_RING_SHAPE);
 }

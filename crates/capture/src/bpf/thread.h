@@ -184,7 +184,10 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 	if (set_iter == ITER_END) {
 		u64 size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0));
 
-		if (size > 0 && size <= sizeof(v->s))
+		if (!size)
+			return;
+		barrier_var(size); /* or the two tests become one, of a copy */
+		if (size <= sizeof(v->s))
 			bpf_seq_write(seq, &v->s, size);
 	}
 }

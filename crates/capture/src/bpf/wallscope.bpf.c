@@ -82,7 +82,7 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!c)
 		return 0;
 	start = time_run(c);
-	switched(ctx, c, preempt, prev, next, cfg_has_prev_state ? prev_state : prev->__state);
+	switched(ctx, c, preempt, prev, next, prev_state);
 	run_timed(c, start);
 	return 0;
 }
@@ -328,7 +328,8 @@ int ws_tasks(struct bpf_iter__task *ctx)
 	t = record_of(p);
 	if (set_iter == ITER_BEGIN) {
 		tgid = p->tgid;
-		if (!t && tgid != cfg_self && p->pid &&
+		/* A leader that has ended stands there as long as its threads live, and does nothing. */
+		if (!t && tgid != cfg_self && p->pid && !p->exit_state &&
 		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid)))
 			thread_born(p, WS_FOUND);
 		return 0;

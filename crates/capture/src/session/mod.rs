@@ -13,6 +13,7 @@
 //! waits.rs      these two -> hops, lock waits and labels of the recording
 //! look.rs       what was added so far, for live views
 //! late.rs       stacks whose code was too new to be unwound at once
+//! upkeep.rs     births, execs and new mappings, in the order in which they came to pass
 //! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
 //! host_log.rs   facts about the host, each second
@@ -46,12 +47,13 @@ mod samples;
 mod shapes;
 mod tasks;
 mod timeline;
+mod upkeep;
 mod waits;
 
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Cost, Ledger, ModuleId, Recording, WaitSeen, Window};
+use wallscope_model::{Cost, Ledger, ModuleId, Recording, Slices, WaitSeen, Window};
 use wallscope_object::{cgroup, kallsyms, process};
 use wallscope_symbolize::Sources;
 
@@ -69,7 +71,7 @@ use crate::{
     event::{self, LockSum},
     places::{Interrupts, Places},
     probe,
-    target::{CommandEnd, Held, Target, cgroup_members, watch, with_descendants},
+    target::{CommandEnd, Held, Target, cgroup_members, refuse_32_bit, watch, with_descendants},
 };
 use build::Stacks;
 use cost::CostMeter;
@@ -82,6 +84,7 @@ use look::Stretch;
 use pace::Pace;
 use processes::Processes;
 use timeline::{LOOK_EVERY, Turns};
+use upkeep::Upkeep;
 
 /// Most slices before two become one.
 const MOST_SLICES: u32 = 240;
@@ -216,20 +219,34 @@ pub struct Captured {
 /// # Errors
 /// No such target, no privilege, a kernel that lacks what is needed; nothing was recorded then.
 pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
+    refuse_32_bit(&options.target)?;
+    let kernel = || Kernel::inspect()?.with_all_that_is_needed();
+    let lower = |why, perf, observer| proc::record(options, why, perf, observer);
     match options.backend {
-        Some(Backend::Ebpf) => by_ebpf(options, observer),
-        Some(Backend::Perf) => proc::record(options, "as asked".into(), PerfEvents::Must, observer),
-        Some(Backend::Proc) => proc::record(options, "as asked".into(), PerfEvents::Not, observer),
-        None => match probe::ebpf_refused() {
-            None => by_ebpf(options, observer),
-            Some(why) => proc::record(options, why, PerfEvents::May, observer),
-        },
+        Some(Backend::Ebpf) => by_ebpf(options, &kernel()?, observer),
+        Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),
+        Some(Backend::Proc) => lower("as asked".into(), PerfEvents::Not, observer),
+        None => {
+            if let Some(why) = probe::ebpf_refused() {
+                return lower(why, PerfEvents::May, observer);
+            }
+            match kernel().and_then(|kernel| by_ebpf(options, &kernel, observer)) {
+                // Both are found out before anything is measured.
+                Err(e @ (Error::NotSupported { .. } | Error::Bpf { .. })) => {
+                    lower(format!("not by eBPF: {e}"), PerfEvents::May, observer)
+                }
+                other => other,
+            }
+        }
     }
 }
 
 /// By kernel programs.
-fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
-    let kernel = Kernel::inspect()?;
+fn by_ebpf(
+    options: &Options,
+    kernel: &Kernel,
+    observer: &mut dyn Observer,
+) -> Result<Captured, Error> {
     let mut held = match &options.target {
         Target::Command(argv) => Some(Held::start(argv)?),
         _ => None,
@@ -261,7 +278,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         timeline: options.timeline.is_some(),
     };
     let named = !settings.places.ranges.is_empty();
-    let mut programs = Programs::load(&kernel, settings)?;
+    let mut programs = Programs::load(kernel, &settings)?;
     let mut sideband = Sideband::open(&cpus).map_err(|e| {
         Error::io(
             "cannot follow new mappings (perf_event_open on every CPU)",
@@ -337,6 +354,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
 
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
     let mut pace = Pace::new(options);
+    let mut upkeep = Upkeep::default();
     let mut notes = Vec::new();
     if let Some(every) = options.looks {
         events.view_every(every)?;
@@ -344,8 +362,13 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     let mut looked = start_ns;
     let stop = loop {
         let event = events.wait();
-        let _ = ring.consume();
-        follow(&mut programs, &mut sideband, &mut processes, &intake);
+        upkeep.follow(
+            &mut programs,
+            &mut sideband,
+            Some(&ring),
+            &mut processes,
+            &intake,
+        );
         match event {
             Event::News => {}
             Event::Look => {
@@ -381,9 +404,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
                     intake.settle(time);
                 }
                 let grid = intake.accounts.grid();
-                let slices = (time - grid.start_ns) / grid.width_ns;
-                let many = slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE;
-                if many || intake.accounts.rows() > MOST_ROWS {
+                if too_many_slices(&grid, time) || intake.accounts.rows() > MOST_ROWS {
                     intake.coarsen();
                     events
                         .tick_every(grid.start_ns, grid.width_ns * 2)
@@ -426,7 +447,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
     intake.borrow_mut().shapes.all = programs.shapes();
     intake.borrow_mut().samples.peers.open = programs.sockets();
     drop(ring);
-    follow(&mut programs, &mut sideband, &mut processes, &intake);
+    upkeep.follow(&mut programs, &mut sideband, None, &mut processes, &intake);
     let seen_tasks = processes.managed_mut().finish_tasks();
     let facts = host.finish();
     let command_end = held
@@ -482,7 +503,7 @@ fn by_ebpf(options: &Options, observer: &mut dyn Observer) -> Result<Captured, E
         options,
     );
     recording.domain = domain::describe(&domain::Facts {
-        kernel: &kernel,
+        kernel,
         options,
         timeline: recording.timeline.as_ref(),
         mechanism,
@@ -552,58 +573,6 @@ pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Err
         }
     }
     Ok(chosen)
-}
-
-/// Brings mappings and process facts up to date with what the kernel reported.
-fn follow(
-    programs: &mut Programs,
-    sideband: &mut Sideband,
-    processes: &mut Processes,
-    intake: &RefCell<Intake>,
-) {
-    let mut intake = intake.borrow_mut();
-    // Births first: a mapping of an unknown process would be taken for a stranger's.
-    for e in std::mem::take(&mut intake.news) {
-        processes.news(&e);
-    }
-    for change in sideband.drain() {
-        processes.change(change);
-    }
-    intake.resources.settle();
-    let gone = std::mem::take(&mut intake.gone);
-    processes.settle();
-    for hash in std::mem::take(&mut intake.unnamed) {
-        if let Some(stack) = intake.managed.get(&hash) {
-            processes.managed_mut().name(stack);
-        }
-    }
-    for hash in std::mem::take(&mut intake.unnamed_java) {
-        if let Some(stack) = intake.user.get(&hash) {
-            let frames = stack.frames.iter().copied();
-            processes.managed_mut().java.name(frames, None);
-        }
-    }
-    let java = &mut processes.managed_mut().java;
-    intake.tell_java(java);
-    programs.add_sleeps(&java.take_sleeps());
-    programs.set_managed(processes.managed().processes());
-    let most = late::MOST;
-    for raw in intake
-        .raws
-        .iter_mut()
-        .take(most)
-        .filter(|r| r.mappings.is_none())
-    {
-        raw.mappings = processes.snapshot(raw.pid());
-    }
-    processes.unwind_late(&mut intake, false);
-    if intake.raws.len() < most {
-        programs.allow_raw(late::RATION);
-    }
-    // Last: what ended may have left stacks behind.
-    for pid in gone {
-        processes.thread_gone(pid);
-    }
 }
 
 fn assemble(
@@ -704,6 +673,12 @@ pub(crate) fn first_slice(duration: Option<Duration>) -> u64 {
         Some(d) => (d.as_nanos() as u64 / 20).clamp(50_000_000, LONGEST_SLICE),
         None => LONGEST_SLICE / 2,
     }
+}
+
+/// Whether there are by now so many slices that two should become one.
+pub(crate) fn too_many_slices(grid: &Slices, now: u64) -> bool {
+    let slices = now.saturating_sub(grid.start_ns) / grid.width_ns.max(1);
+    slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE
 }
 
 /// CLOCK_MONOTONIC, ns.

@@ -100,20 +100,27 @@ impl<S: TableSink> Processes<S> {
 
     /// Reads an existing process. One that is gone meanwhile is left out.
     pub fn found(&mut self, pid: u32) {
+        let known = self.spaces.remove(&pid).unwrap_or_default();
         let mut space = Space {
             facts: facts(pid, ""),
+            // Read again, it is still the process that it was.
+            threads: known.threads,
+            jit: known.jit,
             ..Space::default()
         };
         if self.facts_only {
             self.spaces.insert(pid, space);
             return;
         }
-        space.root = TargetRoot::open(pid).ok().map(Arc::new);
-        for m in maps::read(pid)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|m| m.execute)
-        {
+        // A leader that has ended before its threads has no address space any more; they do.
+        let threads = process::threads(pid).unwrap_or_default();
+        let (living, mapped) = std::iter::once(pid)
+            .chain(threads)
+            .filter_map(|id| Some((id, maps::read(id).ok()?)))
+            .find(|(_, mapped)| !mapped.is_empty())
+            .unwrap_or((pid, Vec::new()));
+        space.root = TargetRoot::open(living).ok().map(Arc::new);
+        for m in mapped.into_iter().filter(|m| m.execute) {
             let mapping = Mapping {
                 pid,
                 start: m.start,

@@ -11,6 +11,7 @@ mod lives;
 mod python;
 mod shares;
 mod stacks;
+mod tiers;
 mod why;
 
 use crate::{Error, Scorecard, Tool};
@@ -109,6 +110,8 @@ checks! {
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
+    Truth "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
+    Truth "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
     Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
     Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
     Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";

@@ -82,23 +82,20 @@ fn a_program_of_32_bits_is_refused() {
         Ok(child) => child,
         Err(e) => return println!("skipped: this machine runs no 32-bit programs: {e}"),
     };
-    for backend in ["perf", "proc"] {
-        let file = folder.path().join("out");
-        let pid = child.id().to_string();
-        let output = tool.run(&[
-            "record".as_ref(),
-            "--backend".as_ref(),
-            backend.as_ref(),
-            "-d1".as_ref(),
-            "-p".as_ref(),
-            pid.as_ref(),
-            "-o".as_ref(),
-            file.as_os_str(),
-        ]);
-        let output = output.expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(said.contains("32-bit"), "{said}");
+    let pid = child.id().to_string();
+    let running = ["-p", &pid];
+    let to_start = ["--", path.to_str().expect("a plain path")];
+    for backend in ["ebpf", "perf", "proc"] {
+        for target in [running, to_start] {
+            let file = folder.path().join("out");
+            let file = file.to_str().expect("a plain path");
+            let options = ["record", "--backend", backend, "-d1", "-o", file];
+            let output = tool.run(&[&options[..], &target].concat());
+            let output = output.expect("it starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{said}");
+            assert!(said.contains("32-bit"), "{said}");
+        }
     }
     child.kill().expect("it is ours");
     child.wait().expect("it is ours");

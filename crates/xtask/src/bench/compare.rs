@@ -129,13 +129,18 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         ]
     };
     let with = |others: Vec<Option<Peer>>| first().into_iter().chain(others.into_iter().flatten());
+    let lower = |how: &str| Some(Peer::wallscope(tool, &["--backend", how]));
     let switching = vec![
+        lower("perf"),
+        lower("proc"),
         Peer::perf(&["-g", "-F", "99"]),
         Peer::perf(&["-e", "sched:sched_switch", "-g"]),
         Peer::offcputime("offcputime"),
         Peer::offcputime("offcputime-bpfcc"),
     ];
     let computing = vec![
+        lower("perf"),
+        lower("proc"),
         Peer::perf(&["-g", "-F", "99"]),
         Peer::perf(&["--call-graph", "dwarf", "-F", "99"]),
         Peer::offcputime("offcputime"),

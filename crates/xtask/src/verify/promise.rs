@@ -42,10 +42,10 @@ enum How {
     AllRows,
     /// An own figure of the benchmark, at most this.
     Figure(&'static str, f64),
-    /// Slowdown of a workload in percent, at most this.
-    Slowdown(&'static str, f64),
-    /// Ratio of a workload's figure to the bare run, at most this.
-    Ratio(&'static str, f64),
+    /// Slowdown of a workload under a tool in percent, at most this.
+    Slowdown(&'static str, &'static str, f64),
+    /// Ratio of a workload's figure under a tool to the bare run, at most this.
+    Ratio(&'static str, &'static str, f64),
     /// Own CPU and kernel programs in a workload, percent of a CPU, at most this.
     Cost(&'static str, f64),
 }
@@ -143,17 +143,47 @@ pub const PROMISES: &[Promise] = &[
     promise(
         "CPU-bound program at 99 Hz: slowdown",
         "≤ 1 %",
-        How::Slowdown("fixed", 1.0),
+        How::Slowdown("fixed", EBPF, 1.0),
     ),
     promise(
         "slowdown, computing in Python, 99 Hz",
         "≤ 1 %",
-        How::Slowdown("python", 1.0),
+        How::Slowdown("python", EBPF, 1.0),
     ),
     promise(
         "pipe ping-pong on one CPU, default settings",
         "≤ 1.35 ×",
-        How::Ratio("pingpong", 1.35),
+        How::Ratio("pingpong", EBPF, 1.35),
+    ),
+    promise(
+        "pipe ping-pong on one CPU, perf backend",
+        "≤ 1.5 ×",
+        How::Ratio("pingpong", PERF, 1.5),
+    ),
+    promise(
+        "pipe ping-pong on one CPU, proc backend",
+        "≤ 1.1 ×",
+        How::Ratio("pingpong", PROC, 1.1),
+    ),
+    promise(
+        "CPU-bound program at 99 Hz: slowdown, perf backend",
+        "≤ 1 %",
+        How::Slowdown("fixed", PERF, 1.0),
+    ),
+    promise(
+        "CPU-bound program at 99 Hz: slowdown, proc backend",
+        "≤ 1 %",
+        How::Slowdown("fixed", PROC, 1.0),
+    ),
+    promise(
+        "share of a named function, wall, perf backend, 99 Hz, 20 s",
+        "≤ 2 pp off",
+        How::Rows(&["perf: wall "], Take::Off(2.0)),
+    ),
+    promise(
+        "share of a named function, wall, proc backend that may stop, 99 Hz, 20 s",
+        "≤ 3 pp off",
+        How::Rows(&["proc: wall "], Take::Off(3.0)),
     ),
     promise(
         "memory, ordinary target",
@@ -198,6 +228,11 @@ pub const PROMISES: &[Promise] = &[
         How::AllRows,
     ),
 ];
+
+/// Who measures, by the benchmark's names.
+const EBPF: &str = "wallscope";
+const PERF: &str = "wallscope --backend perf";
+const PROC: &str = "wallscope --backend proc";
 
 const RATES: &[&str] = &[
     "mix-0 on-CPU, 49",
@@ -260,15 +295,15 @@ impl Promise {
                     )
                 })
             }
-            How::Slowdown(workload, most) => ratio(measured, workload, |ratio| {
+            How::Slowdown(workload, who, most) => ratio(measured, workload, who, |ratio| {
                 let percent = 100.0 * (ratio - 1.0);
                 (format!("{percent:.2} %"), percent <= *most)
             }),
-            How::Ratio(workload, most) => ratio(measured, workload, |ratio| {
+            How::Ratio(workload, who, most) => ratio(measured, workload, who, |ratio| {
                 (format!("{ratio:.3} ×"), ratio <= *most)
             }),
             How::Cost(workload, most) => {
-                let standing = measured.standing(workload, "wallscope");
+                let standing = measured.standing(workload, EBPF);
                 standing
                     .and_then(|standing| standing.cost_percent)
                     .map_or(not_measured(), |cost| {
@@ -292,9 +327,10 @@ fn not_measured() -> (String, bool) {
 fn ratio(
     measured: &Measured,
     workload: &str,
+    who: &str,
     tell: impl Fn(f64) -> (String, bool),
 ) -> (String, bool) {
-    let standing = measured.standing(workload, "wallscope");
+    let standing = measured.standing(workload, who);
     standing.map_or(not_measured(), |standing| tell(standing.ratio))
 }
 

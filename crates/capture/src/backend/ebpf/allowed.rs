@@ -8,7 +8,7 @@ use libbpf_rs::btf::{
     types::{FuncProto, Ptr, Struct, Typedef},
 };
 
-use crate::Error;
+use crate::{Error, probe};
 
 /// How user stacks of blocked threads are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Kernel {
     pub clock_leaves_irq_out: bool,
     /// Task work can be scheduled from programs (6.18).
     pub task_work: bool,
+    /// Hash maps that allocate as they go may be used from timers (6.1).
+    maps_allocate: bool,
     tracepoints: HashSet<String>,
 }
 
@@ -78,8 +80,37 @@ impl Kernel {
             switch_has_prev_state: switch_arguments >= 5,
             clock_leaves_irq_out: irq,
             task_work,
+            maps_allocate: btf.type_by_name::<Struct<'_>>("bpf_mem_alloc").is_some(),
             tracepoints,
         })
+    }
+
+    /// Itself, if nothing is missing that there is no way around.
+    ///
+    /// # Errors
+    /// It is too old.
+    pub fn with_all_that_is_needed(self) -> Result<Kernel, Error> {
+        let needed = [
+            (
+                self.tracepoints.contains("sched_switch"),
+                "hooks of the scheduler with types",
+            ),
+            (
+                self.switch_has_prev_state,
+                "sched_switch with the previous state (5.18)",
+            ),
+            (self.maps_allocate, "maps that allocate in interrupts (6.1)"),
+        ];
+        match needed.into_iter().find(|(there, _)| !there) {
+            None => Ok(self),
+            Some((_, what)) => Err(Error::NotSupported {
+                what: what.into(),
+                release: self.release,
+                remedy: "the ebpf backend needs Linux 6.1 or later; --backend perf and proc do \
+                         without"
+                    .into(),
+            }),
+        }
     }
 
     /// The better of the mechanisms that this kernel offers.
@@ -113,8 +144,12 @@ impl Kernel {
     }
 
     /// Turns a failure to load into what the operator can do about it.
-    pub fn explain_load_failure(&self, e: libbpf_rs::Error) -> Error {
-        if e.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+    /// `complaint`: what libbpf said of it.
+    pub fn explain_load_failure(&self, e: libbpf_rs::Error, complaint: &str) -> Error {
+        // The verifier says the same of what it does not like: whether it is us tells a program that
+        // nobody could object to.
+        if e.kind() == libbpf_rs::ErrorKind::PermissionDenied && probe::bpf_at_scheduler().is_err()
+        {
             return Error::NotPermitted {
                 what: "eBPF (loading the kernel programs)".into(),
                 why: io::Error::from_raw_os_error(libc::EPERM).to_string(),
@@ -124,25 +159,8 @@ impl Kernel {
                     .into(),
             };
         }
-        let too_old = [
-            (
-                !self.tracepoints.contains("sched_switch"),
-                "scheduler tracepoints with BTF",
-            ),
-            (
-                !self.switch_has_prev_state,
-                "sched_switch with the previous state (Linux 5.18)",
-            ),
-        ];
-        if let Some((_, what)) = too_old.iter().find(|(missing, _)| *missing) {
-            return Error::NotSupported {
-                what: (*what).into(),
-                release: self.release.clone(),
-                remedy: "the eBPF backend needs Linux 5.18 or later".into(),
-            };
-        }
         Error::Bpf {
-            what: format!("kernel {} refuses the programs", self.release),
+            what: format!("kernel {} refuses the programs ({complaint})", self.release),
             cause: e,
         }
     }

@@ -13,11 +13,13 @@ use std::{
     io::Read,
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
+    sync::Mutex,
     time::Duration,
 };
 
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, RingBuffer, RingBufferBuilder,
+    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, RingBuffer,
+    RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use wallscope_model::{BlockReason, shape};
@@ -156,54 +158,16 @@ impl Programs {
     ///
     /// # Errors
     /// No privilege, no BTF, or a kernel too old: each said as such.
-    pub fn load(kernel: &Kernel, settings: Settings) -> Result<Programs, Error> {
+    pub fn load(kernel: &Kernel, settings: &Settings) -> Result<Programs, Error> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| complain(line))));
+        // Kernels have the functions before they let timer programs call them (6.2 and 6.12), and
+        // only trying tells.
+        let skel = match Programs::try_load(kernel, settings, true) {
+            Err(_) if !kernel.task_work => Programs::try_load(kernel, settings, false),
+            loaded => loaded,
+        };
+        let skel = skel.map_err(|e| kernel.explain_load_failure(e, &last_complaint()))?;
         libbpf_rs::set_print(None);
-        // The skeleton borrows its object for as long as the programs live, which is until the
-        // process ends; one leak a recording buys a type without a self-reference.
-        let object: &'static mut MaybeUninit<OpenObject> =
-            Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = skel::WallscopeSkelBuilder::default()
-            .open(object)
-            .map_err(Error::bpf("cannot open the kernel programs"))?;
-        let rodata = open
-            .maps
-            .rodata_data
-            .as_deref_mut()
-            .expect("the programs have settings");
-        rodata.cfg_has_prev_state = u32::from(kernel.switch_has_prev_state);
-        rodata.cfg_irq_in_clock = u32::from(kernel.clock_leaves_irq_out);
-        rodata.cfg_task_work = u32::from(settings.mechanism == Mechanism::TaskWork);
-        rodata.cfg_all = u32::from(settings.all);
-        rodata.cfg_self = std::process::id();
-        rodata.cfg_timeline = u32::from(settings.timeline);
-        rodata.cfg_cpu_period = 1_000_000_000 / settings.hz.max(1);
-        rodata.cfg_timerfd_read = settings.places.timerfd_read;
-        rodata.cfg_places = settings.places.ranges.len() as u32;
-        for (slot, place) in rodata.places.iter_mut().zip(&settings.places.ranges) {
-            slot.start = place.start;
-            slot.size = place.size;
-            slot.reason = place.reason as u32;
-        }
-        if !settings.timeline {
-            open.maps
-                .turns
-                .set_max_entries(NO_TIMELINE)
-                .map_err(Error::bpf("cannot size the ring of the timeline"))?;
-        }
-        let data = open
-            .maps
-            .data_data
-            .as_deref_mut()
-            .expect("the programs have state");
-        data.set_period = settings.off_cpu_period.as_nanos() as u64;
-        for mut program in open.open_object_mut().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
-            if unwanted || !kernel.has_hook(&name) {
-                program.set_autoload(false);
-            }
-        }
-        let skel = open.load().map_err(|e| kernel.explain_load_failure(e))?;
         let calls = syscalls::reasons().into_iter().zip(syscalls::arguments());
         for (number, (reason, argument)) in calls.enumerate() {
             skel.maps
@@ -226,6 +190,61 @@ impl Programs {
             iterator,
             buffer: Vec::new(),
         })
+    }
+
+    /// `due`: on-CPU samples ask when they were due.
+    fn try_load(
+        kernel: &Kernel,
+        settings: &Settings,
+        due: bool,
+    ) -> libbpf_rs::Result<skel::WallscopeSkel<'static>> {
+        // The skeleton borrows its object for as long as the programs live, which is until the
+        // process ends; one leak a recording buys a type without a self-reference.
+        let object: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = skel::WallscopeSkelBuilder::default().open(object)?;
+        let rodata = open
+            .maps
+            .rodata_data
+            .as_deref_mut()
+            .expect("the programs have settings");
+        rodata.cfg_irq_in_clock = u32::from(kernel.clock_leaves_irq_out);
+        rodata.cfg_due = u32::from(due);
+        rodata.cfg_task_work = u32::from(settings.mechanism == Mechanism::TaskWork);
+        rodata.cfg_all = u32::from(settings.all);
+        rodata.cfg_self = std::process::id();
+        rodata.cfg_timeline = u32::from(settings.timeline);
+        rodata.cfg_cpu_period = 1_000_000_000 / settings.hz.max(1);
+        rodata.cfg_timerfd_read = settings.places.timerfd_read;
+        rodata.cfg_places = u32::from(!settings.places.ranges.is_empty());
+        let state = open
+            .maps
+            .bss_data
+            .as_deref_mut()
+            .expect("the programs have state");
+        for (slot, place) in state.places.iter_mut().zip(&settings.places.ranges) {
+            slot.start = place.start;
+            slot.size = place.size;
+            slot.reason = place.reason as u32;
+            state.set_places += 1;
+        }
+        if !settings.timeline {
+            open.maps.turns.set_max_entries(NO_TIMELINE)?;
+        }
+        let data = open
+            .maps
+            .data_data
+            .as_deref_mut()
+            .expect("the programs have state");
+        data.set_period = settings.off_cpu_period.as_nanos() as u64;
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
+            if unwanted || !kernel.has_hook(&name) {
+                program.set_autoload(false);
+            }
+        }
+        open.load()
     }
 
     /// Attaches all hooks. Without records they do nothing, so their order does not matter.
@@ -563,6 +582,32 @@ impl Programs {
     pub fn maps(&self) -> &skel::WallscopeMaps<'static> {
         &self.skel.maps
     }
+}
+
+/// What libbpf said of the last program that was refused: its name and the verifier's last word.
+static COMPLAINT: Mutex<(String, String)> = Mutex::new((String::new(), String::new()));
+
+fn complain(text: String) {
+    let Ok(mut said) = COMPLAINT.lock() else {
+        return;
+    };
+    if text.contains("BPF program load failed") {
+        said.0 = text.trim().trim_start_matches("libbpf: ").into();
+    }
+    // The end of a long log is a summary of what was done; before it stands why it was not enough.
+    if let Some((_, log)) = text.split_once("-- BEGIN PROG LOAD LOG --") {
+        let log = log.split("-- END PROG LOAD LOG --").next().unwrap_or(log);
+        let why = log.lines().map(str::trim).rfind(|l| {
+            !l.is_empty() && !l.starts_with("processed ") && !l.starts_with("verification time")
+        });
+        said.1 = why.unwrap_or_default().into();
+    }
+}
+
+fn last_complaint() -> String {
+    let said = COMPLAINT.lock().map(|said| said.clone());
+    let (program, why) = said.unwrap_or_default();
+    [program, why].join(": ").trim_matches([':', ' ']).into()
 }
 
 fn map_bytes(fd: BorrowedFd<'_>) -> u64 {

@@ -78,14 +78,14 @@ impl Sideband {
         self.rings.iter().map(Ring::bytes).sum()
     }
 
-    /// Takes everything that is there, in time order.
-    pub fn drain(&mut self) -> Vec<Change> {
+    /// Takes everything that is there, in time order, with its time (ns on CLOCK_MONOTONIC).
+    pub fn drain(&mut self) -> Vec<(u64, Change)> {
         let mut changes = Vec::new();
         for ring in &mut self.rings {
             ring.drain(|kind, misc, body| changes.extend(parse(kind, misc, body)));
         }
         changes.sort_by_key(|(time, _)| *time);
-        changes.into_iter().map(|(_, change)| change).collect()
+        changes
     }
 }
 
@@ -95,6 +95,7 @@ fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
         type_: b::PERF_TYPE_SOFTWARE,
         config: u64::from(b::PERF_COUNT_SW_DUMMY),
         sample_type: u64::from(b::PERF_SAMPLE_TIME),
+        clockid: libc::CLOCK_MONOTONIC,
         ..Default::default()
     };
     attr.set_mmap(1);
@@ -104,6 +105,7 @@ fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
     attr.set_sample_id_all(1);
     // Strangers' records come here too, so it does not wake us for each: an exec of a target does,
     // and so does a stack that meets code without a table.
+    attr.set_use_clockid(1);
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = (DATA_PAGES * PAGE / 2) as u32;
     // SAFETY: the attribute is a plain value that the call only reads.
@@ -223,10 +225,9 @@ mod tests {
             )
         } as u64;
         let me = std::process::id();
-        let found = side
-            .drain()
-            .into_iter()
-            .any(|c| matches!(c, Change::Map(m) if m.pid == me && m.start <= at && at < m.end));
+        let found = side.drain().into_iter().any(
+            |(_, c)| matches!(c, Change::Map(m) if m.pid == me && m.start <= at && at < m.end),
+        );
         assert!(found);
     }
 }

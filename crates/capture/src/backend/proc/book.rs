@@ -126,6 +126,14 @@ impl Book {
         ns - left
     }
 
+    /// The slices are twice as wide from here on.
+    pub fn coarsen(&mut self) {
+        for mut e in std::mem::take(&mut self.entries) {
+            e.slice /= 2;
+            self.put(e.slice, e.kind, e.ns);
+        }
+    }
+
     /// Closes the books.
     pub fn finish(mut self) -> Totals {
         self.entries.sort_by_key(|e| e.slice);
@@ -229,6 +237,26 @@ mod tests {
         assert_eq!(t.blocked[BlockReason::Pipe as usize], 20);
         // Nothing was seen in the second slice: as in all of them.
         assert_eq!(t.slices[1].blocked[BlockReason::Lock as usize], 30);
+    }
+
+    #[test]
+    fn wider_slices_hold_the_same_time() {
+        let mut b = Book::new(0);
+        b.add(GRID, 0, 200, Kind::Off, 200);
+        b.add(GRID, 60, 70, Kind::OnCpu, 10);
+        b.coarsen();
+        let wide = Slices {
+            width_ns: 100,
+            ..GRID
+        };
+        assert_eq!(b.shift(wide, 120, Kind::Off, Kind::Woken, 150), 100);
+        let t = b.finish();
+        let rows: Vec<_> = t.slices.iter().map(|s| (s.slice, s.on_cpu_ns)).collect();
+        assert_eq!(rows, [(0, 10), (1, 0)]);
+        assert_eq!(
+            (t.woken, t.blocked[BlockReason::Other as usize]),
+            (100, 100)
+        );
     }
 
     #[test]

@@ -139,6 +139,13 @@ impl Looker {
         }
     }
 
+    /// Makes the slices twice as wide.
+    pub fn coarsen(&mut self) {
+        self.grid.width_ns *= 2;
+        self.watch.threads.iter_mut().for_each(|t| t.book.coarsen());
+        self.samples.coarsen();
+    }
+
     /// What the target did until now was waiting at our gate, and none of its own time.
     pub fn rebase(&mut self) {
         let now = session::now();
@@ -426,7 +433,7 @@ impl Looker {
                 return Some(Doing::Blocked(BlockReason::Other));
             }
             // First everything that must be of one moment, then what takes longer.
-            let mut pages = Pages::copy(pid, sp, pc);
+            let mut pages = Pages::copy(pid, t.tid, sp, pc);
             let mut wchan = [0u8; 96];
             let wchan = t.wchan(&mut wchan);
             let mut reason = waiting::reason(&self.table, pid, wchan, call, t.reason);

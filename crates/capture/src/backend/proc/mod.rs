@@ -94,7 +94,6 @@ pub(crate) fn record(
         _ => None,
     };
     let chosen = session::choose(&options.target, held.as_ref())?;
-    refusal::of_32_bit(&options.target, &chosen.pids)?;
     let mut processes = Processes::over(Files::over(MemoryTables::new())?);
     if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
         processes.prepare_command(held.pid(), &argv[0]);
@@ -204,6 +203,9 @@ pub(crate) fn record(
                 looker.round(due, pace.period_ns(), review && looker.clock.is_some());
                 due = 0;
                 let now = session::now();
+                if session::too_many_slices(&looker.grid, now) {
+                    looker.coarsen();
+                }
                 let every = if looker.clock.is_some() && !looker.relist {
                     REVIEW
                 } else {

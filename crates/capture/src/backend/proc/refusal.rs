@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use crate::{Error, target::Target};
+use crate::Error;
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
@@ -42,30 +42,4 @@ pub fn of_books(pid: u32) -> Error {
         why,
         remedy: remedy.into(),
     }
-}
-
-/// 32-bit programs have other system calls and another unwinder.
-///
-/// # Errors
-/// One of `pids` that `target` names is such a program.
-pub fn of_32_bit(target: &Target, pids: &[u32]) -> Result<(), Error> {
-    let Target::Pids(named) = target else {
-        return Ok(());
-    };
-    for pid in pids.iter().filter(|pid| named.contains(pid)) {
-        let mut head = [0u8; 5];
-        let read = fs::File::open(format!("/proc/{pid}/exe"))
-            .and_then(|mut f| io::Read::read_exact(&mut f, &mut head));
-        if read.is_ok() && head == *b"\x7fELF\x01" {
-            return Err(Error::NotSupported {
-                what: format!("pid {pid}, a 32-bit program,"),
-                release: rustix::system::uname()
-                    .release()
-                    .to_string_lossy()
-                    .into_owned(),
-                remedy: "wallscope measures 64-bit programs".into(),
-            });
-        }
-    }
-    Ok(())
 }

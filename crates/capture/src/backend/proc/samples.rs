@@ -182,6 +182,21 @@ impl Samples {
         }
     }
 
+    /// The slices are twice as wide from here on.
+    pub fn coarsen(&mut self) {
+        for sum in self.sums.values_mut() {
+            sum.slices.iter_mut().for_each(|v| v.slice /= 2);
+            sum.slices.dedup_by(|b, a| {
+                let same = a.slice == b.slice;
+                if same {
+                    a.count += b.count;
+                    a.ns += b.ns;
+                }
+                same
+            });
+        }
+    }
+
     /// Sorts by thread what was seen: from here on threads are settled one by one.
     pub fn by_thread(&mut self) {
         for key in self.sums.keys() {

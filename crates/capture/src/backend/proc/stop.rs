@@ -172,7 +172,7 @@ fn work(asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
             Halt::NotYet => true,
             Halt::Gone => false,
             Halt::At(signal) => {
-                late.extend(copy(o.pid, o.tid).map(|halted| (o.tid, halted)));
+                late.extend(copy(o.tid).map(|halted| (o.tid, halted)));
                 let_go(o.tid, signal);
                 // At most since it was looked at before.
                 late_ns += now().saturating_sub(looked.max(o.since));
@@ -230,7 +230,7 @@ fn halt(pid: u32, tid: u32, owing: &mut Vec<Owing>) -> (Outcome, u64) {
             Halt::NotYet => std::thread::yield_now(),
         }
     };
-    let halted = copy(pid, tid);
+    let halted = copy(tid);
     let_go(tid, signal);
     let took = now().saturating_sub(since);
     match halted {
@@ -240,9 +240,9 @@ fn halt(pid: u32, tid: u32, owing: &mut Vec<Owing>) -> (Outcome, u64) {
 }
 
 /// What a thread that stands still has in its registers and on its stack.
-fn copy(pid: u32, tid: u32) -> Option<Halted> {
+fn copy(tid: u32) -> Option<Halted> {
     let registers = registers(tid)?;
-    let stack = read_memory(pid, registers.general[7], STACK);
+    let stack = read_memory(tid, registers.general[7], STACK);
     Some(Halted { registers, stack })
 }
 

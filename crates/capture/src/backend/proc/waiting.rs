@@ -160,6 +160,7 @@ fn judge(
 /// Memory of a process, read once and kept for one stack.
 pub struct Pages {
     pid: u32,
+    tid: u32,
     pc: u64,
     /// What follows the stack pointer.
     first: Vec<u8>,
@@ -179,14 +180,16 @@ pub struct Read {
 }
 
 impl Pages {
-    /// Copies what lies at the stack pointer of a thread of process `pid`: most stacks are whole in
-    /// it, so that how long unwinding takes is no matter.
-    pub fn copy(pid: u32, sp: u64, pc: u64) -> Pages {
+    /// Copies what lies at the stack pointer of thread `tid` of process `pid`: most stacks are whole in
+    /// it, so that how long unwinding takes is no matter. Memory is that of the thread: a leader that
+    /// has ended before the others has none.
+    pub fn copy(pid: u32, tid: u32, sp: u64, pc: u64) -> Pages {
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
         Pages {
             pid,
+            tid,
             pc,
-            first: read_memory(pid, sp, (end - sp.min(end)) as usize),
+            first: read_memory(tid, sp, (end - sp.min(end)) as usize),
             at: sp,
             more: Vec::new(),
         }
@@ -246,7 +249,7 @@ impl Pages {
             None if self.more.len() >= PAGES => return &[],
             None => {
                 self.more
-                    .push((page, read_memory(self.pid, page, PAGE as usize)));
+                    .push((page, read_memory(self.tid, page, PAGE as usize)));
                 self.more.len() - 1
             }
         };

@@ -131,7 +131,7 @@ impl Watch {
     /// it was there before the start. Whether it is new to us.
     pub fn process(&mut self, pid: u32, since: Option<u64>, now: u64) -> bool {
         let known = self.processes.get(&pid);
-        if known.is_some_and(|p| p.alive > 0) {
+        if known.is_some_and(|p| !p.ended) {
             return false;
         }
         let Ok(stat) = process::stat(pid) else {
@@ -172,7 +172,7 @@ impl Watch {
 
     /// Lists everybody's threads: those that are found were there at the start.
     pub fn list_all(&mut self, now: u64) {
-        let alive = self.processes.iter().filter(|(_, p)| p.alive > 0);
+        let alive = self.processes.iter().filter(|(_, p)| !p.ended);
         let pids: Vec<u32> = alive.map(|(pid, _)| *pid).collect();
         for pid in pids {
             self.list(pid, None, now);
@@ -180,7 +180,8 @@ impl Watch {
     }
 
     fn thread(&mut self, pid: u32, tid: u32, since: Option<u64>, now: u64) {
-        let Some(stat) = thread_stat(pid, tid) else {
+        // A leader that has ended stands in the list as long as its threads live.
+        let Some(stat) = thread_stat(pid, tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
             return;
         };
         let mut thread = Thread::new(pid, tid, stat.comm, now, self.room > 0);
@@ -254,7 +255,7 @@ impl Watch {
                 .as_ref()
                 .and_then(|t| t.metadata().ok())
                 .map(|m| m.nlink());
-            let (Some(links), true) = (links, p.alive > 0) else {
+            let (Some(links), false) = (links, p.ended) else {
                 continue;
             };
             let ran = p.tick(pid);
@@ -293,7 +294,8 @@ impl Watch {
             return false;
         };
         p.alive = p.alive.saturating_sub(1);
-        p.ended = p.alive == 0;
+        // The last one that is known; threads that have not been listed yet may outlive it.
+        p.ended = p.alive == 0 && !is_populated(pid);
         p.ended
     }
 
@@ -304,7 +306,7 @@ impl Watch {
 
     /// The same for one that was heard of and may be new since `since`.
     pub fn heard_of(&mut self, pid: u32, tid: u32, since: u64, now: u64) -> Option<usize> {
-        if self.find(pid, tid).is_none() && self.processes.get(&pid).is_some_and(|p| p.alive > 0) {
+        if self.find(pid, tid).is_none() && self.processes.get(&pid).is_some_and(|p| !p.ended) {
             self.thread(pid, tid, Some(since), now);
         }
         self.find(pid, tid)
@@ -318,6 +320,15 @@ impl Watch {
             }
         }
     }
+}
+
+/// Whether a process still has a thread that lives.
+fn is_populated(pid: u32) -> bool {
+    let threads = process::threads(pid).unwrap_or_default();
+    threads
+        .into_iter()
+        .filter_map(|tid| thread_stat(pid, tid))
+        .any(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
 /// What identifies the program that a process runs.

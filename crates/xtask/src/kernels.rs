@@ -1,0 +1,303 @@
+//! Other kernels: boots each in an emulator with the tool, the truth programs and nothing else, and
+//! makes the experiments there.
+//!
+//! `cargo xtask kernels VMLINUZ…` packs this binary, `wallscope` and the truth programs with the
+//! libraries they need into an initial file system, and starts `qemu-system-x86_64` with it; inside,
+//! this binary is the first process. A kernel without KVM to run on is some twenty times slower, so
+//! that what depends on speed is not asked here. The image needs a serial console and BTF built in;
+//! no module is loaded. Of Debian's kernels:
+//!
+//! ```sh
+//! apt-get download linux-image-6.1.0-44-amd64 && dpkg-deb -x linux-image-*.deb kernel
+//! cargo xtask kernels kernel/boot/vmlinuz-*
+//! ```
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use wallscope_testkit::checks::{self, Length};
+use wallscope_testkit::{Error, Tool, program};
+
+use crate::{Outcome, installed, release_tool};
+
+const EMULATOR: &str = "qemu-system-x86_64";
+/// What is asked of a kernel unless something else is named: what needs no disk, no quota, no other
+/// program.
+const USUAL: &[&str] = &[
+    "mix", "shares", "convoy", "rpc", "chain", "crowd", "micro", "migrate", "lengths", "short",
+    "span", "execs", "rename", "odd",
+];
+/// The first word of each line by which the inside tells the outside.
+const TELLS: &str = "KERNELS:";
+
+/// The task: `arguments` are kernel images and names of experiments. Whether all passed in all.
+///
+/// # Errors
+/// No emulator, nothing to boot, or no room for the file system.
+pub fn run(arguments: &[&str]) -> Outcome<bool> {
+    let (names, images): (Vec<&str>, Vec<&str>) =
+        arguments.iter().partition(|a| checks::by_name(a).is_some());
+    if images.is_empty() {
+        return Err("name a kernel: cargo xtask kernels VMLINUZ… [EXPERIMENT…]".into());
+    }
+    let emulator = installed(EMULATOR)
+        .ok_or_else(|| format!("{EMULATOR} is missing: apt-get install qemu-system-x86"))?;
+    let tool = release_tool()?;
+    let folder = tempfile::tempdir()?;
+    let disk = folder.path().join("initrd");
+    pack(&tool, &disk)?;
+    let names = if names.is_empty() { USUAL } else { &names };
+    let mut good = true;
+    for image in images {
+        println!("== {image}");
+        good &= boot(&emulator, Path::new(image), &disk, names)?;
+    }
+    Ok(good)
+}
+
+/// Boots one kernel and repeats what is said inside. Whether all of `names` passed.
+fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<bool> {
+    let words = format!(
+        "console=ttyS0 quiet panic=-1 rdinit=/init -- inside {}",
+        names.join(" ")
+    );
+    let mut child = Command::new(emulator)
+        .args([
+            "-machine",
+            "q35,accel=kvm:tcg",
+            "-cpu",
+            "max,-arch-capabilities",
+            "-smp",
+            "2",
+        ])
+        .args(["-m", "2G", "-nographic", "-no-reboot", "-nic", "none"])
+        .arg("-kernel")
+        .arg(image)
+        .arg("-initrd")
+        .arg(disk)
+        .arg("-append")
+        .arg(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut passed = 0;
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).trim_end().to_string();
+        passed += usize::from(line.starts_with(TELLS) && line.ends_with(" passed"));
+        println!("{line}");
+    }
+    child.wait()?;
+    println!("{passed} of {} passed", names.len());
+    Ok(passed == names.len())
+}
+
+/// Writes the initial file system: a cpio archive in the kernel's format.
+fn pack(tool: &Tool, disk: &Path) -> Outcome<()> {
+    let own = std::env::current_exe()?;
+    let truth = program::path();
+    let mut files: Vec<(PathBuf, PathBuf)> = vec![
+        (own.clone(), "/init".into()),
+        (tool.path().into(), "/wallscope".into()),
+    ];
+    for entry in fs::read_dir(truth.parent().ok_or("the truth programs have no folder")?)? {
+        let path = entry?.path();
+        let library = path.extension().is_some_and(|e| e == "so");
+        if library || path == truth {
+            files.push((path.clone(), path));
+        }
+    }
+    let mut libraries = BTreeSet::new();
+    for (path, _) in &files {
+        libraries.extend(libraries_of(path)?);
+    }
+    files.extend(libraries.into_iter().map(|path| (path.clone(), path)));
+
+    let mut archive = Archive {
+        out: BufWriter::new(File::create(disk)?),
+        folders: BTreeSet::new(),
+        written: 0,
+        entries: 0,
+    };
+    for folder in ["/proc", "/sys", "/dev", "/tmp"] {
+        archive.folder(Path::new(folder))?;
+    }
+    // Where the first process finds its output before anything is mounted.
+    archive.entry(Path::new("/dev/console"), 0o020_600, (5, 1), &[])?;
+    for (from, to) in files {
+        archive.folder(to.parent().unwrap_or(Path::new("/")))?;
+        let mode = from.metadata()?.permissions().mode();
+        archive.entry(&to, 0o100_000 | mode & 0o7777, (0, 0), &fs::read(&from)?)?;
+    }
+    archive.entry(Path::new("/TRAILER!!!"), 0, (0, 0), &[])?;
+    archive.out.flush()?;
+    Ok(())
+}
+
+/// The libraries, the loader among them, that the loader would map for a program.
+fn libraries_of(path: &Path) -> Outcome<Vec<PathBuf>> {
+    let output = Command::new("ldd").arg(path).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = text.split_whitespace().filter(|w| w.starts_with('/'));
+    Ok(words.map(PathBuf::from).collect())
+}
+
+struct Archive {
+    out: BufWriter<File>,
+    folders: BTreeSet<PathBuf>,
+    written: usize,
+    entries: u32,
+}
+
+impl Archive {
+    /// A folder, and those above it.
+    fn folder(&mut self, path: &Path) -> io::Result<()> {
+        let above: Vec<&Path> = path.ancestors().filter(|p| p.parent().is_some()).collect();
+        for path in above.into_iter().rev() {
+            if self.folders.insert(path.to_path_buf()) {
+                self.entry(path, 0o040_755, (0, 0), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        path: &Path,
+        mode: u32,
+        device: (u32, u32),
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let name = path.to_string_lossy();
+        let name = name.trim_start_matches('/');
+        self.entries += 1;
+        let mut head = String::from("070701");
+        let length = bytes.len() as u32;
+        for field in [
+            self.entries,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            length,
+            0,
+            0,
+            device.0,
+            device.1,
+            name.len() as u32 + 1,
+            0,
+        ] {
+            head.push_str(&format!("{field:08x}"));
+        }
+        self.put(head.as_bytes())?;
+        self.put(name.as_bytes())?;
+        self.put(&[0])?;
+        self.align()?;
+        self.put(bytes)?;
+        self.align()
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written += bytes.len();
+        self.out.write_all(bytes)
+    }
+
+    fn align(&mut self) -> io::Result<()> {
+        self.put(&[0; 3][..self.written.next_multiple_of(4) - self.written])
+    }
+}
+
+/// The first process inside: mounts what is needed, makes the experiments, tells, and powers off.
+///
+/// # Errors
+/// What keeps it from even beginning.
+pub fn inside(names: &[&str]) -> Outcome<bool> {
+    for (what, at) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("tmpfs", "/tmp"),
+    ] {
+        mount(what, at)?;
+    }
+    fs::create_dir_all("/dev/shm")?;
+    // Hosts without them are hosts too.
+    let _ = mount("tracefs", "/sys/kernel/tracing");
+    let _ = mount("cgroup2", "/sys/fs/cgroup");
+    raise_loopback()?;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    println!("Linux {}", release.trim());
+    let tool = Tool::at("/wallscope");
+    // Beside the experiments: what the tool itself thinks of this kernel.
+    let told = tool.run(&["doctor"])?;
+    println!("{}", String::from_utf8_lossy(&told.stdout));
+    let tried = tool.run(&["record", "-d", "1", "-a", "-o", "/tmp/all.pb.gz"])?;
+    println!("{}", String::from_utf8_lossy(&tried.stderr));
+    for name in names {
+        let check = checks::by_name(name).ok_or_else(|| format!("no experiment {name}"))?;
+        let outcome = match (check.run)(&tool, Length::SHORT) {
+            Ok(card) => {
+                println!("{card}");
+                if card.passed() {
+                    "passed".to_string()
+                } else {
+                    format!("{} rows failed", card.failures())
+                }
+            }
+            Err(Error::CannotRunHere(why)) => format!("cannot run here: {why}"),
+            Err(error) => error.to_string(),
+        };
+        println!("{TELLS} {name}: {outcome}");
+    }
+    io::stdout().flush()?;
+    rustix::system::reboot(rustix::system::RebootCommand::PowerOff)?;
+    Ok(true)
+}
+
+fn mount(kind: &str, at: &str) -> io::Result<()> {
+    let (kind, at) = (CString::new(kind)?, CString::new(at)?);
+    // SAFETY: the strings outlive the call, and no data is passed.
+    let done = unsafe {
+        libc::mount(
+            kind.as_ptr(),
+            at.as_ptr(),
+            kind.as_ptr(),
+            0,
+            std::ptr::null(),
+        )
+    };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Switches the loopback interface on.
+fn raise_loopback() -> io::Result<()> {
+    // SAFETY: an interface request of zeros is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+    // SAFETY: the call reads the request, which outlives it.
+    let done = unsafe {
+        libc::ioctl(
+            std::os::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SIOCSIFFLAGS,
+            &raw const request,
+        )
+    };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
