@@ -413,6 +413,31 @@ static __always_inline void save_window(struct task_struct *p)
 	}
 }
 
+/* The same for a thread that slept already when its record was made: from the iterator. */
+static __always_inline void save_window_of(struct task_struct *p)
+{
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct ws_window *w;
+	u64 from, seq;
+
+	if (cfg_task_work || !t || t->state != WS_BLOCKED || no_user_stack(p))
+		return;
+	seq = t->seq;
+	w = bpf_task_storage_get(&windows, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!w)
+		return;
+	uw_copy_regs(&w->regs, (void *)bpf_task_pt_regs(p));
+	from = w->regs.sp & ~7ull;
+	w->len = WS_WINDOW;
+	if (bpf_copy_from_user_task(w->bytes, WS_WINDOW, (void *)from, p, 0)) {
+		w->len = 4096 - (from & 4095);
+		if (bpf_copy_from_user_task(w->bytes, w->len & (WS_WINDOW - 1), (void *)from, p, 0))
+			w->len = 0;
+	}
+	if (*(volatile u64 *)&t->seq != seq)
+		w->len = 0; /* it moved meanwhile: what is there may be of two moments */
+}
+
 static __always_inline u64 unwind_window(struct task_struct *p)
 {
 	struct ws_window *w = bpf_task_storage_get(&windows, p, 0, 0);

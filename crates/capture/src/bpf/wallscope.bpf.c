@@ -330,8 +330,10 @@ int ws_tasks(struct bpf_iter__task *ctx)
 		tgid = p->tgid;
 		/* A leader that has ended stands there as long as its threads live, and does nothing. */
 		if (!t && tgid != cfg_self && p->pid && !p->exit_state &&
-		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid)))
+		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid))) {
 			thread_born(p, WS_FOUND);
+			save_window_of(p);
+		}
 		return 0;
 	}
 	if (t)
