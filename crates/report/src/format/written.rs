@@ -260,7 +260,7 @@ impl<'r> Rows<'r> {
 pub(super) fn left_out(rec: &Recording, parts: &[&str]) -> Vec<String> {
     let mut lost: Vec<String> = parts.iter().map(|p| (*p).to_string()).collect();
     if !rec.domain.is_import() {
-        lost.push("the ledger, losses, cost, host facts and intervals".to_string());
+        lost.push("the ledger, losses, cost, host facts and intervals of shares".to_string());
     }
     if !rec.label_sets.is_empty() {
         lost.push("labels".to_string());
