@@ -4,20 +4,24 @@ use std::{env, ffi::OsStr, path::PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
+/// The kernel programs: those of recordings, and those of single functions' calls.
+const OBJECTS: &[&str] = &["wallscope", "latency"];
+
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
-    let out =
-        PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("wallscope.skel.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let sources = manifest.join("src/bpf");
-    SkeletonBuilder::new()
-        .source(sources.join("wallscope.bpf.c"))
-        .clang_args([
-            OsStr::new("-mcpu=v3"),
-            OsStr::new("-Wall"),
-            OsStr::new("-Werror"),
-        ])
-        .build_and_generate(&out)
-        .expect("the kernel programs must compile (is clang installed?)");
+    for object in OBJECTS {
+        SkeletonBuilder::new()
+            .source(sources.join(format!("{object}.bpf.c")))
+            .clang_args([
+                OsStr::new("-mcpu=v3"),
+                OsStr::new("-Wall"),
+                OsStr::new("-Werror"),
+            ])
+            .build_and_generate(out.join(format!("{object}.skel.rs")))
+            .expect("the kernel programs must compile (is clang installed?)");
+    }
     println!("cargo:rerun-if-changed={}", sources.display());
     println!(
         "cargo:rerun-if-changed={}",

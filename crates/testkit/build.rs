@@ -8,8 +8,9 @@ use std::process::Command;
 
 const C_FILES: &[&str] = &[
     "truth", "main", "compute", "waits", "reasons", "chain", "sched", "lives", "odd", "lengths",
-    "idle",
+    "idle", "calls",
 ];
+const CXX_FILES: &[&str] = &["odd_throw", "calls_throw"];
 const FLAGS: &[&str] = &[
     "-O2",
     "-fomit-frame-pointer",
@@ -54,13 +55,13 @@ fn main() {
         run(&cc, &arguments);
         objects.push(object);
     }
-    let thrower = text(&out.join("odd_throw.o"));
-    let source = "programs/odd_throw.cc";
-    run(
-        &cxx,
-        &[FLAGS, &["-std=c++17", "-c", source, "-o", &thrower]].concat(),
-    );
-    objects.push(thrower);
+    for name in CXX_FILES {
+        let object = text(&out.join(format!("{name}.o")));
+        let source = format!("programs/{name}.cc");
+        let own = ["-std=c++17", "-c", source.as_str(), "-o", object.as_str()];
+        run(&cxx, &[FLAGS, &own].concat());
+        objects.push(object);
+    }
 
     let binary = text(&out.join("wallscope-truth"));
     // -rdynamic: the programs name their own frames. Lazy binding: PLT entries do their full work.

@@ -19,6 +19,26 @@ pub enum Error {
         /// Cause.
         why: String,
     },
+    /// Nothing of that name can be probed.
+    #[error("cannot probe {asked}: {why}; {instead}")]
+    NoFunction {
+        /// As it was asked for.
+        asked: String,
+        /// Cause.
+        why: String,
+        /// What could be asked for instead.
+        instead: String,
+    },
+    /// Probing would cost, or harm, more than is allowed.
+    #[error("refused to probe {what}: {why}; {instead}")]
+    Refused {
+        /// The function.
+        what: String,
+        /// The figure, or the harm.
+        why: String,
+        /// What helps.
+        instead: String,
+    },
     /// The command could not be started.
     #[error("cannot start {command}: {cause}")]
     Start {
@@ -83,9 +103,11 @@ impl Error {
     /// The contract's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::NoSuchProcess { .. } | Error::NoSuchCgroup { .. } => 4,
+            Error::NoSuchProcess { .. } | Error::NoSuchCgroup { .. } | Error::NoFunction { .. } => {
+                4
+            }
             Error::Start { code, .. } => *code,
-            Error::NotPermitted { .. } | Error::NotSupported { .. } => 3,
+            Error::NotPermitted { .. } | Error::NotSupported { .. } | Error::Refused { .. } => 3,
             Error::Bpf { .. } | Error::Io { .. } => 1,
         }
     }

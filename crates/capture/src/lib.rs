@@ -5,6 +5,7 @@
 //! session/        one recording from start to file: who is measured, threads and their books,
 //!                 samples and stacks, processes and their mappings, cost
 //! counter/        how often something happened: perf events as counters
+//! probes/         calls of single functions: where probes may stand, counts, lengths, ledgers
 //! probe.rs        what this host allows, found by trying
 //! target.rs       what to measure; starting a command and holding it until measuring is live
 //! ```
@@ -15,6 +16,7 @@
 pub mod backend;
 pub mod counter;
 pub mod probe;
+pub mod probes;
 pub mod session;
 pub mod target;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use serde_json::json;
+use wallscope_capture::target::Target;
 use wallscope_explain::ladder::{Bottleneck, Cause, Ladder, Reading, Resource, climb};
 use wallscope_model::{Recording, State};
 use wallscope_report::text::wrap;
@@ -12,6 +13,7 @@ use wallscope_report::text::wrap;
 use crate::failure::Failure;
 use crate::live::Source;
 use crate::output;
+use crate::rungs::{self, Climbed};
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
 #[derive(clap::Args)]
@@ -38,10 +40,29 @@ pub struct Args {
     /// Print every rule that was tried, with the figures it looked at
     #[arg(long)]
     explain: bool,
+    /// Climb on: count the named functions and time the verdict's in the live process (-p, --cgroup,
+    /// -a) with probes, whose cost is printed first
+    #[arg(long)]
+    go: bool,
+    /// The most of one CPU that those probes may cost, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "go")]
+    max_overhead: f64,
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
+    let target = args.source.target();
+    if args.go
+        && !matches!(
+            target,
+            Some(Target::Pids(_) | Target::Cgroup(_) | Target::All)
+        )
+    {
+        return Err(Failure::usage(
+            "--go needs a process that is still there: -p PID, --cgroup PATH or -a; for a file or a \
+             command, run the printed commands beside the next run",
+        ));
+    }
     let (recording, path) = args.source.recording("ladder", Duration::from_secs(30))?;
     let ladder = climb(&recording);
     let page = Page {
@@ -49,6 +70,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ladder: &ladder,
         file: path.display().to_string(),
         explain: args.explain,
+        climbed: target
+            .filter(|_| args.go)
+            .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead)),
     };
     let out = if args.json {
         page.json()
@@ -68,6 +92,8 @@ struct Page<'a> {
     ladder: &'a Ladder,
     file: String,
     explain: bool,
+    /// Rungs 3 and 4, where they were climbed.
+    climbed: Option<Climbed>,
 }
 
 fn percent(share: f64) -> String {
@@ -175,42 +201,6 @@ impl Page<'_> {
         }
     }
 
-    /// The commands of the rungs that need probes, for the function the verdict names.
-    fn probes(&self) -> Vec<String> {
-        let Some(cause) = self.ladder.causes.iter().find(|c| {
-            self.ladder.verdict.function.as_deref() == Some(&*c.function) && !c.module.is_empty()
-        }) else {
-            return Vec::new();
-        };
-        let module = self
-            .recording
-            .modules
-            .iter()
-            .find(|m| m.name() == &*cause.module);
-        let function = self
-            .recording
-            .functions
-            .iter()
-            .find(|f| f.name == cause.function)
-            .map(|f| f.system_name.clone())
-            .filter(|n| !n.is_empty());
-        let (Some(module), Some(function)) = (module, function) else {
-            return Vec::new();
-        };
-        vec![
-            format!(
-                "sudo bpftrace -e 'uprobe:{}:\"{function}\" {{ @calls = count(); }}'",
-                module.path
-            ),
-            format!(
-                "sudo bpftrace -e 'uprobe:{0}:\"{function}\" {{ @t[tid] = nsecs; }} \
-                 uretprobe:{0}:\"{function}\" /@t[tid]/ {{ @ns = hist(nsecs - @t[tid]); \
-                 delete(@t[tid]); }}'",
-                module.path
-            ),
-        ]
-    }
-
     fn first_rung(&self) -> Vec<String> {
         let b = &self.ladder.bottleneck;
         let l = &b.ledger;
@@ -301,14 +291,16 @@ impl Page<'_> {
         if rest > 0 {
             say(2, &format!("{rest} more (--json has all)"));
         }
-        let probes = self.probes();
-        if !probes.is_empty() {
+        let probes = rungs::commands(self.recording, self.ladder);
+        if let Some(climbed) = &self.climbed {
+            out.push_str(&climbed.text());
+        } else if !probes.is_empty() {
             say(0, "");
             say(
                 0,
                 "Rungs 3 and 4: how often, and how distributed? They need probes in the live \
-                 process, which are not placed here; each call will cost it about 1 µs, twice \
-                 that where the return is probed",
+                 process: --go places them, never above --max-overhead; by hand (each prints what a \
+                 call will cost first)",
             );
             for command in probes {
                 // For copying: never wrapped.
@@ -436,7 +428,8 @@ impl Page<'_> {
                 "threads": c.threads,
                 "thread": &*c.thread,
             })).collect::<Vec<_>>(),
-            "probes": self.probes(),
+            "probes": rungs::commands(self.recording, self.ladder),
+            "rungs": self.climbed.as_ref().map(Climbed::json),
             "rules": self.ladder.fired.iter().map(|f| json!({
                 "rule": f.rule,
                 "when": f.when,

@@ -34,6 +34,11 @@ pub struct Source {
 }
 
 impl Source {
+    /// The live target, if one was named.
+    pub fn target(&self) -> Option<Target> {
+        self.target.target()
+    }
+
     /// The recording and its file: read, or made now with the defaults of `record`, for `usual`
     /// unless a time was given. `verb`: who asks.
     ///

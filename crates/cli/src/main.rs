@@ -22,6 +22,7 @@ macro_rules! eprint {
 
 mod calibrate;
 mod completions;
+mod count;
 mod diff;
 mod doctor;
 mod export;
@@ -29,12 +30,14 @@ mod failure;
 mod imported;
 mod input;
 mod ladder;
+mod latency;
 mod live;
 mod locks;
 mod man;
 mod output;
 mod record;
 mod report;
+mod rungs;
 mod select;
 mod stat;
 mod top;
@@ -74,6 +77,8 @@ enum Verb {
     Locks(locks::Args),
     Why(why::Args),
     Diff(Box<diff::Args>),
+    Count(count::Args),
+    Latency(latency::Args),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -92,6 +97,8 @@ fn main() -> ExitCode {
         Verb::Locks(args) => locks::run(args),
         Verb::Why(args) => why::run(args),
         Verb::Diff(args) => diff::run(*args),
+        Verb::Count(args) => count::run(args),
+        Verb::Latency(args) => latency::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

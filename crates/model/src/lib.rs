@@ -25,6 +25,7 @@ mod task;
 mod timeline;
 mod wait;
 
+pub mod calls;
 pub mod compare;
 pub mod merge;
 pub mod scale;

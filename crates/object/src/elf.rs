@@ -101,6 +101,8 @@ pub struct Symbol<'d> {
     pub binding: Binding,
     /// Whether its type is a function; otherwise a bare label.
     pub function: bool,
+    /// Whether the address is that of a resolver, which chooses the function when it is loaded.
+    pub resolver: bool,
 }
 
 /// A symbol that names data.
@@ -332,6 +334,7 @@ impl<'d> Elf<'d> {
                     _ => Binding::Global,
                 },
                 function,
+                resolver: st_info.st_type() == object::elf::STT_GNU_IFUNC,
             })
         })
     }

@@ -125,6 +125,7 @@ mod tests {
             size,
             binding: Binding::Local,
             function: true,
+            resolver: false,
         }
     }
 

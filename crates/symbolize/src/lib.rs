@@ -16,6 +16,8 @@
 //! structure, budgets where structures can multiply, a deadline for each module, names capped and
 //! made printable, links of a container never followed out of it.
 //!
+//! The opposite question, where the functions of a name are, is answered by [`functions`].
+//!
 //! Not done: debuginfod or any other network, split DWARF (`.dwo`: lines only), line numbers of
 //! kernel code, naming stubs on machines other than x86-64.
 
@@ -23,6 +25,7 @@ mod debugfile;
 mod demangle;
 mod dwarf;
 mod elf;
+pub mod functions;
 mod go;
 mod kernel;
 mod losses;

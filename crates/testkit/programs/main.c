@@ -47,6 +47,7 @@ static const struct program PROGRAMS[] = {
      program_upstream},
     {"spin", "", "threads that spin on a lock, and one that yields all the time", program_spin},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},
+    {"calls", "hot", "functions entered and left in every way, with their lengths", program_calls},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };
 #define PROGRAM_COUNT (sizeof PROGRAMS / sizeof *PROGRAMS)

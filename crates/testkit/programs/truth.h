@@ -183,6 +183,7 @@ void program_odd(void);
 void program_lengths(void);
 void program_upstream(void);
 void program_spin(void);
+void program_calls(void);
 int execs_child(int argc, char **argv);
 
 #ifdef __cplusplus

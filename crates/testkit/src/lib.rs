@@ -7,7 +7,8 @@
 //! fault in it cannot hide itself.
 //!
 //! `program` starts and releases a truth program (`python`, `java` and `go` those in these languages),
-//! `truth` is what it tells; `tool` drives the wallscope binary; `report` and `folded` read its output;
+//! `truth` is what it tells; `tool` drives the wallscope binary, `probing` its
+//! verbs that place probes; `report` and `folded` read its output;
 //! `score` compares and prints rows; `checks` are whole experiments, each with its length as a
 //! parameter, so that the live tests run them short and the full verification long.
 //!
@@ -17,6 +18,7 @@ pub mod checks;
 pub mod folded;
 pub mod go;
 pub mod java;
+pub mod probing;
 pub mod program;
 pub mod python;
 pub mod report;

@@ -92,6 +92,8 @@ experiments! {
     parked "parked";
     cgroup "cgroup";
     everything "everything";
+    calls "calls";
+    counts "counts";
     odd "odd";
     python "python";
     java "java";

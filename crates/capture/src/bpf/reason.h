@@ -3,11 +3,10 @@
  * What a thread waits for, told from where it stood when it left the CPU: its task state, its
  * system call and, for calls on a descriptor, what is behind it. Where that may be wrong or tells
  * nothing, the kernel functions it stands in decide (place.h).
+ *
+ * Whoever includes this says by py_is_gil() which locks are an interpreter's own (unwind/bpf/python.h).
  */
 #pragma once
-#include "../../../unwind/bpf/unwind.h"
-#include "../../../unwind/bpf/python.h"
-
 #include "place.h"
 
 /* Kinds of file, as in stat(2). */

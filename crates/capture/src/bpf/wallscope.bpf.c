@@ -22,6 +22,8 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #include "maps.h"
+#include "../../../unwind/bpf/unwind.h"
+#include "../../../unwind/bpf/python.h"
 #include "reason.h"
 #include "shape.h"
 #include "timeline.h"

@@ -210,7 +210,7 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
 }
 
 /// By what right this process measures.
-fn privilege() -> String {
+pub(crate) fn privilege() -> String {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
         "root".into()

@@ -75,6 +75,7 @@ use crate::{
 };
 use build::Stacks;
 use cost::CostMeter;
+pub(crate) use domain::privilege;
 pub use events::Stopper;
 use events::{Event, Events};
 use host_log::HostLog;

@@ -15,6 +15,7 @@
 //! Not read: split debug information (`.dwo`, `.dwp`); such units give lines but no functions, and
 //! are counted. Macros, variables, and scopes other than functions are of no use here.
 
+mod inlined;
 mod lines;
 mod origin;
 mod scopes;
@@ -27,6 +28,7 @@ use std::time::Instant;
 use gimli::{DwarfSections, EndianSlice, RunTimeEndian, Section, SectionId, UnitRef, UnitType};
 use wallscope_object::elf::Elf;
 
+pub(crate) use inlined::inlined;
 use lines::LineHits;
 use origin::Units;
 use scopes::Scope;

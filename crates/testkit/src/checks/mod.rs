@@ -1,6 +1,7 @@
 //! Whole experiments: a truth program, recorded by the real binary, read, and scored. One table
 //! row each; the live tests run them short, the full verification long.
 
+mod calls;
 mod cost;
 mod go;
 mod idle;
@@ -104,6 +105,8 @@ checks! {
     Truth "parked" lives::parked: "ten thousand idle threads, and what each costs";
     Truth "cgroup" lives::cgroup: "a cgroup as the target, and nothing beside it";
     Truth "everything" lives::everything: "the whole machine as the target";
+    Truth "calls" calls::calls: "calls timed one by one: counts, quantiles, ledgers, every way out";
+    Truth "counts" calls::counts: "exact counts of calls";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";

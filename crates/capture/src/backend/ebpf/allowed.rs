@@ -32,6 +32,8 @@ pub struct Kernel {
     pub task_work: bool,
     /// Hash maps that allocate as they go may be used from timers (6.1).
     maps_allocate: bool,
+    /// Many uprobes can be placed at once (6.6).
+    pub uprobe_multi: bool,
     tracepoints: HashSet<String>,
 }
 
@@ -75,7 +77,11 @@ impl Kernel {
         let task_work = btf
             .type_by_name::<BtfType<'_>>("bpf_task_work_schedule_resume_impl")
             .is_some_and(|t| t.kind() == BtfKind::Func);
+        let uprobe_multi = btf
+            .type_by_name::<Struct<'_>>("bpf_uprobe_multi_link")
+            .is_some();
         Ok(Kernel {
+            uprobe_multi,
             release,
             switch_has_prev_state: switch_arguments >= 5,
             clock_leaves_irq_out: irq,

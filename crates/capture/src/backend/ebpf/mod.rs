@@ -159,7 +159,7 @@ impl Programs {
     /// # Errors
     /// No privilege, no BTF, or a kernel too old: each said as such.
     pub fn load(kernel: &Kernel, settings: &Settings) -> Result<Programs, Error> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| complain(line))));
+        note_complaints();
         // Kernels have the functions before they let timer programs call them (6.2 and 6.12), and
         // only trying tells.
         let skel = match Programs::try_load(kernel, settings, true) {
@@ -604,7 +604,12 @@ fn complain(text: String) {
     }
 }
 
-fn last_complaint() -> String {
+/// Keeps what libbpf complains of from here on, instead of printing it.
+pub(crate) fn note_complaints() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| complain(line))));
+}
+
+pub(crate) fn last_complaint() -> String {
     let said = COMPLAINT.lock().map(|said| said.clone());
     let (program, why) = said.unwrap_or_default();
     [program, why].join(": ").trim_matches([':', ' ']).into()

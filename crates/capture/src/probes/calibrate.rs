@@ -1,0 +1,284 @@
+//! What probes cost here, found by probing a child of ours.
+//!
+//! Costs differ by a factor of ten between machines and between instructions, so they are measured
+//! before anything is placed into the target, with the very programs that will run there: a child
+//! calls small functions of known form, without probes in between to be in the way. The same tells
+//! by how much a call seems longer than it is. A child, as this
+//! process must not be probed: its own calls would count.
+
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use wallscope_object::{elf::Elf, mapped::MappedFile, maps};
+
+use super::{
+    abi::{Cookie, Site},
+    modules::Module,
+    plan::{Handler, PlannedSite},
+    programs::Programs,
+};
+use crate::Error;
+
+std::arch::global_asm!(
+    ".pushsection .text.wallscope_calibrate,\"ax\",@progbits",
+    ".balign 16",
+    // Entry emulated.
+    "wallscope_calibrate_push:",
+    "push %rbp",
+    "pop %rbp",
+    "ret",
+    ".balign 16",
+    // Entry single-stepped.
+    "wallscope_calibrate_move:",
+    "mov %rdi, %rax",
+    "ret",
+    ".popsection",
+    options(att_syntax)
+);
+
+unsafe extern "C" {
+    fn wallscope_calibrate_push(x: u64) -> u64;
+    fn wallscope_calibrate_move(x: u64) -> u64;
+}
+
+/// Calls in one batch, and batches, of which the median counts.
+const BATCH: u32 = 100;
+const BATCHES: usize = 9;
+/// Longest that a batch may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What probes cost.
+#[derive(Clone, Debug, Default)]
+pub struct Costs {
+    /// Each, by `Site as usize`, ns.
+    pub each: [u64; 16],
+    /// How much longer a call seems, by whether its entry is single-stepped and kind of its end, ns.
+    pub bias: [[u64; 16]; 2],
+}
+
+impl Costs {
+    /// The cost of a call that meets probes of these kinds, ns.
+    pub fn of(&self, kinds: &[Site]) -> u64 {
+        kinds.iter().map(|k| self.each[*k as usize]).sum()
+    }
+}
+
+/// Measures the cost of each kind of probe that `timed` needs.
+///
+/// # Errors
+/// The child cannot be made, or the kernel refuses the simplest probe.
+pub fn measure(programs: &mut Programs, timed: bool) -> Result<Costs, Error> {
+    let mut costs = Costs::default();
+    let modules = [own_module()?];
+    let place = |f: usize| own_offset(&modules[0], f as u64);
+    let push = place(wallscope_calibrate_push as *const () as usize)?;
+    let step = place(wallscope_calibrate_move as *const () as usize)?;
+    let handler = if timed { Handler::Met } else { Handler::Count };
+    let slot = (programs.functions() - 1) as u16;
+    let site = |offset, handler, site| PlannedSite {
+        module: 0,
+        offset,
+        semaphore: 0,
+        handler,
+        cookie: Cookie::new(slot, site),
+    };
+
+    let run = |programs: &mut Programs, sites: &[PlannedSite], which: u8| {
+        let child = Child::start()?;
+        programs.add_targets(&[child.pid])?;
+        let kept = programs.attached();
+        let outcome = programs
+            .attach(&modules, sites, Some(child.pid))
+            .and_then(|()| child.median(which));
+        programs.detach_to(kept);
+        outcome
+    };
+    let entry = run(programs, &[site(push, handler, Site::Entry)], 0)?;
+    let stepped = run(programs, &[site(step, handler, Site::SteppedEntry)], 1)?;
+    // The child ends with calls open, which end with it.
+    for kind in [
+        Site::Entry,
+        Site::Jump,
+        Site::Branch,
+        Site::Indirect,
+        Site::Catch,
+        Site::Begin,
+        Site::End,
+    ] {
+        costs.each[kind as usize] = entry;
+    }
+    costs.each[Site::SteppedEntry as usize] = stepped;
+    if !timed {
+        return Ok(costs);
+    }
+    for (kind, handler, at) in [
+        (Site::Return, Handler::Return, push),
+        (Site::Ret, Handler::Met, push + 2),
+    ] {
+        let before = programs.lengths(slot as usize);
+        let sites = [
+            site(push, Handler::Met, Site::Entry),
+            site(at, handler, kind),
+        ];
+        let both = run(programs, &sites, 0)?;
+        let seen = programs.lengths(slot as usize).since(&before);
+        let bias = seen.quantile(0.5).unwrap_or(0);
+        costs.each[kind as usize] = both.saturating_sub(entry);
+        costs.bias[0][kind as usize] = bias;
+        costs.bias[1][kind as usize] = bias + stepped.saturating_sub(entry);
+    }
+    for row in &mut costs.bias {
+        for kind in [Site::Jump, Site::Branch, Site::Indirect, Site::Catch] {
+            row[kind as usize] = row[Site::Ret as usize];
+        }
+    }
+    Ok(costs)
+}
+
+/// A child that calls the functions when told to.
+struct Child {
+    pid: u32,
+    order: OwnedFd,
+    answer: OwnedFd,
+}
+
+impl Child {
+    fn start() -> Result<Child, Error> {
+        let pipe = || {
+            pipe_with(PipeFlags::CLOEXEC)
+                .map_err(|e| Error::io("cannot make a pipe to find out what probes cost", e))
+        };
+        let ((orders, order), (answer, answers)) = (pipe()?, pipe()?);
+        // SAFETY: the child calls only async-signal-safe functions and allocates nothing.
+        let pid = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::close(order.as_raw_fd());
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                serve(orders.as_raw_fd(), answers.as_raw_fd());
+            }
+            pid
+        };
+        if pid < 0 {
+            return Err(Error::io(
+                "cannot fork to find out what probes cost",
+                std::io::Error::last_os_error(),
+            ));
+        }
+        Ok(Child {
+            pid: pid as u32,
+            order,
+            answer,
+        })
+    }
+
+    /// The median cost of a call, ns.
+    fn median(&self, which: u8) -> Result<u64, Error> {
+        let mut each = Vec::with_capacity(BATCHES);
+        for _ in 0..BATCHES {
+            each.push(self.batch(which)? / u64::from(BATCH));
+        }
+        each.sort_unstable();
+        Ok(each[BATCHES / 2])
+    }
+
+    fn batch(&self, which: u8) -> Result<u64, Error> {
+        let failed = |e: std::io::Error| Error::io("a trial of probes failed", e);
+        rustix::io::write(&self.order, &[which]).map_err(|e| failed(e.into()))?;
+        let mut fds = [rustix::event::PollFd::new(
+            &self.answer,
+            rustix::event::PollFlags::IN,
+        )];
+        let patience = rustix::event::Timespec {
+            tv_sec: PATIENCE.as_secs() as i64,
+            tv_nsec: 0,
+        };
+        rustix::event::poll(&mut fds, Some(&patience)).map_err(|e| failed(e.into()))?;
+        let mut bytes = [0u8; 8];
+        let ready = !fds[0].revents().is_empty();
+        match ready.then(|| rustix::io::read(&self.answer, &mut bytes)) {
+            Some(Ok(8)) => Ok(u64::from_ne_bytes(bytes)),
+            _ => Err(failed(std::io::Error::other("the child gave no answer"))),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: the pid is that of our own child, which has not been waited for.
+        unsafe {
+            libc::kill(self.pid as i32, libc::SIGKILL);
+            libc::waitpid(self.pid as i32, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// The child's life: batches, as told, until nobody tells any more.
+///
+/// # Safety
+/// To be called in a child just forked; it does not return.
+unsafe fn serve(orders: i32, answers: i32) -> ! {
+    let now = || {
+        // SAFETY: the call writes to the local value alone.
+        unsafe {
+            let mut t: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t);
+            t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        }
+    };
+    loop {
+        let mut which = 0u8;
+        // SAFETY: plain system calls on descriptors that the child owns; the two functions keep to the
+        // C calling convention and touch no memory.
+        unsafe {
+            if libc::read(orders, (&raw mut which).cast(), 1) != 1 {
+                libc::_exit(0);
+            }
+            let start = now();
+            for i in 0..u64::from(BATCH) {
+                match which {
+                    0 => wallscope_calibrate_push(i),
+                    _ => wallscope_calibrate_move(i),
+                };
+            }
+            let took = now() - start;
+            libc::write(answers, (&raw const took).cast(), 8);
+        }
+    }
+}
+
+/// The file that this code is in.
+fn own_module() -> Result<Module, Error> {
+    let failed = |e| Error::io("cannot read this program's own file", e);
+    let path = std::env::current_exe().map_err(failed)?;
+    // Also reached where the file was replaced or removed meanwhile.
+    let reach = std::path::PathBuf::from("/proc/self/exe");
+    let file = std::fs::File::open(&reach).map_err(failed)?;
+    Ok(Module {
+        path: path.to_string_lossy().into_owned(),
+        reach,
+        bytes: MappedFile::map(&file).map_err(failed)?,
+        root: None,
+        pids: Vec::new(),
+    })
+}
+
+/// Where an address of this process is in its file.
+fn own_offset(module: &Module, address: u64) -> Result<u64, Error> {
+    let failed = |e| Error::io("cannot find own code in own file", e);
+    let mappings = maps::read(std::process::id()).map_err(failed)?;
+    let m = mappings
+        .iter()
+        .find(|m| m.execute && (m.start..m.end).contains(&address));
+    let offset = m.map(|m| address - m.start + m.offset);
+    let code = offset.filter(|o| {
+        Elf::parse(&module.bytes)
+            .ok()
+            .and_then(|e| e.vaddr_of_offset(*o))
+            .is_some()
+    });
+    code.ok_or_else(|| failed(std::io::Error::other("it is not mapped from there")))
+}

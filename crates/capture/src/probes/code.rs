@@ -1,0 +1,491 @@
+//! Where in a function's machine code probes may stand: the entry, and every way out.
+//!
+//! x86-64 only. A uprobe is cheap where the kernel *emulates* the instruction (pushes, direct calls
+//! and jumps, `nop`: 0.5 to 1 µs) and dear where it lets the processor single-step a copy (10 µs and
+//! more in a virtual machine), so the entry probe goes to the first instruction that is emulated, as
+//! long as every call passes it exactly once: on the straight way in, and not where something in the
+//! function jumps back to. `endbr64`, which is stepped, is always left behind.
+//!
+//! Ways out are the `ret`s and the jumps that leave the function (tail calls). A way out is only
+//! believed where the stack pointer is what it was at the entry, which the kernel program checks, so
+//! that a jump into a part of the function that the compiler put elsewhere is not taken for one.
+//!
+//! The function is swept from start to end. Data between instructions (hand-written assembly) makes
+//! that unsafe and is reported as such: [`Body::whole`].
+
+use std::collections::BTreeSet;
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
+
+/// Instructions from the entry among which a cheap one is looked for.
+const MOST_AHEAD: usize = 24;
+
+/// A stretch of code: its virtual address and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// Address of the first byte.
+    pub start: u64,
+    /// The code.
+    pub bytes: &'a [u8],
+}
+
+impl Stretch<'_> {
+    fn holds(&self, address: u64) -> bool {
+        address.wrapping_sub(self.start) < self.bytes.len() as u64
+    }
+}
+
+/// The entry probe's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Virtual address.
+    pub at: u64,
+    /// Bytes pushed since the function was entered.
+    pub pushed: u16,
+    /// The instruction is single-stepped.
+    pub stepped: bool,
+}
+
+/// An indirect jump's target, in terms of `struct ws_jump`; registers as indices of `struct pt_regs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indirect {
+    /// Base register, 255: none.
+    pub base: u8,
+    /// Index register, 255: none.
+    pub index: u8,
+    /// Factor of the index.
+    pub scale: u8,
+    /// The target is read from memory.
+    pub memory: bool,
+    /// Added to the address.
+    pub displacement: i64,
+}
+
+/// How a function is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// `ret`.
+    Return,
+    /// A jump to another function.
+    Jump {
+        /// Its virtual address.
+        to: u64,
+    },
+    /// The same under a condition.
+    Branch {
+        /// Its virtual address.
+        to: u64,
+        /// Condition code as in the instruction's encoding.
+        condition: u8,
+    },
+    /// A jump that may stay within, or leave.
+    Indirect(Indirect),
+}
+
+/// One way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Virtual address of the instruction.
+    pub at: u64,
+    /// What it does.
+    pub leave: Leave,
+}
+
+/// What a function's code says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// Where to probe the entry.
+    pub entry: Entry,
+    /// Where the return address is on top of the stack, for the kernel's own return probe: the entry
+    /// without its `endbr64`, and whether that is single-stepped.
+    pub first: Entry,
+    /// All ways out.
+    pub exits: Vec<Exit>,
+    /// Every byte was an instruction.
+    pub whole: bool,
+}
+
+/// Reads a function: its own code first, then parts of it that the compiler put elsewhere. `grows`: it
+/// may begin with a check of its stack, after which it begins again (Go). `None` where it does not begin
+/// with an instruction.
+pub fn read(stretches: &[Stretch<'_>], grows: bool) -> Option<Body> {
+    let main = stretches.first()?;
+    let inside = |address| stretches.iter().any(|s| s.holds(address));
+    let mut exits = Vec::new();
+    let mut targets = BTreeSet::new();
+    let (mut whole, mut indirect) = (true, false);
+    let mut ahead: Vec<(Instruction, bool)> = Vec::new();
+    for stretch in stretches {
+        let mut decoder = Decoder::with_ip(64, stretch.bytes, stretch.start, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let i = decoder.decode();
+            if i.is_invalid() {
+                whole = false;
+                break;
+            }
+            let from = (i.ip() - stretch.start) as usize;
+            let bytes = &stretch.bytes[from..from + i.len()];
+            if stretch.start == main.start && ahead.len() <= MOST_AHEAD {
+                ahead.push((i, is_emulated(bytes)));
+            }
+            let to = i.near_branch_target();
+            match i.flow_control() {
+                FlowControl::Return => exits.extend(returns(&i)),
+                FlowControl::UnconditionalBranch if inside(to) => {
+                    targets.insert(to);
+                }
+                FlowControl::UnconditionalBranch => exits.push(Exit {
+                    at: i.ip(),
+                    leave: Leave::Jump { to },
+                }),
+                FlowControl::ConditionalBranch if inside(to) => {
+                    targets.insert(to);
+                }
+                FlowControl::ConditionalBranch => {
+                    exits.extend(condition(bytes).map(|condition| Exit {
+                        at: i.ip(),
+                        leave: Leave::Branch { to, condition },
+                    }));
+                }
+                // Marked by the compiler as a jump by a table of its own.
+                FlowControl::IndirectBranch if bytes[0] == 0x3e => indirect = true,
+                FlowControl::IndirectBranch => {
+                    indirect = true;
+                    exits.extend(table(&i).map(|leave| Exit { at: i.ip(), leave }));
+                }
+                _ => {}
+            }
+        }
+    }
+    let (entry, first) = entry(&ahead, &targets, indirect, grows)?;
+    Some(Body {
+        entry,
+        first,
+        exits,
+        whole,
+    })
+}
+
+/// Whether an instruction begins at `at`, swept from the start of the function.
+pub fn begins_at(stretch: Stretch<'_>, at: u64) -> bool {
+    let mut decoder = Decoder::with_ip(64, stretch.bytes, stretch.start, DecoderOptions::NONE);
+    while decoder.can_decode() && decoder.ip() < at {
+        let _ = decoder.decode();
+    }
+    decoder.ip() == at
+}
+
+/// Bytes of the first instruction; at most those that there are.
+pub fn length(stretch: Stretch<'_>) -> usize {
+    Decoder::with_ip(64, stretch.bytes, stretch.start, DecoderOptions::NONE)
+        .decode()
+        .len()
+        .min(stretch.bytes.len())
+}
+
+/// Whether the kernel emulates the instruction (arch/x86/kernel/uprobes.c: branches and pushes).
+pub fn is_emulated(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let [0xf2 | 0xf3 | 0x2e | 0x3e, after @ ..] = rest {
+        rest = after;
+    }
+    match rest {
+        [0x50..=0x57] | [0x41, 0x50..=0x57] => rest.len() == bytes.len(),
+        [0x70..=0x7f | 0xeb | 0xe8 | 0xe9 | 0x90, ..] => true,
+        [0x0f, 0x80..=0x8f, ..] => true,
+        _ => false,
+    }
+}
+
+/// The condition code of a conditional jump; `None` for those by counter, which nobody makes tail
+/// calls with.
+fn condition(bytes: &[u8]) -> Option<u8> {
+    let at = bytes
+        .iter()
+        .position(|b| !matches!(b, 0xf2 | 0xf3 | 0x2e | 0x3e))?;
+    match &bytes[at..] {
+        [0x0f, code @ 0x80..=0x8f, ..] | [code @ 0x70..=0x7f, ..] => Some(code & 15),
+        _ => None,
+    }
+}
+
+fn returns(i: &Instruction) -> Option<Exit> {
+    matches!(i.code(), Code::Retnq | Code::Retnq_imm16).then_some(Exit {
+        at: i.ip(),
+        leave: Leave::Return,
+    })
+}
+
+fn table(i: &Instruction) -> Option<Leave> {
+    let none = 255;
+    if i.op0_kind() == OpKind::Register {
+        return Some(Leave::Indirect(Indirect {
+            base: slot(i.op0_register())?,
+            index: none,
+            scale: 0,
+            memory: false,
+            displacement: 0,
+        }));
+    }
+    if i.op0_kind() != OpKind::Memory || i.has_segment_prefix() {
+        return None;
+    }
+    let (base, displacement) = match i.memory_base() {
+        Register::None => (none, i.memory_displacement64() as i64),
+        Register::RIP => (
+            slot(Register::RIP)?,
+            i.memory_displacement64().wrapping_sub(i.ip()) as i64,
+        ),
+        base => (slot(base)?, i.memory_displacement64() as i64),
+    };
+    Some(Leave::Indirect(Indirect {
+        base,
+        index: match i.memory_index() {
+            Register::None => none,
+            index => slot(index)?,
+        },
+        scale: i.memory_index_scale() as u8,
+        memory: true,
+        displacement,
+    }))
+}
+
+/// The place of a register in `struct pt_regs`, in words.
+fn slot(register: Register) -> Option<u8> {
+    Some(match register {
+        Register::R15 => 0,
+        Register::R14 => 1,
+        Register::R13 => 2,
+        Register::R12 => 3,
+        Register::RBP => 4,
+        Register::RBX => 5,
+        Register::R11 => 6,
+        Register::R10 => 7,
+        Register::R9 => 8,
+        Register::R8 => 9,
+        Register::RAX => 10,
+        Register::RCX => 11,
+        Register::RDX => 12,
+        Register::RSI => 13,
+        Register::RDI => 14,
+        Register::RIP => 16,
+        Register::RSP => 19,
+        _ => return None,
+    })
+}
+
+/// The cheapest place that every call passes once, and the first place behind `endbr64`.
+fn entry(
+    ahead: &[(Instruction, bool)],
+    targets: &BTreeSet<u64>,
+    indirect: bool,
+    grows: bool,
+) -> Option<(Entry, Entry)> {
+    let skipped = ahead
+        .iter()
+        .take_while(|(i, _)| i.code() == Code::Endbr64)
+        .count();
+    let mut ahead = &ahead[skipped..];
+    let again = ahead
+        .first()
+        .is_some_and(|(i, _)| targets.contains(&i.ip()));
+    let check = ahead
+        .iter()
+        .position(|(i, _)| i.flow_control() == FlowControl::ConditionalBranch);
+    if let (true, true, Some(check)) = (grows, again, check) {
+        ahead = &ahead[check + 1..];
+    }
+    let (head, emulated) = ahead.first()?;
+    let first = Entry {
+        at: head.ip(),
+        pushed: 0,
+        stepped: !emulated,
+    };
+    if *emulated {
+        return Some((first, first));
+    }
+    let mut pushed = 0u16;
+    for (n, (i, emulated)) in ahead.iter().enumerate() {
+        // Where a table leads is not known.
+        if n > 0 && (indirect || targets.contains(&i.ip())) {
+            break;
+        }
+        if *emulated {
+            let entry = Entry {
+                at: i.ip(),
+                pushed,
+                stepped: false,
+            };
+            return Some((entry, first));
+        }
+        if i.flow_control() != FlowControl::Next {
+            break;
+        }
+        let Some(more) = pushes(i) else { break };
+        let Some(sum) = pushed.checked_add_signed(more) else {
+            break;
+        };
+        pushed = sum;
+    }
+    Some((first, first))
+}
+
+/// By how many bytes an instruction lowers the stack pointer; `None` where that cannot be told.
+fn pushes(i: &Instruction) -> Option<i16> {
+    let own = i16::try_from(i.stack_pointer_increment()).ok()?;
+    if own != 0 {
+        return Some(-own);
+    }
+    let on_sp =
+        i.op_count() > 0 && i.op0_kind() == OpKind::Register && i.op0_register() == Register::RSP;
+    if !on_sp || matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) {
+        return Some(0);
+    }
+    let by = match i.op1_kind() {
+        OpKind::Immediate8to64 | OpKind::Immediate32to64 => {
+            i16::try_from(i.immediate(1) as i64).ok()?
+        }
+        _ => return None,
+    };
+    match i.mnemonic() {
+        Mnemonic::Sub => Some(by),
+        Mnemonic::Add => by.checked_neg(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(bytes: &[u8]) -> Body {
+        let stretch = Stretch {
+            start: 0x1000,
+            bytes,
+        };
+        read(&[stretch], false).unwrap()
+    }
+
+    #[test]
+    fn endbr64_is_left_behind() {
+        // endbr64; push %rbp; mov %rsp,%rbp; pop %rbp; ret
+        let b = body(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3]);
+        assert_eq!(
+            b.entry,
+            Entry {
+                at: 0x1004,
+                pushed: 0,
+                stepped: false
+            }
+        );
+        assert_eq!(b.exits.len(), 1);
+        assert_eq!(b.exits[0].leave, Leave::Return);
+        assert!(b.whole);
+    }
+
+    #[test]
+    fn a_cheap_instruction_is_looked_for() {
+        // sub $0x18,%rsp; mov %rdi,%rax; call next; add $0x18,%rsp; ret 8
+        let b = body(&[
+            0x48, 0x83, 0xec, 0x18, 0x48, 0x89, 0xf8, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x18,
+            0xc2, 8, 0,
+        ]);
+        assert_eq!(
+            b.entry,
+            Entry {
+                at: 0x1007,
+                pushed: 0x18,
+                stepped: false
+            }
+        );
+        assert_eq!((b.first.at, b.first.stepped), (0x1000, true));
+        assert_eq!(b.exits[0].leave, Leave::Return);
+    }
+
+    #[test]
+    fn the_head_of_a_loop_is_no_entry() {
+        // xor %eax,%eax; 2: inc %eax; cmp %edi,%eax; jne 2; ret
+        let b = body(&[0x31, 0xc0, 0xff, 0xc0, 0x39, 0xf8, 0x75, 0xfa, 0xc3]);
+        assert_eq!((b.entry.at, b.entry.stepped), (0x1000, true));
+    }
+
+    #[test]
+    fn a_stack_that_grows_does_not_count_twice() {
+        // cmp 0x10(%r14),%rsp; jbe 1f; push %rbp; pop %rbp; ret; 1: call next; jmp start
+        let bytes = [
+            0x49, 0x3b, 0x66, 0x10, 0x76, 3, 0x55, 0x5d, 0xc3, 0xe8, 0, 0, 0, 0, 0xeb, 0xf0,
+        ];
+        let stretch = Stretch {
+            start: 0x1000,
+            bytes: &bytes,
+        };
+        assert_eq!(read(&[stretch], true).unwrap().entry.at, 0x1006);
+        assert_eq!(read(&[stretch], false).unwrap().entry.at, 0x1004);
+    }
+
+    #[test]
+    fn ways_out_are_found() {
+        // test %edi,%edi; je +0x100; jmp *%rax; notrack jmp *%rax; jmp *0x10(,%rcx,8); jmp +0x200
+        let b = body(&[
+            0x85, 0xff, 0x0f, 0x84, 0, 1, 0, 0, 0xff, 0xe0, 0x3e, 0xff, 0xe0, 0xff, 0x24, 0xcd,
+            0x10, 0, 0, 0, 0xe9, 0, 2, 0, 0,
+        ]);
+        let leaves: Vec<_> = b.exits.iter().map(|e| e.leave).collect();
+        assert_eq!(
+            leaves,
+            [
+                Leave::Branch {
+                    to: 0x1108,
+                    condition: 4
+                },
+                Leave::Indirect(Indirect {
+                    base: 10,
+                    index: 255,
+                    scale: 0,
+                    memory: false,
+                    displacement: 0
+                }),
+                Leave::Indirect(Indirect {
+                    base: 255,
+                    index: 11,
+                    scale: 8,
+                    memory: true,
+                    displacement: 0x10
+                }),
+                Leave::Jump { to: 0x1219 },
+            ]
+        );
+    }
+
+    #[test]
+    fn parts_put_elsewhere_belong_to_it() {
+        let main = [0x55, 0x0f, 0x84, 0xf9, 0x0f, 0, 0, 0x5d, 0xc3]; // push; je 0x2000; pop; ret
+        let cold = [0xe9, 0x02, 0xf0, 0xff, 0xff]; // jmp 0x1007
+        let stretches = [(0x1000, &main[..]), (0x2000, &cold[..])]
+            .map(|(start, bytes)| Stretch { start, bytes });
+        let b = read(&stretches, false).unwrap();
+        assert_eq!(b.exits.len(), 1, "{b:?}");
+    }
+
+    #[test]
+    fn nonsense_is_reported() {
+        assert!(!body(&[0x55, 0x06, 0xc3]).whole);
+        assert_eq!(read(&[], false), None);
+        assert!(begins_at(
+            Stretch {
+                start: 0,
+                bytes: &[0x48, 0x89, 0xe5, 0x5d]
+            },
+            3
+        ));
+        assert!(!begins_at(
+            Stretch {
+                start: 0,
+                bytes: &[0x48, 0x89, 0xe5, 0x5d]
+            },
+            2
+        ));
+    }
+}

@@ -1,0 +1,218 @@
+//! `wallscope latency FUNCTION…`: how long single calls take, and what they wait for.
+
+use std::io::{self, IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use wallscope_capture::probes::spec::{self, Spec};
+use wallscope_capture::probes::{self, Announced, Options, Watcher};
+use wallscope_capture::session::Stop;
+use wallscope_model::calls::Calls;
+use wallscope_report::calls::{self, Look};
+
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::record::{TargetArgs, parse_duration};
+use crate::report::style;
+
+/// Time single calls of functions: quantiles, and what short and long calls spend their time on
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope latency handle_request -p 1234 -d 30
+  wallscope latency 'Db::query*' -p 1234 --heat-map
+  wallscope latency syscall:fsync -p 1234
+  wallscope latency usdt:postgresql:query__start..usdt:postgresql:query__done -p 1234
+  wallscope latency parse --hlog parse.hlog -- ./load --requests 10000
+
+Each call has its own ledger: time on a CPU, waiting for one, and blocked by reason, between its entry
+and its end. What a call will cost is found out on this machine and printed first; what costs more
+than --max-overhead is refused, with the figure. Functions that an exception may leave are probed at
+their own returns, never by a return probe, which would end the process.")]
+pub struct Args {
+    /// What to time: NAME, 'PATTERN*', MODULE:NAME, syscall:NAME, or two events: FIRST..SECOND
+    #[arg(required = true, value_name = "FUNCTION", value_parser = spec::parse)]
+    functions: Vec<Spec>,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    /// How long: seconds, or with a unit (500ms, 10s, 2m); default: until the target ends or Ctrl-C
+    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+
+    /// The most of one CPU that probes may cost, in percent; what would cost more is refused
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    max_overhead: f64,
+
+    /// A call was due at this interval: show lengths corrected for coordinated omission too
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    expected_interval: Option<Duration>,
+
+    /// Show lengths over time
+    #[arg(long)]
+    heat_map: bool,
+
+    /// Also write HdrHistogram's interval log
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
+
+    /// As JSON (schema wallscope.latency/1)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    measure(Asked {
+        verb: "latency",
+        functions: args.functions,
+        target: args.target,
+        duration: args.duration,
+        max_overhead: args.max_overhead,
+        timed: true,
+        json: args.json,
+        hlog: args.hlog,
+        look: Look {
+            expected_interval: args.expected_interval.map(|d| d.as_nanos() as u64),
+            heat_map: args.heat_map,
+        },
+    })
+}
+
+/// What `count` and `latency` have in common.
+pub struct Asked {
+    /// Who asks.
+    pub verb: &'static str,
+    /// What.
+    pub functions: Vec<Spec>,
+    /// Whom.
+    pub target: TargetArgs,
+    /// How long.
+    pub duration: Option<Duration>,
+    /// Percent of one CPU.
+    pub max_overhead: f64,
+    /// Lengths too.
+    pub timed: bool,
+    /// As JSON.
+    pub json: bool,
+    /// HdrHistogram's log.
+    pub hlog: Option<PathBuf>,
+    /// How to look at it.
+    pub look: Look,
+}
+
+/// Measures and prints.
+pub fn measure(asked: Asked) -> Result<(), Failure> {
+    let target = asked.target.target().ok_or_else(|| {
+        Failure::usage(format!(
+            "{} needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…",
+            asked.verb
+        ))
+    })?;
+    if asked.max_overhead.is_nan() || asked.max_overhead <= 0.0 {
+        return Err(Failure::usage("--max-overhead must be more than nothing"));
+    }
+    // Opened before anything is measured.
+    let hlog = asked.hlog.as_deref().map(Output::create).transpose()?;
+    let options = Options {
+        target,
+        asked: asked.functions,
+        timed: asked.timed,
+        duration: asked.duration,
+        max_overhead: asked.max_overhead,
+        slowest: 20,
+    };
+    let mut teller = Teller {
+        terminal: io::stderr().is_terminal(),
+        look: asked.look,
+        lines: 0,
+    };
+    let measured = probes::measure(&options, &mut teller)
+        .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    teller.clear();
+    let result = &measured.calls;
+    if let Some(mut file) = hlog {
+        calls::hlog(result, &mut file).context("cannot write HdrHistogram's log")?;
+        file.finish()?;
+    }
+    let out = if asked.json {
+        calls::json(result, &asked.look)
+    } else {
+        calls::text(result, &asked.look, &style())
+    };
+    output::to_stdout(|w| w.write_all(out.as_bytes()))?;
+    match (measured.stop, measured.command_end) {
+        (Stop::Duration, _) | (_, None) => Ok(()),
+        (_, Some(end)) if end.exit_code() == 0 => Ok(()),
+        (_, Some(end)) => Err(Failure::command(end.exit_code())),
+    }
+}
+
+/// Functions whose cost is printed one by one.
+const MOST_ANNOUNCED: usize = 8;
+
+/// Says on standard error what is going to be done, and how it goes.
+pub struct Teller {
+    terminal: bool,
+    look: Look,
+    /// Of the display, to be overwritten.
+    lines: usize,
+}
+
+impl Teller {
+    /// One without a display that is redrawn.
+    pub fn quiet() -> Teller {
+        Teller {
+            terminal: false,
+            look: Look::default(),
+            lines: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.lines > 0 {
+            eprint!("\x1b[{}A\x1b[J", std::mem::take(&mut self.lines));
+        }
+    }
+}
+
+impl Watcher for Teller {
+    fn announced(&mut self, facts: &Announced) {
+        for (name, _, how, cost) in facts.functions.iter().take(MOST_ANNOUNCED) {
+            let cost = match cost {
+                0 => String::new(),
+                ns => format!("{:.1} µs a call: ", *ns as f64 / 1e3),
+            };
+            eprintln!("wallscope: {name}: {cost}{how}");
+        }
+        let more = facts.functions.len().saturating_sub(MOST_ANNOUNCED);
+        if more > 0 {
+            eprintln!("wallscope: and {more} further functions");
+        }
+        if let (Some(rate), Some(cost)) = (facts.rate, facts.cost) {
+            eprintln!(
+                "wallscope: in a short trial {rate:.0} calls a second, which cost the target {:.2} % of \
+                 one CPU",
+                cost / 1e7
+            );
+        }
+    }
+
+    fn live(&mut self, target: &str) {
+        eprintln!("wallscope: measuring {target} (Ctrl-C ends it)");
+    }
+
+    fn step(&mut self, so_far: &Calls) {
+        let text = calls::live(so_far, &self.look, &style());
+        self.clear();
+        self.lines = text.lines().count();
+        eprint!("{text}");
+        let _ = io::stderr().flush();
+    }
+
+    fn wants_steps(&self) -> bool {
+        self.terminal
+    }
+}

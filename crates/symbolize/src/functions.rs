@@ -1,0 +1,143 @@
+//! Functions of a file by name: what a probe is placed by.
+//!
+//! [`functions`] lists what the symbol tables of a file name (its own, `.gnu_debugdata`, and those of
+//! its separate debug file), [`inlined`] which functions were inlined where, so that a function
+//! without code of its own can be told from one that does not exist; [`extent`] gives the bounds of
+//! the code around an address, from symbols or, in a stripped file, from its unwind information.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
+use wallscope_object::elf::{Binding, Elf, Symbol, SymbolTable};
+
+use crate::debugfile::Search;
+use crate::demangle::demangle;
+use crate::dwarf::{self, Sections};
+use crate::source::{Sources, TargetRoot};
+
+/// A function that was inlined, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inlined {
+    /// The function, demangled.
+    pub function: String,
+    /// The function that holds a copy, demangled.
+    pub into: String,
+}
+
+/// Calls `visit` with every function symbol of `elf`, once for each table that has it. `path` is the
+/// file's path as seen from `root` (`None`: from here), beside which a debug file is looked for.
+pub fn functions(
+    elf: &Elf<'_>,
+    path: &Path,
+    root: Option<&TargetRoot>,
+    visit: &mut dyn FnMut(&Symbol<'_>),
+) {
+    let mut walk = |from: &Elf<'_>, table| {
+        for symbol in from.symbols(table) {
+            if symbol.function && elf.is_executable(symbol.address) {
+                visit(&symbol);
+            }
+        }
+    };
+    walk(elf, SymbolTable::Static);
+    walk(elf, SymbolTable::Dynamic);
+    let mini = elf.mini_debug_data().ok().flatten();
+    if let Some(mini) = mini.as_deref().and_then(|d| Elf::parse(d).ok()) {
+        walk(&mini, SymbolTable::Static);
+    }
+    if !elf.has_static_symbols() {
+        let directories = Sources::default().debug_directories;
+        let search = Search {
+            root,
+            directories: &directories,
+            module: path,
+        };
+        let map = search.debug_file(elf);
+        if let Some(debug) = map.as_deref().and_then(|d| Elf::parse(d).ok()) {
+            walk(&debug, SymbolTable::Static);
+        }
+    }
+}
+
+/// The inlined copies of functions whose demangled name `wanted` accepts, each pair once, as far as
+/// debug information tells within `limit`.
+pub fn inlined(
+    elf: &Elf<'_>,
+    path: &Path,
+    root: Option<&TargetRoot>,
+    limit: Duration,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Vec<Inlined> {
+    let directories = Sources::default().debug_directories;
+    let search = Search {
+        root,
+        directories: &directories,
+        module: path,
+    };
+    let own = matches!(elf.section(".debug_info"), Ok(Some(_)));
+    let map = (!own).then(|| search.debug_file(elf)).flatten();
+    let debug = map.as_deref().and_then(|d| Elf::parse(d).ok());
+    let from = if own { Some(elf) } else { debug.as_ref() };
+    let Some(sections) = from.and_then(Sections::load) else {
+        return Vec::new();
+    };
+    let sup_map = from.and_then(|f| search.supplementary(f));
+    let sup_elf = sup_map.as_deref().and_then(|d| Elf::parse(d).ok());
+    let sup = sup_elf.as_ref().and_then(Sections::load);
+    let mut pairs = std::collections::BTreeSet::new();
+    dwarf::inlined(
+        &sections,
+        sup.as_ref(),
+        Instant::now() + limit,
+        &mut |function, into| {
+            let name = demangle(&function.name);
+            if wanted(&name) {
+                pairs.insert((name, demangle(&into.name)));
+            }
+        },
+    );
+    pairs
+        .into_iter()
+        .map(|(function, into)| Inlined { function, into })
+        .collect()
+}
+
+/// First address and size of the function around virtual address `at`, and its symbol's name where
+/// it has one.
+pub fn extent(
+    elf: &Elf<'_>,
+    path: &Path,
+    root: Option<&TargetRoot>,
+    at: u64,
+) -> Option<(u64, u64, Option<String>)> {
+    let mut best: Option<(u64, u64, bool, String)> = None;
+    functions(elf, path, root, &mut |s| {
+        let better = best
+            .as_ref()
+            .is_none_or(|b| s.binding != Binding::Local && !b.2);
+        if at >= s.address && at - s.address < s.size && better {
+            let name = demangle(s.name);
+            best = Some((s.address, s.size, s.binding != Binding::Local, name));
+        }
+    });
+    if let Some((start, size, _, name)) = best {
+        return Some((start, size, Some(name)));
+    }
+    let bytes = elf.section(".eh_frame").ok().flatten()?;
+    let endian = if elf.is_little_endian() {
+        RunTimeEndian::Little
+    } else {
+        RunTimeEndian::Big
+    };
+    let frames = EhFrame::from(EndianSlice::new(&bytes, endian));
+    let start_of = |name| elf.section_span(name).map_or(0, |s| s.start);
+    let bases = BaseAddresses::default()
+        .set_eh_frame(start_of(".eh_frame"))
+        .set_text(start_of(".text"))
+        .set_got(start_of(".got"));
+    let entry = frames
+        .fde_for_address(&bases, at, EhFrame::cie_from_offset)
+        .ok()?;
+    Some((entry.initial_address(), entry.len(), None))
+}

@@ -1,0 +1,171 @@
+//! Calls of single functions against a program that knows: how many, how long each, what they waited
+//! for, and how they were left.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::probing::Prober;
+use crate::{Error, Program, Scorecard, Tool, Truth};
+
+use super::Length;
+
+/// Quantiles of calls of a millisecond or more, percent; the program's clocks cost a little on top.
+const QUANTILE: f64 = 1.0;
+const CLOCKS_NS: f64 = 15_000.0;
+/// Ledgers of calls against their wall time, percent.
+const LEDGER: f64 = 1.0;
+
+/// The program's truth beside what `verb` says of `functions`.
+fn run(
+    tool: &Tool,
+    verb: &str,
+    functions: &[&str],
+    length: Length,
+) -> Result<(Truth, Value), Error> {
+    let mut program = Program::start("calls", &["--seconds", &length.text()])?;
+    let pid = program.pids()[0].to_string();
+    // The machine may be slow, and is not what is judged here.
+    let fixed = ["-p", &pid, "--max-overhead", "90"];
+    let prober = Prober::start(tool, &[&[verb], functions, &fixed].concat())?;
+    program.release()?;
+    let truth = program.truth(Duration::from_secs(120))?;
+    let said = prober.stop()?;
+    program.finish()?;
+    if let Some(why) = said["stopped"].as_str() {
+        return Err(Error::CannotRunHere(why.to_string()));
+    }
+    Ok((truth, said))
+}
+
+fn function<'a>(said: &'a Value, name: &str) -> &'a Value {
+    said["functions"]
+        .as_array()
+        .and_then(|all| all.iter().find(|f| f["name"] == name))
+        .unwrap_or(&Value::Null)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+fn counted(card: &mut Scorecard, truth: &Truth, said: &Value, name: &str) -> f64 {
+    let row = truth.functions.iter().find(|f| f.name == name);
+    let calls = row.map_or(f64::NAN, |f| f.calls as f64);
+    let seen = number(&function(said, name)["calls"]);
+    card.near(format!("{name}: calls"), calls, seen, 0.0, "");
+    calls
+}
+
+pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let functions = [
+        "calls_timed",
+        "calls_recursive",
+        "calls_tail",
+        "calls_jumping",
+        "calls_throwing",
+        "calls_passing",
+        "calls_catching",
+    ];
+    let (truth, said) = run(tool, "latency", &functions, length)?;
+    let mut card = Scorecard::default();
+    for name in functions {
+        let ended = &function(&said, name)["ended"];
+        let parts = ["with_length", "left", "too_deep", "still_open"];
+        let sum: f64 = parts.iter().map(|p| number(&ended[p])).sum();
+        let calls = if name == "calls_passing" {
+            number(&function(&said, name)["calls"])
+        } else {
+            counted(&mut card, &truth, &said, name)
+        };
+        card.near(format!("{name}: ends"), calls, sum, 0.0, "");
+    }
+
+    let timed = function(&said, "calls_timed");
+    for name in ["p50_ns", "p90_ns", "p99_ns"] {
+        let right = truth.extra(name)?;
+        let off = 100.0 * (number(&timed["quantiles"][name]) - right) / right;
+        let most = QUANTILE + 100.0 * CLOCKS_NS / right;
+        card.near(format!("calls_timed: {name}"), 0.0, off, most, "%");
+    }
+    let right = truth.extra("max_ns")?;
+    let off = 100.0 * (number(&timed["max_ns"]) - right) / right;
+    card.near("calls_timed: max_ns", 0.0, off, QUANTILE, "%");
+    for name in ["calls_timed", "calls_recursive", "calls_tail"] {
+        let f = function(&said, name);
+        let wall = number(&f["wall_ns"]);
+        let ledger = &f["ledger"];
+        let parts = ["on_cpu_ns", "runnable_ns", "blocked_ns"];
+        let sum: f64 = parts.iter().map(|p| number(&ledger[p])).sum();
+        let off = 100.0 * (sum - wall) / wall;
+        card.near(
+            format!("{name}: ledgers against wall"),
+            0.0,
+            off,
+            LEDGER,
+            "%",
+        );
+    }
+    // Its short calls sleep, its longest ones wait for a lock.
+    for (band, reason) in [("p50", "timer"), ("p99", "lock")] {
+        let bands = timed["bands"].as_array();
+        let row = bands.and_then(|all| all.iter().find(|b| b["name"] == band));
+        let ledger = row.map_or(&Value::Null, |b| &b["ledger"]);
+        let blocked = number(&ledger["blocked_ns"]);
+        let share = 100.0 * number(&ledger["blocked"][reason]) / blocked;
+        card.at_least(
+            format!("calls_timed: {band} calls blocked for {reason}"),
+            share,
+            80.0,
+            "%",
+        );
+    }
+
+    // What was thrown passes two frames, and ends where it is caught.
+    let thrown = truth.extra("thrown")?;
+    for name in ["calls_throwing", "calls_passing"] {
+        let ended = &function(&said, name)["ended"];
+        let seen = number(&ended["by_exception"]);
+        card.near(format!("{name}: left by exceptions"), thrown, seen, 0.0, "");
+    }
+    let jumped = truth.extra("jumped")?;
+    let left = number(&function(&said, "calls_jumping")["ended"]["left"]);
+    // The last one may not be noticed: nothing comes after it.
+    card.near("calls_jumping: left by longjmp", jumped, left, 1.0, "");
+    let tail = function(&said, "calls_tail");
+    let long = number(&tail["calls"]) - truth.extra("early")?;
+    card.at_least(
+        "calls_tail: time of what it calls last",
+        number(&tail["wall_ns"]),
+        long * truth.extra("tail_ns")?,
+        "ns",
+    );
+    Ok(card)
+}
+
+pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let (truth, said) = run(
+        tool,
+        "count",
+        &["calls_c*", "calls_timed", "calls_recursive"],
+        length,
+    )?;
+    let mut card = Scorecard::default();
+    for name in [
+        "calls_counted",
+        "calls_catching",
+        "calls_timed",
+        "calls_recursive",
+    ] {
+        counted(&mut card, &truth, &said, name);
+    }
+    let slices = function(&said, "calls_counted")["slices"].as_array();
+    let sum: f64 = slices
+        .into_iter()
+        .flatten()
+        .map(|s| number(&s["calls"]))
+        .sum();
+    let whole = number(&function(&said, "calls_counted")["calls"]);
+    card.near("calls_counted: sum over time", whole, sum, 0.0, "");
+    Ok(card)
+}

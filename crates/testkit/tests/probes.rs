@@ -1,0 +1,79 @@
+//! Probes that cannot be placed, and why: the exit code and the words.
+
+use std::process::Output;
+
+use wallscope_testkit::{Error, Program, Tool};
+
+/// The tool beside a released program, unless it cannot run here.
+fn program(flags: &[&str]) -> Option<(Tool, Program)> {
+    let ready = Tool::find().and_then(|tool| {
+        let mut program = Program::start("calls", flags)?;
+        program.release()?;
+        Ok((tool, program))
+    });
+    match ready {
+        Ok(ready) => Some(ready),
+        Err(Error::CannotRunHere(why)) => {
+            eprintln!("skipped refused probes: {why}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn says(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn names_that_cannot_be_probed_are_explained() {
+    let Some((tool, program)) = program(&["--until-line"]) else {
+        return;
+    };
+    let pid = program.pids()[0].to_string();
+    let ask = |verb: &str, what: &str| {
+        let arguments = [verb, what, "-p", &pid, "-d", "1"];
+        tool.run(&arguments).expect("the tool runs")
+    };
+    for (what, code, words) in [
+        ("calls_timd", 4, "calls_timed"),
+        ("calls_inlined", 4, "inlined it everywhere"),
+        ("nosuch.so:f", 4, "no such file"),
+        ("syscall:raed", 4, "read"),
+        ("tracepoint:sched:nosuch", 4, "no such tracepoint"),
+        ("usdt:no:such", 4, "no such static probe"),
+        ("tracepoint:x", 2, "category"),
+    ] {
+        let output = ask("count", what);
+        let said = says(&output);
+        if output.status.code() == Some(3) {
+            eprintln!("skipped: {said}");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(code), "{what}: {said}");
+        assert!(said.contains(words), "{what}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    drop(program);
+}
+
+#[test]
+fn what_is_called_too_often_is_refused_with_the_figure() {
+    let Some((tool, program)) = program(&["--until-line", "--hot"]) else {
+        return;
+    };
+    let pid = program.pids()[0].to_string();
+    for verb in ["count", "latency"] {
+        let arguments = [verb, "calls_counted", "-p", &pid, "-d", "5"];
+        let output = tool.run(&arguments).expect("the tool runs");
+        let said = says(&output);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        if !said.contains("refused to probe calls_counted") {
+            eprintln!("skipped: {said}");
+            continue;
+        }
+        assert!(said.contains("calls a second"), "{said}");
+        assert!(said.contains("--max-overhead"), "{said}");
+    }
+    drop(program);
+}
