@@ -31,13 +31,15 @@ pub(super) fn intervals(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             card.near(what, ledger as f64, intervals as f64, most, "ns");
         }
         let blocks: u64 = lane.blocks.values().sum();
+        let switches = t.voluntary_switches as f64;
         card.near(
             format!("{}: blocked intervals against switches", own.name),
-            0.0,
-            100.0 * (blocks as f64 / t.voluntary_switches.max(1) as f64 - 1.0),
-            // Where the host hides a switch, two intervals look like one.
-            3.0,
-            "%",
+            switches,
+            blocks as f64,
+            // Blocks at the window's edges have no switch, or no end; and where the host hides a
+            // switch, two intervals look like one.
+            2.0 + 0.03 * switches,
+            "",
         );
         lock_blocks += lane.blocks.get("lock").copied().unwrap_or(0);
         woken += lane.woken;
