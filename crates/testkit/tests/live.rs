@@ -99,6 +99,7 @@ experiments! {
     java "java";
     go "go";
     goroutines "goroutines";
+    node "node";
     rates "rates";
     by_perf "by-perf";
     by_proc "by-proc";

@@ -9,6 +9,7 @@ mod intervals;
 mod java;
 mod lengths;
 mod lives;
+mod node;
 mod python;
 mod shares;
 mod stacks;
@@ -112,6 +113,7 @@ checks! {
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
+    Truth "node" node::node: "JavaScript functions by perf map, stacks through V8's own code";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Truth "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
     Truth "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";

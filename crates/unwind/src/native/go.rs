@@ -37,7 +37,7 @@ const R12: u8 = 12;
 
 impl<'d, R: ReadRef<'d>> GoFile<'d> for Image<'d, R> {
     fn section(&self, name: &str) -> Option<(u64, &'d [u8])> {
-        let kept = self.go_sections.iter().find(|s| s.name == name)?;
+        let kept = self.kept.iter().find(|s| s.name == name)?;
         let size = kept.size.min(MAX_CFI);
         Some((kept.address, self.bytes(kept.offset, size)?))
     }

@@ -88,13 +88,14 @@ pub(crate) struct Cfi<'d> {
     pub data: Cow<'d, [u8]>,
 }
 
-/// Where Go describes its code, and what finding that takes.
-const GO_SECTIONS: &[&str] = &[
+/// Where Go describes its code, and what finding that takes; the names that V8 exports.
+const KEPT: &[&str] = &[
     ".note.go.buildid",
     ".gopclntab",
     ".data.rel.ro.gopclntab",
     ".data.rel.ro",
     ".rela.dyn",
+    ".dynstr",
 ];
 
 /// A section that is kept by its name.
@@ -119,8 +120,8 @@ pub(crate) struct Image<'d, R: ReadRef<'d>> {
     pub stubs: Vec<(u64, u64)>,
     /// Made by the Go compiler, which keeps frame pointers.
     pub go: bool,
-    /// Sections in which Go describes its code.
-    pub go_sections: Vec<Named>,
+    /// Sections that some languages and runtimes are told by.
+    pub kept: Vec<Named>,
     /// Bytes of its own variables of each thread.
     pub tls_size: u64,
 }
@@ -157,7 +158,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             got: 0,
             stubs: Vec::new(),
             go: false,
-            go_sections: Vec::new(),
+            kept: Vec::new(),
             tls_size: 0,
         };
         let programs = header
@@ -215,10 +216,10 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 continue;
             };
             let address = section.sh_addr(endian);
-            if let Some(name) = GO_SECTIONS.iter().find(|n| n.as_bytes() == name)
+            if let Some(name) = KEPT.iter().find(|n| n.as_bytes() == name)
                 && section.sh_type(endian) != object::elf::SHT_NOBITS
             {
-                self.go_sections.push(Named {
+                self.kept.push(Named {
                     name,
                     address,
                     offset: section.sh_offset(endian),

@@ -16,6 +16,8 @@ pub enum Row {
     End(End),
     /// The code that a signal handler returns to.
     Signal,
+    /// Code that keeps frame pointers and has no description.
+    FramePointer,
 }
 
 /// All rules in use; ids are given once and never change meaning.
@@ -70,6 +72,7 @@ impl RuleSet {
         let rule = match row {
             Row::End(end) => return end as u32,
             Row::Signal => return RULE_SIGNAL,
+            Row::FramePointer => return RULE_FP,
             Row::Rule(rule) => rule,
         };
         if self.last.1 != 0 && self.last.0 == rule {

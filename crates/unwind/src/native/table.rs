@@ -1,14 +1,14 @@
 //! One file's unwind table: for every byte of its code, how to leave the frame that executes it.
 //!
 //! Built from `.eh_frame`, or `.debug_frame` where that is missing; of Go code from its own table
-//! (`go.rs`). Rows are keyed by *offset in
-//! the file* (pc − start of the mapping + its offset), so that a table serves every process and
-//! every load address as it is. Code that no function description covers has rows of its own that
-//! say so; nothing is inherited across a gap. Three things are recognised without any description:
+//! (`go.rs`). Rows are keyed by *offset in the file* (pc − start of the mapping + its offset), so that
+//! a table serves every process and every load address as it is. Code that no function description
+//! covers has rows of its own that say so; nothing is inherited across a gap. Four things are recognised without any description:
 //!
 //! * the entry point of the file (`_start` of C libraries that describe nothing): it has no
 //!   caller by definition, so it is the root, but only its bytes up to its first call;
 //! * the code that signal handlers return to, by its two instructions (`rt_sigreturn`), in gaps;
+//! * the functions that V8 brings along, by the names that it exports;
 //! * linkage stubs that do nothing but jump (those of static programs have no description).
 //!
 //! Rows are grouped in blocks of 4 KiB of the file, so that a search is short. The encoding is
@@ -241,7 +241,11 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
     for at in sigreturn_ends(image, &rows.ranges) {
         found.push((at, at + 1, Row::Signal));
     }
-    for (start, end) in gaps(image, &rows.ranges) {
+    let all = gaps(image, &rows.ranges);
+    if let Some((start, end)) = builtins(image, &all) {
+        found.push((start, end, Row::FramePointer));
+    }
+    for (start, end) in all {
         if let Some(at) = sigreturn(image, start, end) {
             found.push((at.0, at.1, Row::Signal));
         }
@@ -393,6 +397,21 @@ fn gaps<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u32,
         gap(at, end);
     }
     out
+}
+
+/// V8's own functions that it made when it was built: one large stretch without descriptions, whose
+/// code keeps frame pointers like all that V8 makes.
+fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Option<(u32, u32)> {
+    const LEAST: u32 = 256 << 10;
+    const NAME: &[u8] = b"\0v8dbg_";
+    let largest = gaps.iter().max_by_key(|(start, end)| end - start)?;
+    if largest.1 - largest.0 < LEAST {
+        return None;
+    }
+    let names = image.kept.iter().find(|s| s.name == ".dynstr")?;
+    let names = image.bytes(names.offset, names.size)?;
+    let is_v8 = names.windows(NAME.len()).any(|w| w == NAME);
+    is_v8.then_some(*largest)
 }
 
 /// `mov $15, %eax; syscall` between two offsets, one byte more in front: what returns there is

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+'use strict';
+// A JavaScript program whose shares are known by arithmetic: jsHeavy calls the same work three times,
+// jsLight once, jsNative lets V8's own code work. Between turns it goes back to the event loop.
+//
+// Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
+const index = process.argv.indexOf('--seconds');
+const seconds = index < 0 ? 3 : Number(process.argv[index + 1]);
+
+function work(turns) {
+    let x = 0;
+    for (let i = 0; i < turns; i++) x = (x * 31 + i) | 0;
+    return x;
+}
+
+function jsHeavy() {
+    return work(300000) + work(300000) + work(300000);
+}
+
+function jsLight() {
+    return work(300000);
+}
+
+function jsNative(list) {
+    return list.slice().sort((a, b) => a - b).length;
+}
+
+const list = Array.from({ length: 5000 }, (_, i) => (i * 7919) % 5003);
+let sink = 0;
+let released = 0n;
+
+function turn() {
+    sink += jsHeavy() + jsLight() + jsNative(list);
+    if (process.hrtime.bigint() - released < seconds * 1e9) {
+        setTimeout(turn, 1);
+        return;
+    }
+    const truth = {
+        program: 'node', executable: 'node', pid: process.pid, released_ns: Number(released),
+        ended_ns: Number(process.hrtime.bigint()), threads: [], functions: [], chains: [], extra: { sink },
+    };
+    console.log(JSON.stringify(truth));
+}
+
+process.stdin.once('data', () => {
+    released = process.hrtime.bigint();
+    process.stdin.on('end', () => process.exit(0));
+    turn();
+});
+// Long enough for everything to be compiled.
+for (let i = 0; i < 100; i++) sink += jsHeavy() + jsLight() + jsNative(list);
+console.log(`READY ${process.pid}`);
