@@ -12,7 +12,7 @@ use super::{
     java::Java,
     late::Raw,
     resources::Resources,
-    samples::{Samples, User},
+    samples::{Key, Samples, Sum, User},
     shapes::Shapes,
     timeline::Turns,
 };
@@ -226,6 +226,12 @@ impl Intake {
             }
         }
         self.looked = self.samples.done.len();
+    }
+
+    /// Samples since the last time, for a look; waits are not followed then.
+    pub fn take_samples(&mut self) -> Vec<(Key, Sum)> {
+        self.looked = 0;
+        self.samples.take()
     }
 
     /// Follows the waits that ended some time before `now`.

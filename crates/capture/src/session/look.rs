@@ -82,7 +82,7 @@ pub(super) fn take(
     for raw in std::mem::take(&mut intake.raws) {
         intake.resolve(&raw.given_up());
     }
-    let mut sums = intake.samples.take();
+    let mut sums = intake.take_samples();
     let mut unsure = FxHashSet::default();
     for t in intake.accounts.still_blocked() {
         let since = t.since.max(stretch.last);
