@@ -7,8 +7,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const C_FILES: &[&str] = &[
-    "truth", "main", "compute", "waits", "reasons", "chain", "sched", "lives", "odd", "lengths",
-    "idle", "calls",
+    "truth",
+    "main",
+    "compute",
+    "waits",
+    "reasons",
+    "chain",
+    "sched",
+    "lives",
+    "odd",
+    "lengths",
+    "idle",
+    "calls",
+    "truth",
+    "main",
+    "compute",
+    "waits",
+    "reasons",
+    "chain",
+    "sched",
+    "lives",
+    "odd",
+    "lengths",
+    "idle",
+    "trouble",
+    "trouble_computing",
+    "trouble_waiting",
+    "trouble_healthy",
 ];
 const CXX_FILES: &[&str] = &["odd_throw", "calls_throw"];
 const FLAGS: &[&str] = &[

@@ -8,6 +8,7 @@ use serde_json::json;
 use wallscope_capture::target::Target;
 use wallscope_explain::ladder::{Bottleneck, Cause, Ladder, Reading, Resource, climb};
 use wallscope_model::{Recording, State};
+use wallscope_report::page::article::{self, Article, Section};
 use wallscope_report::text::wrap;
 
 use crate::failure::Failure;
@@ -24,6 +25,8 @@ Examples:
   wallscope ladder -p 1234                   half a minute of a running process
   wallscope ladder -d 10 -- ./slow --input x a command, from its start
   wallscope ladder rec.pb.gz --explain       a recording, and which rules were tried on what
+  wallscope ladder -p 1234 --resolve 1%      as long as shares of 1 % need to stand out
+  wallscope ladder rec.pb.gz --html > why.html
 
 The verdict comes from a table of named rules over exact totals and sampled stacks; --explain
 prints all of them."
@@ -37,6 +40,9 @@ pub struct Args {
     /// As Markdown, for a ticket
     #[arg(long, group = "form")]
     md: bool,
+    /// As a page of HTML that needs nothing but itself
+    #[arg(long, group = "form")]
+    html: bool,
     /// Print every rule that was tried, with the figures it looked at
     #[arg(long)]
     explain: bool,
@@ -47,6 +53,29 @@ pub struct Args {
     /// The most of one CPU that those probes may cost, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "go")]
     max_overhead: f64,
+    /// Measure a live target until shares as small as this stand out from noise (1%), instead of for
+    /// a set time; at most ten minutes
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, conflicts_with = "duration")]
+    resolve: Option<f64>,
+}
+
+/// Longest that a target is measured for the sake of resolution.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// `1%`, `0.5 %`, `0.01`.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let share: f64 =
+        (number.trim().parse()).map_err(|_| "a share is needed, as in 1% or 0.01".to_owned())?;
+    let share = share * unit;
+    if share > 0.000_09 && share < 1.0 {
+        Ok(share)
+    } else {
+        Err("it must be between 0.01% and 100%".into())
+    }
 }
 
 /// Runs the verb.
@@ -64,7 +93,25 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     let (recording, path) = args.source.recording("ladder", Duration::from_secs(30))?;
+    let usual = match args.resolve {
+        // A CPU sample, or a period of waiting, comes for each thread at a steady rate: so long does
+        // one busy thread need.
+        Some(share) => {
+            let samples = wallscope_model::stats::samples_for(share);
+            Duration::from_secs_f64(samples / SAMPLES_A_SECOND).clamp(SHORTEST, LONGEST)
+        }
+        None => Duration::from_secs(30),
+    };
+    let (recording, path) = args.source.recording("ladder", usual)?;
     let ladder = climb(&recording);
+    if let Some(share) = args.resolve.filter(|share| ladder.resolves > *share) {
+        eprintln!(
+            "wallscope: shares below {} are noise in this recording, and {} was asked for: the \
+             target did too little; measure for longer with -d",
+            resolution(ladder.resolves),
+            resolution(share)
+        );
+    }
     let page = Page {
         recording: &recording,
         ladder: &ladder,
@@ -74,6 +121,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             .filter(|_| args.go)
             .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead)),
     };
+    if args.html {
+        return output::to_stdout(|w| article::write(&page.article(), w));
+    }
     let out = if args.json {
         page.json()
     } else if args.md {
@@ -83,6 +133,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     output::to_stdout(|w| w.write_all(out.as_bytes()))
 }
+
+/// What one busy thread is sampled with, a second, by the defaults of `record`.
+const SAMPLES_A_SECOND: f64 = 99.0;
+/// Shorter recordings have too few blocks of time to tell noise by.
+const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Causes that are printed; JSON has all of them.
 const MOST_CAUSES: usize = 8;
@@ -157,13 +212,16 @@ impl Page<'_> {
     /// The verdict's sentences after the first.
     fn qualities(&self) -> Vec<(&'static str, String)> {
         let v = &self.ladder.verdict;
-        let mut out = Vec::new();
+        let mut out: Vec<(&str, String)> = v.more.iter().map(|says| ("", says.clone())).collect();
         if v.bottleneck {
             out.push((
                 "explains",
                 format!("{} of active wall time", percent(v.share)),
             ));
             out.push(("gone, it would save", v.bound.clone()));
+        }
+        if !v.also.is_empty() {
+            out.push(("also true", v.also.join(", ") + " (--explain says on what)"));
         }
         if !v.confidence.is_empty() {
             out.push(("how sure", v.confidence.clone()));
@@ -190,6 +248,9 @@ impl Page<'_> {
 
     fn next(&self) -> String {
         let (v, file) = (&self.ladder.verdict, &self.file);
+        if let Some(pid) = v.look_at {
+            return format!("wallscope ladder -p {pid}");
+        }
         match (v.state, v.reason, &v.function) {
             (Some(State::Blocked), Some("lock"), _) => format!("wallscope locks {file}"),
             (Some(State::Blocked), _, Some(function)) => {
@@ -219,15 +280,38 @@ impl Page<'_> {
             share(l.state_ns(State::OnCpu)),
             share(l.runnable.woken + l.runnable.preempted),
             share(l.runnable.throttled),
-            share(l.blocked_ns().saturating_sub(l.idle_ns)),
+            share(l.blocked_ns().saturating_sub(l.idle_ns + b.starved_ns)),
             share(l.unknown_ns()),
         ));
-        if b.parked_threads > 0 || l.idle_ns > 0 {
+        let apart = [
+            (b.parked_ns, format!("{} parked threads", b.parked_threads)),
+            (
+                b.ticking_ns,
+                format!("{} that only tick", b.ticking_threads),
+            ),
+            (l.idle_ns, "idle time of the others".to_string()),
+            (b.starved_ns, "their waits for want of work".to_string()),
+        ];
+        let apart: Vec<String> = (apart.iter().filter(|(ns, _)| *ns > 0))
+            .map(|(ns, what)| format!("{what} ({})", seconds(*ns)))
+            .collect();
+        if !apart.is_empty() {
+            out.push(format!("set apart: {}", apart.join(", ")));
+        }
+        let r = &self.ladder.requests;
+        if let Some(mean) = r.mean_ns() {
             out.push(format!(
-                "set apart: {} parked threads ({}), idle time of the others ({})",
-                b.parked_threads,
-                seconds(b.parked_ns),
-                seconds(l.idle_ns)
+                "{} requests answered, {:.2} ms each on average",
+                r.asked,
+                mean as f64 / 1e6
+            ));
+        }
+        if let Some(u) = &r.upstream {
+            out.push(format!(
+                "{} requests to {}, {:.2} ms each on average",
+                u.requests,
+                u.name,
+                u.mean_ns() as f64 / 1e6
             ));
         }
         out.push(format!(
@@ -247,7 +331,10 @@ impl Page<'_> {
         };
         say(0, &format!("{}.", self.ladder.verdict.cause));
         for (name, says) in self.qualities() {
-            say(2, &format!("{name}: {says}"));
+            match name {
+                "" => say(2, &format!("{says}.")),
+                name => say(2, &format!("{name}: {says}")),
+            }
         }
         say(0, "");
         say(0, "Rung 1: is the CPU the bottleneck?");
@@ -310,7 +397,11 @@ impl Page<'_> {
         if self.explain {
             out.push_str("\nRules, in the order they were tried\n");
             for f in &self.ladder.fired {
-                let mark = if f.applied { "→" } else { " " };
+                let mark = match (f.spoke, f.applied) {
+                    (true, _) => "→",
+                    (_, true) => "+",
+                    _ => " ",
+                };
                 for line in wrap(
                     &format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when),
                     width,
@@ -323,10 +414,100 @@ impl Page<'_> {
         out
     }
 
+    fn article(&self) -> Article {
+        let percent_of = |share: Option<f64>| share.map_or_else(|| "–".into(), percent);
+        let host = self.ladder.host.iter().map(|r| {
+            let level = r.level.name().to_string();
+            vec![
+                r.name.clone(),
+                percent_of(r.utilisation),
+                level,
+                saturation(r),
+            ]
+        });
+        let causes = self.ladder.causes.iter().take(MOST_CAUSES * 4).map(|c| {
+            let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
+            vec![percent(c.share), interval, what(c), place(c)]
+        });
+        let rules = self.ladder.fired.iter().map(|f| {
+            let applied = match (f.spoke, f.applied) {
+                (true, _) => "verdict",
+                (_, true) => "yes",
+                _ => "no",
+            };
+            vec![
+                f.rule.into(),
+                applied.into(),
+                f.looked_at.clone(),
+                f.when.into(),
+            ]
+        });
+        let mut sections = vec![
+            Section {
+                heading: "Rung 1: is the CPU the bottleneck?".into(),
+                lines: self.first_rung(),
+                columns: vec![
+                    ("resource", false),
+                    ("in use", true),
+                    ("reading", false),
+                    ("", false),
+                ],
+                rows: host.collect(),
+                ..Section::default()
+            },
+            Section {
+                heading: format!(
+                    "Rung 2: where? Shares of active wall time; below {} is noise here",
+                    resolution(self.ladder.resolves)
+                ),
+                columns: vec![
+                    ("share", true),
+                    ("95 %", true),
+                    ("state", false),
+                    ("where", false),
+                ],
+                rows: causes.collect(),
+                ..Section::default()
+            },
+        ];
+        let probes = self.probes();
+        if !probes.is_empty() {
+            sections.push(Section {
+                heading: "Rungs 3 and 4: how often, and how distributed?".into(),
+                commands: probes,
+                ..Section::default()
+            });
+        }
+        sections.push(Section {
+            heading: "The rules, in the order they were tried".into(),
+            columns: vec![
+                ("rule", false),
+                ("applied", false),
+                ("looked at", false),
+                ("speaks when", false),
+            ],
+            rows: rules.collect(),
+            ..Section::default()
+        });
+        let beside = self.qualities().into_iter();
+        Article {
+            verb: "ladder",
+            title: self.recording.domain.target.clone(),
+            finding: format!("{}.", self.ladder.verdict.cause),
+            beside: beside
+                .map(|(name, says)| (name.to_string(), says))
+                .collect(),
+            sections,
+        }
+    }
+
     fn markdown(&self) -> String {
         let mut out = format!("**{}.**\n\n", self.ladder.verdict.cause);
         for (name, says) in self.qualities() {
-            let _ = writeln!(out, "- {name}: {says}");
+            let _ = match name {
+                "" => writeln!(out, "- {says}."),
+                name => writeln!(out, "- {name}: {says}"),
+            };
         }
         out.push('\n');
         for line in self.first_rung() {
@@ -358,7 +539,11 @@ impl Page<'_> {
         if self.explain {
             out.push_str("\n| rule | applied | looked at | speaks when |\n|---|---|---|---|\n");
             for f in &self.ladder.fired {
-                let applied = if f.applied { "yes" } else { "no" };
+                let applied = match (f.spoke, f.applied) {
+                    (true, _) => "**verdict**",
+                    (_, true) => "yes",
+                    _ => "no",
+                };
                 let _ = writeln!(
                     out,
                     "| {} | {applied} | {} | {} |",
@@ -382,7 +567,10 @@ impl Page<'_> {
                 "reason": v.reason,
                 "function": v.function,
                 "resource": v.resource,
+                "holder": v.holder,
                 "cause": v.cause,
+                "more": v.more,
+                "also": v.also,
                 "share": v.share,
                 "confidence": v.confidence,
                 "bound": v.bound,
@@ -403,8 +591,21 @@ impl Page<'_> {
                 "active_threads": b.active_threads,
                 "parked_threads": b.parked_threads,
                 "parked_ns": b.parked_ns,
+                "ticking_threads": b.ticking_threads,
+                "ticking_ns": b.ticking_ns,
+                "starved_ns": b.starved_ns,
                 "voluntary_switches": l.voluntary_switches,
                 "involuntary_switches": l.involuntary_switches,
+            },
+            "requests": {
+                "asked": self.ladder.requests.asked,
+                "mean_ns": self.ladder.requests.mean_ns(),
+                "upstream": self.ladder.requests.upstream.as_ref().map(|u| json!({
+                    "name": u.name,
+                    "pid": u.pid,
+                    "requests": u.requests,
+                    "mean_ns": u.mean_ns(),
+                })),
             },
             "host": self.ladder.host.iter().map(|r| json!({
                 "name": r.name,
@@ -435,6 +636,7 @@ impl Page<'_> {
                 "when": f.when,
                 "looked_at": f.looked_at,
                 "applied": f.applied,
+                "spoke": f.spoke,
             })).collect::<Vec<_>>(),
         });
         format!("{value:#}\n")

@@ -8,7 +8,16 @@
 //! A thread that waits in `epoll_wait` for a slow upstream has a request in flight, whatever its
 //! stack looks like; that is why the connections are asked before the stack.
 
-use wallscope_model::{BlockReason, FrameKind, Recording, State, WaitSeen, scale};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wallscope_model::{
+    BlockReason, FrameKind, Function, Label, LabelValue, LabelsId, Recording, State, WaitSeen,
+    scale,
+};
+
+use crate::ladder;
 
 /// What is known of a wait.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +70,9 @@ pub const RULES: &[Rule] = &[
         judges: parked,
     },
     Rule {
-        name: "waits for work at its root",
-        when: "a condition variable, waited for at most three functions from a thread's entry: idle",
+        name: AT_ROOT,
+        when: "a condition variable, waited for at most three functions from a thread's entry, but \
+               for one of something that those who wait there hold in turn: idle",
         judges: root_condition,
     },
     Rule {
@@ -239,7 +249,7 @@ fn parked(w: &Wait<'_>) -> Option<bool> {
 }
 
 /// The C library's and other runtimes' waits for a condition, and what they are made of.
-fn waits_for_condition(name: &str) -> bool {
+pub(crate) fn waits_for_condition(name: &str) -> bool {
     let parts = [
         "pthread_cond_wait",
         "pthread_cond_timedwait",
@@ -249,6 +259,7 @@ fn waits_for_condition(name: &str) -> bool {
         "Condvar::wait",
         "sem_wait",
         "sem_timedwait",
+        "sem_clockwait",
     ];
     parts.iter().any(|p| name.contains(p))
 }
@@ -277,17 +288,23 @@ pub fn judge(wait: &Wait<'_>) -> (bool, &'static str) {
         .unwrap_or((false, "no rule"))
 }
 
+/// The label of waits in which a request of their thread was in flight: key and value.
+pub const REQUEST: (&str, &str) = ("request", "in flight");
+
 /// Judges every blocked sample of a recording whose frames have names, and sums up the idle time
 /// of each thread. `seen` is what was seen of each sample's waits, by index; fewer: of none.
 ///
-/// What was judged, and by which rule, is added to the domain's notes.
+/// What was judged, and by which rule, is added to the domain's notes. Samples in which a request
+/// was in flight get the label [`REQUEST`].
 pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
+    label_requests(recording, seen);
     let mut verdicts = vec![None; recording.samples.len()];
     for (i, s) in recording.samples.iter().enumerate() {
         let Some(reason) = s.reason.filter(|_| s.state == State::Blocked) else {
             continue;
         };
         let (user, kernel) = names(recording, s.stack.0 as usize);
+        let user: Vec<&str> = user.iter().map(|n| &**n).collect();
         let wait = Wait {
             reason,
             seen: seen.get(i).copied().unwrap_or_default(),
@@ -296,6 +313,7 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
         };
         verdicts[i] = Some(judge(&wait));
     }
+    overturn_shared(recording, &mut verdicts);
     for (s, verdict) in recording.samples.iter_mut().zip(&verdicts) {
         s.idle = verdict.is_some_and(|(idle, _)| idle);
     }
@@ -326,6 +344,53 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
     recording.domain.notes.push(told);
 }
 
+/// Waits at a thread's root that are for something shared are not for work: see
+/// [`ladder::held_by_fellows`].
+fn overturn_shared(recording: &Recording, verdicts: &mut [Option<(bool, &'static str)>]) {
+    let mut places: HashMap<Arc<str>, Vec<u32>> = HashMap::new();
+    for (i, verdict) in verdicts.iter().enumerate() {
+        if *verdict == Some((true, AT_ROOT)) {
+            let stack = &recording.stacks[recording.samples[i].stack.0 as usize];
+            let function = ladder::place(recording, stack).function;
+            places.entry(function).or_default().push(i as u32);
+        }
+    }
+    for samples in places.into_values() {
+        if ladder::held_by_fellows(recording, &samples) >= SHARED {
+            for i in samples {
+                verdicts[i as usize] = Some((false, "shared with those who hold it"));
+            }
+        }
+    }
+}
+
+/// Of the time of waits at one place, so much held by others who wait there too makes it shared.
+/// Chains are followed a few holders deep: the first of many in a queue is a small part of a wait.
+const SHARED: f64 = 0.25;
+/// The rule that tells by the stack alone.
+const AT_ROOT: &str = "waits for work at its root";
+
+fn label_requests(recording: &mut Recording, seen: &[WaitSeen]) {
+    let mut labelled: HashMap<Option<LabelsId>, LabelsId> = HashMap::new();
+    let sets = &mut recording.label_sets;
+    for (s, seen) in recording.samples.iter_mut().zip(seen) {
+        if s.state != State::Blocked || seen.in_flight != Some(true) {
+            continue;
+        }
+        let old = s.labels;
+        s.labels = Some(*labelled.entry(old).or_insert_with(|| {
+            let mut set = old.map_or_else(Vec::new, |l| sets[l.0 as usize].clone());
+            set.push(Label {
+                key: REQUEST.0.into(),
+                value: LabelValue::Text(REQUEST.1.into()),
+            });
+            set.sort();
+            sets.push(set);
+            LabelsId((sets.len() - 1) as u32)
+        }));
+    }
+}
+
 /// Idle time by reason, ns, as it was marked.
 pub(crate) fn by_reason(rec: &Recording) -> [u64; BlockReason::COUNT] {
     let mut sums = [0; BlockReason::COUNT];
@@ -342,22 +407,30 @@ pub(crate) fn by_reason(rec: &Recording) -> [u64; BlockReason::COUNT] {
 }
 
 /// The names on a stack: of the program, of the kernel; innermost first.
-fn names(rec: &Recording, stack: usize) -> (Vec<&str>, Vec<&str>) {
+fn names(rec: &Recording, stack: usize) -> (Vec<Cow<'_, str>>, Vec<&str>) {
     let (mut user, mut kernel) = (Vec::new(), Vec::new());
     for id in &rec.stacks[stack].frames {
         let frame = &rec.frames[id.0 as usize];
-        let list = match frame.kind {
-            FrameKind::Kernel => &mut kernel,
-            _ => &mut user,
-        };
-        list.extend(
-            frame
-                .lines
-                .iter()
-                .map(|l| &*rec.functions[l.function.0 as usize].name),
-        );
+        let functions = (frame.lines.iter()).map(|l| &rec.functions[l.function.0 as usize]);
+        match frame.kind {
+            FrameKind::Kernel => kernel.extend(functions.map(|f| &*f.name)),
+            FrameKind::Python => user.extend(functions.map(|f| script_name(f).into())),
+            _ => user.extend(functions.map(|f| Cow::Borrowed(&*f.name))),
+        }
     }
     (user, kernel)
+}
+
+/// A script's function as [`PARKING_PLACES`] has it: `get (queue.py)`, whatever its class and
+/// wherever the language's library lies.
+pub(crate) fn script_name(function: &Function) -> String {
+    let name = function.name.rsplit('.').next().unwrap_or(&function.name);
+    let library = function.file.split_once("/python3").map(|(_, rest)| rest);
+    let file = match library.and_then(|rest| rest.split_once('/')) {
+        Some((_, file)) => file,
+        None => function.file.rsplit('/').next().unwrap_or(&function.file),
+    };
+    format!("{name} ({file})")
 }
 
 #[cfg(test)]
@@ -460,6 +533,28 @@ mod tests {
             "java.util.concurrent.ForkJoinPool.runWorker",
         ];
         assert!(judge(&wait(BlockReason::Lock, &fork_join, &[])).0);
+    }
+
+    #[test]
+    fn a_script_s_executor_waits_for_work() {
+        let function = |name: &str, file: &str| Function {
+            name: name.into(),
+            system_name: "".into(),
+            file: file.into(),
+            start_line: 1,
+        };
+        let worker = script_name(&function(
+            "_worker",
+            "/usr/lib/python3.11/concurrent/futures/thread.py",
+        ));
+        let user = ["sem_clockwait", &worker, "run (threading.py)"];
+        let mut w = wait(BlockReason::Lock, &user, &["futex_wait"]);
+        w.seen.talks = false;
+        assert_eq!(judge(&w), (true, "parking place"));
+        assert_eq!(
+            script_name(&function("Pool.get", "/srv/app/pool.py")),
+            "get (pool.py)"
+        );
     }
 
     #[test]

@@ -64,7 +64,10 @@ pub(crate) fn spinning(rec: &Recording) -> Option<(u64, String)> {
 
 /// The spinning function that a stack stands in: its leaf, or the program's innermost one, or a
 /// function of the kernel on the way.
-fn spinner<'r>(rec: &'r Recording, frames: &[wallscope_model::FrameId]) -> Option<&'r str> {
+pub(crate) fn spinner<'r>(
+    rec: &'r Recording,
+    frames: &[wallscope_model::FrameId],
+) -> Option<&'r str> {
     let mut user = 0;
     for id in frames {
         let frame = &rec.frames[id.0 as usize];

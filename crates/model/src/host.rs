@@ -69,6 +69,43 @@ pub struct CgroupFacts {
     pub memory_bytes: Option<u64>,
     /// Memory limit, bytes; `None`: no limit.
     pub memory_limit_bytes: Option<u64>,
+    /// Times its use of memory met the limit.
+    pub memory_limit_hits: Option<u64>,
+    /// Tasks in it now.
+    pub tasks: Option<u64>,
+    /// Most tasks that it may have; `None`: no limit.
+    pub tasks_limit: Option<u64>,
+}
+
+/// A socket that waits for connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listener {
+    /// Its address: `127.0.0.1:8080`.
+    pub address: String,
+    /// Connections that wait to be accepted now.
+    pub queued: u32,
+    /// How many may.
+    pub room: u32,
+}
+
+/// Connections of the target processes that are alike: one peer, one state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// For connections that were made: the peer's address with its port. For those that were
+    /// accepted: the own port, `port 8080`.
+    pub peer: String,
+    /// The state by TCP's name: `established`, `close-wait`…
+    pub state: String,
+    /// How many.
+    pub count: u32,
+    /// The longest that one of them has neither sent nor received, ms.
+    pub silent_ms: u64,
+    /// Bytes that were received and not read yet.
+    pub unread_bytes: u64,
+    /// Bytes that were written and not acknowledged yet.
+    pub unsent_bytes: u64,
+    /// Segments that they sent again so far.
+    pub retransmits: u64,
 }
 
 /// The target process's limits and use of them.
@@ -84,6 +121,16 @@ pub struct Limits {
     pub nproc_soft: Option<u64>,
     /// Threads now.
     pub threads: Option<u64>,
+    /// CPUs that it may run on: `0-3,8`; empty where not known.
+    pub cpus: String,
+    /// Bytes that it had read from disks so far.
+    pub read_bytes: Option<u64>,
+    /// Bytes that it caused to be written to disks so far.
+    pub written_bytes: Option<u64>,
+    /// Resident memory, bytes.
+    pub resident_bytes: Option<u64>,
+    /// Memory that is swapped out, bytes.
+    pub swapped_bytes: Option<u64>,
 }
 
 /// The host at one moment.
@@ -95,6 +142,8 @@ pub struct HostFacts {
     pub runnable_tasks: Option<u64>,
     /// CPU time since boot over all CPUs, in ns: user, nice, system, idle, iowait, irq, softirq, steal.
     pub cpu_ns: Option<[u64; 8]>,
+    /// Time each CPU was busy since boot, ns, by its number; one that is offline stands still.
+    pub cpu_busy_ns: Vec<u64>,
     /// Context switches since boot.
     pub context_switches: Option<u64>,
     /// PSI of the CPU.
@@ -113,6 +162,11 @@ pub struct HostFacts {
     pub net: Option<NetFacts>,
     /// Cgroup of the (first) target.
     pub cgroup: Option<CgroupFacts>,
+    /// The targets' sockets that wait for connections (of the whole machine where that is the
+    /// target).
+    pub listeners: Vec<Listener>,
+    /// The targets' connections (at start and end only), most first.
+    pub connections: Vec<Connections>,
     /// Limits of the target processes (at start and end only).
     pub limits: Vec<Limits>,
 }

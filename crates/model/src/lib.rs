@@ -33,7 +33,10 @@ pub mod shape;
 pub mod stats;
 
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
-pub use host::{CgroupFacts, DiskFacts, HostFacts, HostSample, Limits, NetFacts, Pressure};
+pub use host::{
+    CgroupFacts, Connections, DiskFacts, HostFacts, HostSample, Limits, Listener, NetFacts,
+    Pressure,
+};
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use peer::{Peer, PeerStack, WaitSeen};

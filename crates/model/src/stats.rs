@@ -116,6 +116,11 @@ pub fn smallest_share(samples: f64) -> f64 {
     1.0 - 0.05f64.powf(1.0 / samples)
 }
 
+/// How many samples can resolve `share`: the inverse of [`smallest_share`].
+pub fn samples_for(share: f64) -> f64 {
+    0.05f64.ln() / (1.0 - share.clamp(1e-9, 0.999)).ln()
+}
+
 /// Wilson's interval for `n` independent samples at `quantile`, its ends next to 0 and 1 widened.
 fn wilson(p: f64, n: f64, quantile: f64) -> Interval {
     let q2 = quantile * quantile;

@@ -256,3 +256,15 @@ fn quantiles_are_those_of_the_tables() {
         assert!(rel.abs() < 0.008, "{df}: {}", student(df));
     }
 }
+
+#[test]
+fn samples_resolve_the_share_that_they_are_for() {
+    for share in [0.5, 0.01, 0.001] {
+        let samples = samples_for(share);
+        assert!(
+            (smallest_share(samples) / share - 1.0).abs() < 1e-9,
+            "{share}: {samples}"
+        );
+    }
+    assert!((samples_for(0.01) - 298.0).abs() < 1.0);
+}

@@ -87,12 +87,24 @@ pub struct Status {
     pub ns_tgids: Vec<u32>,
     /// The thread's ids from our pid namespace inwards; the last is what it calls itself.
     pub ns_pids: Vec<u32>,
+    /// CPUs that it may run on: `0-3,8`.
+    pub cpus: String,
+    /// Resident memory, bytes.
+    pub resident_bytes: Option<u64>,
+    /// Memory that is swapped out, bytes.
+    pub swapped_bytes: Option<u64>,
     /// Threads in the process.
     pub threads: u64,
     /// Times it left the CPU by its own will.
     pub voluntary_switches: u64,
     /// Times it was put off the CPU.
     pub involuntary_switches: u64,
+}
+
+/// `12 kB`, in bytes.
+fn kib(value: &str) -> Option<u64> {
+    let kib: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 impl Status {
@@ -108,6 +120,9 @@ impl Status {
             let id = || value.parse::<u32>().unwrap_or(0);
             match key {
                 "Name" => status.name = value.to_owned(),
+                "Cpus_allowed_list" => status.cpus = value.to_owned(),
+                "VmRSS" => status.resident_bytes = kib(value),
+                "VmSwap" => status.swapped_bytes = kib(value),
                 "Tgid" => status.tgid = id(),
                 "Pid" => status.pid = id(),
                 "PPid" => status.parent = id(),
@@ -319,6 +334,12 @@ pub fn inner_tid(tid: u32) -> io::Result<u32> {
 /// `NotFound` where there is no such process.
 pub fn limits(pid: u32) -> io::Result<Limits> {
     let status = status(pid)?;
+    // Not for everybody to read: absent then.
+    let io = text(format!("/proc/{pid}/io")).unwrap_or_default();
+    let counted = |key: &str| -> Option<u64> {
+        let mut lines = io.lines().filter_map(|l| l.split_once(':'));
+        lines.find(|(k, _)| *k == key)?.1.trim().parse().ok()
+    };
     let soft = text(format!("/proc/{pid}/limits"))
         .map(|t| SoftLimits::parse(&t))
         .unwrap_or_default();
@@ -330,6 +351,11 @@ pub fn limits(pid: u32) -> io::Result<Limits> {
             .map(|d| d.count() as u64),
         nproc_soft: soft.processes,
         threads: Some(status.threads),
+        cpus: status.cpus,
+        read_bytes: counted("read_bytes"),
+        written_bytes: counted("write_bytes"),
+        resident_bytes: status.resident_bytes,
+        swapped_bytes: status.swapped_bytes,
     })
 }
 
@@ -357,10 +383,15 @@ mod tests {
     fn status_fields() {
         let s = Status::parse(
             "Name:\ta b\nTgid:\t7\nPid:\t9\nPPid:\t1\nUid:\t1000\t1001\t0\t0\nNStgid:\t7\t1\nNSpid:\t9\t3\n\
-             Threads:\t4\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\nnonsense",
+             Threads:\t4\nVmRSS:\t  12 kB\nVmSwap:\t0 kB\nCpus_allowed_list:\t0-1,4\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\nnonsense",
         );
         assert_eq!((s.name.as_str(), s.tgid, s.pid, s.parent), ("a b", 7, 9, 1));
         assert_eq!((s.uid, s.threads), (1001, 4));
+        assert_eq!(
+            (s.cpus.as_str(), s.resident_bytes),
+            ("0-1,4", Some(12 << 10))
+        );
+        assert_eq!(s.swapped_bytes, Some(0));
         assert_eq!(s.ns_tgids, [7, 1]);
         assert_eq!(s.ns_pids, [9, 3]);
         assert_eq!((s.voluntary_switches, s.involuntary_switches), (12, 3));

@@ -40,6 +40,13 @@ pub struct Socket {
     pub inode: u32,
     /// Whether it waits for connections.
     pub listens: bool,
+    /// TCP's state by its name, as `established`; of unix sockets empty.
+    pub state: &'static str,
+    /// What waits: of a listening TCP socket, connections to be accepted and how many may; of
+    /// others, bytes received and not read, and bytes sent and not acknowledged. `None`: not known.
+    pub queues: Option<(u32, u32)>,
+    /// Segments that were sent again on it; 0 where not known.
+    pub retransmits: u32,
     /// Addresses.
     pub ends: Ends,
     /// How long ago data was last sent and received, ms; `None`: not known.
@@ -56,25 +63,67 @@ const TCP: u8 = 6;
 const TCP_LISTEN: u8 = 10;
 const ATTRIBUTE_TCP_INFO: u16 = 2;
 
+/// TCP's states by their numbers in the kernel.
+const TCP_STATES: [&str; 13] = [
+    "",
+    "established",
+    "syn-sent",
+    "syn-received",
+    "fin-wait-1",
+    "fin-wait-2",
+    "time-wait",
+    "close",
+    "close-wait",
+    "last-ack",
+    "listen",
+    "closing",
+    "syn-received",
+];
+
+fn open_diag() -> io::Result<OwnedFd> {
+    Ok(socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?)
+}
+
+/// TCP sockets in the given states, a bit each by the kernel's numbers.
+fn list_tcp(netlink: &OwnedFd, states: u32, mut take: impl FnMut(Socket)) -> io::Result<()> {
+    for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
+        // struct inet_diag_req_v2: family, protocol, extensions, padding, states, address.
+        let mut request = vec![family, TCP, 1 << (ATTRIBUTE_TCP_INFO - 1), 0];
+        request.extend(states.to_ne_bytes());
+        request.extend([0; 48]);
+        dump(netlink, &request, |body| {
+            if let Some(socket) = tcp(body) {
+                take(socket);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// The TCP sockets of this network namespace that wait for connections: cheap, however many
+/// connections there are.
+///
+/// # Errors
+/// The kernel has no `sock_diag`, or refuses it.
+pub fn listening() -> io::Result<Vec<Socket>> {
+    let mut all = Vec::new();
+    list_tcp(&open_diag()?, 1 << TCP_LISTEN, |s| all.push(s))?;
+    Ok(all)
+}
+
 /// Every TCP and unix stream socket of this network namespace.
 ///
 /// # Errors
 /// The kernel has no `sock_diag`, or refuses it.
 pub fn list() -> io::Result<Vec<Socket>> {
-    let netlink = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        Some(netlink::SOCK_DIAG),
-    )?;
+    let netlink = open_diag()?;
     let mut all = Vec::new();
-    for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
-        // struct inet_diag_req_v2: family, protocol, extensions, padding, states, address.
-        let mut request = vec![family, TCP, 1 << (ATTRIBUTE_TCP_INFO - 1), 0];
-        request.extend(u32::MAX.to_ne_bytes());
-        request.extend([0; 48]);
-        dump(&netlink, &request, |body| all.extend(tcp(body)))?;
-    }
+    list_tcp(&netlink, u32::MAX, |s| all.push(s))?;
     // struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
     let mut request = vec![libc::AF_UNIX as u8, 0, 0, 0];
     for word in [u32::MAX, 0, 1 | 4, 0, 0] {
@@ -148,10 +197,14 @@ fn tcp(body: &[u8]) -> Option<Socket> {
     // Of struct tcp_info: tcpi_last_data_sent and _recv, tcpi_bytes_acked and _received.
     let last_ms = info.and_then(|i| Some((word(i, 44)?, word(i, 52)?)));
     let bytes = info.and_then(|i| Some((double(i, 120)?, double(i, 128)?)));
+    let state = *body.get(1)?;
     Some(Socket {
         cookie: double(body, 44)?,
         inode: word(body, 68)?,
-        listens: *body.get(1)? == TCP_LISTEN,
+        listens: state == TCP_LISTEN,
+        state: TCP_STATES.get(usize::from(state)).unwrap_or(&""),
+        queues: word(body, 56).zip(word(body, 60)),
+        retransmits: info.and_then(|i| word(i, 100)).unwrap_or(0),
         ends: Ends::Tcp {
             local: end(4, 8)?,
             peer: end(6, 24)?,
@@ -185,6 +238,9 @@ fn unix(body: &[u8]) -> Option<Socket> {
         cookie: double(body, 8)?,
         inode: word(body, 4)?,
         listens: *body.get(2)? == TCP_LISTEN,
+        state: "",
+        queues: None,
+        retransmits: 0,
         ends: Ends::Unix { path, peer_inode },
         last_ms: None,
         bytes: None,
@@ -226,6 +282,11 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
+    fn find_listener(sockets: &[Socket], at: SocketAddr) -> &Socket {
+        let same = |s: &&Socket| matches!(&s.ends, Ends::Tcp { local, .. } if *local == at);
+        sockets.iter().find(same).expect("it listens")
+    }
+
     #[test]
     fn a_connection_is_found_from_both_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -253,6 +314,13 @@ mod tests {
         assert!(own.contains(&ours.inode) && own.contains(&theirs.inode));
         assert_ne!(ours.cookie, theirs.cookie);
         assert!(!ours.listens && sockets.iter().any(|s| s.listens));
+        assert_eq!((ours.state, ours.queues), ("established", Some((0, 0))));
+        let waiting = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let listeners = listening().unwrap();
+        let at = find_listener(&listeners, listener.local_addr().unwrap());
+        let (queued, room) = at.queues.expect("it is told");
+        assert!(queued == 1 && room >= 1, "{queued} of {room}");
+        drop(waiting);
         assert_eq!(theirs.bytes.map(|(_, received)| received), Some(8));
         assert_eq!(owners().get(&ours.inode), Some(&std::process::id()));
     }

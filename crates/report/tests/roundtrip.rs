@@ -308,8 +308,12 @@ fn random(seed: u64) -> Recording {
                 path: word!().to_string(),
                 quota_us: maybe!(n(9)),
                 memory_limit_bytes: maybe!(0),
+                memory_limit_hits: maybe!(n(BIG)),
+                tasks: maybe!(0),
+                tasks_limit: maybe!(n(9)),
                 ..CgroupFacts::default()
             }),
+            cpu_busy_ns: (0..n(3)).map(|_| n(BIG)).collect(),
             ..HostFacts::default()
         };
         for _ in 0..n(3) {
@@ -322,7 +326,24 @@ fn random(seed: u64) -> Recording {
             facts.limits.push(Limits {
                 pid: n(BIG) as u32,
                 threads: maybe!(0),
+                cpus: word!().to_string(),
+                read_bytes: maybe!(n(BIG)),
+                resident_bytes: maybe!(0),
                 ..Limits::default()
+            });
+            facts.listeners.push(Listener {
+                address: word!().to_string(),
+                queued: n(BIG) as u32,
+                room: n(9) as u32,
+            });
+            facts.connections.push(Connections {
+                peer: word!().to_string(),
+                state: word!().to_string(),
+                count: n(BIG) as u32,
+                silent_ms: n(BIG),
+                unread_bytes: n(BIG),
+                unsent_bytes: n(9),
+                retransmits: n(BIG),
             });
         }
         rec.host.push(HostSample {

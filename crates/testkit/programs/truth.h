@@ -184,6 +184,7 @@ void program_lengths(void);
 void program_upstream(void);
 void program_spin(void);
 void program_calls(void);
+void program_trouble(void);
 int execs_child(int argc, char **argv);
 
 #ifdef __cplusplus

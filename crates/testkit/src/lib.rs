@@ -10,6 +10,9 @@
 //! `truth` is what it tells; `tool` drives the wallscope binary, `probing` its
 //! verbs that place probes; `report` and `folded` read its output;
 //! `score` compares and prints rows; `checks` are whole experiments, each with its length as a
+//! `truth` is what it tells; `tool` drives the wallscope binary; `report` and `folded` read its output;
+//! `score` compares and prints rows; `scenarios` are processes with a known trouble, and what the
+//! ladder's verdict on them has to be; `checks` are whole experiments, each with its length as a
 //! parameter, so that the live tests run them short and the full verification long.
 //!
 //! It does not judge how a page looks or what a report says in words.
@@ -22,6 +25,7 @@ pub mod probing;
 pub mod program;
 pub mod python;
 pub mod report;
+pub mod scenarios;
 pub mod score;
 pub mod tool;
 pub mod truth;

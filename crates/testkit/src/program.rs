@@ -124,6 +124,14 @@ impl Program {
             .map_err(|error| Error::Protocol(format!("the truth of {}: {error}", self.name)))
     }
 
+    /// Waits, at most `limit`, for its work to end, whatever it tells then.
+    ///
+    /// # Errors
+    /// When it ends without a word, or takes longer.
+    pub fn ended(&mut self, limit: Duration) -> Result<(), Error> {
+        self.next_line(limit, "that its work is over").map(drop)
+    }
+
     /// Lets it go and waits for its end.
     ///
     /// # Errors

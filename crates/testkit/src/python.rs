@@ -8,6 +8,9 @@ use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
 
+/// The program whose cases are processes with one trouble each.
+pub(crate) const TROUBLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/trouble.py");
+
 /// An interpreter that is here, of a version that wallscope supports.
 #[derive(Clone, Debug)]
 pub struct Interpreter {

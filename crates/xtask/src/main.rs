@@ -10,6 +10,8 @@ usage: cargo xtask TASK
   bench [--quick]      what measuring costs, beside the bare program and other tools
   verify [--quick] [--no-write]
                        every promised number at full length; writes docs/verification.md
+  verify --only NAME [--quick]
+                       one experiment of it, as `ladder`; writes nothing
   prove-diff [--quick] one program against itself, and one function made dearer, live
   kernels VMLINUZ… [EXPERIMENT…]
                        experiments under other kernels, in an emulator
@@ -27,6 +29,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
             let quick = flags.contains(&"--quick");
             verify::run(quick, !quick && !flags.contains(&"--no-write"))
         }
+        ["verify", "--only", name] => verify::only(name, false),
+        ["verify", "--only", name, "--quick"] => verify::only(name, true),
         ["prove-diff"] => prove_diff::run(false),
         ["prove-diff", "--quick"] => prove_diff::run(true),
         ["kernels", arguments @ ..] => kernels::run(arguments),

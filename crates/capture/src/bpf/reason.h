@@ -157,6 +157,30 @@ static __always_inline bool call_says_all(u8 reason)
 	return false;
 }
 
+/*
+ * The one descriptor that `task` polls, -1 where there are several. To be asked while it runs: the
+ * list lies in its own memory.
+ */
+static __always_inline s32 polled_alone(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	u32 key = regs->orig_ax;
+	struct ws_call *entry;
+	struct {
+		s32 fd;
+		u32 events;
+	} one;
+
+	if (regs->orig_ax >= WS_SYSCALLS || (u32)regs->si != 1)
+		return -1;
+	entry = bpf_map_lookup_elem(&syscall_reason, &key);
+	if (!entry || entry->argument != WS_POLL_LIST)
+		return -1;
+	if (bpf_probe_read_user(&one, sizeof(one), (void *)regs->di))
+		return -1;
+	return one.fd;
+}
+
 /* `ctx`: of the hook in which `task` itself runs, else NULL. */
 static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 state, u8 previous)
 {

@@ -135,18 +135,12 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	case WS_FIRST_IS_FD:
 		r->fd = regs->di;
 		break;
-	case WS_POLL_LIST: {
-		struct {
-			s32 fd;
-			u32 events;
-		} one;
-
+	case WS_POLL_LIST:
 		r->address = regs->si;
-		if ((u32)regs->si != 1 || bpf_probe_read_user(&one, sizeof(one), (void *)regs->di))
+		if ((u32)regs->si != 1 || t->polled < 0)
 			return NULL;
-		r->fd = one.fd;
+		r->fd = t->polled;
 		break;
-	}
 	default:
 		return NULL;
 	}

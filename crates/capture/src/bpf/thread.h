@@ -79,6 +79,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			t->block_begin = now;
 			t->asking = has_in_flight(t);
 			t->block_reason = detail;
+			t->polled = -1; /* its memory is not at hand */
 		}
 		if (t->state == WS_NONE) {
 			if (guess != WS_ON_CPU)

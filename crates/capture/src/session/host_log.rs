@@ -1,17 +1,25 @@
 //! Facts about the host, taken at the start, each second, and at the end.
 
-use wallscope_model::{HostFacts, HostSample};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_model::{Connections, HostFacts, HostSample, Listener};
+use wallscope_object::sockets::{self, Ends, Socket};
 use wallscope_object::{host::HostReader, process};
 
 use super::now;
 
 /// Processes whose limits are read.
 const MOST: usize = 16;
+/// Rows of connections, and listening sockets, that are kept.
+const MOST_CONNECTIONS: usize = 24;
 
 /// The facts so far.
 pub(crate) struct HostLog {
     reader: HostReader,
     pids: Vec<u32>,
+    /// Listening sockets that were met, and whether they are the targets'.
+    listeners: FxHashMap<u32, bool>,
     facts: Vec<HostSample>,
     next_ns: u64,
 }
@@ -22,20 +30,25 @@ impl HostLog {
         HostLog {
             reader: HostReader::open(pids.first().copied()),
             pids: pids.iter().take(MOST).copied().collect(),
+            listeners: FxHashMap::default(),
             facts: Vec::new(),
             next_ns: 0,
         }
     }
 
-    /// Takes everything, with the limits of the targets, which is more costly.
+    /// Takes everything, with the limits and connections of the targets, which is more costly.
     pub fn take_all(&mut self) {
         let limits = self
             .pids
             .iter()
             .filter_map(|pid| process::limits(*pid).ok())
             .collect();
+        let own = self.own_sockets();
         let facts = HostFacts {
             limits,
+            // Where sockets may not be listed, nothing is known of them.
+            connections: sockets::list().map_or_else(|_| Vec::new(), |all| connections(&all, &own)),
+            listeners: self.listeners(),
             ..self.reader.read()
         };
         self.push(facts);
@@ -46,7 +59,10 @@ impl HostLog {
         if now < self.next_ns {
             return false;
         }
-        let facts = self.reader.read();
+        let facts = HostFacts {
+            listeners: self.listeners(),
+            ..self.reader.read()
+        };
         self.push(facts);
         true
     }
@@ -61,5 +77,115 @@ impl HostLog {
     pub fn finish(mut self) -> Vec<HostSample> {
         self.take_all();
         self.facts
+    }
+
+    fn own_sockets(&self) -> FxHashSet<u32> {
+        let of = |pid: &u32| sockets::of_process(*pid);
+        self.pids.iter().flat_map(of).collect()
+    }
+
+    /// The targets' listening sockets. Whose one is, is looked up when it is first met.
+    fn listeners(&mut self) -> Vec<Listener> {
+        let all = sockets::listening().unwrap_or_default();
+        if all.iter().any(|s| !self.listeners.contains_key(&s.inode)) {
+            let own = self.own_sockets();
+            let whose = all.iter().map(|s| (s.inode, own.contains(&s.inode)));
+            self.listeners = whose.collect();
+        }
+        let mut out: Vec<Listener> = (all.iter())
+            .filter(|s| self.listeners.get(&s.inode) == Some(&true))
+            .filter_map(|s| {
+                let (queued, room) = s.queues?;
+                let Ends::Tcp { local, .. } = &s.ends else {
+                    return None;
+                };
+                Some(Listener {
+                    address: local.to_string(),
+                    queued,
+                    room,
+                })
+            })
+            .collect();
+        out.sort_by(|a, b| b.queued.cmp(&a.queued).then(a.address.cmp(&b.address)));
+        out.truncate(MOST_CONNECTIONS);
+        out
+    }
+}
+
+/// The TCP connections among `all` that are `own`, by peer and state, most first.
+fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
+    let listening: FxHashSet<u16> = (all.iter().filter(|s| s.listens))
+        .filter_map(|s| match &s.ends {
+            Ends::Tcp { local, .. } => Some(local.port()),
+            Ends::Unix { .. } => None,
+        })
+        .collect();
+    let mut rows: BTreeMap<(String, &str), Connections> = BTreeMap::new();
+    for s in all.iter().filter(|s| !s.listens && own.contains(&s.inode)) {
+        let Ends::Tcp { local, peer } = &s.ends else {
+            continue;
+        };
+        let peer = if listening.contains(&local.port()) {
+            format!("port {}", local.port())
+        } else {
+            peer.to_string()
+        };
+        let row = rows.entry((peer, s.state)).or_default();
+        row.count += 1;
+        if let Some((sent, received)) = s.last_ms {
+            row.silent_ms = row.silent_ms.max(u64::from(sent.min(received)));
+        }
+        let (unread, unsent) = s.queues.unwrap_or_default();
+        row.unread_bytes += u64::from(unread);
+        row.unsent_bytes += u64::from(unsent);
+        row.retransmits += u64::from(s.retransmits);
+    }
+    let mut out: Vec<Connections> = (rows.into_iter())
+        .map(|((peer, state), row)| Connections {
+            peer,
+            state: state.to_string(),
+            ..row
+        })
+        .collect();
+    out.sort_by_key(|c| std::cmp::Reverse(c.count));
+    out.truncate(MOST_CONNECTIONS);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn connections_and_listeners_are_the_targets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut first = TcpStream::connect(address).unwrap();
+        let second = TcpStream::connect(address).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        first.write_all(b"not read").unwrap();
+        let mut log = HostLog::open(&[std::process::id()]);
+        log.take_all();
+        let facts = &log.facts[0].facts;
+        if facts.listeners.is_empty() && sockets::listening().is_err() {
+            eprintln!("skipped: no sock_diag here");
+            return;
+        }
+        let own = |l: &&Listener| l.address == address.to_string();
+        let found = facts.listeners.iter().find(own).expect("it listens");
+        assert!(found.queued == 1 && found.room >= 1, "{found:?}");
+        let row = |peer: String| facts.connections.iter().find(move |c| c.peer == peer);
+        let made = row(address.to_string()).expect("two were made");
+        assert_eq!((made.count, made.state.as_str()), (2, "established"));
+        // The one that is not accepted yet belongs to nobody.
+        let taken = row(format!("port {}", address.port())).expect("one was accepted");
+        assert_eq!((taken.count, taken.unread_bytes), (1, 8));
+        drop((accepted, second));
+        // Nobody else's are.
+        let mut other = HostLog::open(&[1]);
+        other.take_all();
+        assert!(!other.facts[0].facts.listeners.iter().any(|l| own(&l)));
     }
 }

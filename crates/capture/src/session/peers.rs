@@ -363,6 +363,9 @@ mod tests {
             cookie: 1,
             inode: 2,
             listens: false,
+            state: "established",
+            queues: None,
+            retransmits: 0,
             ends: Ends::Tcp {
                 local: end(local),
                 peer: end(peer),

@@ -1,21 +1,17 @@
 //! Rung 2: active wall time by cause, a cause being a state, a reason, and the program's own
-//! function that led there.
-//!
-//! The innermost frame of a blocked stack is always the same few functions of libc. What a person
-//! can act on is the innermost frame of the program itself: the first one towards the root that is
-//! neither kernel nor a system library nor the language's standard library; where a script runs, the
-//! script's. Inlined functions count for the function they were inlined into.
+//! function that led there ([`super::places`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::scale::{NOT_SAMPLED, scale};
+use wallscope_model::scale::{NOT_SAMPLED, Scaled};
 use wallscope_model::stats::{Interval, MAX_BLOCKS, share_interval};
-use wallscope_model::{
-    BlockReason, Frame, FrameKind, LabelValue, ModuleKind, Recording, Sample, Stack, State,
-};
+use wallscope_model::{BlockReason, Recording, State};
 
-use super::{Bottleneck, parked};
+use super::Bottleneck;
+use super::places::{Place, place};
+use super::threads::Threads;
+use super::waits::{Waits, resource};
 
 /// Where a part of the active wall time went.
 #[derive(Clone, Debug)]
@@ -42,24 +38,9 @@ pub struct Cause {
     pub threads: usize,
     /// The one that spent most.
     pub thread: Arc<str>,
+    /// The samples that it sums up, by their index.
+    pub samples: Vec<u32>,
 }
-
-/// The label that names what was waited for.
-const RESOURCE: &str = "resource";
-/// Folders of system libraries.
-const SYSTEM: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
-/// How names of the languages' standard libraries begin, after `<` and `&` are passed over.
-const STANDARD: [&str; 9] = [
-    "std::",
-    "core::",
-    "alloc::",
-    "__gnu_cxx::",
-    "__cxxabiv1::",
-    "__rust_",
-    "__libc_",
-    "_start",
-    "hashbrown::",
-];
 
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Key {
@@ -78,16 +59,17 @@ struct Sum {
     threads: HashMap<u32, u64>,
     through: HashMap<Arc<str>, u64>,
     resources: HashMap<Arc<str>, u64>,
+    of: Vec<u32>,
 }
 
-/// All causes, largest first.
-pub(super) fn causes(recording: &Recording, bottleneck: &Bottleneck) -> Vec<Cause> {
-    let scaled = scale(recording);
-    let active: Vec<bool> = recording
-        .contexts
-        .iter()
-        .map(|c| !parked(&c.ledger))
-        .collect();
+/// All causes of the time of working threads, largest first.
+pub(super) fn causes(
+    recording: &Recording,
+    scaled: &Scaled,
+    waits: &Waits,
+    threads: &Threads,
+    bottleneck: &Bottleneck,
+) -> Vec<Cause> {
     let places: Vec<Place> = recording
         .stacks
         .iter()
@@ -100,7 +82,8 @@ pub(super) fn causes(recording: &Recording, bottleneck: &Bottleneck) -> Vec<Caus
     let mut samples = 0;
     for piece in &scaled.pieces {
         let sample = &recording.samples[piece.sample as usize];
-        if sample.idle || !active[piece.context.0 as usize] {
+        let set_apart = sample.idle || waits.starved[piece.sample as usize];
+        if set_apart || !threads.counts(piece.context) {
             continue;
         }
         let place = &places[sample.stack.0 as usize];
@@ -116,6 +99,9 @@ pub(super) fn causes(recording: &Recording, bottleneck: &Bottleneck) -> Vec<Caus
         sum.ns += piece.ns;
         sum.samples += sample.count;
         samples += sample.count;
+        if sum.of.last() != Some(&piece.sample) {
+            sum.of.push(piece.sample);
+        }
         *sum.threads.entry(piece.context.0).or_default() += piece.ns;
         *sum.through.entry(place.through.clone()).or_default() += piece.ns;
         if let Some(resource) = resource(recording, sample) {
@@ -129,7 +115,7 @@ pub(super) fn causes(recording: &Recording, bottleneck: &Bottleneck) -> Vec<Caus
         }
     }
     for rest in &scaled.unsampled {
-        if active[rest.context.0 as usize] {
+        if threads.counts(rest.context) {
             let sum = sums
                 .entry(Key {
                     state: rest.state,
@@ -173,6 +159,7 @@ pub(super) fn causes(recording: &Recording, bottleneck: &Bottleneck) -> Vec<Caus
                         high: (share + (seen.high - estimate)).clamp(share, 1.0),
                     }
                 },
+                samples: sum.of,
                 state: key.state,
                 reason: key.reason,
                 function: key.function,
@@ -197,99 +184,6 @@ fn most(of: &HashMap<Arc<str>, u64>) -> Option<Arc<str>> {
     of.iter()
         .max_by_key(|(name, ns)| (**ns, std::cmp::Reverse((*name).clone())))
         .map(|(name, _)| name.clone())
-}
-
-fn resource(recording: &Recording, sample: &Sample) -> Option<Arc<str>> {
-    let set = recording.label_sets.get(sample.labels?.0 as usize)?;
-    let label = set.iter().find(|l| &*l.key == RESOURCE)?;
-    match &label.value {
-        LabelValue::Text(text) => Some(text.clone()),
-        LabelValue::Number(..) => None,
-    }
-}
-
-struct Place {
-    function: Arc<str>,
-    module: Arc<str>,
-    through: Arc<str>,
-}
-
-/// The program's own function of a stack, and the innermost user function.
-fn place(recording: &Recording, stack: &Stack) -> Place {
-    let frames = || {
-        stack
-            .frames
-            .iter()
-            .map(|id| &recording.frames[id.0 as usize])
-    };
-    let user = || frames().filter(|f| f.kind != FrameKind::Kernel);
-    let innermost = user().next().or_else(|| frames().next());
-    let scripts = || user().filter(|f| matches!(f.kind, FrameKind::Python | FrameKind::Java));
-    let own = scripts()
-        .find(|f| is_own(recording, f))
-        .or_else(|| scripts().next())
-        .or_else(|| user().find(|f| is_own(recording, f)))
-        .or(innermost);
-    let nothing = || Arc::from(format!("[{}]", stack.end.name()));
-    Place {
-        function: own.map_or_else(nothing, |f| name(recording, f)),
-        module: own.and_then(|f| f.module).map_or_else(
-            || "".into(),
-            |m| recording.modules[m.0 as usize].name().into(),
-        ),
-        through: innermost.map_or_else(nothing, |f| name(recording, f)),
-    }
-}
-
-/// The function that a frame's code was compiled for; those inlined into it count for it.
-fn name(recording: &Recording, frame: &Frame) -> Arc<str> {
-    if let Some(line) = frame.lines.last() {
-        return recording.functions[line.function.0 as usize].name.clone();
-    }
-    match frame.module.map(|m| &recording.modules[m.0 as usize]) {
-        Some(module) => format!("{}+0x{:x}", module.name(), frame.address).into(),
-        None => format!("[0x{:x}]", frame.address).into(),
-    }
-}
-
-fn is_own(recording: &Recording, frame: &Frame) -> bool {
-    let Some(module) = frame.module.map(|m| &recording.modules[m.0 as usize]) else {
-        return frame.kind == FrameKind::Jit;
-    };
-    match module.kind {
-        ModuleKind::Jit => return true,
-        ModuleKind::Source if frame.kind == FrameKind::Java => {
-            return !is_java_standard(&name(recording, frame));
-        }
-        ModuleKind::Source => return !is_python_standard(&module.path),
-        _ => {}
-    }
-    let library =
-        module.name().contains(".so") && SYSTEM.iter().any(|s| module.path.starts_with(s));
-    if module.kind != ModuleKind::Elf || library {
-        return false;
-    }
-    match frame.lines.last() {
-        Some(line) => !is_standard(&recording.functions[line.function.0 as usize].name),
-        None => true,
-    }
-}
-
-/// Python's own library, by where it lies; packages that were installed are the program's.
-fn is_python_standard(path: &str) -> bool {
-    let installed = path.contains("/site-packages/") || path.contains("/dist-packages/");
-    path.starts_with('<') || (path.contains("/lib/python3") && !installed)
-}
-
-/// The classes that come with every Java.
-fn is_java_standard(method: &str) -> bool {
-    const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
-    PACKAGES.iter().any(|p| method.starts_with(p))
-}
-
-fn is_standard(function: &str) -> bool {
-    let bare = function.trim_start_matches(['<', '&', '(', '*']);
-    STANDARD.iter().any(|s| bare.starts_with(s))
 }
 
 /// The largest cause among those of `state` and, for blocked ones, `reason`.

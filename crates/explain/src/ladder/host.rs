@@ -47,6 +47,9 @@ const STALLED: f64 = 0.10;
 /// More of a resource than this in use is much.
 const MUCH: f64 = 0.80;
 
+/// Rows of connections that are shown; JSON of the recording has all.
+const MOST_PEERS: usize = 6;
+
 /// Growth of a counter from first to last, and the seconds between.
 struct Span<'a> {
     first: &'a HostFacts,
@@ -76,6 +79,8 @@ pub(super) fn resources(recording: &Recording, own: &Bottleneck) -> Vec<Resource
     out.extend(network(&span));
     out.extend(cgroup(&span));
     out.extend(limits(&span));
+    out.extend(sockets(&span));
+    out.extend(own_traffic(&span));
     out.sort_by_key(|r| std::cmp::Reverse(r.level));
     out
 }
@@ -131,6 +136,15 @@ fn cpu(span: &Span<'_>, own: &Bottleneck) -> Option<Resource> {
     let mut words = stall_words(stalled);
     if let Some(queue) = span.most(|f| f.runnable_tasks) {
         words.push(format!("up to {queue} tasks running or queued"));
+    }
+    if grown[4] / total >= 0.01 {
+        words.push(format!("idle for I/O {:.0} %", grown[4] / total * 100.0));
+    }
+    if let Some(switches) = span.grown(|f| f.context_switches) {
+        words.push(format!(
+            "{:.0} context switches a second",
+            switches as f64 / span.seconds
+        ));
     }
     if grown[7] / total >= 0.01 {
         words.push(format!("hypervisor took {:.0} %", grown[7] / total * 100.0));
@@ -266,13 +280,130 @@ fn cgroup(span: &Span<'_>) -> Vec<Resource> {
     }
     if let (Some(used), Some(limit)) = (last.memory_bytes, last.memory_limit_bytes) {
         let used = used as f64 / limit.max(1) as f64;
+        let hits = of(|c| c.memory_limit_hits).unwrap_or(0);
+        let met = match hits {
+            0 => String::new(),
+            n => format!(", met {n} times"),
+        };
         out.push(Resource {
             name: "memory limit".into(),
             utilisation: Some(used),
-            saturation: format!("limit of {} MiB", limit >> 20),
+            saturation: format!("limit of {} MiB{met}", limit >> 20),
             errors: String::new(),
-            level: level(Some(used), false, false),
+            level: level(Some(used), hits as f64 / span.seconds > 1.0, false),
         });
+    }
+    if let (Some(tasks), Some(limit)) = (last.tasks, last.tasks_limit) {
+        out.extend(share_of_limit("tasks of the cgroup", tasks, limit));
+    }
+    out
+}
+
+/// A limit that is at least half used; nobody needs to read of others.
+fn share_of_limit(name: &str, used: u64, limit: u64) -> Option<Resource> {
+    let share = used as f64 / limit.max(1) as f64;
+    (share >= 0.5).then(|| Resource {
+        name: name.into(),
+        utilisation: Some(share),
+        saturation: format!("{used} of {limit}"),
+        errors: String::new(),
+        level: level(Some(share), share > 0.98, false),
+    })
+}
+
+/// The targets' own sockets: who waits to be accepted, and the connections by peer and state.
+fn sockets(span: &Span<'_>) -> Vec<Resource> {
+    let mut out = Vec::new();
+    for l in &span.last.listeners {
+        let looks = || {
+            (span.all.iter().flat_map(|s| &s.facts.listeners)).filter(|o| o.address == l.address)
+        };
+        let most = looks().map(|o| o.queued).max().unwrap_or(0);
+        let full = looks()
+            .filter(|o| o.queued > 0 && o.queued >= o.room)
+            .count();
+        if most == 0 {
+            continue;
+        }
+        out.push(Resource {
+            name: format!("accept queue {}", l.address),
+            utilisation: Some(f64::from(most) / f64::from(l.room.max(1))),
+            saturation: format!("up to {most} waiting, room for {}", l.room),
+            errors: match full {
+                0 => String::new(),
+                n => format!("full in {n} of {} looks", span.all.len()),
+            },
+            level: level(
+                Some(f64::from(most) / f64::from(l.room.max(1))),
+                full > 0,
+                false,
+            ),
+        });
+    }
+    for c in span.last.connections.iter().take(MOST_PEERS) {
+        let mut words = vec![format!("{} {}", c.count, c.state)];
+        if c.silent_ms >= 1000 {
+            words.push(format!("one silent for {} s", c.silent_ms / 1000));
+        }
+        if c.unread_bytes > 0 {
+            words.push(format!("{} bytes received and not read", c.unread_bytes));
+        }
+        if c.unsent_bytes > 0 {
+            words.push(format!(
+                "{} bytes sent and not acknowledged",
+                c.unsent_bytes
+            ));
+        }
+        let before = (span.first.connections.iter())
+            .find(|b| b.peer == c.peer && b.state == c.state)
+            .map_or(0, |b| b.retransmits);
+        let again = c.retransmits.saturating_sub(before);
+        out.push(Resource {
+            name: format!("peer {}", c.peer),
+            utilisation: None,
+            saturation: words.join(", "),
+            errors: match again {
+                0 => String::new(),
+                n => format!("{n} segments sent again"),
+            },
+            level: level(None, false, again as f64 / span.seconds > 10.0),
+        });
+    }
+    out
+}
+
+/// What the target processes themselves had the disks do, and their memory.
+fn own_traffic(span: &Span<'_>) -> Vec<Resource> {
+    let mut out = Vec::new();
+    for l in &span.last.limits {
+        let before = span.first.limits.iter().find(|b| b.pid == l.pid);
+        let rate = |of: fn(&wallscope_model::Limits) -> Option<u64>| {
+            let grown = of(l)?.saturating_sub(before.and_then(of)?);
+            Some(grown as f64 / span.seconds / f64::from(1 << 20))
+        };
+        let mut words = Vec::new();
+        if let (Some(read), Some(written)) = (rate(|l| l.read_bytes), rate(|l| l.written_bytes)) {
+            if read + written >= 0.05 {
+                words.push(format!(
+                    "reads {read:.1} and writes {written:.1} MiB/s of disk"
+                ));
+            }
+        }
+        if let Some(swapped) = l.swapped_bytes.filter(|b| *b > 0) {
+            words.push(format!("{} MiB swapped out", swapped >> 20));
+        }
+        if let Some(resident) = l.resident_bytes.filter(|_| !words.is_empty()) {
+            words.push(format!("{} MiB resident", resident >> 20));
+        }
+        if !words.is_empty() {
+            out.push(Resource {
+                name: format!("itself (pid {})", l.pid),
+                utilisation: None,
+                saturation: words.join(", "),
+                errors: String::new(),
+                level: Level::Fine,
+            });
+        }
     }
     out
 }
@@ -285,20 +416,13 @@ fn limits(span: &Span<'_>) -> Vec<Resource> {
             ("threads", l.threads, l.nproc_soft),
         ];
         for (what, used, limit) in pairs {
-            let (Some(used), Some(limit)) = (used, limit) else {
-                continue;
-            };
-            let share = used as f64 / limit.max(1) as f64;
-            if share < 0.5 {
-                continue; // nobody needs to read of it
+            if let (Some(used), Some(limit)) = (used, limit) {
+                out.extend(share_of_limit(
+                    &format!("{what} (pid {})", l.pid),
+                    used,
+                    limit,
+                ));
             }
-            out.push(Resource {
-                name: format!("{what} (pid {})", l.pid),
-                utilisation: Some(share),
-                saturation: format!("{used} of {limit}"),
-                errors: String::new(),
-                level: level(Some(share), share > 0.98, false),
-            });
         }
     }
     out

@@ -9,15 +9,31 @@
 //! probes in the live process.
 
 mod causes;
+mod facts;
 mod host;
+mod places;
+mod requests;
+mod rules_cpu;
+mod rules_rest;
+mod rules_wait;
+mod threads;
 mod verdict;
+mod waits;
+mod work;
 
+use wallscope_model::scale::{Scaled, scale};
 use wallscope_model::stats::{Interval, smallest_share};
-use wallscope_model::{Ledger, Recording, State};
+use wallscope_model::{ContextId, Ledger, Recording, State};
+
+use threads::Threads;
+use waits::Waits;
 
 pub use causes::Cause;
 pub use host::{Level, Resource};
+pub(crate) use places::place;
+pub use requests::{Requests, Upstream};
 pub use verdict::{Fired, VERDICTS, Verdict, VerdictRule};
+pub(crate) use waits::held_by_fellows;
 
 /// Above this on-CPU share of active wall time, faster code is the first thing to look for.
 /// Convention among practitioners of off-CPU analysis: half.
@@ -33,6 +49,8 @@ pub struct Ladder {
     pub host: Vec<Resource>,
     /// Rung 2: causes of active wall time, largest first.
     pub causes: Vec<Cause>,
+    /// Requests over connections that were followed.
+    pub requests: Requests,
     /// Rung 2: shares of active wall time below this are noise in this recording.
     pub resolves: f64,
     /// What it comes to.
@@ -66,48 +84,81 @@ impl Reading {
     }
 }
 
-/// Is the CPU the bottleneck? Times of threads that are not parked, idle time left out.
+/// Is the CPU the bottleneck? Times of the threads that work: idle time, and waits for want of
+/// work, left out.
 #[derive(Clone, Debug, Default)]
 pub struct Bottleneck {
-    /// The other threads.
+    /// The threads that work.
     pub active_threads: usize,
     /// Threads that did nothing in the window but wait in one place: parked.
     pub parked_threads: usize,
     /// Wall time of parked threads, ns.
     pub parked_ns: u64,
+    /// Threads that only tick: they sleep or wait for events, and do next to nothing between.
+    pub ticking_threads: usize,
+    /// Wall time of those, ns.
+    pub ticking_ns: u64,
     /// The active threads' ledgers, added up.
     pub ledger: Ledger,
+    /// Time of active threads that waited for want of work, beside what is idle, ns.
+    pub starved_ns: u64,
+    /// On-CPU time of the active thread that computed most, ns.
+    pub busiest_ns: u64,
+    /// On-CPU time of active threads that were there (nearly) all the time, ns.
+    pub lasting_ns: u64,
+    /// Threads and processes that came into being in the window.
+    pub births: usize,
+    /// Time in which requests were in flight while their threads were blocked, ns.
+    pub awaited_ns: u64,
     /// Length of the window, ns.
     pub window_ns: u64,
     /// CPUs of the machine, 0 where unknown.
     pub cpus: u32,
 }
 
+/// A thread that was there for this share of the window was there all the time.
+const LASTING: f64 = 0.8;
+
 impl Bottleneck {
-    fn new(recording: &Recording) -> Bottleneck {
+    fn new(recording: &Recording, threads: &Threads) -> Bottleneck {
+        let window = &recording.window;
         let mut out = Bottleneck {
-            window_ns: recording
-                .window
-                .end_ns
-                .saturating_sub(recording.window.start_ns),
+            window_ns: window.end_ns.saturating_sub(window.start_ns),
             cpus: recording.domain.cpus,
             ..Bottleneck::default()
         };
-        for c in &recording.contexts {
-            if parked(&c.ledger) {
-                out.parked_threads += 1;
-                out.parked_ns += c.ledger.wall_ns;
-            } else {
+        for (i, c) in recording.contexts.iter().enumerate() {
+            let id = ContextId(i as u32);
+            out.births += usize::from(c.start_ns > window.start_ns + out.window_ns / 100);
+            if threads.counts(id) {
+                let on_cpu = c.ledger.state_ns(State::OnCpu);
+                let lasting = c.ledger.wall_ns as f64 >= LASTING * out.window_ns as f64;
                 out.active_threads += 1;
                 out.ledger.add(&c.ledger);
+                out.starved_ns += threads.starved_ns[i];
+                out.awaited_ns += threads.awaited_ns[i];
+                out.busiest_ns = out.busiest_ns.max(on_cpu);
+                out.lasting_ns += if lasting { on_cpu } else { 0 };
+            } else if threads.only_ticks(id) {
+                out.ticking_threads += 1;
+                out.ticking_ns += c.ledger.wall_ns;
+            } else {
+                out.parked_threads += 1;
+                out.parked_ns += c.ledger.wall_ns;
             }
         }
         out
     }
 
-    /// Wall time of active threads without idle, ns: what shares are of.
+    /// Wall time of active threads without idle and want of work, ns: what shares are of.
     pub fn active_ns(&self) -> u64 {
-        self.ledger.wall_ns.saturating_sub(self.ledger.idle_ns)
+        let set_apart = self.ledger.idle_ns + self.starved_ns;
+        self.ledger.wall_ns.saturating_sub(set_apart)
+    }
+
+    /// `ns` as a share of the window: how many did that on average.
+    pub fn load(&self, ns: u64) -> f64 {
+        ns as f64 / self.window_ns.max(1) as f64
     }
 
     /// `ns` as a share of active wall time.
@@ -136,34 +187,32 @@ impl Bottleneck {
     }
 }
 
-/// Whether a thread did nothing in the window but begin: it came to one place where it waits, or
-/// stood there all the time, and never left it to do anything.
-fn parked(ledger: &Ledger) -> bool {
-    let on_cpu = ledger.state_ns(State::OnCpu);
-    if on_cpu == 0 && ledger.state_ns(State::Runnable) == 0 {
-        return true;
-    }
-    let once = ledger.audit.valid && ledger.voluntary_switches <= 1;
-    once && on_cpu < ledger.wall_ns / 100 && ledger.blocked_ns() > ledger.wall_ns / 2
-}
-
 /// Climbs as far as a recording goes.
 pub fn climb(recording: &Recording) -> Ladder {
-    let bottleneck = Bottleneck::new(recording);
+    let scaled: Scaled = scale(recording);
+    let waits = Waits::new(recording, &scaled);
+    let threads = Threads::new(recording, &scaled, &waits);
+    let bottleneck = Bottleneck::new(recording, &threads);
     let host = host::resources(recording, &bottleneck);
-    let causes = causes::causes(recording, &bottleneck);
+    let causes = causes::causes(recording, &scaled, &waits, &threads, &bottleneck);
+    let work = work::Work::new(recording, &scaled, &waits, &threads);
+    let requests = Requests::new(recording);
     let samples: u64 = recording.samples.iter().map(|s| s.count).sum();
     let resolves = smallest_share(samples as f64);
     let (verdict, fired) = verdict::judge(&verdict::Evidence {
         bottleneck: &bottleneck,
         host: &host,
         causes: &causes,
+        waits: &waits,
+        work: &work,
+        requests: &requests,
         recording,
     });
     Ladder {
         bottleneck,
         host,
         causes,
+        requests,
         resolves,
         verdict,
         fired,

@@ -128,7 +128,17 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
             "waiting",
             Some("program::f0"),
         ),
-        (vec![(5, 0, 0, Network, 95)], "waiting", Some("program::f0")),
+        (
+            vec![(5, 0, 0, Network, 95)],
+            "upstream",
+            Some("program::f0"),
+        ),
+        // Computes now and then, and somebody ticks beside it.
+        (
+            vec![(0, 0, 0, Timer, 100), (20, 0, 0, Lock, 0)],
+            "healthy",
+            None,
+        ),
         (
             vec![(20, 0, 0, Disk, 60), (2, 0, 0, Poll, 98)],
             "waiting",
@@ -142,12 +152,8 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
         let v = &ladder.verdict;
         assert_eq!(v.rule, rule, "{}", v.cause);
         assert_eq!(v.function.as_deref(), function, "{}", v.cause);
-        let applied: Vec<_> = ladder.fired.iter().filter(|f| f.applied).collect();
-        assert_eq!(
-            applied.len(),
-            1,
-            "the last rule that was tried is the one that speaks"
-        );
+        let applied: Vec<_> = ladder.fired.iter().filter(|f| f.spoke).collect();
+        assert_eq!(applied.len(), 1, "one rule speaks");
         assert!(v.share <= 1.0 && !v.cause.ends_with('.'), "{}", v.cause);
     }
 }

@@ -1,10 +1,16 @@
-//! The verdict: the first rule of [`VERDICTS`] that applies speaks. Thresholds are the rules' own
-//! and stand in `when`, with where they come from.
+//! The verdict: the first rule of [`VERDICTS`] that applies speaks; the others that apply are named
+//! beside it. Thresholds are the rules' own and stand in `when`, with where they come from.
 
-use wallscope_model::{BlockReason, Recording, State};
+use std::collections::HashSet;
+
+use wallscope_model::shape::Shape;
+use wallscope_model::{BlockReason, FrameKind, Recording, State};
 
 use super::causes::{Cause, largest};
-use super::{Bottleneck, CPU_FIRST, Level, Resource, interval};
+use super::places::functions;
+use super::waits::{Enders, Waits, awaits_one_peer};
+use super::work::Work;
+use super::{Bottleneck, Requests, Resource, facts, interval, rules_cpu, rules_rest, rules_wait};
 use crate::words;
 
 /// What rules judge by.
@@ -12,6 +18,9 @@ pub(super) struct Evidence<'a> {
     pub bottleneck: &'a Bottleneck,
     pub host: &'a [Resource],
     pub causes: &'a [Cause],
+    pub waits: &'a Waits,
+    pub work: &'a Work,
+    pub requests: &'a Requests,
     pub recording: &'a Recording,
 }
 
@@ -32,8 +41,17 @@ pub struct Verdict {
     pub function: Option<String>,
     /// What was waited for, where the recording names it.
     pub resource: Option<String>,
+    /// Who ended the waits: a thread, and the function in which it did, where known.
+    pub holder: Option<String>,
+    /// The process that is waited for, where it is on this machine and not in the recording: the
+    /// next one to look at.
+    pub look_at: Option<u32>,
     /// The cause, in a sentence.
     pub cause: String,
+    /// What else is known of it, a sentence each.
+    pub more: Vec<String>,
+    /// Other rules that apply, beside the one that spoke.
+    pub also: Vec<&'static str>,
     /// Share of active wall time that it explains.
     pub share: f64,
     /// How sure, and what of it is exact.
@@ -51,14 +69,16 @@ pub struct Fired {
     pub when: &'static str,
     /// The figures that it looked at.
     pub looked_at: String,
-    /// Whether it applied. The first one that does is the verdict.
+    /// Whether it applied.
     pub applied: bool,
+    /// Whether it is the verdict: the first one that applied.
+    pub spoke: bool,
 }
 
 /// What a rule finds: the figures, and a verdict if they suffice.
-struct Found {
-    looked_at: String,
-    verdict: Option<Verdict>,
+pub(super) struct Found {
+    pub looked_at: String,
+    pub verdict: Option<Verdict>,
 }
 
 /// A named rule.
@@ -71,7 +91,7 @@ pub struct VerdictRule {
 }
 
 /// Waits that somebody else has to end, in the order in which equal ones are looked at.
-const WORK: [BlockReason; 10] = [
+pub(super) const WORK: [BlockReason; 10] = [
     BlockReason::Lock,
     BlockReason::Gil,
     BlockReason::KernelLock,
@@ -89,108 +109,310 @@ pub const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         name: "empty",
         when: "no thread existed in the window",
-        judge: empty,
+        judge: rules_rest::empty,
     },
     VerdictRule {
         name: "unseen",
         when: "10 % of active time or more was not seen: nothing firm can be said of the rest",
-        judge: unseen,
+        judge: rules_rest::unseen,
     },
     VerdictRule {
         name: "idle",
-        when: "threads did less than 1 % of one CPU's work and waited only for work, time or events \
-               (below that no user can tell it from standing still)",
-        judge: idle,
+        when: "threads did less than 1 % of one CPU's work, and waited for others, or with requests \
+               in flight, less than 2 % of the window (below that nobody can tell it from standing \
+               still)",
+        judge: rules_rest::idle,
     },
     VerdictRule {
         name: "quota",
         when: "a CPU quota held threads back for 5 % of active time or more (the share at which \
-               throttling shows in latency quantiles)",
-        judge: quota,
+               throttling shows in latency quantiles), and no wait takes four times as long, or a \
+               quarter of the quota's periods ran out",
+        judge: rules_cpu::quota,
+    },
+    VerdictRule {
+        name: "reclaim",
+        when: "threads looked for memory to free, or waited for it, 15 % of active time or more \
+               (what the kernel's own PSI calls serious is 10 %)",
+        judge: rules_cpu::reclaim,
+    },
+    VerdictRule {
+        name: "spinning",
+        when: "functions that are known to spin or yield took 20 % of active time or more, and a third of \
+               what was computed (on too few CPUs the spinning is what fills them)",
+        judge: rules_cpu::spinning,
     },
     VerdictRule {
         name: "cpu-shortage",
-        when: "threads waited for a CPU 25 % of active time or more, and at least half as long as \
-               they computed (a queue of one for two that run)",
-        judge: shortage,
+        when: "threads waited for a CPU 25 % of active time or more, at least half as long as they \
+               computed (a queue of one for two that run), and at least half as long as for anything \
+               else",
+        judge: rules_cpu::shortage,
+    },
+    VerdictRule {
+        name: "healthy",
+        when: "no thread computed half of the window or more, the process less than half a CPU; \
+               waits for others took less than 5 % of the window, or less than 25 % with requests \
+               answered within 100 ms on average (what a person takes for at once, by Nielsen); \
+               requests did not take longer, and less than half of the time was slept",
+        judge: rules_rest::healthy,
+    },
+    VerdictRule {
+        name: "churn",
+        when: "20 threads or processes a second or more were started, and starting and ending them \
+               took 15 % of the time computed, or more",
+        judge: rules_cpu::churn,
+    },
+    VerdictRule {
+        name: "page-faults",
+        when: "the kernel's handling of page faults took 25 % of active time or more (a quarter is \
+               what makes a cause in this table)",
+        judge: rules_cpu::faults,
+    },
+    VerdictRule {
+        name: "serial",
+        when: "threads waited a third of active time or more for locks that they hold in turn \
+               themselves (with Amdahl: half as fast again without it)",
+        judge: rules_wait::serial,
     },
     VerdictRule {
         name: "computing",
-        when: "threads computed more than half of active time, or one CPU or more throughout while \
-               nothing else explains 20 %",
-        judge: computing,
+        when: "threads computed more than half of active time, waits for own children left out, or \
+               one CPU or more throughout while nothing else explains 20 %",
+        judge: rules_cpu::computing,
+    },
+    VerdictRule {
+        name: "sleep-in-request",
+        when: "threads slept by their own clock 20 % of active time or more while requests were in \
+               flight, and longer than they waited for others",
+        judge: rules_wait::sleep_in_request,
+    },
+    VerdictRule {
+        name: "upstream",
+        when: "answers of others were awaited 20 % of active time or more, and longer than anything \
+               else that somebody has to end",
+        judge: rules_wait::upstream,
+    },
+    VerdictRule {
+        name: "input",
+        when: "most waits are for what another process writes to standard input, 50 % of active time \
+               or more",
+        judge: rules_wait::input,
     },
     VerdictRule {
         name: "waiting",
         when: "one reason that somebody else has to end takes 20 % of active time or more",
-        judge: waiting,
+        judge: rules_wait::waiting,
     },
     VerdictRule {
         name: "sleeping",
         when: "threads slept by their own clock 50 % of active time or more",
-        judge: sleeping,
+        judge: rules_rest::sleeping,
     },
     VerdictRule {
         name: "events",
         when: "threads waited for events (poll and its kin) 50 % of active time or more",
-        judge: events,
+        judge: rules_rest::events,
     },
     VerdictRule {
         name: "spread",
         when: "always: no rule above found one cause",
-        judge: spread,
+        judge: rules_rest::spread,
     },
 ];
 
+/// Rules that speak only where no other does.
+const LAST: [&str; 4] = ["spread", "healthy", "input", "idle"];
+
 /// Tries the rules in order.
 pub(super) fn judge(e: &Evidence<'_>) -> (Verdict, Vec<Fired>) {
-    let mut fired = Vec::new();
+    let mut fired: Vec<Fired> = Vec::new();
+    let mut spoken: Option<Verdict> = None;
     for rule in VERDICTS {
         let found = (rule.judge)(e);
+        let applied = found.verdict.is_some();
         fired.push(Fired {
             rule: rule.name,
             when: rule.when,
             looked_at: found.looked_at,
-            applied: found.verdict.is_some(),
+            applied,
+            spoke: applied && spoken.is_none(),
         });
-        if let Some(mut verdict) = found.verdict {
-            verdict.rule = rule.name;
-            return (verdict, fired);
+        match (found.verdict, &mut spoken) {
+            (Some(mut verdict), None) => {
+                verdict.rule = rule.name;
+                // Nothing further is true of nothing.
+                if ["empty", "unseen", "idle"].contains(&rule.name) {
+                    spoken = Some(verdict);
+                    break;
+                }
+                spoken = Some(verdict);
+            }
+            (Some(_), Some(first)) if first.bottleneck && !LAST.contains(&rule.name) => {
+                first.also.push(rule.name);
+            }
+            _ => {}
         }
     }
-    unreachable!("the last rule always speaks")
+    let Some(mut verdict) = spoken else {
+        unreachable!("the last rule always speaks")
+    };
+    tell_of_queue(e, &mut verdict);
+    (verdict, fired)
 }
 
-impl Evidence<'_> {
-    fn share(&self, ns: u64) -> f64 {
+/// Connections that nobody accepts are the callers' view of whatever the process does instead.
+fn tell_of_queue(e: &Evidence<'_>, verdict: &mut Verdict) {
+    let Some(queue) = facts::accept_queue(e.recording) else {
+        return;
+    };
+    let words = format!(
+        "Its accept queue at {} was full ({} waiting, room for {}) in {:.0} % of the looks: callers \
+         wait before it takes them, and {} were turned away",
+        queue.address,
+        queue.most,
+        queue.room,
+        queue.full * 100.0,
+        match queue.refused {
+            0 => "none".to_string(),
+            n => n.to_string(),
+        }
+    );
+    if verdict.bottleneck {
+        verdict.more.insert(0, words);
+        return;
+    }
+    // Callers wait, whatever its threads seem to be content with.
+    let by = e.causes.iter().find(|c| !c.function.starts_with('['));
+    let doing = by.map_or_else(String::new, |c| {
+        format!(
+            "; its threads are meanwhile {} in {} ({} of active time)",
+            c.reason.map_or(c.state.name().to_string(), |r| format!(
+                "{} ({r})",
+                c.state.name()
+            )),
+            c.function,
+            words::share(c.share)
+        )
+    });
+    let before = std::mem::replace(
+        verdict,
+        Verdict::new(format!("{words}{doing}")).of(
+            e,
+            by.map_or(State::Blocked, |c| c.state),
+            by.map_or(0, |c| c.ns),
+            by,
+        ),
+    );
+    verdict.rule = "accept-queue";
+    verdict.more.push(format!("Beside that: {}", before.cause));
+}
+
+impl<'a> Evidence<'a> {
+    pub fn share(&self, ns: u64) -> f64 {
         self.bottleneck.share(ns)
     }
 
     /// Blocked time for `reason` that was not idle, ns.
-    fn blocked(&self, reason: BlockReason) -> u64 {
-        let seen: u64 = self
-            .causes
-            .iter()
-            .filter(|c| c.state == State::Blocked && c.reason == Some(reason.name()))
-            .map(|c| c.ns)
-            .sum();
-        seen.min(self.bottleneck.ledger.blocked[reason as usize])
+    pub fn blocked(&self, reason: BlockReason) -> u64 {
+        let of_it = |c: &&Cause| c.state == State::Blocked && c.reason == Some(reason.name());
+        self.causes.iter().filter(of_it).map(|c| c.ns).sum()
     }
 
     /// The largest of the reasons that somebody else has to end.
-    fn main_wait(&self) -> (BlockReason, u64) {
+    pub fn main_wait(&self) -> (BlockReason, u64) {
         WORK.iter()
             .map(|r| (*r, self.blocked(*r)))
             .fold((WORK[0], 0), |a, b| if b.1 > a.1 { b } else { a })
     }
 
-    fn host(&self, name: &str) -> Option<&Resource> {
+    /// All waits that somebody else has to end, and those with requests in flight, ns.
+    pub fn pending(&self) -> u64 {
+        let work: u64 = WORK.iter().map(|r| self.blocked(*r)).sum();
+        let slept = self.in_flight(|r| !WORK.contains(&r) && r != BlockReason::Poll);
+        work + slept + self.polled_for_answers()
+    }
+
+    /// Polling with requests in flight, or on one connected peer alone, ns.
+    pub fn polled_for_answers(&self) -> u64 {
+        (self.causes.iter())
+            .filter(|c| c.reason == Some(BlockReason::Poll.name()))
+            .flat_map(|c| &c.samples)
+            .filter(|i| {
+                let s = &self.recording.samples[**i as usize];
+                self.waits.in_flight[**i as usize] || awaits_one_peer(self.recording, s)
+            })
+            .map(|i| self.waits.sample_ns[*i as usize])
+            .sum()
+    }
+
+    /// Blocked time with requests in flight, of reasons that `which` chooses, ns.
+    pub fn in_flight(&self, which: impl Fn(BlockReason) -> bool) -> u64 {
+        let all = self.causes.iter().filter(|c| c.state == State::Blocked);
+        let samples: HashSet<u32> = all.flat_map(|c| c.samples.iter().copied()).collect();
+        let fits = |i: &&u32| {
+            let s = &self.recording.samples[**i as usize];
+            self.waits.in_flight[**i as usize] && s.reason.is_some_and(&which)
+        };
+        (samples.iter().filter(fits))
+            .map(|i| self.waits.sample_ns[*i as usize])
+            .sum()
+    }
+
+    /// Waits for children that are measured themselves, ns.
+    pub fn relayed(&self) -> u64 {
+        let parents: HashSet<u32> = self.recording.processes.iter().map(|p| p.parent).collect();
+        let child = Some(BlockReason::Child.name());
+        (self.causes.iter())
+            .filter(|c| c.state == State::Blocked && c.reason == child)
+            .flat_map(|c| &c.samples)
+            .filter(|i| {
+                let s = &self.recording.samples[**i as usize];
+                parents.contains(&self.recording.contexts[s.context.0 as usize].pid)
+            })
+            .map(|i| self.waits.sample_ns[*i as usize])
+            .sum()
+    }
+
+    pub fn host(&self, name: &str) -> Option<&'a Resource> {
         self.host.iter().find(|r| r.name == name)
+    }
+
+    /// Who ended the waits of a cause and of the others of its kind.
+    pub fn enders(&self, reason: BlockReason) -> Enders {
+        let samples: Vec<u32> = (self.causes.iter())
+            .filter(|c| c.state == State::Blocked && c.reason == Some(reason.name()))
+            .flat_map(|c| c.samples.iter().copied())
+            .collect();
+        self.waits.enders(self.recording, &samples)
+    }
+
+    /// How long the single waits of a cause were, where they were sampled by stack.
+    pub fn lengths(&self, cause: &Cause) -> Option<Shape> {
+        let stacks: HashSet<_> = (cause.samples.iter())
+            .map(|i| self.recording.samples[*i as usize].stack)
+            .collect();
+        let mut rows = (self.recording.shapes.iter())
+            .filter(|r| r.state == cause.state && r.stack.is_some_and(|s| stacks.contains(&s)));
+        let mut shape = rows.next()?.shape.clone();
+        rows.for_each(|r| shape.merge(&r.shape));
+        (shape.count() > 0.0).then_some(shape)
+    }
+
+    /// Whether a function that `known` recognises is on the stacks of most of a cause.
+    pub fn mostly_passes(&self, cause: &Cause, known: impl Fn(FrameKind, &str) -> bool) -> bool {
+        let ns = |i: &u32| self.waits.sample_ns[*i as usize];
+        let all: u64 = cause.samples.iter().map(ns).sum();
+        let fitting = cause.samples.iter().filter(|i| {
+            let stack = self.recording.samples[**i as usize].stack;
+            functions(self.recording, stack).any(|(kind, name)| known(kind, name))
+        });
+        fitting.map(ns).sum::<u64>() * 2 > all
     }
 }
 
 impl Verdict {
-    fn new(cause: String) -> Verdict {
+    pub(super) fn new(cause: String) -> Verdict {
         Verdict {
             rule: "",
             bottleneck: true,
@@ -199,7 +421,11 @@ impl Verdict {
             reason: None,
             function: None,
             resource: None,
+            holder: None,
+            look_at: None,
             cause,
+            more: Vec::new(),
+            also: Vec::new(),
             share: 0.0,
             confidence: String::new(),
             bound: String::new(),
@@ -207,7 +433,13 @@ impl Verdict {
     }
 
     /// The time is spent in `state`, `ns` of it, most of it by way of `by`.
-    fn of(mut self, e: &Evidence<'_>, state: State, ns: u64, by: Option<&Cause>) -> Verdict {
+    pub(super) fn of(
+        mut self,
+        e: &Evidence<'_>,
+        state: State,
+        ns: u64,
+        by: Option<&Cause>,
+    ) -> Verdict {
         self.state = Some(state);
         self.share = e.share(ns);
         self.confidence = "the share is exact: counted, not sampled".into();
@@ -228,31 +460,42 @@ impl Verdict {
         self
     }
 
-    fn because(mut self, reason: &'static str) -> Verdict {
+    pub(super) fn because(mut self, reason: &'static str) -> Verdict {
         self.reason = Some(reason);
         self
     }
 
-    fn outside(mut self) -> Verdict {
+    pub(super) fn outside(mut self) -> Verdict {
         self.outside = true;
         self
     }
 
-    fn healthy(mut self) -> Verdict {
+    pub(super) fn healthy(mut self) -> Verdict {
         self.bottleneck = false;
+        self.bound.clear();
+        self
+    }
+
+    pub(super) fn suspected(mut self, why: &str) -> Verdict {
+        self.confidence = format!("{}; suspected: {why}", self.confidence);
+        self
+    }
+
+    pub(super) fn with(mut self, more: Option<String>) -> Verdict {
+        self.more.extend(more);
         self
     }
 }
 
-fn found(looked_at: String, applies: bool, verdict: impl FnOnce() -> Verdict) -> Found {
+pub(super) fn found(looked_at: String, applies: bool, verdict: impl FnOnce() -> Verdict) -> Found {
     Found {
         looked_at,
         verdict: applies.then(verdict),
     }
 }
 
-/// `, most of it in f (61 to 64 % of active time)`.
-fn mostly(by: Option<&Cause>) -> String {
+/// `; most of it in f, through g (61 % of active time, thread x and 3 more)`.
+pub(super) fn mostly(by: Option<&Cause>) -> String {
     by.map_or_else(String::new, |c| {
         let through = if c.through == c.function {
             String::new()
@@ -260,7 +503,7 @@ fn mostly(by: Option<&Cause>) -> String {
             format!(", through {}", c.through)
         };
         format!(
-            "; most of it by way of {}{through} ({} of active time, thread {}{})",
+            "; most of it in {}{through} ({} of active time, thread {}{})",
             c.function,
             words::share(c.share),
             c.thread,
@@ -272,267 +515,7 @@ fn mostly(by: Option<&Cause>) -> String {
     })
 }
 
-fn empty(e: &Evidence<'_>) -> Found {
-    let threads = e.recording.contexts.len();
-    found(format!("{threads} threads"), threads == 0, || {
-        Verdict::new("No thread of the target existed in the window".into()).healthy()
-    })
-}
-
-fn unseen(e: &Evidence<'_>) -> Found {
-    let share = e.share(e.bottleneck.ledger.unknown_ns());
-    found(
-        format!("not seen: {}", words::share(share)),
-        share >= 0.10,
-        || {
-            let mut v = Verdict::new(format!(
-                "{} of the time could not be seen, so nothing firm can be said of the rest",
-                words::share(share)
-            ));
-            v.share = share;
-            v.state = Some(State::Unknown);
-            v.confidence = "none beyond that".into();
-            v
-        },
-    )
-}
-
-fn idle(e: &Evidence<'_>) -> Found {
-    let b = e.bottleneck;
-    let l = &b.ledger;
-    let work = l.state_ns(State::OnCpu) + l.state_ns(State::Runnable);
-    let cpus = work as f64 / b.window_ns.max(1) as f64;
-    let waits = e.share(e.main_wait().1);
-    found(
-        format!(
-            "computing or ready to: {:.2} % of one CPU; waits that others end: {} of active time",
-            cpus * 100.0,
-            words::share(waits)
-        ),
-        b.active_ns() == 0 || (cpus < 0.01 && waits < 0.20),
-        || {
-            let all = if b.active_ns() == 0 {
-                ": not one of them left the place where it waits, so if a request is stuck, nothing \
-                 came that could end its wait"
-            } else {
-                ""
-            };
-            Verdict::new(format!(
-                "No bottleneck found: the process is idle; its threads wait for work, for events \
-                 or for a time that they chose themselves{all}"
-            ))
-            .healthy()
-        },
-    )
-}
-
-fn quota(e: &Evidence<'_>) -> Found {
-    let ns = e.bottleneck.ledger.runnable.throttled;
-    let share = e.share(ns);
-    let group = e
-        .host("cpu quota")
-        .map_or_else(String::new, |r| format!(" ({})", r.saturation));
-    found(
-        format!("throttled: {}{group}", words::share(share)),
-        share >= 0.05,
-        || {
-            Verdict::new(format!(
-                "The cause is the CPU quota of its cgroup{group}: it held ready threads back for {} \
-                 of active time",
-                words::share(share)
-            ))
-            .outside()
-            .of(e, State::Runnable, ns, None)
-            .because("throttled")
-        },
-    )
-}
-
-fn shortage(e: &Evidence<'_>) -> Found {
-    let b = e.bottleneck;
-    let ns = b.ledger.runnable.woken + b.ledger.runnable.preempted;
-    let (share, computing) = (e.share(ns), b.on_cpu());
-    let host = e.host("cpu").and_then(|r| r.utilisation);
-    let cpus = f64::from(b.cpus.max(1));
-    let own = b.busy_cpus() / cpus;
-    found(
-        format!(
-            "waiting for a CPU: {}, computing: {}; own {:.0} % of all CPUs{}",
-            words::share(share),
-            words::share(computing),
-            own * 100.0,
-            host.map_or_else(String::new, |u| format!(", everybody {:.0} %", u * 100.0))
-        ),
-        share >= 0.25 && share >= computing / 2.0,
-        || {
-            let by = largest(e.causes, State::Runnable, None);
-            let others = host.map(|u| (u - own).max(0.0));
-            let (whose, outside) = match (host, others) {
-                (Some(u), Some(o)) if u > 0.85 && o > own => (
-                    "others on this machine use the CPUs: the cause is outside this process",
-                    true,
-                ),
-                (Some(u), _) if u < 0.85 => (
-                    "the machine has CPU time left: these threads are confined to fewer CPUs \
-                     (affinity, cpuset), or come in bursts",
-                    false,
-                ),
-                _ => ("it has more busy threads than CPUs", false),
-            };
-            let v = Verdict::new(format!(
-                "Threads that are ready wait for a CPU {} of active time: {whose}{}",
-                words::share(share),
-                mostly(by)
-            ))
-            .of(e, State::Runnable, ns, by);
-            if outside { v.outside() } else { v }
-        },
-    )
-}
-
-fn computing(e: &Evidence<'_>) -> Found {
-    let b = e.bottleneck;
-    let ns = b.ledger.state_ns(State::OnCpu);
-    let waits = e.share(e.main_wait().1);
-    let looked_at = format!(
-        "computing: {} of active time, {:.2} CPUs; waits that others end: {}",
-        words::share(b.on_cpu()),
-        b.busy_cpus(),
-        words::share(waits)
-    );
-    let applies = b.on_cpu() > CPU_FIRST || (b.busy_cpus() >= 0.95 && waits < 0.20);
-    found(looked_at, applies, || {
-        let by = largest(e.causes, State::OnCpu, None);
-        let hot = by.is_some_and(|c| c.ns as f64 >= 0.3 * ns as f64);
-        let kind = if hot {
-            "one hot spot"
-        } else {
-            "no single hot spot: its on-CPU profile is flat"
-        };
-        let kernel = b.ledger.on_cpu.kernel as f64 / ns.max(1) as f64;
-        let kernel = if kernel >= 0.3 {
-            format!(", {:.0} % of that in the kernel", kernel * 100.0)
-        } else {
-            String::new()
-        };
-        Verdict::new(format!(
-            "It computes {} of active time{kernel}, with {kind}{}; whether it waits for memory \
-             while it computes cannot be told without hardware counters",
-            words::share(b.on_cpu()),
-            mostly(by)
-        ))
-        .of(e, State::OnCpu, ns, by)
-    })
-}
-
-fn waiting(e: &Evidence<'_>) -> Found {
-    let (reason, ns) = e.main_wait();
-    let share = e.share(ns);
-    found(
-        format!("most on {}: {}", words::reason(reason), words::share(share)),
-        share >= 0.20,
-        || {
-            let by = largest(e.causes, State::Blocked, Some(reason));
-            let what = by
-                .and_then(|c| c.resource.as_deref())
-                .map_or_else(String::new, |r| format!(" ({r})"));
-            let host = match reason {
-                BlockReason::Disk => e.host.iter().find(|r| r.name.starts_with("disk ")),
-                BlockReason::PageFault | BlockReason::Memory => e.host("memory"),
-                BlockReason::Network => e.host("network"),
-                _ => None,
-            };
-            let host = host
-                .filter(|r| r.level == Level::Saturated)
-                .map_or_else(String::new, |r| {
-                    format!(
-                        "; the {} is saturated ({})",
-                        r.name,
-                        [r.saturation.as_str(), r.errors.as_str()]
-                            .into_iter()
-                            .filter(|s| !s.is_empty())
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    )
-                });
-            Verdict::new(format!(
-                "It waits for {}{what} {} of active time{}{host}",
-                words::reason(reason),
-                words::share(share),
-                mostly(by)
-            ))
-            .because(reason.name())
-            .of(e, State::Blocked, ns, by)
-        },
-    )
-}
-
-fn sleeping(e: &Evidence<'_>) -> Found {
-    let ns = e.blocked(BlockReason::Timer);
-    let share = e.share(ns);
-    found(
-        format!("sleeping: {}", words::share(share)),
-        share >= 0.5,
-        || {
-            let by = largest(e.causes, State::Blocked, Some(BlockReason::Timer));
-            let mut v = Verdict::new(format!(
-            "It sleeps by its own clock {} of active time{}: harmless in a thread that only ticks, \
-             the cause if a request waits for it",
-            words::share(share),
-            mostly(by)
-        ))
-        .because(BlockReason::Timer.name())
-        .of(e, State::Blocked, ns, by);
-            v.confidence += "; suspected: who waits for these sleeps is not known";
-            v
-        },
-    )
-}
-
-fn events(e: &Evidence<'_>) -> Found {
-    let ns = e.blocked(BlockReason::Poll);
-    let share = e.share(ns);
-    found(
-        format!("waiting for events: {}", words::share(share)),
-        share >= 0.5,
-        || {
-            let by = largest(e.causes, State::Blocked, Some(BlockReason::Poll));
-            let mut v = Verdict::new(format!(
-                "It waits for events {} of active time{}: for replies of others if requests are in \
-                 flight, for work if not",
-                words::share(share),
-                mostly(by)
-            ))
-            .because(BlockReason::Poll.name())
-            .of(e, State::Blocked, ns, by);
-            v.confidence += "; suspected: which of the two is not known";
-            v
-        },
-    )
-}
-
-fn spread(e: &Evidence<'_>) -> Found {
-    let top: Vec<String> = e
-        .causes
-        .iter()
-        .take(3)
-        .map(|c| {
-            format!(
-                "{} {} in {}",
-                words::share(c.share),
-                c.reason.map_or(c.state.name(), |r| r),
-                c.function
-            )
-        })
-        .collect();
-    found(top.join("; "), true, || {
-        let mut v = Verdict::new(format!(
-            "No single cause explains the time; the largest parts are {}",
-            words::list(&top)
-        ));
-        v.share = e.causes.first().map_or(0.0, |c| c.share);
-        v.confidence = "the states' shares are counted, the functions' are sampled".into();
-        v.bottleneck = false;
-        v
-    })
+/// The cause with most time among those that are computing or waiting for a CPU.
+pub(super) fn main_code<'a>(e: &Evidence<'a>, state: State) -> Option<&'a Cause> {
+    largest(e.causes, state, None)
 }

@@ -44,6 +44,7 @@ pub struct HostReader {
 }
 
 /// A file that is read again and again; `None` where it could not be opened.
+#[derive(Default)]
 struct Source(Option<File>);
 
 impl Source {
@@ -99,7 +100,7 @@ impl HostReader {
         }
     }
 
-    /// The facts as they are now; `limits` stay empty.
+    /// The facts as they are now; `limits`, `listeners` and `connections` stay empty.
     pub fn read(&mut self) -> HostFacts {
         let buffer = &mut self.buffer;
         let load = self.load.read(buffer).and_then(parse::load);
@@ -113,6 +114,9 @@ impl HostReader {
             cpu_ns: stat
                 .cpu_ticks
                 .map(|t| t.map(|t| t.saturating_mul(self.ns_per_tick))),
+            cpu_busy_ns: (stat.busy_ticks.iter())
+                .map(|t| t.saturating_mul(self.ns_per_tick))
+                .collect(),
             context_switches: stat.switches,
             psi_cpu,
             psi_io,
@@ -125,6 +129,8 @@ impl HostReader {
             },
             net: net(&self.sockets, &self.snmp, &self.netstat, buffer),
             cgroup: self.cgroup.as_ref().map(|c| c.read(buffer)),
+            listeners: Vec::new(),
+            connections: Vec::new(),
             limits: Vec::new(),
         }
     }
@@ -176,8 +182,16 @@ fn net(
 struct CgroupReader {
     path: String,
     cpu: Option<CpuFiles>,
-    memory_use: Source,
-    memory_limit: Source,
+    memory: MemoryFiles,
+    tasks: Source,
+    tasks_limit: Source,
+}
+
+#[derive(Default)]
+struct MemoryFiles {
+    used: Source,
+    limit: Source,
+    hits: Source,
 }
 
 struct CpuFiles {
@@ -194,15 +208,17 @@ impl CgroupReader {
         let cpu = cgroup::group_of(pid, "cpu");
         let memory = cgroup::group_of(pid, "memory");
         let path = cpu.as_ref().or(memory.as_ref())?.path.clone();
-        let (memory_use, memory_limit) = match &memory {
-            Some(group) => memory_files(group),
-            None => (Source(None), Source(None)),
+        let tasks = cgroup::group_of(pid, "pids");
+        let of_tasks = |file: &str| {
+            let group = tasks.as_ref();
+            group.map_or_else(Source::default, |g| Source::open(g.dir.join(file)))
         };
         Some(CgroupReader {
             path,
             cpu: cpu.as_ref().map(cpu_files),
-            memory_use,
-            memory_limit,
+            memory: memory.as_ref().map(memory_files).unwrap_or_default(),
+            tasks: of_tasks("pids.current"),
+            tasks_limit: of_tasks("pids.max"),
         })
     }
 
@@ -221,11 +237,12 @@ impl CgroupReader {
                 facts.throttled_ns = stat.throttled_ns;
             }
         }
-        facts.memory_bytes = self
-            .memory_use
-            .read(buffer)
-            .and_then(|t| t.trim().parse().ok());
-        facts.memory_limit_bytes = self.memory_limit.read(buffer).and_then(parse::byte_limit);
+        let number = |text: &str| text.trim().parse().ok();
+        facts.memory_bytes = self.memory.used.read(buffer).and_then(number);
+        facts.memory_limit_bytes = self.memory.limit.read(buffer).and_then(parse::byte_limit);
+        facts.memory_limit_hits = self.memory.hits.read(buffer).and_then(parse::limit_hits);
+        facts.tasks = self.tasks.read(buffer).and_then(number);
+        facts.tasks_limit = self.tasks_limit.read(buffer).and_then(number);
         facts
     }
 }
@@ -281,11 +298,16 @@ fn cpu_files(group: &Group) -> CpuFiles {
     CpuFiles::open(group.version, &dir)
 }
 
-/// Where the group's use of memory stands, and the lowest limit in its line of ancestors.
-fn memory_files(group: &Group) -> (Source, Source) {
-    let (usage, limit) = match group.version {
-        1 => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
-        _ => ("memory.current", "memory.max"),
+/// Where the use of memory stands against the lowest limit in the group's line of ancestors: both of
+/// the group that has it, as what is used beside the target counts against it too.
+fn memory_files(group: &Group) -> MemoryFiles {
+    let (usage, limit, hits) = match group.version {
+        1 => (
+            "memory.usage_in_bytes",
+            "memory.limit_in_bytes",
+            "memory.failcnt",
+        ),
+        _ => ("memory.current", "memory.max", "memory.events"),
     };
     let mut lowest: Option<(u64, PathBuf)> = None;
     for dir in group.lineage() {
@@ -299,10 +321,11 @@ fn memory_files(group: &Group) -> (Source, Source) {
         }
     }
     let limited = lowest.map_or_else(|| group.dir.clone(), |(_, dir)| dir);
-    (
-        Source::open(group.dir.join(usage)),
-        Source::open(limited.join(limit)),
-    )
+    MemoryFiles {
+        used: Source::open(limited.join(usage)),
+        limit: Source::open(limited.join(limit)),
+        hits: Source::open(limited.join(hits)),
+    }
 }
 
 #[cfg(test)]
@@ -358,19 +381,21 @@ mod tests {
         write(&inner, "cpu.max", "max 100000\n");
         write(&inner, "cpu.stat", "nr_periods 0\n");
         write(&inner, "memory.max", "max\n");
-        write(&inner, "memory.current", "4096\n");
+        write(&outer, "memory.current", "4096\n");
+        write(&outer, "memory.events", "max 2\n");
+        write(&inner, "memory.current", "1\n");
         let group = Group {
             version: 2,
             path: "/outer/inner".into(),
             dir: inner,
             mount_point: root.path().to_owned(),
         };
-        let (memory_use, memory_limit) = memory_files(&group);
         let reader = CgroupReader {
             path: group.path.clone(),
             cpu: Some(cpu_files(&group)),
-            memory_use,
-            memory_limit,
+            memory: memory_files(&group),
+            tasks: Source::default(),
+            tasks_limit: Source::default(),
         };
         let facts = reader.read(&mut vec![0; 64]);
         assert_eq!(
@@ -384,6 +409,8 @@ mod tests {
                 throttled_ns: Some(21_000),
                 memory_bytes: Some(4096),
                 memory_limit_bytes: Some(1 << 20),
+                memory_limit_hits: Some(2),
+                ..CgroupFacts::default()
             }
         );
     }

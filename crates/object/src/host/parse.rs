@@ -8,11 +8,16 @@ pub(super) fn load(text: &str) -> Option<[f64; 3]> {
     Some([fields.next()??, fields.next()??, fields.next()??])
 }
 
+/// No machine has more; the number is the text's.
+const MOST_CPUS: usize = 8192;
+
 /// What is used of `/proc/stat`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Stat {
     /// user, nice, system, idle, iowait, irq, softirq, steal; clock ticks.
     pub cpu_ticks: Option<[u64; 8]>,
+    /// Clock ticks that each CPU was busy, by its number.
+    pub busy_ticks: Vec<u64>,
     pub switches: Option<u64>,
     pub running: Option<u64>,
 }
@@ -28,7 +33,19 @@ pub(super) fn stat(text: &str) -> Stat {
             "cpu" => stat.cpu_ticks = ticks(value),
             "ctxt" => stat.switches = value.trim().parse().ok(),
             "procs_running" => stat.running = value.trim().parse().ok(),
-            _ => {}
+            _ => {
+                let cpu = key
+                    .strip_prefix("cpu")
+                    .and_then(|n| n.parse::<usize>().ok());
+                if let (Some(cpu), Some(ticks)) = (cpu.filter(|c| *c < MOST_CPUS), ticks(value)) {
+                    if stat.busy_ticks.len() <= cpu {
+                        stat.busy_ticks.resize(cpu + 1, 0);
+                    }
+                    // All but idle and waiting for I/O.
+                    let [user, nice, system, _, _, irq, softirq, steal] = ticks;
+                    stat.busy_ticks[cpu] = user + nice + system + irq + softirq + steal;
+                }
+            }
         }
     }
     stat
@@ -188,6 +205,16 @@ pub(super) fn byte_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|b| *b < 1 << 62)
 }
 
+/// How often a group's use of memory met its limit: `memory.failcnt` of version 1, `max` in
+/// `memory.events` of version 2.
+pub(super) fn limit_hits(text: &str) -> Option<u64> {
+    let alone = text.trim().parse().ok();
+    alone.or_else(|| {
+        let line = text.lines().find_map(|l| l.strip_prefix("max "))?;
+        line.trim().parse().ok()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +224,9 @@ mod tests {
         let s = stat("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 1 1 1\nctxt 99\nprocs_running 3\n");
         assert_eq!(s.cpu_ticks, Some([1, 2, 3, 4, 5, 6, 7, 8]));
         assert_eq!((s.switches, s.running), (Some(99), Some(3)));
+        assert!(s.busy_ticks.is_empty());
+        let s = stat("cpu  1 2 3 4 5 6 7 8\ncpu0 1 1 1 9 9 1 1 1\ncpu2 5 0 0 9 9 0 0 0\n");
+        assert_eq!(s.busy_ticks, [6, 0, 5]);
         assert_eq!(stat("cpu  1 2 x\nctxt\n"), Stat::default());
         assert_eq!(load("0.64 0.38 0.20 1/87 8823\n"), Some([0.64, 0.38, 0.2]));
         assert_eq!(load("0.64 0.38"), None);
@@ -274,5 +304,7 @@ mod tests {
         assert_eq!(byte_limit("max\n"), None);
         assert_eq!(byte_limit("9223372036854771712\n"), None);
         assert_eq!(byte_limit("4096\n"), Some(4096));
+        assert_eq!(limit_hits("17\n"), Some(17));
+        assert_eq!(limit_hits("low 0\nhigh 3\nmax 9\noom 1\n"), Some(9));
     }
 }

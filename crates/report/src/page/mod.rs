@@ -13,6 +13,7 @@
 //! values; above a million and a half source lines along stacks it keeps those of the leaves only.
 //! The recording's own file keeps everything.
 
+pub mod article;
 mod columns;
 pub(crate) mod entries;
 mod join;

@@ -16,6 +16,8 @@ mod stacks;
 mod tiers;
 mod why;
 
+pub use shares::disk_folder;
+
 use crate::{Error, Scorecard, Tool};
 
 /// How long and how often.
@@ -51,6 +53,8 @@ pub enum Kind {
     Truth,
     /// On how fast this machine is and what else runs on it: for a quiet one.
     Timing,
+    /// On what else runs on this machine, and it takes long: the tests make a part of it.
+    Verdict,
 }
 
 /// One experiment.
@@ -117,6 +121,7 @@ checks! {
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Truth "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
     Truth "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
+    Verdict "ladder" crate::scenarios::score: "the ladder's verdict on processes with a known trouble, and on healthy ones";
     Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
     Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
     Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";

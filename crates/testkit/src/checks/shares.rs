@@ -104,7 +104,7 @@ pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// A folder on a real disk: the one the binary was built in.
-pub(super) fn disk_folder(tool: &Tool) -> String {
+pub fn disk_folder(tool: &Tool) -> String {
     let folder = tool.path().parent().unwrap_or(tool.path());
     folder.display().to_string()
 }

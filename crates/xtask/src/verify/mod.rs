@@ -12,12 +12,41 @@ pub mod promise;
 use std::fs;
 use std::time::Instant;
 
-use wallscope_testkit::Error;
-use wallscope_testkit::checks::{self, Kind, Length};
+use wallscope_testkit::checks::{self, Check, Kind, Length};
+use wallscope_testkit::{Error, Tool};
 
 use crate::bench::{self, Effort};
 use crate::{Outcome, machine, release_tool, root};
 use promise::{Experiment, PROMISES};
+
+fn make(check: &Check, tool: &Tool, length: Length) -> Experiment {
+    let outcome = match (check.run)(tool, length) {
+        Ok(card) => Ok(card),
+        Err(Error::CannotRunHere(why)) => Err(format!("cannot run here: {why}")),
+        Err(error) => Err(error.to_string()),
+    };
+    Experiment {
+        name: check.name,
+        about: check.about,
+        outcome,
+    }
+}
+
+/// One experiment alone. Returns whether all its rows hold.
+///
+/// # Errors
+/// When there is none of that name, or it cannot be made.
+pub fn only(name: &str, quick: bool) -> Outcome<bool> {
+    let check = checks::by_name(name).ok_or_else(|| {
+        let all: Vec<&str> = checks::ALL.iter().map(|check| check.name).collect();
+        format!("no experiment {name}; there are: {}", all.join(", "))
+    })?;
+    let length = if quick { Length::SHORT } else { Length::FULL };
+    println!("{}, load {:.2}\n", machine::describe(), machine::load());
+    let card = make(check, &release_tool()?, length).outcome?;
+    println!("{card}");
+    Ok(card.passed())
+}
 
 /// The task. Returns whether every promise held.
 ///
@@ -44,17 +73,11 @@ pub fn run(quick: bool, write: bool) -> Outcome<bool> {
     let measured = bench::measure(&tool, effort)?;
     let mut experiments = Vec::new();
     // What costs is measured by the benchmark above, against peers and over more rounds.
-    for check in checks::ALL.iter().filter(|check| check.kind == Kind::Truth) {
-        let outcome = match (check.run)(&tool, length) {
-            Ok(card) => Ok(card),
-            Err(Error::CannotRunHere(why)) => Err(format!("cannot run here: {why}")),
-            Err(error) => Err(error.to_string()),
-        };
-        let experiment = Experiment {
-            name: check.name,
-            about: check.about,
-            outcome,
-        };
+    for check in checks::ALL
+        .iter()
+        .filter(|check| check.kind != Kind::Timing)
+    {
+        let experiment = make(check, &tool, length);
         println!("{}", page::experiment_line(&experiment));
         experiments.push(experiment);
     }

@@ -136,6 +136,16 @@ pub const PROMISES: &[Promise] = &[
         How::Rows(&["wrong but complete"], Take::AtMost(0.0)),
     ),
     promise(
+        "the ladder's verdict names the cause (state, reason, function)",
+        "≥ 95 % of ≥ 30 scenarios",
+        How::Rows(&["verdicts right"], Take::AtLeast(95.0)),
+    ),
+    promise(
+        "the ladder's false alarms on healthy and idle processes",
+        "0",
+        How::Rows(&["false alarms"], Take::AtMost(0.0)),
+    ),
+    promise(
         "CPU-bound program at 99 Hz: kernel programs and own CPU",
         "≤ 0.1 % of a core",
         How::Cost("fixed", 0.1),

@@ -575,6 +575,40 @@ pub(super) struct Cgroup {
     pub memory_bytes: Option<u64>,
     #[prost(uint64, optional, tag = "8")]
     pub memory_limit_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "9")]
+    pub memory_limit_hits: Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub tasks: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    pub tasks_limit: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Listener {
+    #[prost(string, tag = "1")]
+    pub address: String,
+    #[prost(uint32, tag = "2")]
+    pub queued: u32,
+    #[prost(uint32, tag = "3")]
+    pub room: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Connections {
+    #[prost(string, tag = "1")]
+    pub peer: String,
+    #[prost(string, tag = "2")]
+    pub state: String,
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+    #[prost(uint64, tag = "4")]
+    pub silent_ms: u64,
+    #[prost(uint64, tag = "5")]
+    pub unread_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub unsent_bytes: u64,
+    #[prost(uint64, tag = "7")]
+    pub retransmits: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -589,6 +623,16 @@ pub(super) struct Limits {
     pub nproc_soft: Option<u64>,
     #[prost(uint64, optional, tag = "5")]
     pub threads: Option<u64>,
+    #[prost(string, tag = "6")]
+    pub cpus: String,
+    #[prost(uint64, optional, tag = "7")]
+    pub read_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "8")]
+    pub written_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "9")]
+    pub resident_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub swapped_bytes: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -621,4 +665,10 @@ pub(super) struct HostSample {
     pub cgroup: Option<Cgroup>,
     #[prost(message, repeated, tag = "14")]
     pub limits: Vec<Limits>,
+    #[prost(message, repeated, tag = "15")]
+    pub listeners: Vec<Listener>,
+    #[prost(message, repeated, tag = "16")]
+    pub connections: Vec<Connections>,
+    #[prost(uint64, repeated, tag = "17")]
+    pub cpu_busy_ns: Vec<u64>,
 }

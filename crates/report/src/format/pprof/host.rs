@@ -45,7 +45,13 @@ pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
             throttled_ns: c.throttled_ns,
             memory_bytes: c.memory_bytes,
             memory_limit_bytes: c.memory_limit_bytes,
+            memory_limit_hits: c.memory_limit_hits,
+            tasks: c.tasks,
+            tasks_limit: c.tasks_limit,
         }),
+        listeners: f.listeners.iter().map(listener_out).collect(),
+        connections: f.connections.iter().map(connections_out).collect(),
+        cpu_busy_ns: f.cpu_busy_ns.clone(),
         limits: f
             .limits
             .iter()
@@ -55,8 +61,33 @@ pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
                 open_files: l.open_files,
                 nproc_soft: l.nproc_soft,
                 threads: l.threads,
+                cpus: l.cpus.clone(),
+                read_bytes: l.read_bytes,
+                written_bytes: l.written_bytes,
+                resident_bytes: l.resident_bytes,
+                swapped_bytes: l.swapped_bytes,
             })
             .collect(),
+    }
+}
+
+fn listener_out(l: &model::Listener) -> ext::Listener {
+    ext::Listener {
+        address: l.address.clone(),
+        queued: l.queued,
+        room: l.room,
+    }
+}
+
+fn connections_out(c: &model::Connections) -> ext::Connections {
+    ext::Connections {
+        peer: c.peer.clone(),
+        state: c.state.clone(),
+        count: c.count,
+        silent_ms: c.silent_ms,
+        unread_bytes: c.unread_bytes,
+        unsent_bytes: c.unsent_bytes,
+        retransmits: c.retransmits,
     }
 }
 
@@ -104,7 +135,13 @@ pub(super) fn from_message(h: ext::HostSample) -> model::HostSample {
                 throttled_ns: c.throttled_ns,
                 memory_bytes: c.memory_bytes,
                 memory_limit_bytes: c.memory_limit_bytes,
+                memory_limit_hits: c.memory_limit_hits,
+                tasks: c.tasks,
+                tasks_limit: c.tasks_limit,
             }),
+            listeners: h.listeners.into_iter().map(listener_in).collect(),
+            connections: h.connections.into_iter().map(connections_in).collect(),
+            cpu_busy_ns: h.cpu_busy_ns,
             limits: h
                 .limits
                 .into_iter()
@@ -114,9 +151,34 @@ pub(super) fn from_message(h: ext::HostSample) -> model::HostSample {
                     open_files: l.open_files,
                     nproc_soft: l.nproc_soft,
                     threads: l.threads,
+                    cpus: l.cpus,
+                    read_bytes: l.read_bytes,
+                    written_bytes: l.written_bytes,
+                    resident_bytes: l.resident_bytes,
+                    swapped_bytes: l.swapped_bytes,
                 })
                 .collect(),
         },
+    }
+}
+
+fn listener_in(l: ext::Listener) -> model::Listener {
+    model::Listener {
+        address: l.address,
+        queued: l.queued,
+        room: l.room,
+    }
+}
+
+fn connections_in(c: ext::Connections) -> model::Connections {
+    model::Connections {
+        peer: c.peer,
+        state: c.state,
+        count: c.count,
+        silent_ms: c.silent_ms,
+        unread_bytes: c.unread_bytes,
+        unsent_bytes: c.unsent_bytes,
+        retransmits: c.retransmits,
     }
 }
 

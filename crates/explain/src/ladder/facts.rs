@@ -1,0 +1,141 @@
+//! Single figures that rules take from the host's facts.
+
+use wallscope_model::{HostFacts, Recording};
+
+use super::Bottleneck;
+use super::waits::text_label;
+
+/// The first and the last facts of a recording, and the seconds between.
+fn edges(recording: &Recording) -> Option<(&HostFacts, &HostFacts, f64)> {
+    let (first, last) = (recording.host.first()?, recording.host.last()?);
+    let seconds = last.time_ns.saturating_sub(first.time_ns) as f64 / 1e9;
+    (seconds > 0.0).then_some((&first.facts, &last.facts, seconds))
+}
+
+/// Of the periods of a CPU quota, the share in which it ran out.
+pub(super) fn throttled_periods(recording: &Recording) -> Option<f64> {
+    let (first, last, _) = edges(recording)?;
+    let (a, b) = (first.cgroup.as_ref()?, last.cgroup.as_ref()?);
+    let periods = b.nr_periods?.saturating_sub(a.nr_periods?);
+    let throttled = b.nr_throttled?.saturating_sub(a.nr_throttled?);
+    (periods > 0).then(|| throttled as f64 / periods as f64)
+}
+
+/// The CPUs that the target may use.
+pub(super) struct Room {
+    /// How many.
+    pub cpus: usize,
+    /// Share of their time that the target used.
+    pub own: f64,
+    /// Share of their time that anybody used.
+    pub used: f64,
+}
+
+/// How the CPUs that the target may use were used; `None` where the host does not tell.
+pub(super) fn room(recording: &Recording, b: &Bottleneck) -> Option<Room> {
+    let (first, last, seconds) = edges(recording)?;
+    let busy: Vec<f64> = (last.cpu_busy_ns.iter().zip(&first.cpu_busy_ns))
+        .map(|(b, a)| b.saturating_sub(*a) as f64 / 1e9 / seconds)
+        .collect();
+    let mut allowed: Vec<usize> = (last.limits.iter().chain(&first.limits))
+        .flat_map(|l| cpu_list(&l.cpus, busy.len()))
+        .collect();
+    allowed.sort_unstable();
+    allowed.dedup();
+    let all: Vec<f64> = match allowed.is_empty() {
+        true => busy,
+        false => allowed.iter().map(|cpu| busy[*cpu]).collect(),
+    };
+    if all.is_empty() {
+        return None;
+    }
+    let cpus = all.len();
+    Some(Room {
+        cpus,
+        own: b.busy_cpus() / cpus as f64,
+        used: (all.iter().sum::<f64>() / cpus as f64).max(b.busy_cpus() / cpus as f64),
+    })
+}
+
+/// The numbers of `0-3,8`, those below `most`.
+fn cpu_list(text: &str, most: usize) -> Vec<usize> {
+    (text.split(',').filter(|part| !part.is_empty()))
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (
+                first.trim().parse().ok()?,
+                last.trim().parse::<usize>().ok()?,
+            );
+            Some(first..last.saturating_add(1).min(most))
+        })
+        .flatten()
+        .collect()
+}
+
+/// A queue of connections that was full.
+pub(super) struct Queue {
+    /// Where it listens.
+    pub address: String,
+    /// The most that waited.
+    pub most: u32,
+    /// How many may.
+    pub room: u32,
+    /// Share of the looks in which it was full.
+    pub full: f64,
+    /// Connections that full queues of the machine turned away meanwhile.
+    pub refused: u64,
+}
+
+/// A queue that is full in this share of the looks is full.
+const FULL: f64 = 0.2;
+
+/// The target's accept queue that was full most often, if one was often.
+pub(super) fn accept_queue(recording: &Recording) -> Option<Queue> {
+    let refused = edges(recording).map_or(0, |(first, last, _)| match (first.net, last.net) {
+        (Some(a), Some(b)) => b.listen_overflows.saturating_sub(a.listen_overflows),
+        _ => 0,
+    });
+    let looks = recording.host.len().max(1) as f64;
+    let mut found: Option<Queue> = None;
+    for listener in recording.host.iter().flat_map(|s| &s.facts.listeners) {
+        let of_it = || {
+            (recording.host.iter().flat_map(|s| &s.facts.listeners))
+                .filter(|l| l.address == listener.address)
+        };
+        let full = of_it()
+            .filter(|l| l.queued > 0 && l.queued >= l.room)
+            .count() as f64
+            / looks;
+        if full >= FULL && found.as_ref().is_none_or(|q| q.full < full) {
+            found = Some(Queue {
+                address: listener.address.clone(),
+                most: of_it().map(|l| l.queued).max().unwrap_or(0),
+                room: listener.room,
+                full,
+                refused,
+            });
+        }
+    }
+    found
+}
+
+/// Waits for the lock of that name: how many, time in all, the longest; ns. Counted, not sampled.
+pub(super) fn lock_waits(recording: &Recording, name: &str) -> Option<(u64, u64, u64)> {
+    let of_it = (recording.locks.iter())
+        .filter(|l| text_label(recording, l.labels, "resource").as_deref() == Some(name));
+    of_it
+        .map(|l| (l.count, l.total_ns, l.longest_ns))
+        .reduce(|a, b| (a.0 + b.0, a.1 + b.1, a.2.max(b.2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_read_and_bounded() {
+        assert_eq!(cpu_list("0-1,4", 8), [0, 1, 4]);
+        assert_eq!(cpu_list("0-99999999", 3), [0, 1, 2]);
+        assert!(cpu_list("", 4).is_empty() && cpu_list("x-,-", 4).is_empty());
+    }
+}

@@ -1,0 +1,216 @@
+//! Rules about rest, about nothing being wrong, and about nothing that can be told.
+
+use wallscope_model::{BlockReason, State};
+
+use super::causes::largest;
+use super::rules_wait::lengths;
+use super::verdict::{Evidence, Found, Verdict, found, mostly};
+use crate::words;
+
+pub(super) fn empty(e: &Evidence<'_>) -> Found {
+    let threads = e.recording.contexts.len();
+    found(format!("{threads} threads"), threads == 0, || {
+        Verdict::new("No thread of the target existed in the window".into()).healthy()
+    })
+}
+
+pub(super) fn unseen(e: &Evidence<'_>) -> Found {
+    let share = e.share(e.bottleneck.ledger.unknown_ns());
+    found(
+        format!("not seen: {}", words::share(share)),
+        share >= 0.10,
+        || {
+            let mut v = Verdict::new(format!(
+                "{} of the time could not be seen, so nothing firm can be said of the rest",
+                words::share(share)
+            ));
+            v.share = share;
+            v.state = Some(State::Unknown);
+            v.confidence = "none beyond that".into();
+            v
+        },
+    )
+}
+
+pub(super) fn idle(e: &Evidence<'_>) -> Found {
+    let b = e.bottleneck;
+    let l = &b.ledger;
+    let cpus = b.load(l.state_ns(State::OnCpu) + l.state_ns(State::Runnable));
+    let pending = b.load(e.pending());
+    found(
+        format!(
+            "computing or ready to: {:.2} % of one CPU; waits for others: {:.1} % of the window",
+            cpus * 100.0,
+            pending * 100.0
+        ),
+        b.active_ns() == 0 || (cpus < 0.01 && pending < 0.02),
+        || {
+            let all = if b.active_ns() == 0 {
+                ": not one of them left the place where it waits, so if a request is stuck, nothing \
+                 came that could end its wait"
+            } else {
+                ""
+            };
+            let rest = e.causes.first().filter(|c| c.share > 0.5);
+            Verdict::new(format!(
+                "No bottleneck found: the process is idle; its threads wait for work, for events \
+                 or for a time that they chose themselves{all}"
+            ))
+            .healthy()
+            .with(rest.map(|c| {
+                format!(
+                    "Were it expected to work: it is {} in {} {} of the time of the threads that \
+                     move at all",
+                    c.reason.map_or(c.state.name().into(), |r| format!(
+                        "{} ({r})",
+                        c.state.name()
+                    )),
+                    c.function,
+                    words::share(c.share)
+                )
+            }))
+        },
+    )
+}
+
+/// Mean time to answer that a person takes for at once, ns (Nielsen's 0.1 s).
+const AT_ONCE_NS: u64 = 100_000_000;
+
+pub(super) fn healthy(e: &Evidence<'_>) -> Found {
+    let b = e.bottleneck;
+    let busiest = b.load(b.busiest_ns);
+    let computed = b.ledger.state_ns(State::OnCpu);
+    let cpus = b.load(computed);
+    let lasting = b.lasting_ns * 5 >= computed * 4;
+    let pending = b.load(e.pending());
+    let mean = e.requests.mean_ns();
+    let quick = mean.is_some_and(|ns| ns < AT_ONCE_NS);
+    let slow = mean.is_some_and(|ns| ns >= AT_ONCE_NS);
+    let upstream = e.requests.upstream.as_ref();
+    let slow = slow || (mean.is_none() && upstream.is_some_and(|u| u.mean_ns() >= AT_ONCE_NS));
+    let slept = e.share(e.blocked(BlockReason::Timer));
+    let polled = e.share(e.blocked(BlockReason::Poll));
+    let room = busiest < 0.5 && (cpus < 0.5 || lasting);
+    let waits = pending < 0.05 || (quick && pending < 0.25);
+    let answers = mean.map_or_else(String::new, |ns| {
+        format!(
+            "; {} requests answered in {} on average",
+            e.requests.asked,
+            words::time(ns)
+        )
+    });
+    found(
+        format!(
+            "busiest thread: {:.0} % of the window; {cpus:.2} CPUs; waits for others: {:.1} % of the \
+             window{answers}",
+            busiest * 100.0,
+            pending * 100.0
+        ),
+        room && waits && !slow && slept < 0.5 && (polled < 0.5 || follows(e)),
+        || {
+            let by = e.causes.iter().find(|c| !c.function.starts_with('['));
+            Verdict::new(format!(
+                "No bottleneck found: the process has room left; its busiest thread computes {} of \
+                 the time, and it waits for others {} of the time{answers}",
+                words::share(busiest),
+                words::share(pending)
+            ))
+            .healthy()
+            .with(by.map(|c| {
+                format!(
+                    "When it works, most of the time goes to {} ({}, {} of what it does)",
+                    c.function,
+                    c.reason.map_or(c.state.name().into(), |r| format!(
+                        "{}, {r}",
+                        c.state.name()
+                    )),
+                    words::share(c.share)
+                )
+            }))
+        },
+    )
+}
+
+/// Whether requests on connections were followed, so that waits without one in flight are known.
+fn follows(e: &Evidence<'_>) -> bool {
+    e.recording.domain.backend == "ebpf"
+}
+
+pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
+    let ns = e.blocked(BlockReason::Timer);
+    let share = e.share(ns);
+    found(
+        format!("sleeping: {}", words::share(share)),
+        share >= 0.5,
+        || {
+            let by = largest(e.causes, State::Blocked, Some(BlockReason::Timer));
+            Verdict::new(format!(
+                "It sleeps by its own clock {} of active time{}: harmless where nobody waits for \
+                 it, the cause if a request does",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(BlockReason::Timer.name())
+            .of(e, State::Blocked, ns, by)
+            .suspected("who waits for these sleeps is not known")
+            .with(by.and_then(|c| lengths(e, c, BlockReason::Timer)))
+        },
+    )
+}
+
+pub(super) fn events(e: &Evidence<'_>) -> Found {
+    let ns = e.blocked(BlockReason::Poll);
+    let share = e.share(ns);
+    found(
+        format!("waiting for events: {}", words::share(share)),
+        share >= 0.5,
+        || {
+            let by = largest(e.causes, State::Blocked, Some(BlockReason::Poll));
+            let v = |says: &str| {
+                Verdict::new(format!(
+                    "{}t waits for events {} of active time{}: {says}",
+                    if follows(e) {
+                        "No bottleneck found: i"
+                    } else {
+                        "I"
+                    },
+                    words::share(share),
+                    mostly(by)
+                ))
+                .because(BlockReason::Poll.name())
+                .of(e, State::Blocked, ns, by)
+            };
+            if follows(e) {
+                return v("no request is in flight on its connections meanwhile").healthy();
+            }
+            v("for replies of others if requests are in flight, for work if not")
+                .suspected("which of the two is not known")
+        },
+    )
+}
+
+pub(super) fn spread(e: &Evidence<'_>) -> Found {
+    let top: Vec<String> = e
+        .causes
+        .iter()
+        .take(3)
+        .map(|c| {
+            format!(
+                "{} {} in {}",
+                words::share(c.share),
+                c.reason.map_or(c.state.name(), |r| r),
+                c.function
+            )
+        })
+        .collect();
+    found(top.join("; "), true, || {
+        let mut v = Verdict::new(format!(
+            "No single cause explains the time; the largest parts are {}",
+            words::list(&top)
+        ));
+        v.share = e.causes.first().map_or(0.0, |c| c.share);
+        v.confidence = "the states' shares are counted, the functions' are sampled".into();
+        v.bottleneck = false;
+        v
+    })
+}

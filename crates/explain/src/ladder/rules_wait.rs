@@ -1,0 +1,374 @@
+//! Rules about waiting for somebody.
+
+use wallscope_model::{BlockReason, FrameKind, State};
+
+use super::causes::{Cause, largest};
+use super::verdict::{Evidence, Found, Verdict, WORK, found, mostly};
+use super::waits::{Enders, RESOLVERS};
+use super::{Level, facts};
+use crate::idle::waits_for_condition;
+use crate::words;
+
+pub(super) fn serial(e: &Evidence<'_>) -> Found {
+    use BlockReason::{Gil, KernelLock, Lock};
+    let (reason, ns) = [Lock, Gil, KernelLock]
+        .map(|r| (r, e.blocked(r)))
+        .into_iter()
+        .fold((Lock, 0), |a, b| if b.1 > a.1 { b } else { a });
+    let share = e.share(ns);
+    let enders = (share >= 1.0 / 3.0).then(|| e.enders(reason));
+    let own = enders.as_ref().map_or(0.0, |w| w.by_waiters);
+    found(
+        format!(
+            "{}: {} of active time, {} of it ended by threads that wait for the same",
+            words::reason(reason),
+            words::share(share),
+            words::share(own)
+        ),
+        share >= 1.0 / 3.0 && own >= 0.5 && ns >= e.main_wait().1,
+        || wait(e, reason, ns),
+    )
+}
+
+pub(super) fn waiting(e: &Evidence<'_>) -> Found {
+    let (reason, ns) = e.main_wait();
+    let share = e.share(ns);
+    found(
+        format!("most on {}: {}", words::reason(reason), words::share(share)),
+        share >= 0.20,
+        || wait(e, reason, ns),
+    )
+}
+
+/// The verdict on waits for `reason`, all that is known of them with it.
+fn wait(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
+    let by = largest(e.causes, State::Blocked, Some(reason));
+    let what = by
+        .and_then(|c| c.resource.as_deref())
+        .map_or_else(String::new, |r| format!(" ({r})"));
+    let enders = e.enders(reason);
+    let mut v = Verdict::new(format!(
+        "It waits for {}{what} {} of active time{}",
+        by.map_or(words::reason(reason), |c| for_what(e, reason, c)),
+        words::share(e.share(ns)),
+        mostly(by)
+    ))
+    .because(reason.name())
+    .of(e, State::Blocked, ns, by);
+    v.holder = enders
+        .who
+        .first()
+        .map(|(who, function, _)| match &**function {
+            "" => who.clone(),
+            function => format!("{who} in {function}"),
+        });
+    v.with(told_of_enders(&enders))
+        .with(by.and_then(|c| lengths(e, c, reason)))
+        .with(saturated(e, reason))
+        .with(beside(e))
+}
+
+/// What is waited for, where the stack says more than the reason.
+fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
+    let user = |known: &'static [&'static str]| {
+        e.mostly_passes(c, move |kind, name| {
+            kind != FrameKind::Kernel && known.iter().any(|k| name.contains(k))
+        })
+    };
+    let kernel = |known: &'static [&'static str]| {
+        e.mostly_passes(c, move |kind, name| {
+            kind == FrameKind::Kernel && known.iter().any(|k| name.contains(k))
+        })
+    };
+    match reason {
+        BlockReason::Lock if user(&["pthread_join", "JoinHandle", "JoinInner"]) => {
+            "threads to end that it joins"
+        }
+        BlockReason::Lock
+            if e.mostly_passes(c, |kind, name| {
+                kind != FrameKind::Kernel && waits_for_condition(name)
+            }) =>
+        {
+            "other threads (at a condition or semaphore)"
+        }
+        BlockReason::Disk if user(&["fsync", "fdatasync", "msync", "sync_file_range"]) => {
+            "what it wrote to be safe on the disk (fsync)"
+        }
+        BlockReason::Disk if kernel(&["fsync_range", "do_fsync", "datasync"]) => {
+            "what it wrote to be safe on the disk (fsync)"
+        }
+        BlockReason::Pipe if kernel(&["pipe_write", "unix_stream_sendmsg", "n_tty_write"]) => {
+            "the reader of a pipe that it writes to, which is slower than it"
+        }
+        BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => {
+            "the network to take what it sends: the other end reads slower than it writes"
+        }
+        BlockReason::Network if kernel(&["connect"]) => "connections to be made",
+        BlockReason::Network | BlockReason::Poll if resolves(e, c) => "names to be resolved (DNS)",
+        reason => words::reason(reason),
+    }
+}
+
+/// Who ended the waits, and what they did meanwhile.
+fn told_of_enders(enders: &Enders) -> Option<String> {
+    let (who, function, share) = enders.who.first()?;
+    if *share < 0.10 {
+        return None;
+    }
+    let place = match &**function {
+        "" => String::new(),
+        function => format!(" in {function}"),
+    };
+    let few = enders.who.len();
+    let others = match few {
+        1 => String::new(),
+        n => format!(", of {n} that do"),
+    };
+    let mut did: Vec<(String, f64)> = Vec::new();
+    for (deed, share) in &enders.did {
+        let place = match &*deed.function {
+            "" => String::new(),
+            function => format!(" in {function}"),
+        };
+        // Told by what was done, not by who of several alike did it.
+        let what = format!("{}{place}", deed.what);
+        match did.iter_mut().find(|(w, _)| *w == what) {
+            Some((_, sum)) => *sum += share,
+            None => did.push((what, *share)),
+        }
+    }
+    did.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let did: Vec<String> = (did.iter().filter(|(_, share)| *share >= 0.10).take(3))
+        .map(|(what, share)| format!("{what} ({} of these waits)", words::share(*share)))
+        .collect();
+    let did = if did.is_empty() {
+        String::new()
+    } else {
+        format!("; meanwhile whoever is waited for {}", words::list(&did))
+    };
+    Some(format!(
+        "The waits are ended by {who}{place} ({} of them{others}){did}",
+        words::share(*share)
+    ))
+}
+
+/// How long the single waits are: many short ones, or few long ones.
+pub(super) fn lengths(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Option<String> {
+    let exact = (c.resource.as_deref())
+        .filter(|_| reason == BlockReason::Lock)
+        .and_then(|name| facts::lock_waits(e.recording, name));
+    if let Some((count, total, longest)) = exact.filter(|(count, ..)| *count > 0) {
+        return Some(format!(
+            "{count} single waits for it, {} on average, the longest {}{}",
+            words::time(total / count),
+            words::time(longest),
+            long_or_short(e, reason)
+        ));
+    }
+    let shape = e.lengths(c)?;
+    let (half, most) = (shape.quantile(0.5)?, shape.max_ns);
+    Some(format!(
+        "Single waits there take {} (half of them less), the longest {}",
+        words::time(half),
+        words::time(most)
+    ))
+}
+
+/// A wait of this length is long: half of what a person takes for at once (Nielsen's 0.1 s), ns.
+const LONG_NS: u64 = 50_000_000;
+/// And one of this length is short, where it comes alone, ns.
+const SHORT_NS: u64 = 5_000_000;
+
+/// Few long waits and many short ones need different cures: which of them most of the time is in.
+fn long_or_short(e: &Evidence<'_>, reason: BlockReason) -> &'static str {
+    let mut rows = e.recording.shapes.iter();
+    let all = rows.find(|r| {
+        let counted = r.context.is_none() && r.stack.is_none();
+        counted && r.state == State::Blocked && r.reason == Some(reason)
+    });
+    let Some(shape) = all.map(|r| &r.shape) else {
+        return "";
+    };
+    let time = |fits: &dyn Fn(u64) -> bool| -> f64 {
+        let each = shape.counts.iter().map(|(bucket, count)| {
+            let (low, high) = shape.bounds(*bucket);
+            (low.midpoint(high), *count)
+        });
+        each.filter(|(ns, _)| fits(*ns))
+            .map(|(ns, count)| ns as f64 * count)
+            .sum()
+    };
+    let whole = time(&|_| true).max(1.0);
+    if time(&|ns| ns >= LONG_NS) >= whole / 2.0 {
+        ": it is long holds, not many short ones"
+    } else if time(&|ns| ns < SHORT_NS) >= whole / 2.0 {
+        ": it is many short holds, not a few long ones"
+    } else {
+        ""
+    }
+}
+
+/// The host's own word on what is waited for.
+fn saturated(e: &Evidence<'_>, reason: BlockReason) -> Option<String> {
+    let r = match reason {
+        BlockReason::Disk => e.host.iter().find(|r| r.name.starts_with("disk ")),
+        BlockReason::PageFault | BlockReason::Memory => (e.host("memory limit"))
+            .filter(|r| r.utilisation.is_some_and(|u| u > 0.95))
+            .or_else(|| e.host("memory")),
+        BlockReason::Network => e.host("network"),
+        _ => None,
+    }?;
+    let close = r.name == "memory limit" && r.utilisation.is_some_and(|u| u > 0.95);
+    (r.level == Level::Saturated || close).then(|| {
+        let words = [r.saturation.as_str(), r.errors.as_str()];
+        let words: Vec<&str> = words.into_iter().filter(|s| !s.is_empty()).collect();
+        format!("The {} is saturated ({})", r.name, words.join(", "))
+    })
+}
+
+/// What it computes beside its waits, where that is much.
+fn beside(e: &Evidence<'_>) -> Option<String> {
+    let share = e.share(e.bottleneck.ledger.state_ns(State::OnCpu));
+    let by = largest(e.causes, State::OnCpu, None)?;
+    (share >= 0.25).then(|| {
+        format!(
+            "Beside that it computes {} of active time, most in {}",
+            words::share(share),
+            by.function
+        )
+    })
+}
+
+pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
+    let ns = e.in_flight(|r| r == BlockReason::Timer);
+    let share = e.share(ns);
+    found(
+        format!("slept with requests in flight: {}", words::share(share)),
+        share >= 0.20 && ns >= e.main_wait().1,
+        || {
+            let by = largest(e.causes, State::Blocked, Some(BlockReason::Timer));
+            Verdict::new(format!(
+                "It sleeps by its own clock {} of active time while callers wait for its answer{}",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(BlockReason::Timer.name())
+            .of(e, State::Blocked, ns, by)
+        },
+    )
+}
+
+/// Waits for answers over connections: by reason, and in all.
+fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
+    use BlockReason::{Network, Pipe, Poll};
+    let network = e.blocked(Network);
+    let unix = e.in_flight(|r| r == Pipe);
+    let polled = e.polled_for_answers();
+    let most = [(Network, network), (Poll, polled), (Pipe, unix)]
+        .into_iter()
+        .fold((Network, 0), |a, b| if b.1 > a.1 { b } else { a });
+    (most.0, network + unix + polled)
+}
+
+fn resolves(e: &Evidence<'_>, c: &Cause) -> bool {
+    e.mostly_passes(c, |kind, name| {
+        kind != FrameKind::Kernel && RESOLVERS.iter().any(|r| name.starts_with(r))
+    })
+}
+
+pub(super) fn upstream(e: &Evidence<'_>) -> Found {
+    let (reason, ns) = awaited(e);
+    let share = e.share(ns);
+    let others = (WORK.iter())
+        .filter(|r| !matches!(r, BlockReason::Network | BlockReason::Pipe))
+        .map(|r| e.blocked(*r))
+        .max()
+        .unwrap_or(0);
+    let sends = largest(e.causes, State::Blocked, Some(BlockReason::Network)).is_some_and(|c| {
+        reason == BlockReason::Network && for_what(e, reason, c).starts_with("the network to take")
+    });
+    found(
+        format!("answers of others awaited: {}", words::share(share)),
+        share >= 0.20 && ns > others && !sends,
+        || {
+            let by = largest(e.causes, State::Blocked, Some(reason));
+            let peer = e.requests.upstream.as_ref();
+            let names = by.is_some_and(|c| resolves(e, c));
+            let whom = match (peer, by.and_then(|c| c.resource.as_deref())) {
+                _ if names => "names to be resolved (DNS)".to_string(),
+                (Some(p), _) => format!(
+                    "the answers of {}{}",
+                    p.name,
+                    if p.pid > 0 {
+                        format!(" (pid {})", p.pid)
+                    } else {
+                        String::new()
+                    }
+                ),
+                (None, Some(r)) => format!("answers over the network ({r})"),
+                (None, None) => "answers over the network".to_string(),
+            };
+            let measured = peer.is_some_and(|p| p.measured);
+            let mut v = Verdict::new(format!(
+                "It waits for {whom} {} of active time{}{}",
+                words::share(share),
+                mostly(by),
+                if measured {
+                    ""
+                } else {
+                    ": the cause is outside this process"
+                }
+            ))
+            .because(reason.name())
+            .of(e, State::Blocked, ns, by);
+            v.outside = !measured;
+            if let Some(p) = peer.filter(|_| !names) {
+                v.resource = Some(p.name.clone());
+                v.look_at = Some(p.pid).filter(|pid| *pid > 0 && !p.measured);
+                v.more.push(format!(
+                    "{} requests to it took {} on average",
+                    p.requests,
+                    words::time(p.mean_ns())
+                ));
+            }
+            let enders = e.enders(reason);
+            v.with(measured.then(|| told_of_enders(&enders)).flatten())
+                .with(by.and_then(|c| lengths(e, c, reason)))
+                .with(saturated(e, BlockReason::Network))
+                .with(beside(e))
+        },
+    )
+}
+
+pub(super) fn input(e: &Evidence<'_>) -> Found {
+    let (reason, ns) = e.main_wait();
+    let by = largest(e.causes, State::Blocked, Some(BlockReason::Pipe));
+    // Descriptor 0 is the only one that a pipe's name is without.
+    let of_input = by.filter(|c| {
+        c.resource
+            .as_deref()
+            .is_some_and(|r| r.starts_with("pipe:[") && !r.contains("(fd"))
+            && e.mostly_passes(c, |kind, name| {
+                kind == FrameKind::Kernel && name.contains("pipe_read")
+            })
+    });
+    let share = by.map_or(0.0, |c| c.share);
+    found(
+        format!("waits for standard input: {}", words::share(share)),
+        reason == BlockReason::Pipe && of_input.is_some() && share >= 0.5,
+        || {
+            let enders = e.enders(BlockReason::Pipe);
+            Verdict::new(format!(
+                "No bottleneck found in this process: it waits for its standard input {} of active \
+                 time{}; if that is too slow, the cause is whoever writes it",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(reason.name())
+            .of(e, State::Blocked, ns, by)
+            .healthy()
+            .outside()
+            .with(told_of_enders(&enders))
+        },
+    )
+}

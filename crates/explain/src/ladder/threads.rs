@@ -1,0 +1,124 @@
+//! Which threads the verdict is about: those that work. Set apart are threads that stand in one
+//! place all the time, and threads that only tick.
+
+use wallscope_model::scale::Scaled;
+use wallscope_model::{ContextId, Ledger, Recording, State};
+
+use super::waits::{Waits, may_rest};
+
+/// A thread whose time is idle or rest but for less than this, and which used a CPU less than
+/// [`TICK`] of the time, only ticks.
+const REST: f64 = 0.95;
+/// What a tick may cost: 20 ms of each second, a fifth of the least that a person notices (Nielsen's
+/// 0.1 s).
+const TICK: f64 = 0.02;
+/// Threads that work less than this share of the window all together do not stand for the process.
+const LEAST: f64 = 0.02;
+
+/// What a thread did in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It came to one place where it waits, or stood there all the time.
+    Parked,
+    /// It slept or waited for events, and did next to nothing between.
+    Ticking,
+    /// Anything else.
+    Working,
+}
+
+/// All threads by what they did.
+pub(super) struct Threads {
+    kinds: Vec<Kind>,
+    /// Whether those that tick are all there is to judge.
+    ticking_counts: bool,
+    /// Time of waits for want of work, by thread, ns.
+    pub starved_ns: Vec<u64>,
+    /// Time in which each thread's requests were in flight while it was blocked, ns.
+    pub awaited_ns: Vec<u64>,
+}
+
+impl Threads {
+    pub fn new(recording: &Recording, scaled: &Scaled, waits: &Waits) -> Threads {
+        let count = recording.contexts.len();
+        let mut rest = vec![0u64; count];
+        let mut starved_ns = vec![0u64; count];
+        let mut awaited_ns = vec![0u64; count];
+        for piece in &scaled.pieces {
+            let (i, who) = (piece.sample as usize, piece.context.0 as usize);
+            let s = &recording.samples[i];
+            if s.idle {
+                continue;
+            }
+            if waits.starved[i] {
+                starved_ns[who] += piece.ns;
+            } else if waits.rests(recording, piece.sample) {
+                rest[who] += piece.ns;
+            } else if waits.in_flight[i] {
+                awaited_ns[who] += piece.ns;
+            }
+        }
+        for u in &scaled.unsampled {
+            let reason = u.reason.and_then(wallscope_model::BlockReason::from_name);
+            if u.state == State::Blocked && may_rest(reason) {
+                rest[u.context.0 as usize] += u.ns;
+            }
+        }
+        let kinds: Vec<Kind> = (recording.contexts.iter().enumerate())
+            .map(|(i, c)| {
+                let l = &c.ledger;
+                let at_rest = rest[i] + starved_ns[i] + l.idle_ns;
+                let work = l.state_ns(State::OnCpu) + l.state_ns(State::Runnable);
+                if parked(l) {
+                    Kind::Parked
+                } else if rest[i] + starved_ns[i] > 0
+                    && at_rest as f64 >= REST * l.wall_ns as f64
+                    && (work as f64) < TICK * l.wall_ns as f64
+                {
+                    Kind::Ticking
+                } else {
+                    Kind::Working
+                }
+            })
+            .collect();
+        let window = (recording.window.end_ns).saturating_sub(recording.window.start_ns);
+        let works: u64 = (recording.contexts.iter().enumerate())
+            .filter(|(i, _)| kinds[*i] == Kind::Working)
+            .map(|(i, c)| {
+                c.ledger
+                    .wall_ns
+                    .saturating_sub(c.ledger.idle_ns + starved_ns[i])
+            })
+            .sum();
+        Threads {
+            kinds,
+            ticking_counts: (works as f64) < LEAST * window as f64,
+            starved_ns,
+            awaited_ns,
+        }
+    }
+
+    /// Whether a thread's time counts.
+    pub fn counts(&self, context: ContextId) -> bool {
+        match self.kinds[context.0 as usize] {
+            Kind::Parked => false,
+            Kind::Ticking => self.ticking_counts,
+            Kind::Working => true,
+        }
+    }
+
+    /// Whether a thread is set apart because it only ticks.
+    pub fn only_ticks(&self, context: ContextId) -> bool {
+        self.kinds[context.0 as usize] == Kind::Ticking && !self.ticking_counts
+    }
+}
+
+/// Whether a thread did nothing in the window but begin: it came to one place where it waits, or
+/// stood there all the time, and never left it to do anything.
+fn parked(ledger: &Ledger) -> bool {
+    let on_cpu = ledger.state_ns(State::OnCpu);
+    if on_cpu == 0 && ledger.state_ns(State::Runnable) == 0 {
+        return true;
+    }
+    let once = ledger.audit.valid && ledger.voluntary_switches <= 1;
+    once && on_cpu < ledger.wall_ns / 100 && ledger.blocked_ns() > ledger.wall_ns / 2
+}

@@ -1,0 +1,409 @@
+//! What waits are: for somebody who works, for nothing but time, or for want of work.
+//!
+//! [`crate::idle`] judges each wait by itself. Here they are judged together, by who ended them and
+//! what that one did meanwhile. A condition that is waited for until somebody brings work is idle
+//! where the bringer had none either: it slept or was idle itself, it never waits at the same place
+//! (who does, shares a resource with the others), and it is not asked for anything by those who
+//! wait (that would be a dialogue, and its rest a delay).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use wallscope_model::scale::Scaled;
+use wallscope_model::{
+    Above, Actor, BlockReason, ContextId, FrameKind, Hop, LabelValue, LabelsId, Recording, Role,
+    Sample, StackId, State,
+};
+
+use super::places::{functions, passes, place, scripts};
+use crate::idle::{REQUEST, script_name, waits_for_condition};
+
+/// Of the time of waits at one place, so much must be known to be for want of work.
+const STARVED: f64 = 0.7;
+/// Of a thread's waits for one reason, so much is rest where they count as rest.
+const RESTFUL: f64 = 0.8;
+/// Of a bringer's own waits, so much ended by those who wait for it makes a dialogue.
+const DIALOGUE: f64 = 0.2;
+
+/// Every wait of a recording, with who ended it.
+pub(super) struct Waits {
+    /// Scaled time of each sample, ns.
+    pub sample_ns: Vec<u64>,
+    /// Whether a request of the thread was in flight, by sample.
+    pub in_flight: Vec<bool>,
+    /// Whether it is a wait for want of work, by sample; idle ones are not among them.
+    pub starved: Vec<bool>,
+    below_sample: HashMap<u32, Vec<u32>>,
+    below: Vec<Vec<u32>>,
+}
+
+/// Reasons of which a wait may well be chosen: it ends with time, or with any event.
+pub(super) fn may_rest(reason: Option<BlockReason>) -> bool {
+    use BlockReason::{Other, Poll, Timer};
+    matches!(reason, Some(Timer | Poll | Other))
+}
+
+/// Whether a wait is for one connected peer: polling just that one is how answers are awaited
+/// with a time limit.
+pub(super) fn awaits_one_peer(recording: &Recording, sample: &Sample) -> bool {
+    sample.reason == Some(BlockReason::Poll)
+        && !sample.idle
+        && (resource(recording, sample).is_some_and(|r| r.starts_with("peer "))
+            || passes(recording, sample.stack, false, RESOLVERS))
+}
+
+/// How functions are called that ask for the address of a name.
+pub(super) const RESOLVERS: &[&str] = &[
+    "getaddrinfo",
+    "gethostbyname",
+    "gethostbyaddr",
+    "getnameinfo",
+    "__res_",
+    "res_nsend",
+    "res_nquery",
+    "res_send",
+    "res_query",
+    "ares_",
+    "net.(*Resolver)",
+    "java.net.InetAddress",
+];
+
+/// The resource that a wait was for, where the recording names it.
+pub(super) fn resource(recording: &Recording, sample: &Sample) -> Option<Arc<str>> {
+    text_label(recording, sample.labels, "resource")
+}
+
+/// The text that `key` has in a set of labels.
+pub(super) fn text_label(
+    recording: &Recording,
+    labels: Option<LabelsId>,
+    key: &str,
+) -> Option<Arc<str>> {
+    let set = recording.label_sets.get(labels?.0 as usize)?;
+    match &set.iter().find(|l| &*l.key == key)?.value {
+        LabelValue::Text(text) => Some(text.clone()),
+        LabelValue::Number(..) => None,
+    }
+}
+
+impl Waits {
+    pub fn new(recording: &Recording, scaled: &Scaled) -> Waits {
+        let mut sample_ns = vec![0; recording.samples.len()];
+        for piece in &scaled.pieces {
+            sample_ns[piece.sample as usize] += piece.ns;
+        }
+        let (below_sample, below) = hops(recording);
+        let in_flight = (recording.samples.iter())
+            .map(|s| text_label(recording, s.labels, REQUEST.0).is_some())
+            .collect();
+        let mut waits = Waits {
+            starved: vec![false; sample_ns.len()],
+            sample_ns,
+            in_flight,
+            below_sample,
+            below,
+        };
+        waits.find_starved(recording);
+        waits
+    }
+
+    /// A hop's time on the scale of its sample, ns.
+    fn scaled(&self, recording: &Recording, sample: u32, ns: u64) -> f64 {
+        let whole = recording.samples[sample as usize].ns.max(1);
+        ns as f64 * self.sample_ns[sample as usize] as f64 / whole as f64
+    }
+
+    /// Whether a sample's wait is rest: time or events end it, and no request waits for it.
+    pub fn rests(&self, recording: &Recording, sample: u32) -> bool {
+        let s = &recording.samples[sample as usize];
+        let chosen = s.state == State::Blocked && may_rest(s.reason);
+        chosen && !self.in_flight[sample as usize] && !awaits_one_peer(recording, s)
+    }
+
+    fn find_starved(&mut self, recording: &Recording) {
+        type Group = (Arc<str>, Arc<str>, BlockReason);
+        let mut groups: HashMap<Group, Vec<u32>> = HashMap::new();
+        for (i, s) in recording.samples.iter().enumerate() {
+            let Some(reason) = s.reason.filter(|_| !s.idle && !self.in_flight[i]) else {
+                continue;
+            };
+            if self.below_sample.contains_key(&(i as u32)) && is_for_news(recording, s, reason) {
+                let place = place(recording, &recording.stacks[s.stack.0 as usize]);
+                let group = (place.function, place.module, reason);
+                groups.entry(group).or_default().push(i as u32);
+            }
+        }
+        if groups.is_empty() {
+            return;
+        }
+        let restful = self.restful(recording);
+        let ended_by = self.ended_by(recording);
+        for samples in groups.into_values() {
+            let waiters: HashSet<ContextId> = (samples.iter())
+                .map(|i| recording.samples[*i as usize].context)
+                .collect();
+            let asks = |who: ContextId| {
+                let Some(by) = ended_by.get(&who) else {
+                    return false;
+                };
+                let all: f64 = by.values().sum();
+                let ours: f64 = waiters.iter().filter_map(|w| by.get(&Some(*w))).sum();
+                ours >= DIALOGUE * all.max(1.0)
+            };
+            let whole: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
+            let mut want = 0.0;
+            for i in &samples {
+                for hop in &self.below_sample[i] {
+                    let h = &recording.hops[*hop as usize];
+                    match &recording.actors[h.actor.0 as usize] {
+                        // Nobody came: the time that it had set itself was over.
+                        Actor::Interrupt(served) if &**served == "timer" => {
+                            want += self.scaled(recording, *i, h.ns);
+                        }
+                        Actor::Context(who) if !waiters.contains(who) && !asks(*who) => {
+                            let rest = self.below[*hop as usize].iter().filter(|b| {
+                                let b = &recording.hops[**b as usize];
+                                let reason = b.reason.unwrap_or(BlockReason::Other);
+                                b.role == Role::Blocked && restful.contains(&(*who, reason))
+                            });
+                            let rest: u64 = rest.map(|b| recording.hops[*b as usize].ns).sum();
+                            want += self.scaled(recording, *i, rest);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            if want >= STARVED * whole as f64 {
+                for i in samples {
+                    self.starved[i as usize] = true;
+                }
+            }
+        }
+    }
+
+    /// For which reasons which threads' waits are idle or rest.
+    fn restful(&self, recording: &Recording) -> HashSet<(ContextId, BlockReason)> {
+        let mut sums: HashMap<(ContextId, BlockReason), (u64, u64)> = HashMap::new();
+        for (i, s) in recording.samples.iter().enumerate() {
+            let Some(reason) = s.reason else { continue };
+            let sum = sums.entry((s.context, reason)).or_default();
+            sum.0 += self.sample_ns[i];
+            if s.idle || self.rests(recording, i as u32) {
+                sum.1 += self.sample_ns[i];
+            }
+        }
+        let all = sums.into_iter();
+        all.filter(|(_, (all, rest))| *rest as f64 >= RESTFUL * (*all).max(1) as f64)
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// Who ended each thread's waits, and how much of them; `None`: somebody who is not measured.
+    fn ended_by(
+        &self,
+        recording: &Recording,
+    ) -> HashMap<ContextId, HashMap<Option<ContextId>, f64>> {
+        let mut out: HashMap<ContextId, HashMap<Option<ContextId>, f64>> = HashMap::new();
+        for (sample, hops) in &self.below_sample {
+            let who = recording.samples[*sample as usize].context;
+            for hop in hops {
+                let h = &recording.hops[*hop as usize];
+                let by = match &recording.actors[h.actor.0 as usize] {
+                    Actor::Context(c) => Some(*c),
+                    _ => None,
+                };
+                *out.entry(who).or_default().entry(by).or_default() +=
+                    self.scaled(recording, *sample, h.ns);
+            }
+        }
+        out
+    }
+}
+
+/// Functions of Python's library in which scripts wait for others to bring something.
+const NEWS_IN_SCRIPTS: [&str; 4] = [
+    "wait (threading.py)",
+    "get (queue.py)",
+    "get (multiprocessing/queues.py)",
+    "_worker (concurrent/futures/thread.py)",
+];
+
+/// Whether a wait is for somebody to bring something, and not to give something back.
+fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
+    match reason {
+        BlockReason::Pipe => true,
+        BlockReason::Lock => {
+            // A script's locks and conditions are the same to the system.
+            let mut scripts = scripts(recording, sample.stack).peekable();
+            if scripts.peek().is_some() {
+                return scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f)));
+            }
+            functions(recording, sample.stack).any(|(kind, name)| {
+                kind != FrameKind::Kernel && (waits_for_condition(name) || name.contains("park"))
+            })
+        }
+        _ => false,
+    }
+}
+
+/// Who ended the waits of a cause, and what they did meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Enders {
+    /// Threads with the function in which they ended the waits, most first: share of the waits.
+    pub who: Vec<(String, Arc<str>, f64)>,
+    /// What the enders did in the end while others waited, most first: share of the waits.
+    pub did: Vec<(Deed, f64)>,
+    /// Share of the waits ended by threads that wait for the same themselves.
+    pub by_waiters: f64,
+}
+
+/// What somebody did while others waited.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Deed {
+    /// Who: a thread's name.
+    pub who: String,
+    /// What: `computes`, `waits for a CPU`, or `waits (REASON)`.
+    pub what: String,
+    /// In which function of the program; empty where no stack says.
+    pub function: Arc<str>,
+}
+
+impl Waits {
+    /// Looks into the waits of `samples`.
+    pub fn enders(&self, recording: &Recording, samples: &[u32]) -> Enders {
+        let waiters: HashSet<ContextId> = (samples.iter())
+            .map(|i| recording.samples[*i as usize].context)
+            .collect();
+        let whole: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
+        let mut who: HashMap<(String, Arc<str>), f64> = HashMap::new();
+        let mut did: HashMap<Deed, f64> = HashMap::new();
+        let mut by_waiters = 0.0;
+        for i in samples {
+            for hop in self.below_sample.get(i).into_iter().flatten() {
+                let h = &recording.hops[*hop as usize];
+                let ns = self.scaled(recording, *i, h.ns);
+                *who.entry((name_of(recording, h), function_of(recording, h)))
+                    .or_default() += ns;
+                if let Actor::Context(c) = &recording.actors[h.actor.0 as usize]
+                    && waiters.contains(c)
+                {
+                    by_waiters += ns;
+                }
+                for below in &self.below[*hop as usize] {
+                    self.follow(recording, *i, *below, &mut did);
+                }
+            }
+        }
+        let share = |ns: f64| ns / whole.max(1) as f64;
+        let mut who: Vec<_> = (who.into_iter())
+            .map(|((who, function), ns)| (who, function, share(ns)))
+            .collect();
+        who.sort_by(|a, b| b.2.total_cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+        let mut did: Vec<_> = did.into_iter().map(|(d, ns)| (d, share(ns))).collect();
+        did.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.who.cmp(&b.0.who)));
+        Enders {
+            who,
+            did,
+            by_waiters: share(by_waiters),
+        }
+    }
+
+    /// Adds what `hop` comes to in the end. Chains are a few hops deep by their making.
+    fn follow(&self, recording: &Recording, sample: u32, hop: u32, did: &mut HashMap<Deed, f64>) {
+        let h = &recording.hops[hop as usize];
+        let mut own = h.ns;
+        for woke in &self.below[hop as usize] {
+            for next in &self.below[*woke as usize] {
+                own = own.saturating_sub(recording.hops[*next as usize].ns);
+                self.follow(recording, sample, *next, did);
+            }
+        }
+        let what = match h.role {
+            Role::OnCpu => "computes".to_string(),
+            Role::Runnable => "waits for a CPU".to_string(),
+            Role::Blocked => {
+                let reason = h.reason.unwrap_or(BlockReason::Other);
+                match reason {
+                    BlockReason::Timer => "sleeps".to_string(),
+                    reason => format!("waits for {}", crate::words::reason(reason)),
+                }
+            }
+            Role::Woke | Role::Circle | Role::Cut => return,
+        };
+        let deed = Deed {
+            who: name_of(recording, h),
+            what,
+            function: function_of(recording, h),
+        };
+        *did.entry(deed).or_default() += self.scaled(recording, sample, own);
+    }
+}
+
+fn name_of(recording: &Recording, hop: &Hop) -> String {
+    match &recording.actors[hop.actor.0 as usize] {
+        Actor::Context(c) => recording.contexts[c.0 as usize].name.to_string(),
+        Actor::Stranger { pid, name, .. } => format!("{name} (pid {pid}, not measured)"),
+        Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
+        Actor::Interrupt(served) => format!("the {served}'s interrupt"),
+        Actor::Unknown => "somebody unknown".into(),
+    }
+}
+
+fn function_of(recording: &Recording, hop: &Hop) -> Arc<str> {
+    let Some(stack) = hop.stack else {
+        return "".into();
+    };
+    let in_user_space = functions(recording, stack).any(|(kind, _)| kind != FrameKind::Kernel);
+    match in_user_space {
+        true => place(recording, &recording.stacks[stack.0 as usize]).function,
+        false => "".into(),
+    }
+}
+
+/// Of waits of one place, the share in which threads that wait at the same place did something else
+/// meanwhile: then it is a thing that they share, and not work, that they wait for.
+pub(crate) fn held_by_fellows(recording: &Recording, samples: &[u32]) -> f64 {
+    let (below_sample, below) = hops(recording);
+    let waiters: HashSet<ContextId> = (samples.iter())
+        .map(|i| recording.samples[*i as usize].context)
+        .collect();
+    let Some(first) = samples.first() else {
+        return 0.0;
+    };
+    let at = |stack: StackId| place(recording, &recording.stacks[stack.0 as usize]).function;
+    let own = at(recording.samples[*first as usize].stack);
+    let (mut all, mut held) = (0u64, 0u64);
+    for i in samples {
+        all += recording.samples[*i as usize].ns;
+        // Chains are a few hops deep by their making.
+        let mut open: Vec<u32> = below_sample.get(i).cloned().unwrap_or_default();
+        while let Some(hop) = open.pop() {
+            let h = &recording.hops[hop as usize];
+            let inside: u64 = (below[hop as usize].iter())
+                .flat_map(|woke| &below[*woke as usize])
+                .map(|next| recording.hops[*next as usize].ns)
+                .sum();
+            open.extend(&below[hop as usize]);
+            let fellow = matches!(&recording.actors[h.actor.0 as usize],
+                Actor::Context(c) if waiters.contains(c));
+            let busy = matches!(h.role, Role::OnCpu | Role::Runnable | Role::Blocked);
+            if fellow && busy && h.stack.is_none_or(|s| at(s) != own) {
+                held += h.ns.saturating_sub(inside);
+            }
+        }
+    }
+    held as f64 / all.max(1) as f64
+}
+
+/// Hops by the sample, and by the hop, that they hang below.
+fn hops(recording: &Recording) -> (HashMap<u32, Vec<u32>>, Vec<Vec<u32>>) {
+    let mut below_sample: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut below = vec![Vec::new(); recording.hops.len()];
+    for (i, hop) in recording.hops.iter().enumerate() {
+        match hop.above {
+            Above::Sample(s) => below_sample.entry(s).or_default().push(i as u32),
+            Above::Hop(h) => below[h as usize].push(i as u32),
+        }
+    }
+    (below_sample, below)
+}

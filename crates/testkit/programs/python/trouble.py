@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Processes with one trouble each, and healthy ones, in Python and as the programs that everybody has.
+
+trouble.py CASE [--seconds S] [--dir D]
+
+The victim is a process of its own: a Python function, or a program that it becomes. The parent plays
+whatever lies outside of it, says READY and both processes, waits for a line, lets the victim go,
+prints a line when the time is over, and stays until stdin ends. Runs on CPython 3.8 and later.
+"""
+import ctypes
+import http.server
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+
+def option(name, otherwise):
+    return sys.argv[sys.argv.index("--" + name) + 1] if "--" + name in sys.argv else otherwise
+
+
+def crew(count, run):
+    for i in range(count):
+        threading.Thread(target=run, daemon=True).start()
+    while True:
+        time.sleep(3600)
+
+
+def listen():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    return listener
+
+
+def answer(connection, delay):
+    while True:
+        data = connection.recv(4096)
+        if not data:
+            return
+        time.sleep(delay)
+        if data.startswith(b"GET"):
+            connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            connection.close()
+            return
+        connection.sendall(b"a")
+
+
+def serve(delay):
+    """A slow upstream, outside."""
+    while True:
+        connection, _ = LISTENER.accept()
+        threading.Thread(target=answer, args=(connection, delay), daemon=True).start()
+
+
+def ask_always(pause):
+    """A client, outside."""
+    while True:
+        try:
+            urllib.request.urlopen("http://127.0.0.1:%d/" % LISTENER.getsockname()[1]).read()
+        except OSError:
+            pass
+        time.sleep(pause)
+
+
+LISTENER = listen()
+
+
+# ---- computing ----
+
+def render_template():
+    return "".join("<td>%d</td>" % (i * i) for i in range(2000))
+
+
+def hot():
+    while True:
+        render_template()
+
+
+def count_words():
+    total = 0
+    for i in range(20000):
+        total += i * i
+    return total
+
+
+def gil():
+    def run():
+        while True:
+            count_words()
+    crew(4, run)
+
+
+def build_graph():
+    nodes = [[] for _ in range(20000)]
+    for i, node in enumerate(nodes):
+        node.append(nodes[i - 1])
+
+
+def garbage():
+    import gc
+    keep = [[i] for i in range(400000)]
+    while keep:
+        build_graph()
+        gc.collect()
+
+
+# ---- waiting ----
+
+POOL = queue.Queue()
+
+
+def run_query(connection):
+    connection.sendall(b"q")
+    connection.recv(1)
+
+
+def handle_with_pool():
+    connection = POOL.get()
+    try:
+        run_query(connection)
+    finally:
+        POOL.put(connection)
+
+
+def pool():
+    for _ in range(2):
+        POOL.put(socket.create_connection(LISTENER.getsockname()))
+
+    def run():
+        while True:
+            handle_with_pool()
+    crew(8, run)
+
+
+def fetch_rate():
+    urllib.request.urlopen("http://127.0.0.1:%d/" % LISTENER.getsockname()[1], timeout=10).read()
+
+
+def fetch():
+    while True:
+        fetch_rate()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    delay = 0.0
+
+    def do_GET(self):
+        self.work()
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def work(self):
+        if self.delay:
+            time.sleep(self.delay)
+
+    def log_message(self, *_):
+        pass
+
+
+def web():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=False)
+    server.socket = LISTENER
+    server.serve_forever()
+
+
+def sleepy_web():
+    Handler.delay = 0.03
+    web()
+
+
+LOG = os.pipe()
+
+
+def write_log():
+    os.write(LOG[1], b"x" * 512)
+
+
+def log():
+    while True:
+        count_words()
+        write_log()
+
+
+def drain():
+    while True:
+        os.read(LOG[0], 4096)
+        time.sleep(0.05)
+
+
+def convert_image():
+    subprocess.run(["sleep", "0.1"], check=True)
+
+
+def child():
+    while True:
+        count_words()
+        convert_image()
+
+
+# ---- healthy ----
+
+def executor():
+    workers = ThreadPoolExecutor(4)
+    while True:
+        workers.submit(render_template)
+        time.sleep(0.05)
+
+
+# ---- programs that everybody has ----
+
+def become(*words, stdin=None, stdout=None):
+    """`stdin`: a descriptor, or what makes one outside, before the victim is born."""
+    def victim():
+        if stdin is not None:
+            os.dup2(victim.made if callable(stdin) else stdin, 0)
+        os.dup2(stdout if stdout is not None else os.open("/dev/null", os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        os.execvp(words[0], words)
+    victim.prepare = stdin if callable(stdin) else None
+    return victim
+
+
+FEED = os.pipe()
+
+
+def feed_lines():
+    while True:
+        os.write(FEED[1], b"a line of text\n" * 20)
+        time.sleep(0.02)
+
+
+def folder_file(name):
+    return os.path.join(option("dir", "."), "wallscope-truth-%d-%s" % (os.getpid(), name))
+
+
+def random_file():
+    """Something to compress that never ends, and costs nothing to make."""
+    read, write = os.pipe()
+    if not os.fork():
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        block = os.urandom(1 << 16) * 4
+        while True:
+            os.write(write, block)
+    return read
+
+
+def statements():
+    """Commits without end for a database."""
+    read, write = os.pipe()
+    if not os.fork():
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        os.write(write, b"create table t (a, b);\n")
+        while True:
+            os.write(write, b"insert into t values (1, 'text');\n")
+    return read
+
+
+NOTHING = os.pipe()
+
+# What the victim does, and what happens outside.
+CASES = {
+    "hot": (hot, None),
+    "gil": (gil, None),
+    "garbage": (garbage, None),
+    "pool": (pool, lambda: serve(0.005)),
+    "fetch": (fetch, lambda: serve(0.02)),
+    "sleepy-web": (sleepy_web, lambda: ask_always(0.001)),
+    "log": (log, drain),
+    "child": (child, None),
+    "executor": (executor, None),
+    "web": (web, lambda: ask_always(0.2)),
+    "idle-web": (web, None),
+    "gzip": (become("gzip", "-9", "-c", stdin=random_file), None),
+    "grep": (become("grep", "nothing", stdin=FEED[0]), feed_lines),
+    "spawn": (become("bash", "-c", "while :; do /bin/true; done"), None),
+    "yes": (become("yes", "a line that somebody reads slowly", stdout=LOG[1]), drain),
+    "dd": (become("dd", "if=/dev/zero", "of=" + folder_file("dd"), "bs=64k", "oflag=dsync",
+                  "count=100000", "conv=notrunc"), None),
+    "sqlite": (become("sqlite3", folder_file("db"), stdin=statements), None),
+    "tail": (become("tail", "-f", "/dev/null"), None),
+    "sleep": (become("sleep", "1000"), None),
+    "cat": (become("cat", stdin=NOTHING[0]), None),
+}
+
+
+def main():
+    victim, outside = CASES[sys.argv[1]]
+    if getattr(victim, "prepare", None):
+        victim.made = victim.prepare()
+    go = os.pipe()
+    pid = os.fork()
+    if not pid:
+        # A parent that is gone takes its victim along (PR_SET_PDEATHSIG).
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+        os.close(go[1])
+        if os.read(go[0], 1):
+            victim()
+        os._exit(0)
+    if outside:
+        threading.Thread(target=outside, daemon=True).start()
+    print("READY", os.getpid(), pid, flush=True)
+    sys.stdin.readline()
+    os.write(go[1], b"g")
+    time.sleep(float(option("seconds", "3")))
+    print("{}", flush=True)
+    # Whoever measures it has then seen it to the end.
+    sys.stdin.read()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for name in ("dd", "db", "db-journal"):
+        if os.path.exists(folder_file(name)):
+            os.unlink(folder_file(name))
+    os._exit(0)
+
+
+main()

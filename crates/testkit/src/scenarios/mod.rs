@@ -1,0 +1,347 @@
+//! Processes with one known trouble each, and healthy ones: does the ladder's verdict name the true
+//! cause?
+//!
+//! The table ([`ALL`]) states what is wrong with each process as its program was written, never as
+//! wallscope sees it. The scorer compares state, reason and function of the verdict, and a few
+//! words that it has to hold. What else runs on the machine is part of what is judged: a verdict
+//! that says truly that others use the CPUs is no answer to what was asked, so the scenario is made
+//! again.
+
+mod table;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::checks::{Length, disk_folder};
+use crate::tool::{Options, Recorded};
+use crate::{Error, Program, Scorecard, Tool, program, python};
+
+pub use table::ALL;
+
+/// What plays the process.
+#[derive(Clone, Copy, Debug)]
+pub enum Play {
+    /// A truth program, with its flags: all its processes.
+    Truth(&'static str, &'static [&'static str]),
+    /// A case of the truth program `trouble`: the victim alone.
+    Trouble(&'static str),
+    /// A case of `trouble.py`, where there is a Python: the victim alone.
+    Script(&'static str),
+    /// The same, of a program that must be installed: its name, and the case.
+    Program(&'static str, &'static str),
+}
+
+/// What the verdict has to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Right {
+    /// Whether something is wrong.
+    pub bottleneck: bool,
+    /// The state that the time is spent in: one of these; empty: any, or none.
+    pub states: &'static [&'static str],
+    /// Its reason: one of these; empty: any.
+    pub reasons: &'static [&'static str],
+    /// How the function's name begins, or ends after a dot: one of these; empty: any.
+    pub functions: &'static [&'static str],
+    /// Words that the verdict has to hold, all of them, in whatever case.
+    pub words: &'static [&'static str],
+}
+
+/// A process, and what is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong with it, in words.
+    pub about: &'static str,
+    /// What plays it.
+    pub play: Play,
+    /// What the verdict has to be.
+    pub right: Right,
+    /// Whether it is one of the few that every test run makes.
+    pub short: bool,
+    /// The backends without kernel programs that can answer it: what it waits for, or that it
+    /// computes; the words, and with the proc backend where it computes, are beyond them.
+    pub lower: &'static [&'static str],
+}
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What is wrong with the verdict; empty: it is right.
+    pub wrong: String,
+    /// The verdict in words.
+    pub says: String,
+}
+
+/// Length of a recording, s.
+const SECONDS: f64 = 1.5;
+
+/// Makes scenario `s` once, with `backend` (the tool's own choice: `None`).
+///
+/// # Errors
+/// [`Error::CannotRunHere`] where the machine cannot play it, or others use its CPUs so that the
+/// verdict is about them; otherwise whatever keeps it from being made.
+pub fn judge(
+    tool: &Tool,
+    s: &Scenario,
+    backend: Option<&str>,
+    folder: &Path,
+) -> Result<Outcome, Error> {
+    let recorded = record(tool, s, backend, folder)?;
+    let ladder = recorded.json(&["ladder"])?;
+    let verdict = &ladder["verdict"];
+    let wrong = s.right.on(backend).wrong(verdict);
+    let crowded = verdict["rule"] == "cpu-shortage" && verdict["outside"] == true;
+    if !wrong.is_empty() && crowded {
+        return Err(Error::CannotRunHere(format!(
+            "others use this machine's CPUs, and the verdict says so: {}",
+            text(verdict, "cause")
+        )));
+    }
+    Ok(Outcome {
+        wrong,
+        says: text(verdict, "cause").to_string(),
+    })
+}
+
+/// How often each scenario is made, at most.
+const TIMES: u32 = 5;
+/// How often one is tried again because others used the CPUs.
+const AGAIN: u32 = 4;
+
+/// Makes every scenario several times, on the best tier, and once on the lower ones where they can
+/// answer it. What is wrong is printed as it comes.
+///
+/// # Errors
+/// Whatever keeps a scenario from being made, but for what it lacks here.
+pub fn score(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let folder = disk_folder(tool);
+    let mut card = Scorecard::default();
+    let [mut troubles, mut healthy, mut lower] = [Tally::default(); 3];
+    for s in ALL {
+        let tally = match s.right.bottleneck {
+            true => &mut troubles,
+            false => &mut healthy,
+        };
+        let mut own = Tally::default();
+        for _ in 0..length.repeats.min(TIMES) {
+            own.add(made(tool, s, None, folder.as_ref())?);
+        }
+        println!(
+            "  {:<24} {} of {} right: {}",
+            s.name, own.right, own.made, s.about
+        );
+        tally.right += own.right;
+        tally.made += own.made;
+        for backend in s.lower {
+            lower.add(made(tool, s, Some(backend), folder.as_ref())?);
+        }
+    }
+    card.at_least("verdicts right, troubles", troubles.percent(), 95.0, "%");
+    card.at_most(
+        "false alarms on healthy processes",
+        f64::from(healthy.made - healthy.right),
+        0.0,
+        "",
+    );
+    card.at_least("verdicts right, lower tiers", lower.percent(), 95.0, "%");
+    Ok(card)
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    made: u32,
+    right: u32,
+}
+
+impl Tally {
+    fn add(&mut self, right: Option<bool>) {
+        self.made += u32::from(right.is_some());
+        self.right += u32::from(right == Some(true));
+    }
+
+    fn percent(self) -> f64 {
+        100.0 * f64::from(self.right) / f64::from(self.made.max(1))
+    }
+}
+
+/// Whether the verdict is right; `None`: it cannot be made here.
+fn made(
+    tool: &Tool,
+    s: &Scenario,
+    backend: Option<&str>,
+    folder: &Path,
+) -> Result<Option<bool>, Error> {
+    let how = backend.map_or(String::new(), |b| format!(" with {b}"));
+    for tries in 0.. {
+        match judge(tool, s, backend, folder) {
+            Ok(outcome) if outcome.wrong.is_empty() => return Ok(Some(true)),
+            Ok(outcome) => {
+                println!("  {}{how}: {}", s.name, outcome.wrong);
+                return Ok(Some(false));
+            }
+            Err(Error::CannotRunHere(why)) if tries == AGAIN || !why.contains("others use") => {
+                println!("  {}{how} not made: {why}", s.name);
+                return Ok(None);
+            }
+            Err(Error::CannotRunHere(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn text<'v>(of: &'v Value, key: &str) -> &'v str {
+    of[key].as_str().unwrap_or_default()
+}
+
+fn record(
+    tool: &Tool,
+    s: &Scenario,
+    backend: Option<&str>,
+    folder: &Path,
+) -> Result<Recorded, Error> {
+    let seconds = format!("{SECONDS}");
+    let folder = folder.to_string_lossy();
+    let mut program = start(s.play, &seconds, &folder)?;
+    let victims: Vec<u32> = match s.play {
+        Play::Truth(..) => program.pids().to_vec(),
+        _ => program.pids()[1..].to_vec(),
+    };
+    let options = Options {
+        hz: 199,
+        more: backend.map_or_else(Vec::new, |b| vec!["--backend".into(), b.into()]),
+    };
+    let recorder = tool.attach(&victims, &options)?;
+    program.release()?;
+    program.ended(Duration::from_secs(60))?;
+    let recorded = recorder.stop()?;
+    program.finish()?;
+    Ok(recorded)
+}
+
+fn start(play: Play, seconds: &str, folder: &str) -> Result<Program, Error> {
+    match play {
+        Play::Truth(name, flags) => {
+            Program::start(name, &[&["--seconds", seconds], flags].concat())
+        }
+        Play::Trouble(case) => {
+            let mut command = Command::new(program::path());
+            command.args(["trouble", "--case", case, "--seconds", seconds]);
+            command.args(["--dir", folder, "--hold", "--linger"]);
+            Program::start_command(case, command)
+        }
+        Play::Script(case) => script(case, seconds, folder),
+        Play::Program(name, case) => {
+            let found = std::env::var_os("PATH").is_some_and(|path| {
+                std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+            });
+            if !found {
+                return Err(Error::CannotRunHere(format!("{name} is not installed")));
+            }
+            script(case, seconds, folder)
+        }
+    }
+}
+
+fn script(case: &str, seconds: &str, folder: &str) -> Result<Program, Error> {
+    let all = python::interpreters()?;
+    let mut command = Command::new(&all[0].path);
+    command.arg(python::TROUBLE).arg(case);
+    command.args(["--seconds", seconds, "--dir", folder]);
+    Program::start_command(case, command)
+}
+
+impl Right {
+    /// What of it can be asked of a backend.
+    fn on(self, backend: Option<&str>) -> Right {
+        let Some(backend) = backend else { return self };
+        let blocked = self.states.contains(&"blocked");
+        Right {
+            reasons: if blocked { self.reasons } else { &[] },
+            functions: if blocked || backend == "perf" {
+                self.functions
+            } else {
+                &[]
+            },
+            words: &[],
+            ..self
+        }
+    }
+
+    /// What is wrong with a verdict; empty: nothing.
+    fn wrong(&self, verdict: &Value) -> String {
+        let one_of = |all: &[&str], fits: &dyn Fn(&str) -> bool| {
+            all.is_empty() || all.iter().any(|one| fits(one))
+        };
+        let function = text(verdict, "function");
+        let own = function.rsplit('.').next().unwrap_or(function);
+        let mut said: Vec<&str> = vec![text(verdict, "cause"), text(verdict, "rule")];
+        said.extend((verdict["more"].as_array().into_iter().flatten()).filter_map(Value::as_str));
+        let said = said.join(". ").to_lowercase();
+        let mut wrong = Vec::new();
+        if verdict["bottleneck"] != self.bottleneck {
+            wrong.push(match self.bottleneck {
+                true => "nothing is said to be wrong".to_string(),
+                false => "a false alarm".to_string(),
+            });
+        }
+        if !one_of(self.states, &|s| text(verdict, "state") == s) {
+            wrong.push(format!("its state is {}", self.states.join(" or ")));
+        }
+        if !one_of(self.reasons, &|r| text(verdict, "reason") == r) {
+            wrong.push(format!("its reason is {}", self.reasons.join(" or ")));
+        }
+        if !one_of(self.functions, &|f| {
+            function.starts_with(f) || own.starts_with(f)
+        }) {
+            wrong.push(format!("its function is {}", self.functions.join(" or ")));
+        }
+        for words in self.words.iter().filter(|w| !said.contains(**w)) {
+            wrong.push(format!("it does not say {words:?}"));
+        }
+        if wrong.is_empty() {
+            return String::new();
+        }
+        format!("{}; the verdict is {verdict:#}", wrong.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_as_large_as_it_has_to_be() {
+        let troubles = ALL.iter().filter(|s| s.right.bottleneck).count();
+        assert!(troubles >= 30, "{troubles}");
+        assert!(ALL.len() - troubles >= 8);
+        let names: std::collections::HashSet<_> = ALL.iter().map(|s| s.name).collect();
+        assert_eq!(names.len(), ALL.len(), "names are unique");
+    }
+
+    #[test]
+    fn a_wrong_verdict_is_told_in_all_its_parts() {
+        let right = Right {
+            bottleneck: true,
+            states: &["blocked"],
+            reasons: &["lock"],
+            functions: &["pool_acquire"],
+            words: &["long"],
+        };
+        let verdict = |function: &str, cause: &str| {
+            serde_json::json!({"bottleneck": true, "state": "blocked", "reason": "lock",
+                "function": function, "cause": cause, "more": []})
+        };
+        assert_eq!(right.wrong(&verdict("pool_acquire", "a Long hold")), "");
+        assert_eq!(right.wrong(&verdict("Pool.pool_acquire", "long")), "");
+        let wrong = right.wrong(&verdict("main", "short"));
+        assert!(
+            wrong.contains("pool_acquire") && wrong.contains("\"long\""),
+            "{wrong}"
+        );
+    }
+}
