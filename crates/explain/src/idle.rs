@@ -109,10 +109,10 @@ fn accepts(w: &Wait<'_>) -> Option<bool> {
         "inet_csk_wait_for_connect",
         "unix_accept",
     ];
-    w.kernel
-        .iter()
-        .any(|n| accepting.contains(n))
-        .then_some(true)
+    // Without the kernel's functions, by the call itself.
+    let call = |n: &&str| ["accept", "accept4", "__libc_accept", "__libc_accept4"].contains(n);
+    let by_call = w.kernel.is_empty() && w.user.first().is_some_and(call);
+    (by_call || w.kernel.iter().any(|n| accepting.contains(n))).then_some(true)
 }
 
 /// Functions in which known runtimes and servers wait for work. A name ending in `*` is a prefix.
@@ -578,5 +578,6 @@ mod tests {
         assert!(!judge(&wait(BlockReason::Disk, &[], &home[..4])).0);
         let accept = ["schedule", "inet_csk_accept", "inet_accept"];
         assert!(judge(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
+        assert!(judge(&wait(BlockReason::Network, &["__libc_accept", "main"], &[])).0);
     }
 }

@@ -382,12 +382,12 @@ fn own_traffic(span: &Span<'_>) -> Vec<Resource> {
             Some(grown as f64 / span.seconds / f64::from(1 << 20))
         };
         let mut words = Vec::new();
-        if let (Some(read), Some(written)) = (rate(|l| l.read_bytes), rate(|l| l.written_bytes)) {
-            if read + written >= 0.05 {
-                words.push(format!(
-                    "reads {read:.1} and writes {written:.1} MiB/s of disk"
-                ));
-            }
+        if let (Some(read), Some(written)) = (rate(|l| l.read_bytes), rate(|l| l.written_bytes))
+            && read + written >= 0.05
+        {
+            words.push(format!(
+                "reads {read:.1} and writes {written:.1} MiB/s of disk"
+            ));
         }
         if let Some(swapped) = l.swapped_bytes.filter(|b| *b > 0) {
             words.push(format!("{} MiB swapped out", swapped >> 20));

@@ -277,8 +277,11 @@ pub(super) fn computing(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;
     let ns = b.ledger.state_ns(State::OnCpu);
     let waits = e.share(e.main_wait().1);
-    // A parent's wait for a child that is measured is told by what the child does.
-    let relayed = e.relayed();
+    // A parent's wait for a child that is measured is told by what the child does, where it computes.
+    let relayed = match b.busy_cpus() {
+        busy if busy >= CPU_FIRST => e.relayed(),
+        _ => 0,
+    };
     let of_rest = ns as f64 / b.active_ns().saturating_sub(relayed).max(1) as f64;
     let looked_at = format!(
         "computing: {} of active time{}, {:.2} CPUs; waits that others end: {}",

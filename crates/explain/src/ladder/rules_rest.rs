@@ -144,16 +144,24 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
         share >= 0.5,
         || {
             let by = largest(e.causes, State::Blocked, Some(BlockReason::Timer));
-            Verdict::new(format!(
-                "It sleeps by its own clock {} of active time{}: harmless where nobody waits for \
-                 it, the cause if a request does",
-                words::share(share),
-                mostly(by)
-            ))
-            .because(BlockReason::Timer.name())
-            .of(e, State::Blocked, ns, by)
-            .suspected("who waits for these sleeps is not known")
-            .with(by.and_then(|c| lengths(e, c, BlockReason::Timer)))
+            let says = |before: &str| {
+                Verdict::new(format!(
+                    "{before}t sleeps by its own clock {} of active time{}: harmless where nobody \
+                     waits for it, the cause if somebody does",
+                    words::share(share),
+                    mostly(by)
+                ))
+                .because(BlockReason::Timer.name())
+                .of(e, State::Blocked, ns, by)
+                .with(by.and_then(|c| lengths(e, c, BlockReason::Timer)))
+            };
+            // Who starts a command waits for its end.
+            if e.recording.domain.target.starts_with("command") {
+                return says("I");
+            }
+            says("No bottleneck found, as far as is known who waits for whom: i")
+                .healthy()
+                .suspected("no request was seen in flight, and no other thread waits for it")
         },
     )
 }

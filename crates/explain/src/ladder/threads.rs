@@ -2,7 +2,7 @@
 //! place all the time, and threads that only tick.
 
 use wallscope_model::scale::Scaled;
-use wallscope_model::{ContextId, Ledger, Recording, State};
+use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
 
 use super::waits::{Waits, may_rest};
 
@@ -58,17 +58,20 @@ impl Threads {
             }
         }
         for u in &scaled.unsampled {
-            let reason = u.reason.and_then(wallscope_model::BlockReason::from_name);
+            let reason = u.reason.and_then(BlockReason::from_name);
             if u.state == State::Blocked && may_rest(reason) {
                 rest[u.context.0 as usize] += u.ns;
             }
         }
+        let settled = settled(recording);
         let kinds: Vec<Kind> = (recording.contexts.iter().enumerate())
             .map(|(i, c)| {
                 let l = &c.ledger;
                 let at_rest = rest[i] + starved_ns[i] + l.idle_ns;
                 let work = l.state_ns(State::OnCpu) + l.state_ns(State::Runnable);
-                if parked(l) {
+                // A request that is not answered all the time is no parking.
+                let stuck = awaited_ns[i] > l.wall_ns / 2;
+                if parked(l) || (settled[i] && !stuck) {
                     Kind::Parked
                 } else if rest[i] + starved_ns[i] > 0
                     && at_rest as f64 >= REST * l.wall_ns as f64
@@ -121,4 +124,43 @@ fn parked(ledger: &Ledger) -> bool {
     }
     let once = ledger.audit.valid && ledger.voluntary_switches <= 1;
     once && on_cpu < ledger.wall_ns / 100 && ledger.blocked_ns() > ledger.wall_ns / 2
+}
+
+/// A thread that did nothing after this part of the window has parked.
+const SETTLED: u32 = 4;
+
+/// Threads that did something in the first quarter of the window at most, and then waited in a way
+/// in which one may wait for work: they have come to where they park.
+fn settled(recording: &Recording) -> Vec<bool> {
+    let first_late = recording.slices.count.div_ceil(SETTLED);
+    let mut early: Vec<bool> = (recording.contexts.iter())
+        .map(|c| {
+            let l = &c.ledger;
+            let may = |r: &BlockReason| {
+                !matches!(
+                    r,
+                    BlockReason::Disk
+                        | BlockReason::PageFault
+                        | BlockReason::Memory
+                        | BlockReason::KernelLock
+                )
+            };
+            let waited: u64 = (BlockReason::ALL.iter().filter(|r| may(r)))
+                .map(|r| l.blocked[*r as usize])
+                .sum();
+            recording.slices.count >= 2 * SETTLED
+                && l.state_ns(State::OnCpu) < l.wall_ns / 100
+                && waited > l.wall_ns / 2
+        })
+        .collect();
+    for row in recording
+        .ledger_slices
+        .iter()
+        .filter(|r| r.slice >= first_late)
+    {
+        if row.on_cpu_ns + row.runnable_ns > 0 {
+            early[row.context as usize] = false;
+        }
+    }
+    early
 }
