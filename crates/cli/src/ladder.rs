@@ -92,7 +92,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
              command, run the printed commands beside the next run",
         ));
     }
-    let (recording, path) = args.source.recording("ladder", Duration::from_secs(30))?;
     let usual = match args.resolve {
         // A CPU sample, or a period of waiting, comes for each thread at a steady rate: so long does
         // one busy thread need.
@@ -470,10 +469,22 @@ impl Page<'_> {
                 ..Section::default()
             },
         ];
-        let probes = self.probes();
-        if !probes.is_empty() {
+        let climbed = self
+            .climbed
+            .as_ref()
+            .map_or_else(String::new, Climbed::text);
+        let climbed: Vec<String> = (climbed.lines().map(str::trim))
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let probes = match climbed.is_empty() {
+            true => rungs::commands(self.recording, self.ladder),
+            false => Vec::new(),
+        };
+        if !climbed.is_empty() || !probes.is_empty() {
             sections.push(Section {
                 heading: "Rungs 3 and 4: how often, and how distributed?".into(),
+                lines: climbed,
                 commands: probes,
                 ..Section::default()
             });
