@@ -101,6 +101,4 @@ experiments! {
     goroutines "goroutines";
     node "node";
     rates "rates";
-    by_perf "by-perf";
-    by_proc "by-proc";
 }

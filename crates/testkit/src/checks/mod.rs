@@ -51,6 +51,9 @@ impl Length {
 pub enum Kind {
     /// On wallscope alone: fit for a test on a busy machine.
     Truth,
+    /// On wallscope and on what else runs here, which takes the time that is to be seen: for the full
+    /// verification on a quiet machine.
+    Quiet,
     /// On how fast this machine is and what else runs on it: for a quiet one.
     Timing,
     /// On what else runs on this machine, and it takes long: the tests make a part of it.
@@ -119,8 +122,8 @@ checks! {
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
     Truth "node" node::node: "JavaScript functions by perf map, stacks through V8's own code";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
-    Truth "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
-    Truth "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
+    Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
+    Quiet "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
     Verdict "ladder" crate::scenarios::score: "the ladder's verdict on processes with a known trouble, and on healthy ones";
     Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
     Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";

@@ -1,4 +1,6 @@
 //! Shares of named functions where eBPF is not allowed, computing and waiting alike.
+//!
+//! Waiting for a CPU has no stacks of its own there, so that they hold on a quiet machine only.
 
 use crate::score::share::{self, Nearness};
 use crate::tool::Options;
