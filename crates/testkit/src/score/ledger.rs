@@ -294,7 +294,7 @@ mod tests {
         truth.threads[0].voluntary_switches += 20;
         truth.threads[0].end_ns -= 30_000_000;
         let card = agrees(&report, &truth, &Limits::default());
-        for what in ["on-CPU", "runnable above", "switches", "wall"] {
+        for what in ["on-CPU", "runnable above", "switches", "length of life"] {
             assert!(failed(&card, what), "{what}: {card}");
         }
         truth.threads[0].run_delay_ns += 20_000_000;
