@@ -20,6 +20,7 @@ macro_rules! eprint {
     }};
 }
 
+mod annotate;
 mod calibrate;
 mod completions;
 mod count;

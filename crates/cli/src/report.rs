@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, ValueEnum};
 use wallscope_explain::finding;
-use wallscope_model::Recording;
+use wallscope_model::{Recording, View};
 use wallscope_report::text::{Headline, Style};
 use wallscope_report::view::{Analysis, Idle, groups, groups_text};
 use wallscope_report::{json, markdown, text};
 
 use crate::failure::Failure;
 use crate::select::SelectArgs;
-use crate::{input, output};
+use crate::{annotate, input, output};
 
 /// Show where the wall time went: a sentence, the ledger, functions, stacks, and how far to trust
 /// them
@@ -26,6 +27,7 @@ Examples:
   wallscope report - < rec.pb.gz             from standard input
   wallscope report rec.pb.gz --focus reserve --time 2..7.5
   wallscope report rec.pb.gz --by endpoint   time by the values of a label
+  wallscope report rec.pb.gz --annotate parse --view on-cpu   its lines and instructions
 
 Colour is used on a terminal unless NO_COLOR is set; COLUMNS overrides its width."
 )]
@@ -46,8 +48,21 @@ pub struct Args {
     /// Instead, a table of time by thread, process, state, reason, cpu, or a label of the file's own
     #[arg(long, value_name = "KEY", group = "form")]
     by: Option<String>,
+    /// Instead, a function line by line and instruction by instruction, with shares; where several
+    /// are called so, their names
+    #[arg(long, value_name = "FUNCTION", group = "form")]
+    annotate: Option<String>,
+    /// With --annotate: which time [default: wall]
+    #[arg(long, requires = "annotate", value_parser = view())]
+    view: Option<View>,
     #[command(flatten)]
     select: SelectArgs,
+}
+
+/// A view by its name.
+fn view() -> impl TypedValueParser<Value = View> {
+    PossibleValuesParser::new(View::ALL.iter().map(|v| v.name()))
+        .map(|name| View::from_name(&name).unwrap_or(View::Wall))
 }
 
 /// `--idle`.
@@ -81,7 +96,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         json::render(&Analysis::new(&recording, Idle::Show), &headline)
     } else {
         let analysis = Analysis::new(&recording, args.idle.into());
-        if let Some(key) = &args.by {
+        if let Some(function) = &args.annotate {
+            annotate::text(&analysis, function, args.view.unwrap_or(View::Wall))?
+        } else if let Some(key) = &args.by {
             groups_text(&groups(&analysis, key), key)
         } else if args.md {
             markdown::render(&analysis, &headline)

@@ -244,3 +244,54 @@ fn wrong_events_and_targets_are_told() {
         ended(&tool.run(&["stat"])?, 2)
     });
 }
+
+#[test]
+fn a_function_is_annotated_line_by_line() {
+    with_tool("annotate", |tool| {
+        let flags = ["--threads", "1", "--seconds", "1.5"];
+        let run = tool.measure("shares", &flags, &Options::at(499))?;
+        let path = run.recorded.path();
+        let path = path.to_str().unwrap_or_default();
+        let of = |function: &str| -> Result<String, Error> {
+            let output = tool.run(&["report", path, "--annotate", function, "--view", "on-cpu"])?;
+            ended(&output, 0)?;
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let text = of("share_fifty")?;
+        // Sums of the column of its own time, of what has a number of a line and of instructions.
+        let (lines, code) = text
+            .split_once("instructions of share_fifty")
+            .ok_or_else(|| wrong(format!("no instructions: {text}")))?;
+        let sum = |part: &str| -> f64 {
+            let shares = part
+                .lines()
+                .filter_map(|l| l.get(..8)?.trim().strip_suffix(" %"));
+            shares.filter_map(|n| n.trim().parse::<f64>().ok()).sum()
+        };
+        for (what, part) in [("lines", lines), ("instructions", code)] {
+            let sum = sum(part);
+            if !(97.0..=103.0).contains(&sum) {
+                return Err(wrong(format!(
+                    "{what} sum to {sum} %, not all of it: {text}"
+                )));
+            }
+        }
+        let whole: f64 = text
+            .lines()
+            .find_map(|l| l.split_once('(')?.1.split_once(" %")?.0.trim().parse().ok())
+            .ok_or_else(|| wrong(text.clone()))?;
+        if !(36.0..=64.0).contains(&whole) {
+            return Err(wrong(format!("{whole} % of computing, not half: {text}")));
+        }
+        let output = tool.run(&["report", path, "--annotate", "share_"])?;
+        ended(&output, 2)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !(said.contains("share_thirty") && said.contains("share_fifty")) {
+            return Err(wrong(said));
+        }
+        ended(
+            &tool.run(&["report", path, "--annotate", "no_such_thing"])?,
+            2,
+        )
+    });
+}

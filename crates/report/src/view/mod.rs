@@ -4,6 +4,7 @@
 //! come the ledger's rows ([`ledger_rows`]), the functions with their intervals
 //! ([`Analysis::functions`]) and the hottest stacks ([`Analysis::stacks`]).
 
+mod annotate;
 mod calibrate;
 mod code;
 mod domain;
@@ -21,6 +22,7 @@ mod why;
 use wallscope_model::scale::{self, Piece, Scaled, Unsampled};
 use wallscope_model::{Recording, View};
 
+pub use annotate::{Annotation, Spent};
 pub use calibrate::{Calibration, CalibrationRow};
 pub use code::FunctionName;
 pub use domain::{audit_lines, cost_lines, domain_lines, loss_lines, scaling_lines};

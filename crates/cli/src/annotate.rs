@@ -1,0 +1,418 @@
+//! `wallscope report FILE --annotate FUNCTION`: its source lines and instructions, with their shares.
+//!
+//! What was sampled is in the recording; sources and instructions are read from where the recording
+//! says they were, and only where the file is proven to be the same (build id). What cannot be shown
+//! is said, with the reason.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
+use wallscope_model::{Frame, FrameKind, Function, Module, ModuleId, ModuleKind, Recording, View};
+use wallscope_object::elf::{Elf, SymbolTable};
+use wallscope_object::mapped::MappedFile;
+use wallscope_report::text::units;
+use wallscope_report::view::{Analysis, Annotation, Spent};
+use wallscope_symbolize::{Sources, resolve};
+
+use crate::failure::Failure;
+
+/// Lines and instructions around one that has time.
+const AROUND: usize = 3;
+/// Below this share of the function's time, a line or instruction is not worth surroundings.
+const LEAST: f64 = 0.005;
+/// The longest source that is read, bytes, and the longest function that is taken apart.
+const LONGEST: u64 = 16 << 20;
+/// Functions of the same name, in other files or modules, that are shown.
+const MOST: usize = 4;
+
+/// The function called `name`, or the only one whose name ends so or holds it.
+fn find(analysis: &Analysis<'_>, name: &str) -> Result<Arc<str>, Failure> {
+    let like = analysis.functions_like(name);
+    let is = |test: &dyn Fn(&str) -> bool| -> Vec<Arc<str>> {
+        like.iter().filter(|n| test(n)).cloned().collect()
+    };
+    let ends = |n: &str| n.ends_with(&format!("::{name}"));
+    for found in [is(&|n| n == name), is(&ends), like.clone()] {
+        match found.as_slice() {
+            [] => {}
+            [one] => return Ok(one.clone()),
+            several => {
+                let names: Vec<&str> = several.iter().take(8).map(|n| &**n).collect();
+                return Err(Failure::usage(format!(
+                    "'{name}' may be any of {} functions; name one of them: {}",
+                    several.len(),
+                    names.join(", ")
+                )));
+            }
+        }
+    }
+    Err(Failure::usage(format!(
+        "no function of this recording is called '{name}'; `wallscope report FILE` lists those with \
+         most time, and --function REGEX finds others"
+    )))
+}
+
+/// The text of the annotation of `name`.
+pub fn text(analysis: &Analysis<'_>, name: &str, view: View) -> Result<String, Failure> {
+    let name = find(analysis, name)?;
+    let all = analysis.annotations(&name, view);
+    let whole = analysis.total(view).shown_ns();
+    let mut out = String::new();
+    if all.is_empty() {
+        let _ = writeln!(
+            out,
+            "{name} has no time in the view {view}; choose another with --view"
+        );
+        return Ok(out);
+    }
+    for a in all.iter().take(MOST) {
+        head(&mut out, analysis.recording, a, view, whole);
+        source(&mut out, a);
+        instructions(&mut out, analysis.recording, a);
+        out.push('\n');
+    }
+    if all.len() > MOST {
+        let rest: u64 = all[MOST..].iter().map(|a| a.spent.total_ns).sum();
+        let _ = writeln!(
+            out,
+            "and {} more of this name in other files, {} together",
+            all.len() - MOST,
+            units::ns(rest)
+        );
+    }
+    Ok(out)
+}
+
+fn head(out: &mut String, rec: &Recording, a: &Annotation, view: View, whole: u64) {
+    let module = a.module.map_or("", |m| rec.modules[m.0 as usize].name());
+    let _ = writeln!(out, "{}  {module}", a.function);
+    let _ = writeln!(
+        out,
+        "view {view}: {} of {} in it and what it calls ({}), {} in itself; {} samples",
+        units::value(&rec.domain.unit, a.spent.total_ns),
+        units::value(&rec.domain.unit, whole),
+        units::share_of(a.spent.total_ns, whole),
+        units::share_of(a.spent.own_ns, whole),
+        units::count(a.samples)
+    );
+    let _ = writeln!(
+        out,
+        "Shares below are of its own {}.",
+        units::value(&rec.domain.unit, a.spent.total_ns)
+    );
+}
+
+/// Own and total shares as two columns; blanks for nothing.
+fn shares(spent: Option<&Spent>, whole: u64) -> String {
+    let share = |ns: u64| match ns {
+        0 => String::new(),
+        ns => units::share_of(ns, whole),
+    };
+    let Some(spent) = spent else {
+        return format!("{:>8} {:>8}", "", "");
+    };
+    format!("{:>8} {:>8}", share(spent.own_ns), share(spent.total_ns))
+}
+
+/// Whether `index` is within reach of one that has time.
+fn near(hot: &[usize], index: usize) -> bool {
+    let from = hot.partition_point(|h| h + AROUND < index);
+    hot.get(from).is_some_and(|h| *h <= index + AROUND)
+}
+
+fn source(out: &mut String, a: &Annotation) {
+    let known: Vec<(u32, &Spent)> = a
+        .lines
+        .iter()
+        .filter(|(line, _)| **line > 0)
+        .map(|(line, spent)| (*line, spent))
+        .collect();
+    if known.is_empty() {
+        let _ = writeln!(
+            out,
+            "\n  no source lines: the module has no line table (build with -g, or -C debuginfo=1)"
+        );
+        return;
+    }
+    let _ = writeln!(out, "\n{:>8} {:>8}  {}", "self", "total", a.file);
+    let whole = a.spent.total_ns;
+    let text = match read(&a.file) {
+        Ok(text) => text,
+        Err(why) => {
+            for (line, spent) in &known {
+                let _ = writeln!(out, "{} {line:>6}", shares(Some(spent), whole));
+            }
+            let _ = writeln!(out, "  the source cannot be shown: {why}");
+            return;
+        }
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let hot: Vec<usize> = known
+        .iter()
+        .filter(|(_, s)| s.total_ns as f64 >= LEAST * whole as f64)
+        .map(|(line, _)| *line as usize)
+        .collect();
+    let past = known.iter().any(|(line, _)| *line as usize > lines.len());
+    let mut gap = false;
+    let first = (a.start_line.max(1) as usize).min(hot.first().copied().unwrap_or(1));
+    for (number, line) in (1..).zip(&lines).skip(first - 1) {
+        let spent = a.lines.get(&(number as u32));
+        if spent.is_none() && number != a.start_line as usize && !near(&hot, number) {
+            gap = true;
+            continue;
+        }
+        if std::mem::take(&mut gap) && number > first {
+            let _ = writeln!(out, "{:>24}", "⋮");
+        }
+        let _ = writeln!(out, "{} {number:>6}  {}", shares(spent, whole), clean(line));
+    }
+    if past {
+        let _ = writeln!(
+            out,
+            "  the source has fewer lines than were sampled: it has changed since it was compiled"
+        );
+    }
+}
+
+fn read(file: &str) -> Result<String, String> {
+    let path = Path::new(file);
+    if !path.is_absolute() {
+        return Err(format!("'{file}' is no absolute path"));
+    }
+    let data = wallscope_object::mapped::open_regular(path).map_err(|e| format!("{file}: {e}"))?;
+    let length = data.metadata().map_err(|e| e.to_string())?.len();
+    if length > LONGEST {
+        return Err(format!("{file} is {} long", units::bytes(length)));
+    }
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(data, LONGEST), &mut bytes)
+        .map_err(|e| format!("{file}: {e}"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Sources belong to somebody else: what a terminal would obey is shown instead.
+fn clean(line: &str) -> String {
+    line.replace('\t', "    ")
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// A stretch of code, by addresses in memory as the file has them.
+struct Code<'d> {
+    name: String,
+    start: u64,
+    bytes: &'d [u8],
+}
+
+fn instructions(out: &mut String, rec: &Recording, a: &Annotation) {
+    let refuse = |out: &mut String, why: &str| {
+        let _ = writeln!(out, "\n  no instructions: {why}");
+    };
+    let Some(module) = a.module.map(|m| &rec.modules[m.0 as usize]) else {
+        return refuse(out, "the module is not known");
+    };
+    match (module.kind, a.kind) {
+        (ModuleKind::Elf, FrameKind::Native) => {}
+        (ModuleKind::Kernel, _) => {
+            return refuse(
+                out,
+                "the kernel's code is not read; perf annotate can (with vmlinux)",
+            );
+        }
+        (ModuleKind::Source, _) => return refuse(out, "a runtime runs it without machine code"),
+        _ => return refuse(out, "the code existed in memory only"),
+    }
+    let path = Path::new(&*module.path);
+    let map = match MappedFile::open(path) {
+        Ok(map) => map,
+        Err(e) => return refuse(out, &format!("{}: {e}", module.path)),
+    };
+    let Ok(elf) = Elf::parse(&map) else {
+        return refuse(out, &format!("{} is no ELF file any more", module.path));
+    };
+    if module.build_id.is_empty() || elf.build_id().as_deref() != Some(&*module.build_id) {
+        let why = format!(
+            "{} is not proven to be the file that ran (its build id is {}, that of the recording {})",
+            module.path,
+            elf.build_id().unwrap_or_else(|| "none".into()),
+            if module.build_id.is_empty() {
+                "none"
+            } else {
+                &module.build_id
+            }
+        );
+        return refuse(out, &why);
+    }
+    if !elf.is_x86_64() {
+        return refuse(out, "only x86-64 code is taken apart");
+    }
+    // By address in memory, in ascending order.
+    let mut sampled: Vec<(u64, Spent)> = a
+        .addresses
+        .iter()
+        .filter_map(|(offset, spent)| Some((elf.vaddr_of_offset(*offset)?, *spent)))
+        .collect();
+    sampled.sort_by_key(|(at, _)| *at);
+    let codes = codes(&elf, &map, &sampled);
+    if codes.is_empty() {
+        return refuse(out, "no symbol covers the sampled addresses (stripped?)");
+    }
+    for code in codes {
+        disassemble(out, module, &elf, &code, &sampled, a.spent.total_ns);
+    }
+}
+
+/// The functions (by symbol) that the sampled addresses lie in: one, or those it is inlined into.
+fn codes<'d>(elf: &Elf<'_>, bytes: &'d [u8], sampled: &[(u64, Spent)]) -> Vec<Code<'d>> {
+    let mut out: Vec<Code<'d>> = Vec::new();
+    let tables = [SymbolTable::Static, SymbolTable::Dynamic];
+    let mut spans: Vec<(u64, u64, &[u8])> = tables
+        .into_iter()
+        .flat_map(|t| elf.symbols(t))
+        .filter(|s| s.function && s.size > 0 && s.size < LONGEST)
+        .map(|s| (s.address, s.size, s.name))
+        .collect();
+    spans.sort_unstable();
+    spans.dedup_by_key(|(at, ..)| *at);
+    for (at, _) in sampled {
+        if out
+            .iter()
+            .any(|c| (c.start..c.start + c.bytes.len() as u64).contains(at))
+        {
+            continue;
+        }
+        let before = &spans[..spans.partition_point(|(start, ..)| start <= at)];
+        let Some((start, size, name)) = before.last().filter(|(start, size, _)| at - start < *size)
+        else {
+            continue;
+        };
+        let code = elf.offset_of_vaddr(*start).and_then(|from| {
+            bytes.get(usize::try_from(from).ok()?..usize::try_from(from + size).ok()?)
+        });
+        if let Some(code) = code {
+            out.push(Code {
+                name: wallscope_symbolize::demangle(name),
+                start: *start,
+                bytes: code,
+            });
+        }
+    }
+    out
+}
+
+fn disassemble(
+    out: &mut String,
+    module: &Module,
+    elf: &Elf<'_>,
+    code: &Code<'_>,
+    sampled: &[(u64, Spent)],
+    whole: u64,
+) {
+    let mut decoder = Decoder::with_ip(64, code.bytes, code.start, DecoderOptions::NONE);
+    let mut all: Vec<(Instruction, Spent)> = Vec::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let (from, to) = (instruction.ip(), instruction.next_ip());
+        let mut spent = Spent::default();
+        let first = sampled.partition_point(|(at, _)| *at < from);
+        for (_, s) in sampled[first..].iter().take_while(|(at, _)| *at < to) {
+            spent.own_ns += s.own_ns;
+            spent.total_ns += s.total_ns;
+        }
+        all.push((instruction, spent));
+    }
+    let hot: Vec<usize> = (0..all.len())
+        .filter(|i| all[*i].1.total_ns as f64 >= (LEAST * whole as f64).max(1.0))
+        .collect();
+    let shown: Vec<usize> = (0..all.len())
+        .filter(|i| all[*i].1.total_ns > 0 || near(&hot, *i))
+        .collect();
+    let lines = lines(module, elf, shown.iter().map(|i| all[*i].0.ip()));
+    let _ = writeln!(
+        out,
+        "\n{:>8} {:>8}  instructions of {}",
+        "self",
+        "total",
+        clean(&code.name)
+    );
+    let mut formatter = GasFormatter::new();
+    let mut last = None;
+    for (index, line) in shown.iter().zip(lines) {
+        if last.is_some_and(|l| l + 1 < *index) {
+            let _ = writeln!(out, "{:>24}", "⋮");
+        }
+        last = Some(*index);
+        let (instruction, spent) = &all[*index];
+        let mut text = String::new();
+        formatter.format(instruction, &mut text);
+        let text = format!(
+            "{} {:>8x}  {:<50}  {line}",
+            shares((spent.total_ns > 0).then_some(spent), whole),
+            instruction.ip(),
+            text
+        );
+        let _ = writeln!(out, "{}", text.trim_end());
+    }
+}
+
+/// The innermost source line of each address (`file:line`, and what is inlined there), empty where not
+/// known.
+fn lines(module: &Module, elf: &Elf<'_>, addresses: impl Iterator<Item = u64>) -> Vec<String> {
+    let frames: Vec<Frame> = addresses
+        .map(|at| Frame {
+            kind: FrameKind::Native,
+            module: Some(ModuleId(0)),
+            address: elf.offset_of_vaddr(at).unwrap_or(u64::MAX),
+            lines: Vec::new(),
+        })
+        .collect();
+    let mut recording = Recording {
+        modules: vec![module.clone()],
+        frames,
+        ..Recording::default()
+    };
+    // A miss leaves the line empty, which says it.
+    let _ = resolve(&mut recording, Sources::default());
+    let name = |f: &Function| f.file.rsplit('/').next().unwrap_or_default().to_string();
+    recording
+        .frames
+        .iter()
+        .map(|frame| match frame.lines.as_slice() {
+            [] => String::new(),
+            [line, ..] if line.line == 0 => String::new(),
+            [line, outer @ ..] => {
+                let f = &recording.functions[line.function.0 as usize];
+                let inlined = if outer.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", clean(&f.name))
+                };
+                format!("{}:{}{inlined}", name(f), line.line)
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_near_is_shown() {
+        let hot = [10, 30];
+        for (index, is) in [
+            (6, false),
+            (7, true),
+            (13, true),
+            (14, false),
+            (27, true),
+            (34, false),
+        ] {
+            assert_eq!(near(&hot, index), is, "{index}");
+        }
+        assert!(!near(&[], 5));
+    }
+}
