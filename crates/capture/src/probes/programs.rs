@@ -346,9 +346,12 @@ impl Programs {
         Ok(())
     }
 
-    /// Takes everything out that was placed after there were `kept` links.
+    /// Takes everything out that was placed after there were `kept` links, the last first: taking a
+    /// probe out takes the kernel a while, in which calls whose entry still counts must be seen to end.
     pub fn detach_to(&mut self, kept: usize) {
-        self.links.truncate(kept);
+        while self.links.len() > kept {
+            self.links.pop();
+        }
     }
 
     /// How many links there are.
