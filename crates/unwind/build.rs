@@ -2,14 +2,17 @@
 
 fn main() {
     for file in [
+        "go_core.h",
         "hotspot_abi.h",
         "hotspot_core.h",
+        "signal_core.h",
         "unwind_abi.h",
         "unwind_core.h",
         "unwind_host.c",
         "python_abi.h",
         "python_core.h",
         "python_host.c",
+        "v8_core.h",
     ] {
         println!("cargo:rerun-if-changed=bpf/{file}");
     }

@@ -43,6 +43,10 @@ pub mod kind {
     pub const RESOURCE: u32 = 0x10009;
     /// Who ended a wait.
     pub const WAKE: u32 = 0x1000a;
+    /// Whose a Java monitor was.
+    pub const OWNER: u32 = 0x1000b;
+    /// Who had an interpreter's lock.
+    pub const HOLDS: u32 = 0x1000c;
     /// A connection is gone.
     pub const SOCKET: u32 = 0x10021;
     /// A request whose sender was sampled is over.
@@ -278,6 +282,8 @@ pub mod what {
     pub const ANONYMOUS: u32 = 7;
     /// A page.
     pub const FAULT: u32 = 8;
+    /// A Java monitor.
+    pub const MONITOR: u32 = 10;
 }
 
 /// Most names of a path (`WS_NAMES`).
@@ -374,6 +380,62 @@ pub struct WakeEvent {
     pub comm: [u8; 16],
     /// The last changes; number n is at n % [`STEPS`].
     pub step: [Step; STEPS],
+}
+
+/// A key and value of `java_threads`: where to look for the monitor that a thread waits to enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorPlace {
+    /// The thread.
+    pub tid: u32,
+    /// Address of the pointer to the monitor.
+    pub pending: u64,
+    /// Offset of the owner in a monitor.
+    pub owner: u64,
+}
+
+/// `struct ws_owner`: whose the Java monitor was that a thread began to wait for.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OwnerEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// Record of who waited.
+    pub id: u64,
+    /// Begin of its wait, as in its sample.
+    pub begin: u64,
+    /// The VM's word for the owner.
+    pub owner: u64,
+    /// Process.
+    pub pid: u32,
+    /// Unused.
+    pub pad0: u32,
+}
+
+/// `struct ws_hold`: from when on a thread has had an interpreter's lock.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Hold {
+    /// When.
+    pub since: u64,
+    /// Its record, 0: it has none.
+    pub id: u64,
+}
+
+/// Most holders that are remembered (`WS_HOLDS`).
+pub const HOLDS: usize = 16;
+
+/// `struct ws_holds`: the last threads that had an interpreter's lock.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct HoldsEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// The interpreter's process.
+    pub pid: u32,
+    /// Changes, ever.
+    pub changes: u32,
+    /// The last ones; number n is at n % [`HOLDS`].
+    pub hold: [Hold; HOLDS],
 }
 
 /// `struct ws_lock_key` and `struct ws_lock_sum`: one thread's waits for one lock.
@@ -535,7 +597,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 27] = [
+pub const LOSSES: [&str; 29] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -563,6 +625,8 @@ pub const LOSSES: [&str; 27] = [
     "no room for a connection",
     "on-CPU sample came late, its thread had gone",
     RING_TURN,
+    "the Java monitor that was waited for could not be read",
+    "who had an interpreter's lock could not be read",
 ];
 
 /// The loss that leaves gaps in a timeline.
@@ -576,6 +640,8 @@ const _: () = {
     assert!(size_of::<SampleEvent>() == 88);
     assert!(size_of::<ResourceEvent>() == 736);
     assert!(size_of::<WakeEvent>() == 344);
+    assert!(size_of::<OwnerEvent>() == 40);
+    assert!(size_of::<HoldsEvent>() == 272);
     assert!(size_of::<Resolve>() == 32);
     assert!(size_of::<RawHead>() == 200);
     assert!(size_of::<Join>() == 32);

@@ -27,7 +27,7 @@ pub enum ModuleKind {
     /// Code made at run time (anonymous executable memory); one per process.
     Jit,
     /// A source file that a runtime runs without making machine code of it; `[java]` for all Java
-    /// methods, which come from class files.
+    /// methods, which come from class files, and `[javascript]` for all of V8's functions.
     Source,
 }
 
@@ -64,6 +64,8 @@ pub enum FrameKind {
     Python,
     /// A Java method, interpreted or compiled, as its VM tells it.
     Java,
+    /// A JavaScript function, interpreted or compiled, as V8's heap tells it.
+    JavaScript,
 }
 
 /// A function as named by symbols or debug information.

@@ -48,23 +48,27 @@ pub enum Role {
     Circle,
     /// Longer ago than is remembered, or deeper than is followed.
     Cut,
+    /// It had the lock that the one above waited for.
+    Held,
 }
 
 impl Role {
     /// All, in the order of their numbers in files.
-    pub const ALL: [Role; 6] = [
+    pub const ALL: [Role; 7] = [
         Role::Woke,
         Role::OnCpu,
         Role::Runnable,
         Role::Blocked,
         Role::Circle,
         Role::Cut,
+        Role::Held,
     ];
 
     /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Role::Woke => "woke",
+            Role::Held => "held",
             Role::OnCpu => "on_cpu",
             Role::Runnable => "runnable",
             Role::Blocked => "blocked",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::text::units;
-use crate::view::{Analysis, LockRow, Share, Whose, Why, WhyNode};
+use crate::view::{Analysis, Holder, LockRow, Share, Whose, Why, WhyNode};
 
 /// Lines of one kind that the terminal shows.
 const MOST: usize = 4;
@@ -79,8 +79,8 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
     };
     let sampled: u64 = row.waits.iter().map(|w| w.ns).sum();
     part(out, "  ", "waits in", &row.waits, sampled);
-    for (i, h) in row.holders.iter().take(MOST).enumerate() {
-        let label = if i == 0 { "ended by" } else { "" };
+    for h in row.holders.iter().take(MOST) {
+        let label = how(h);
         let place = if h.place.is_empty() {
             String::new()
         } else {
@@ -103,10 +103,16 @@ struct JsonShare {
     ns: u64,
 }
 
+/// What is known of a holder.
+pub(crate) fn how(holder: &Holder) -> &'static str {
+    if holder.had_it { "held by" } else { "ended by" }
+}
+
 #[derive(Serialize)]
 struct JsonHolder {
     thread: String,
     function: String,
+    had_it: bool,
     ns: u64,
     meanwhile: Vec<JsonShare>,
 }
@@ -158,6 +164,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
                 .map(|h| JsonHolder {
                     thread: h.who,
                     function: h.place,
+                    had_it: h.had_it,
                     ns: h.ns,
                     meanwhile: json_shares(h.did),
                 })

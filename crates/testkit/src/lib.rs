@@ -6,14 +6,12 @@
 //! as anyone's script would, and compares. Nothing of wallscope's own code is linked in, so a
 //! fault in it cannot hide itself.
 //!
-//! `program` starts and releases a truth program (`python`, `java` and `go` those in these languages),
-//! `truth` is what it tells; `tool` drives the wallscope binary, `probing` its
-//! verbs that place probes; `report` and `folded` read its output;
-//! `score` compares and prints rows; `checks` are whole experiments, each with its length as a
-//! `truth` is what it tells; `tool` drives the wallscope binary; `report` and `folded` read its output;
-//! `score` compares and prints rows; `scenarios` are processes with a known trouble, and what the
-//! ladder's verdict on them has to be; `checks` are whole experiments, each with its length as a
-//! parameter, so that the live tests run them short and the full verification long.
+//! `program` starts and releases a truth program (`python`, `java`, `go` and `node` those in these
+//! languages), `truth` is what it tells; `tool` drives the wallscope binary, `probing` its verbs that
+//! place probes; `report` and `folded` read its output; `score` compares and prints rows; `scenarios`
+//! are processes with a known trouble, and what the ladder's verdict on them has to be; `checks` are
+//! whole experiments, each with its length as a parameter, so that the live tests run them short and
+//! the full verification long.
 //!
 //! It does not judge how a page looks or what a report says in words.
 
@@ -21,6 +19,7 @@ pub mod checks;
 pub mod folded;
 pub mod go;
 pub mod java;
+pub mod node;
 pub mod probing;
 pub mod program;
 pub mod python;

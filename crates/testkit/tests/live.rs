@@ -96,6 +96,7 @@ experiments! {
     counts "counts";
     odd "odd";
     python "python";
+    gil "gil";
     java "java";
     go "go";
     goroutines "goroutines";

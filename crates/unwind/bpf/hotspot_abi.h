@@ -18,7 +18,7 @@ struct hs_heap {
 	u64 segmap;
 };
 
-/* The VM of one process. */
+/* The VM of one process, HotSpot or V8. */
 struct hs_proc {
 	u64 low; /* all its code; equal: none */
 	u64 high;
@@ -34,7 +34,11 @@ struct hs_proc {
 	u8 offsets; /* begin, end and deopt are offsets of four bytes from the blob, not pointers */
 	u8 segment_shift;
 	u8 header; /* bytes of the heap's own before each blob */
-	u8 pad0[5];
+	/* Instead of all this, V8: its functions. Offsets in a function; 0: not V8 */
+	u8 js_shared;
+	u8 js_code;
+	u8 js_bytecode; /* how far below a frame's pointer its place in the bytecode is */
+	u8 pad0[2];
 };
 
 /*
@@ -47,7 +51,14 @@ struct hs_proc {
  *                                    instead of a frame: an interpreted method and its bytecode
  *
  * A frame of the VM's other code has no word with it.
+ *
+ *   frame, JS_WORD_FUNCTION | address, then JS_WORD_BYTECODE | offset or JS_WORD_CODE | address
+ *                                    the frame is of a function of V8's, by what it shares with
+ *                                    others of its source: interpreted, or in this code object
  */
+#define JS_WORD_BYTECODE (0xfff9ull << 48)
+#define JS_WORD_CODE (0xfffaull << 48)
+#define JS_WORD_FUNCTION (0xfffbull << 48)
 #define HS_WORD_PID (0xfffcull << 48)
 #define HS_WORD_CODE (0xfffdull << 48)
 #define HS_WORD_METHOD (0xfffeull << 48)
@@ -80,7 +91,7 @@ struct hs_walk {
 	u8 stage;
 	u8 told; /* the process has been put out */
 	u8 guessed; /* the blob is the one in which the pc was seen before */
-	u8 pad0;
+	u8 optional; /* the side that was asked for is not needed to go on */
 	u32 side_len;
 	u32 pad1;
 	u64 side_at; /* memory beside the stack */

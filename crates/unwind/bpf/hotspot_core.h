@@ -426,11 +426,12 @@ uw_inline void hs_begin(struct uw_work *w, u32 tgid)
 
 	w->tgid = tgid;
 	w->hs.told = 0;
+	w->hs.optional = 0;
 	w->hs.side_len = 0;
 	if (p)
 		w->hs.proc = *p;
 	else
-		w->hs.proc.low = w->hs.proc.high = 0;
+		w->hs.proc.low = w->hs.proc.high = w->hs.proc.js_shared = 0;
 }
 
 #endif

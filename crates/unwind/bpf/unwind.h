@@ -179,7 +179,7 @@ struct uw_loop {
 			w->out.end = UW_END_UNREADABLE;                              \
 			return 1;                                                    \
 		}                                                                    \
-		if (e == UW_SIDE && UW_FETCH_SIDE(w, READ)) {                        \
+		if (e == UW_SIDE && UW_FETCH_SIDE(w, READ) && !w->hs.optional) {     \
 			w->out.end = UW_END_UNREADABLE;                              \
 			return 1;                                                    \
 		}                                                                    \
@@ -198,6 +198,9 @@ UW_LOOP(uw_loop_remote, UW_REMOTE_BYTES, UW_READ_REMOTE)
 static long uw_loop_window(u32 i, struct uw_loop *l)
 {
 	int e = uw_advance(l->w);
+	/* There is nothing but the stack. */
+	if (e == UW_SIDE && l->w->hs.optional)
+		return 0;
 	if (e == UW_NEED || e == UW_SIDE)
 		l->w->out.end = UW_END_WINDOW;
 	return e != UW_MORE;

@@ -33,6 +33,7 @@ enum {
 	UW_STAGE_GO_M = 5,
 	UW_STAGE_GO_CURRENT = 6,
 	UW_STAGE_GO_STACK = 7,
+	UW_STAGE_NAMED = 8, /* as UW_STAGE_LEAVE, with the function of V8's code put out */
 };
 
 #define UW_RBX 3
@@ -207,6 +208,7 @@ uw_inline int uw_put(struct uw_work *w, u64 word)
 }
 
 #include "hotspot_core.h"
+#include "v8_core.h"
 
 /* Records the current frame and finds its rule. */
 uw_inline int uw_enter(struct uw_work *w)
@@ -295,42 +297,7 @@ uw_inline int uw_look_at_code(struct uw_work *w)
 	return UW_MORE;
 }
 
-/* Where the kernel saves registers in a signal frame, from rsp after the handler's `ret`. */
-#define UW_SC_R8 40
-#define UW_SC_RDI 104
-#define UW_SC_RSI 112
-#define UW_SC_RBP 120
-#define UW_SC_RBX 128
-#define UW_SC_RDX 136
-#define UW_SC_RAX 144
-#define UW_SC_RCX 152
-#define UW_SC_RSP 160
-#define UW_SC_RIP 168
-
-uw_inline int uw_leave_signal(struct uw_work *w)
-{
-	u64 sp = w->regs[UW_RSP], bp, ip;
-
-	if (uw_word(w, sp + UW_SC_RBP, &bp) || uw_word(w, sp + UW_SC_RIP, &ip))
-		return UW_NEED;
-	w->regs[0] = sp + UW_SC_RAX;
-	w->regs[1] = sp + UW_SC_RDX;
-	w->regs[2] = sp + UW_SC_RCX;
-	w->regs[3] = sp + UW_SC_RBX;
-	w->regs[4] = sp + UW_SC_RSI;
-	w->regs[5] = sp + UW_SC_RDI;
-	for (int i = 8; i < 16; i++)
-		w->regs[i] = sp + UW_SC_R8 + 8 * (i - 8);
-	w->regs[UW_RBP] = bp;
-	w->regs[UW_RSP] = w->cfa;
-	w->ip = ip;
-	w->valid = 0xffff;
-	w->located = 0xffff & ~(1u << UW_RBP | 1u << UW_RSP);
-	w->exact = 1;
-	w->by_fp = 0;
-	w->stage = UW_STAGE_ENTER;
-	return UW_MORE;
-}
+#include "signal_core.h"
 
 /* Restores the caller's registers. */
 uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
@@ -398,73 +365,7 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 	return UW_MORE;
 }
 
-/* From the thread's own stack back to that of the goroutine it serves. One word at a time: they may
- * all lie in different places. */
-__attribute__((noinline)) int uw_cross(struct uw_work *w)
-{
-	if (!w)
-		return UW_DONE;
-	struct uw_rule *r = uw_get_rule(UW_FRESH(w->rule));
-	u64 v = 0, ip;
-
-	if (!r || !w->tls)
-		return uw_finish(w, UW_END_BAD_RULE);
-	switch (w->stage) {
-	case UW_STAGE_CFA:
-		if (uw_word(w, (w->tls + (s64)r->cfa_off) & ~7ull, &v))
-			return UW_NEED;
-		w->frame = v;
-		w->stage = UW_STAGE_GO_G;
-		break;
-	case UW_STAGE_GO_G:
-		if (uw_word(w, w->cfa + r->slot[0], &v))
-			return UW_NEED;
-		w->stage = UW_STAGE_GO_M;
-		break;
-	case UW_STAGE_GO_M:
-		if (uw_word(w, w->cfa + r->slot[1], &v))
-			return UW_NEED;
-		/* The scheduler's own work, after a goroutine was put aside, is above nothing. */
-		if (!v)
-			return uw_finish(w, UW_END_ROOT);
-		/* On the goroutine's own stack there is nothing to come back to. */
-		if (v == w->frame)
-			return uw_finish(w, UW_END_NO_PROGRESS);
-		w->stage = UW_STAGE_GO_CURRENT;
-		break;
-	case UW_STAGE_GO_CURRENT:
-		if (uw_word(w, w->cfa + r->slot[2], &v))
-			return UW_NEED;
-		if (!r->slot[3]) {
-			if (uw_word(w, w->cfa + r->slot[2] + 8, &ip))
-				return UW_NEED;
-			w->ip = ip;
-			goto crossed;
-		}
-		w->stage = UW_STAGE_GO_STACK;
-		break;
-	default:
-		if (uw_word(w, w->cfa, &ip))
-			return UW_NEED;
-		w->ip = ip;
-		v = w->cfa + 8;
-		goto crossed;
-	}
-	if (!v || v & 7)
-		return uw_finish(w, UW_END_NO_PROGRESS);
-	w->cfa = v;
-	return UW_MORE;
-crossed:
-	if (!v || v & 7)
-		return uw_finish(w, UW_END_NO_PROGRESS);
-	w->regs[UW_RSP] = v;
-	w->valid = 1u << UW_RSP;
-	w->located = 0;
-	w->exact = 0;
-	w->by_fp = 0;
-	w->stage = UW_STAGE_ENTER;
-	return UW_MORE;
-}
+#include "go_core.h"
 
 /* Frames done in one call: the calls in between are a good part of what a frame costs. */
 #define UW_AT_ONCE 4
@@ -514,6 +415,12 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 			e = uw_find_cfa(w, r);
 			if (e)
 				return e;
+		}
+		if (id == UW_RULE_FP && w->hs.proc.js_shared && w->stage == UW_STAGE_LEAVE) {
+			e = js_put(w);
+			if (e)
+				return e;
+			w->stage = UW_STAGE_NAMED;
 		}
 		e = uw_leave(w, r);
 		if (e)

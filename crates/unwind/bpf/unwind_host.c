@@ -77,10 +77,12 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 #define uw_cross uw_host_cross
 #define uw_advance uw_host_advance
 #define hs_advance hs_host_advance
+#define js_put js_host_put
 int uw_host_lookup(struct uw_work *w);
 int uw_host_cross(struct uw_work *w);
 int uw_host_advance(struct uw_work *w);
 int hs_host_advance(struct uw_work *w);
+int js_host_put(struct uw_work *w);
 #include "unwind_core.h"
 
 /* Unwinds from w->regs and w->ip with the tables of `h`. */
@@ -96,7 +98,9 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 			w->hs.side_at = w->want;
 			w->hs.side_len = h->read_beside(h->beside_context, w->want,
 							(u8 *)w->hs.side, HS_SIDE_BYTES);
-			if (w->hs.side_len < 8 || w->hs.side_len > HS_SIDE_BYTES) {
+			if (w->hs.side_len < 8 || w->hs.side_len > HS_SIDE_BYTES)
+				w->hs.side_len = 0;
+			if (!w->hs.side_len && !w->hs.optional) {
 				w->out.end = UW_END_UNREADABLE;
 				break;
 			}

@@ -181,6 +181,7 @@ fn seen(stack: &Unwound) -> Vec<Seen> {
             Item::Native(word) => Other(word.offset()),
             Item::Compiled(word, id) => Id(*id, word.offset()),
             Item::Interpreted { method, bcp } => Method(*method, *bcp),
+            Item::Script { frame, .. } => Other(frame.offset()),
         })
         .collect()
 }

@@ -82,6 +82,8 @@ enum ws_kind {
 	WS_EV_JOIN,             /* struct ws_join */
 	WS_EV_RESOURCE,         /* struct ws_resource */
 	WS_EV_WAKE,             /* struct ws_wake */
+	WS_EV_OWNER,            /* struct ws_owner: who had a Java monitor */
+	WS_EV_HOLDS,            /* struct ws_holds: who had an interpreter's lock */
 	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
 	WS_EV_SOCKET,           /* struct ws_socket_event: a connection is gone */
 	WS_EV_ANSWER,           /* struct ws_answer: a request whose sender was sampled is over */
@@ -212,6 +214,7 @@ enum ws_what {
 	WS_W_ANONYMOUS, /* eventfd, timerfd, epoll…; the name says which */
 	WS_W_FAULT,     /* names: the file, none for anonymous memory */
 	WS_W_CALL,      /* nothing but the call; address: for poll, how many descriptors */
+	WS_W_MONITOR,   /* address: of the Java monitor */
 };
 #define WS_NAMES 10
 #define WS_NAME 64
@@ -253,6 +256,28 @@ struct ws_wake {
 	u32 steps;        /* changes of the waker's state, ever; the last WS_STEPS are below */
 	char comm[16];
 	struct ws_step step[WS_STEPS]; /* number n at n % WS_STEPS */
+};
+
+/* Whose the Java monitor was that a thread began to wait for. */
+struct ws_owner {
+	struct ws_head head;
+	u64 id;    /* who waited, since */
+	u64 begin;
+	u64 owner; /* as the VM has it */
+	u32 pid, pad0;
+};
+
+/* From when on a thread (0: one without a record) has had an interpreter's lock. */
+struct ws_hold {
+	u64 since;
+	u64 id;
+};
+#define WS_HOLDS 16
+struct ws_holds {
+	struct ws_head head;
+	u32 pid;
+	u32 changes; /* ever; the last WS_HOLDS are below, number n at n % WS_HOLDS */
+	struct ws_hold hold[WS_HOLDS];
 };
 
 /* A stream socket and what is in flight on it (sockets.h). */
@@ -326,6 +351,8 @@ enum ws_loss {
 	WS_L_SOCKETS,       /* no room for a connection */
 	WS_L_OWED,          /* on-CPU sample of a thread that had gone when it came */
 	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
+	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
+	WS_L_GIL,           /* who had an interpreter's lock could not be read */
 	WS_LOSSES,
 };
 
@@ -342,4 +369,6 @@ _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 27, "named in event.rs");
+_Static_assert(sizeof(struct ws_owner) == 40, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_holds) == 272, "mirrored in event.rs");
+_Static_assert(WS_LOSSES == 29, "named in event.rs");

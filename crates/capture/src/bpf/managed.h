@@ -40,8 +40,13 @@ static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
 		.head = { WS_EV_JOIN, sizeof(join) }, .native = native,
 	};
 
+	struct ws_thread *t;
+
 	if (!w || !py_prepare(w, out, p->tgid, p->pid, p->thread.fsbase))
 		return native;
+	t = bpf_task_storage_get(&threads, p, 0, 0);
+	if (t)
+		gil_thread(t, p);
 	if (how == READ_PROBE)
 		py_walk_probe(w);
 	else if (how == READ_FAULT)

@@ -71,6 +71,7 @@ struct ws_thread {
 	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */
 	u64 lock, lock_call;
 	u64 lock_total, lock_longest, lock_count;
+	u64 monitor, owner; /* the Java monitor it waits to enter, 0: none, and the word for whose it is */
 	u32 steps;        /* changes of state, ever */
 	s32 polled;       /* the one descriptor that it polls, -1: several or none */
 	struct ws_step step[WS_STEPS];

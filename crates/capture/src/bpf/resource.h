@@ -123,8 +123,8 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	r->what = WS_W_CALL;
 	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
 	case WS_FIRST_IS_LOCK:
-		r->what = WS_W_LOCK;
-		r->address = regs->di;
+		r->what = t->monitor ? WS_W_MONITOR : WS_W_LOCK;
+		r->address = t->monitor ? t->monitor : regs->di;
 		return NULL;
 	case WS_FIRST_IS_PATH:
 		path = regs->di;

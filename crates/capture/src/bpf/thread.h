@@ -97,6 +97,7 @@ static __always_inline void thread_exec(struct ws_thread *t, struct task_struct 
 {
 	uw_forget(p->tgid);
 	py_forget(p->tgid);
+	gil_forget(p->tgid);
 	stack_exec(t);
 	t->pid = p->tgid;
 	t->tid = p->pid;

@@ -27,6 +27,10 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 	struct ws_wake *e;
 	u32 zero = 0, key = 2;
 
+	if (t->detail == WS_GIL)
+		gil_tell(t);
+	if (t->detail == WS_LOCK && t->monitor)
+		monitor_tell(t);
 	e = bpf_map_lookup_elem(&wakes, &zero);
 	k = bpf_map_lookup_elem(&kstacks, &key);
 	if (!e || !k)

@@ -28,6 +28,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "shape.h"
 #include "timeline.h"
 #include "ledger.h"
+#include "gil.h"
+#include "monitor.h"
 #include "stack.h"
 #include "waker.h"
 #include "sampler.h"
@@ -61,6 +63,10 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 			thread_gone(out, prev);
 		else
 			save_window(prev);
+		if (py_processes && out->state == WS_BLOCKED)
+			gil_look(out, prev, now);
+		if (java_known && out->state == WS_BLOCKED && out->detail == WS_LOCK)
+			monitor_waits(out, prev);
 	}
 	sampler_switched(c, out, in, now);
 	if (in) {
@@ -69,7 +75,8 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 
 		tell_turn(in, in->since, in->block_len, waited, part);
 		shape_turn(in, next, waited, part);
-
+		if (in->block_len && in->block_reason == WS_GIL)
+			gil_comes(in, now);
 		charge_off_cpu(in, c, next, now, waited, part, cpu);
 	}
 }

@@ -16,6 +16,7 @@ use wallscope_unwind::{
     runtime::{
         self, Entry,
         hotspot::{self, Item},
+        v8,
     },
 };
 
@@ -54,9 +55,9 @@ pub struct Stacks {
     source_ids: FxHashMap<String, ModuleId>,
     managed_ids: FxHashMap<(u32, Word), FrameId>,
     source_frames: FxHashMap<(FunctionId, u32), FrameId>,
-    java: Option<ModuleId>,
-    java_ids: FxHashMap<(u32, Item), FrameId>,
-    java_frames: FxHashMap<Vec<Line>, FrameId>,
+    vms: FxHashMap<FrameKind, ModuleId>,
+    vm_ids: FxHashMap<(u32, Item), FrameId>,
+    vm_frames: FxHashMap<(FrameKind, Vec<Line>), FrameId>,
     interpreter_frames: bool,
 }
 
@@ -89,9 +90,9 @@ impl Stacks {
             source_ids: FxHashMap::default(),
             managed_ids: FxHashMap::default(),
             source_frames: FxHashMap::default(),
-            java: None,
-            java_ids: FxHashMap::default(),
-            java_frames: FxHashMap::default(),
+            vms: FxHashMap::default(),
+            vm_ids: FxHashMap::default(),
+            vm_frames: FxHashMap::default(),
             interpreter_frames,
         }
     }
@@ -366,6 +367,12 @@ impl Stacks {
         pid: u32,
         processes: &Processes<S>,
     ) -> FrameId {
+        if let Item::Script { frame, .. } = item {
+            return match processes.managed().scripts.scopes(pid, item) {
+                Some(scopes) => self.script_frame(pid, item, scopes),
+                None => self.native_frame(frame, late, pid, processes),
+            };
+        }
         match (processes.managed().java.meaning(pid, item), item) {
             (Some(meaning), _) => self.java_frame(pid, item, &meaning),
             (None, Item::Native(word)) => self.native_frame(word, late, pid, processes),
@@ -375,61 +382,84 @@ impl Stacks {
 
     /// The frame in a Java VM's code: its methods, inlined into each other.
     fn java_frame(&mut self, pid: u32, item: Item, meaning: &Meaning<'_>) -> FrameId {
-        if let Some(id) = self.java_ids.get(&(pid, item)) {
+        if let Some(id) = self.vm_ids.get(&(pid, item)) {
             return *id;
         }
-        let mut line_of = |name: &str, file: &str, start_line: u32, line: u32| {
-            let functions = &mut self.functions;
-            let function = Function {
-                name: name.into(),
-                system_name: name.into(),
-                file: file.into(),
-                start_line,
-            };
-            let function = *self.function_ids.entry(function).or_insert_with_key(|f| {
-                functions.push(f.clone());
-                FunctionId((functions.len() - 1) as u32)
-            });
-            Line { function, line }
-        };
         let lines: Vec<Line> = match meaning {
             Meaning::Methods(scopes) => scopes
                 .iter()
-                .map(|s| line_of(&s.method.name, &s.method.file, s.method.line, s.line))
+                .map(|s| self.line_of(&s.method.name, &s.method.file, s.method.line, s.line))
                 .collect(),
-            Meaning::Stub(name) => vec![line_of(name, "", 0, 0)],
+            Meaning::Stub(name) => vec![self.line_of(name, "", 0, 0)],
             Meaning::Unnamed => Vec::new(),
         };
         let id = if lines.is_empty() {
             let address = match item {
-                Item::Native(word) | Item::Compiled(word, _) => word.lookup_offset(),
+                Item::Native(frame) | Item::Compiled(frame, _) | Item::Script { frame, .. } => {
+                    frame.lookup_offset()
+                }
                 Item::Interpreted { method, .. } => method,
             };
             self.frame(FrameKind::Java, None, address)
         } else {
-            let modules = &mut self.modules;
-            let java = *self.java.get_or_insert_with(|| {
-                modules.push(Module {
-                    kind: ModuleKind::Source,
-                    path: "[java]".into(),
-                    build_id: "".into(),
-                    pid: 0,
-                });
-                ModuleId((modules.len() - 1) as u32)
-            });
-            let frames = &mut self.frames;
-            *self.java_frames.entry(lines).or_insert_with_key(|lines| {
-                frames.push(Frame {
-                    kind: FrameKind::Java,
-                    module: Some(java),
-                    address: u64::from(lines[0].line),
-                    lines: lines.clone(),
-                });
-                FrameId((frames.len() - 1) as u32)
-            })
+            self.vm_frame(FrameKind::Java, "[java]", lines)
         };
-        self.java_ids.insert((pid, item), id);
+        self.vm_ids.insert((pid, item), id);
         id
+    }
+
+    /// The frame of functions of V8's, inlined into each other.
+    fn script_frame(&mut self, pid: u32, item: Item, scopes: &[v8::Scope]) -> FrameId {
+        if let Some(id) = self.vm_ids.get(&(pid, item)) {
+            return *id;
+        }
+        let lines = (scopes.iter())
+            .map(|s| self.line_of(&s.function.name, &s.function.file, s.function.line, s.line))
+            .collect();
+        let id = self.vm_frame(FrameKind::JavaScript, "[javascript]", lines);
+        self.vm_ids.insert((pid, item), id);
+        id
+    }
+
+    /// A function at a line of it.
+    fn line_of(&mut self, name: &str, file: &str, start_line: u32, line: u32) -> Line {
+        let functions = &mut self.functions;
+        let function = Function {
+            name: name.into(),
+            system_name: name.into(),
+            file: file.into(),
+            start_line,
+        };
+        let function = *self.function_ids.entry(function).or_insert_with_key(|f| {
+            functions.push(f.clone());
+            FunctionId((functions.len() - 1) as u32)
+        });
+        Line { function, line }
+    }
+
+    /// The frame of `lines`, of which there is one at least, of a VM whose code is in `module`.
+    fn vm_frame(&mut self, kind: FrameKind, module: &str, lines: Vec<Line>) -> FrameId {
+        let modules = &mut self.modules;
+        let module = *self.vms.entry(kind).or_insert_with(|| {
+            modules.push(Module {
+                kind: ModuleKind::Source,
+                path: module.into(),
+                build_id: "".into(),
+                pid: 0,
+            });
+            ModuleId((modules.len() - 1) as u32)
+        });
+        let frames = &mut self.frames;
+        let frame = self.vm_frames.entry((kind, lines));
+        *frame.or_insert_with_key(|(_, lines)| {
+            frames.push(Frame {
+                kind,
+                module: Some(module),
+                address: u64::from(lines[0].line),
+                lines: lines.clone(),
+            });
+            FrameId((frames.len() - 1) as u32)
+        })
     }
 
     fn native_frame<S: TableSink>(

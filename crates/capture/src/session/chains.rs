@@ -6,6 +6,9 @@
 //! carries its share of the sample's weight, so that the parts of a wait sum to it and no time is
 //! counted twice.
 //!
+//! A wait for an interpreter's lock is divided first among those who had the lock in it (`gil.rs`): who
+//! waits for it is mostly woken by its own time limit.
+//!
 //! This is done some ticks after the wait, when the stacks of its chain have been read, so that
 //! nothing has to be kept for longer. What ends a chain: an interrupt, a thread that is not
 //! measured, a circle, [`MOST_HOPS`], waits too short to have been charged, and forgetting
@@ -14,9 +17,12 @@
 use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Role, StackEnd};
+use wallscope_model::{BlockReason, Role, StackEnd};
 
-use super::samples::{Key, User};
+use super::{
+    gil::Holders,
+    samples::{Key, User},
+};
 use crate::{
     event::{
         self, Resolve, SAMPLE_DEFERRED, SAMPLE_NO_USER, STEPS, SampleEvent, Step, WakeEvent, state,
@@ -106,6 +112,7 @@ struct Wake {
 /// A charged wait.
 #[derive(Clone)]
 struct Block {
+    pid: u32,
     begin: u64,
     end: u64,
     ns: u64,
@@ -114,6 +121,8 @@ struct Block {
     user: User,
     detail: u8,
     resource: u64,
+    /// Who had the lock when the wait began, where a runtime tells.
+    owner: Option<u64>,
     wake: Rc<Wake>,
 }
 
@@ -122,6 +131,8 @@ struct Block {
 struct Past {
     blocks: VecDeque<Block>,
     on_cpu: VecDeque<(u64, u64, User)>,
+    /// Waits for a CPU: begin, end, weight, which part of runnable time.
+    queued: VecDeque<(u64, u64, u64, u8)>,
 }
 
 /// All chains so far.
@@ -138,6 +149,10 @@ pub struct Chains {
     root_ids: FxHashMap<Key, u32>,
     nodes: Vec<Node>,
     ids: FxHashMap<(u32, Option<u32>, Part), u32>,
+    /// Who had the lock that a thread waited for from some time on.
+    owners: FxHashMap<(u64, u64), u64>,
+    /// Who had interpreters' locks.
+    pub holders: Holders,
     interrupts: Interrupts,
     served: FxHashMap<u64, Option<&'static str>>,
     /// Samples whose parts were not told apart for want of room.
@@ -183,6 +198,14 @@ impl Chains {
         self.wakes.insert((e.id, e.begin), wake);
     }
 
+    /// When the thread with record `id` began to wait at `begin`, `owner` had the lock.
+    pub fn owned(&mut self, id: u64, begin: u64, owner: u64) {
+        if self.owners.len() >= MOST_KEPT {
+            self.owners.clear();
+        }
+        self.owners.insert((id, begin), owner);
+    }
+
     /// A ticket's stack is known.
     pub fn resolve(&mut self, r: &Resolve) {
         for wake in self.tickets.remove(&r.ticket).unwrap_or_default() {
@@ -201,6 +224,7 @@ impl Chains {
                     return;
                 };
                 let block = Block {
+                    pid: s.pid,
                     begin: s.begin,
                     end: s.end,
                     ns: s.ns,
@@ -209,6 +233,7 @@ impl Chains {
                     user: key.user,
                     detail: key.detail,
                     resource: key.resource,
+                    owner: self.owners.remove(&(s.id, s.begin)),
                     wake,
                 };
                 let past = &mut self.past.entry(s.id).or_default().blocks;
@@ -224,6 +249,10 @@ impl Chains {
             state::ON_CPU => {
                 let past = self.past.entry(s.id).or_default();
                 past.on_cpu.push_back((s.end, key.kernel, key.user));
+            }
+            state::RUNNABLE => {
+                let past = self.past.entry(s.id).or_default();
+                past.queued.push_back((s.begin, s.end, s.ns, key.detail));
             }
             _ => return,
         }
@@ -248,7 +277,7 @@ impl Chains {
                 ns: block.ns,
                 count: block.count,
             };
-            self.follow(follow, &block.wake, kernel, &mut vec![id]);
+            self.ended(follow, &block, kernel, &mut vec![id]);
         }
         if self.kept > MOST_KEPT {
             self.forget();
@@ -276,7 +305,8 @@ impl Chains {
         self.past.retain(|_, past| {
             past.blocks.drain(..past.blocks.len().div_ceil(2));
             past.on_cpu.drain(..past.on_cpu.len().div_ceil(2));
-            let left = past.blocks.len() + past.on_cpu.len();
+            past.queued.drain(..past.queued.len().div_ceil(2));
+            let left = past.blocks.len() + past.on_cpu.len() + past.queued.len();
             self.kept += left;
             left > 0
         });
@@ -324,6 +354,116 @@ impl Chains {
             .or_insert_with(|| interrupts.served(kernel.get(&hash)?))
     }
 
+    /// What `block`, or the part of it that `at` is, was really spent on.
+    fn ended(
+        &mut self,
+        at: Follow,
+        block: &Block,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        if block.detail != BlockReason::Gil as u8 {
+            // Who is woken by its own time limit tells by that nothing of who had the lock.
+            let by_itself =
+                block.owner.is_some() && self.interrupt(block.wake.kernel, kernel).is_some();
+            return match block.owner {
+                Some(owner) if by_itself && path.last() != Some(&owner) => {
+                    self.held(at, owner, kernel, path);
+                }
+                _ => self.follow(at, &block.wake, kernel, path),
+            };
+        }
+        let length = at.to.saturating_sub(at.from).max(1);
+        let upto = |time: u64| {
+            (u128::from(at.ns) * u128::from(time - at.from) / u128::from(length)) as u64
+        };
+        for (i, s) in (0..).zip(self.holders.between(block.pid, at.from, at.to)) {
+            let part = Follow {
+                from: s.from,
+                to: s.to,
+                ns: upto(s.to) - upto(s.from),
+                count: if i == 0 { at.count } else { 0 },
+                ..at
+            };
+            match s.who {
+                // Who waits cannot have it; it had it before, and nobody has taken it yet.
+                Some(holder) if path.last() != Some(&holder) => {
+                    self.held(part, holder, kernel, path);
+                }
+                _ => self.follow(part, &block.wake, kernel, path),
+            }
+        }
+    }
+
+    /// All through `at`, `holder` had the lock that is waited for.
+    fn held(
+        &mut self,
+        at: Follow,
+        holder: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let who = Who::Record(holder);
+        let Some(id) = self.add(&at, Part::of(Role::Held, &who), at.ns, at.count) else {
+            return;
+        };
+        let below = Follow {
+            above: Some(id),
+            count: 0,
+            ..at
+        };
+        if !self.may_go_on(&below, holder, &who, path) {
+            return;
+        }
+        path.push(holder);
+        let blocked = self.earlier(&below, holder, &who, at.to, at.ns, kernel, path);
+        let rest = self.queued(&below, holder, &who, at.ns - blocked);
+        if rest > 0 {
+            self.computing(&Follow { ns: rest, ..below }, holder, &who);
+        }
+        path.pop();
+    }
+
+    /// Whether to follow `waker` below `at`; if not, that is said there.
+    fn may_go_on(&mut self, at: &Follow, waker: u64, who: &Who, path: &[u64]) -> bool {
+        let role = match () {
+            () if path.contains(&waker) => Role::Circle,
+            () if path.len() >= MOST_HOPS => Role::Cut,
+            () => return true,
+        };
+        self.add(at, Part::of(role, who), at.ns, 0);
+        false
+    }
+
+    /// Adds what of `at`, with `ns` to give away, its samples say that `id` waited for a CPU; returns
+    /// what is left.
+    fn queued(&mut self, at: &Follow, id: u64, who: &Who, ns: u64) -> u64 {
+        let waits: Vec<(u64, u8)> = self.past.get(&id).map_or(Vec::new(), |past| {
+            let inside = past.queued.iter().filter(|q| q.0 < at.to && q.1 > at.from);
+            inside
+                .map(|(begin, end, weight, part)| {
+                    let inside = (*end).min(at.to) - (*begin).max(at.from);
+                    let share = u128::from(*weight) * u128::from(inside);
+                    ((share / u128::from((end - begin).max(1))) as u64, *part)
+                })
+                .collect()
+        });
+        let scale = u128::from((at.to - at.from).max(1));
+        let mut left = ns;
+        for (weight, detail) in waits {
+            let part = (u128::from(at.ns) * u128::from(weight) / scale) as u64;
+            let part = part.min(left);
+            let runnable = Part {
+                detail,
+                ..Part::of(Role::Runnable, who)
+            };
+            if part > 0 && self.add(at, runnable, part, 0).is_some() {
+                left -= part;
+            }
+        }
+        left
+    }
+
     fn follow(
         &mut self,
         at: Follow,
@@ -356,12 +496,7 @@ impl Chains {
             above: Some(id),
             ..at
         };
-        if path.contains(&wake.waker) {
-            self.add(&below, Part::of(Role::Circle, &who), at.ns, 0);
-            return;
-        }
-        if path.len() >= MOST_HOPS {
-            self.add(&below, Part::of(Role::Cut, &who), at.ns, 0);
+        if !self.may_go_on(&below, wake.waker, &who, path) {
             return;
         }
         path.push(wake.waker);
@@ -386,7 +521,10 @@ impl Chains {
         let known = wake.steps.first().map_or(at.to, |s| s.time);
         if known > at.from {
             let ns = upto(known);
-            self.earlier(&at, wake.waker, who, known, ns, kernel, path);
+            let blocked = self.earlier(&at, wake.waker, who, known, ns, kernel, path);
+            if ns > blocked {
+                self.add(&at, Part::of(Role::Cut, who), ns - blocked, 0);
+            }
         }
         for (i, step) in wake.steps.iter().enumerate() {
             // The last stretch is the one in which it woke the sleeper.
@@ -514,8 +652,8 @@ impl Chains {
             above: Some(node),
             ..at
         };
-        match charged.map(|b| b.wake) {
-            Some(wake) => self.follow(below, &wake, kernel, path),
+        match charged {
+            Some(block) => self.ended(below, &block, kernel, path),
             None if woken_by != 0 => {
                 let who = Who::Record(woken_by);
                 self.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
@@ -524,7 +662,8 @@ impl Chains {
         }
     }
 
-    /// What the waker did before its remembered changes of state: its samples tell, as far as they go.
+    /// Where `id` was blocked up to `until`, of which `ns` are to be given away, as far as its samples
+    /// tell; returns how much that was.
     #[allow(clippy::too_many_arguments)]
     fn earlier(
         &mut self,
@@ -535,7 +674,7 @@ impl Chains {
         ns: u64,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
-    ) {
+    ) -> u64 {
         let blocks: Vec<Block> = self.past.get(&id).map_or(Vec::new(), |past| {
             past.blocks
                 .iter()
@@ -574,9 +713,7 @@ impl Chains {
                 self.blocked(inner, id, who, &step, 0, kernel, path);
             }
         }
-        if ns > given {
-            self.add(at, Part::of(Role::Cut, who), ns - given, 0);
-        }
+        given
     }
 }
 

@@ -3,6 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::*;
+use crate::event::{Hold, HoldsEvent};
 
 const MS: u64 = 1_000_000;
 
@@ -21,7 +22,11 @@ fn sample(chains: &mut Chains, id: u64, begin: u64, end: u64, kind: u8) {
     let mut s = SampleEvent::new_zeroed();
     (s.id, s.begin, s.end, s.state) = (id, begin, end, kind);
     (s.ns, s.count) = (end - begin, 1);
-    let key = Key {
+    chains.sample(key(id, kind), &s);
+}
+
+fn key(id: u64, kind: u8) -> Key {
+    Key {
         id,
         resource: 0,
         kernel: id,
@@ -32,8 +37,7 @@ fn sample(chains: &mut Chains, id: u64, begin: u64, end: u64, kind: u8) {
         cpu: None,
         in_flight: false,
         talks: false,
-    };
-    chains.sample(key, &s);
+    }
 }
 
 /// Children never exceed their parents; returns the sum of all ends below roots.
@@ -92,6 +96,45 @@ fn two_hops_are_followed_and_sum_to_the_wait() {
     assert_eq!(sum, MS);
     // All of it where its one sample says.
     assert!(placed.iter().any(|n| n.part.kernel == 2 && n.ns == MS));
+}
+
+#[test]
+fn a_wait_for_the_gil_is_divided_among_those_who_had_it() {
+    let mut c = Chains::default();
+    let mut held = HoldsEvent::new_zeroed();
+    (held.pid, held.changes) = (5, 2);
+    held.hold[0] = Hold { since: 0, id: 2 };
+    held.hold[1] = Hold {
+        since: 6 * MS,
+        id: 3,
+    };
+    c.holders.take(&held);
+    // 2 computes, 3 sleeps for a while.
+    sample(&mut c, 2, 3 * MS, 3 * MS + 1, state::ON_CPU);
+    c.wake(&wake(3, 7 * MS, 9 * MS, 0, &[]));
+    sample(&mut c, 3, 7 * MS, 9 * MS, state::BLOCKED);
+    // 1 is woken by its time limit.
+    c.wake(&wake(1, 2 * MS, 10 * MS, 0, &[]));
+    let mut s = SampleEvent::new_zeroed();
+    (s.id, s.pid, s.begin, s.end) = (1, 5, 2 * MS, 10 * MS);
+    (s.state, s.ns, s.count) = (state::BLOCKED, 8 * MS, 8);
+    let key = Key {
+        detail: BlockReason::Gil as u8,
+        ..key(1, state::BLOCKED)
+    };
+    c.sample(key, &s);
+    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let of_root = |n: &&Node| roots[n.root as usize].id == 1;
+    let of = |role, who| -> u64 {
+        let found = find(&nodes, role, who);
+        found.into_iter().filter(of_root).map(|n| n.ns).sum()
+    };
+    assert_eq!(of(Role::Held, 2), 4 * MS);
+    assert_eq!(of(Role::Held, 3), 4 * MS);
+    assert_eq!(of(Role::OnCpu, 2), 4 * MS);
+    assert_eq!(of(Role::Blocked, 3), 2 * MS);
+    assert_eq!(of(Role::OnCpu, 3), 2 * MS);
+    assert_eq!(ends(&nodes), 8 * MS + 2 * MS);
 }
 
 #[test]

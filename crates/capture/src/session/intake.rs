@@ -19,8 +19,8 @@ use super::{
 use crate::{
     backend::ebpf::Visited,
     event::{
-        self, Answer, Dump, Head, Join, ManagedHead, Resolve, ResourceEvent, SampleEvent,
-        SocketRecord, ThreadEvent, WakeEvent, kind, state, what,
+        self, Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, Resolve,
+        ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, kind, state, what,
     },
     places::Interrupts,
     syscalls::is_futex,
@@ -32,7 +32,7 @@ pub struct UserStack {
     pub end: u16,
     /// Unwound after the recording: file ids are those of that unwinder's own store.
     pub late: bool,
-    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a Java
+    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
     /// VM's (see `hotspot_abi.h`).
     pub frames: Box<[u64]>,
 }
@@ -65,8 +65,12 @@ pub struct Intake {
     pub managed: FxHashMap<u64, ManagedStack>,
     /// Hashes of those that nobody has named yet.
     pub unnamed: Vec<u64>,
-    /// Hashes of user stacks with frames of a Java VM, likewise.
-    pub unnamed_java: Vec<u64>,
+    /// Hashes of user stacks with frames of a VM, HotSpot or V8, likewise.
+    pub unnamed_vm: Vec<u64>,
+    /// Owners of Java monitors that were waited for, as their VMs write them.
+    owners: Vec<OwnerEvent>,
+    /// Records of threads, by process and thread.
+    records: FxHashMap<(u32, u32), u64>,
     /// Futexes by the hash that samples refer to: (process, address).
     futexes: FxHashMap<u64, (u32, u64)>,
     /// How many of the finished samples have been looked at for Java's waits.
@@ -101,7 +105,9 @@ impl Intake {
             user: FxHashMap::default(),
             managed: FxHashMap::default(),
             unnamed: Vec::new(),
-            unnamed_java: Vec::new(),
+            unnamed_vm: Vec::new(),
+            owners: Vec::new(),
+            records: FxHashMap::default(),
             futexes: FxHashMap::default(),
             looked: 0,
             joins: FxHashMap::default(),
@@ -137,6 +143,7 @@ impl Intake {
             kind::THREAD => {
                 let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
                 self.accounts.thread(&e);
+                self.records.insert((e.pid, e.tid), e.id);
                 self.news.push(e);
             }
             kind::EXIT => {
@@ -176,6 +183,13 @@ impl Intake {
             kind::WAKE => self
                 .chains
                 .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
+            kind::OWNER => self
+                .owners
+                .push(OwnerEvent::read_from_prefix(bytes).ok()?.0),
+            kind::HOLDS => self
+                .chains
+                .holders
+                .take(&HoldsEvent::read_from_prefix(bytes).ok()?.0),
             kind::RAW => self.raws.push(Raw::parse(bytes)?),
             kind::SHAPE => self.shapes.own(bytes)?,
             kind::SOCKET => {
@@ -220,12 +234,23 @@ impl Intake {
                 && (key.state, key.detail) == (state::BLOCKED, BlockReason::Lock as u8)
                 && let Some((pid, address)) = self.futexes.get(&key.resource)
                 && let Some(stack) = self.user.get(&hash)
-                && hotspot::are_java(&stack.frames)
+                && hotspot::are_managed(&stack.frames)
             {
                 java.waited(*pid, *address, &stack.frames);
             }
         }
         self.looked = self.samples.done.len();
+    }
+
+    /// Lets `java` tell whose the monitors were that its threads waited for.
+    pub fn tell_owners(&mut self, java: &Java) {
+        for e in self.owners.drain(..) {
+            if let Some(tid) = java.owner(e.pid, e.owner)
+                && let Some(owner) = self.records.get(&(e.pid, tid))
+            {
+                self.chains.owned(e.id, e.begin, *owner);
+            }
+        }
     }
 
     /// Samples since the last time, for a look; waits are not followed then.
@@ -247,8 +272,8 @@ impl Intake {
         let end = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
         let hash = word(bytes, 8)?;
         let frames = words(bytes, 16, n)?;
-        if hotspot::are_java(&frames) {
-            self.unnamed_java.push(hash);
+        if hotspot::are_managed(&frames) {
+            self.unnamed_vm.push(hash);
         }
         self.user.insert(
             hash,

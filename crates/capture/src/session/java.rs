@@ -11,6 +11,7 @@ use std::{
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_object::process;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{
@@ -20,7 +21,7 @@ use wallscope_unwind::{
 };
 
 use super::{managed::Found, now};
-use crate::target::read_memory;
+use crate::{event::MonitorPlace, target::read_memory};
 
 /// How often a frame is looked up before it is given up.
 const TRIES: u8 = 3;
@@ -73,6 +74,10 @@ pub struct Java {
     sleeps: FxHashSet<(u32, u64)>,
     /// Those that the kernel programs have not been told of yet.
     new_sleeps: Vec<(u32, u64)>,
+    /// Threads by process and the id that the process itself knows them by, where that is another.
+    inner: FxHashMap<(u32, u32), u32>,
+    /// Threads whose monitors the kernel programs have not been told of yet.
+    new_threads: Vec<MonitorPlace>,
     versions: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
     /// VMs that the kernel programs could not be told of.
@@ -187,6 +192,55 @@ impl Java {
         std::mem::take(&mut self.new_sleeps)
     }
 
+    /// Reads the VMs' lists of threads, where they have changed.
+    pub fn look_at_threads(&mut self) {
+        for (pid, (_, vm)) in &mut self.vms {
+            let Some((pending, owner)) = vm.lock_places() else {
+                continue;
+            };
+            let Some(threads) = vm.new_threads(&mut reader(*pid)) else {
+                continue;
+            };
+            // In a namespace of its own a process knows its threads by other ids.
+            let apart = process::inner_tid(*pid).is_ok_and(|inner| inner != *pid);
+            if apart {
+                for tid in process::threads(*pid).unwrap_or_default() {
+                    if let Ok(inner) = process::inner_tid(tid) {
+                        self.inner.insert((*pid, inner), tid);
+                    }
+                }
+            }
+            for thread in threads {
+                let tid = match apart {
+                    true => self.inner.get(&(*pid, thread.tid)).copied(),
+                    false => Some(thread.tid),
+                };
+                self.new_threads.extend(tid.map(|tid| MonitorPlace {
+                    tid,
+                    pending: thread.record + pending,
+                    owner,
+                }));
+            }
+        }
+    }
+
+    /// Threads whose monitors are to be told to the kernel programs.
+    pub fn take_threads(&mut self) -> Vec<MonitorPlace> {
+        std::mem::take(&mut self.new_threads)
+    }
+
+    /// The thread of `pid` that has a monitor whose owner is written as `owner`.
+    pub fn owner(&self, pid: u32, owner: u64) -> Option<u32> {
+        let tid = self.vms.get(&pid)?.1.owner(owner)?;
+        Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
+    }
+
+    /// The class of the object whose monitor is at `monitor` in `pid`.
+    pub fn monitor_class(&self, pid: u32, monitor: u64) -> Option<String> {
+        let (_, vm) = self.vms.get(&pid)?;
+        vm.monitor_class(monitor, &mut reader(pid))
+    }
+
     /// What is to be told of the VMs, for people.
     pub fn notes(&self) -> Vec<String> {
         let ms = |ns: u64| ns as f64 / 1e6;
@@ -261,7 +315,7 @@ impl Java {
         match (self.names.get(&(pid, item)), item) {
             (Some(Named::Methods(scopes)), _) => Some(Meaning::Methods(scopes)),
             (Some(Named::Stub(name)), _) => Some(Meaning::Stub(name)),
-            (_, Item::Native(_)) => None,
+            (_, Item::Native(_) | Item::Script { .. }) => None,
             _ => Some(Meaning::Unnamed),
         }
     }

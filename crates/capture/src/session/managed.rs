@@ -24,6 +24,8 @@ use wallscope_unwind::{
 use super::{
     intake::ManagedStack,
     java::Java,
+    resources::Locks,
+    scripts::Scripts,
     tasks::{self, Subject, Tasks},
 };
 use crate::target::read_memory;
@@ -96,6 +98,8 @@ pub struct Managed {
     refused: BTreeMap<String, u64>,
     /// Java, which has names of another kind.
     pub java: Java,
+    /// JavaScript, likewise.
+    pub scripts: Scripts,
     /// Who looks at goroutines; `None` where nobody does.
     tasks: Option<Tasks>,
     /// Processes whose goroutines are looked at, and where their program is.
@@ -150,6 +154,7 @@ impl Managed {
             Ok(Facts::Python(facts)) => facts,
             Ok(Facts::HotSpot(_)) => return self.java.mapped(pid, found, bias),
             Ok(Facts::Go(_)) => return self.begin_tasks(pid, found, bias, file),
+            Ok(Facts::V8(_)) => return self.scripts.mapped(pid, found),
             Err(refusal) => {
                 self.refused.entry(refusal.to_string()).or_insert(1);
                 return;
@@ -187,6 +192,7 @@ impl Managed {
     /// Process `pid` is gone, or runs something else. What is known of it stays, for its stacks.
     pub fn forget(&mut self, pid: u32) {
         self.java.forget(pid);
+        self.scripts.forget(pid);
         if self.looked_at.remove(&pid).is_some()
             && let Some(tasks) = &self.tasks
         {
@@ -273,13 +279,6 @@ impl Managed {
         })
     }
 
-    /// Whether a lock at `address` of `pid` belongs to its GIL.
-    pub fn is_gil(&self, pid: u32, address: u64) -> bool {
-        self.spaces
-            .get(&pid)
-            .is_some_and(|s| s.proc.is_gil(address))
-    }
-
     /// What the frames of a native stack of `pid` are to its runtime.
     pub fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role> {
         let space = self.spaces.get(&pid);
@@ -304,6 +303,7 @@ impl Managed {
             .filter_map(|f| f.as_ref().as_ref().ok())
             .map(Facts::describe)
             .chain(self.java.describe())
+            .chain(self.scripts.describe())
             .collect();
         all.sort();
         all.dedup();
@@ -333,6 +333,7 @@ impl Managed {
             ),
         ];
         losses.extend(self.java.losses());
+        losses.extend(self.scripts.losses());
         losses.extend(self.cut.iter().map(|(cause, n)| ((*cause).to_owned(), *n)));
         losses.extend(
             self.refused
@@ -340,6 +341,17 @@ impl Managed {
                 .map(|(why, n)| (format!("managed frames not read: {why}"), *n)),
         );
         losses
+    }
+}
+
+impl Locks for Managed {
+    fn is_gil(&self, pid: u32, address: u64) -> bool {
+        let space = self.spaces.get(&pid);
+        space.is_some_and(|s| s.proc.is_gil(address))
+    }
+
+    fn monitor_class(&self, pid: u32, address: u64) -> Option<String> {
+        self.java.monitor_class(pid, address)
     }
 }
 

@@ -4,12 +4,14 @@
 //! mod.rs        the order of things: prepare, go live, wait, stop, assemble
 //! events.rs     what the wait loop wakes up for
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
-//! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's
+//! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's;
+//!               scripts.rs: of JavaScript's
 //! tasks.rs      goroutines, looked at by a thread of its own
 //! peers.rs      requests in flight on connections, and with whom
 //! timeline.rs   the single intervals, where they are wanted
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
+//! gil.rs        who had an interpreter's lock, and when
 //! waits.rs      these two -> hops, lock waits and labels of the recording
 //! look.rs       what was added so far, for live views
 //! late.rs       stacks whose code was too new to be unwound at once
@@ -33,6 +35,7 @@ pub(crate) mod cost;
 pub(crate) mod domain;
 pub(crate) mod events;
 pub(crate) mod files;
+mod gil;
 pub(crate) mod host_log;
 mod intake;
 pub(crate) mod java;
@@ -42,8 +45,9 @@ pub(crate) mod managed;
 mod pace;
 mod peers;
 pub(crate) mod processes;
-mod resources;
+pub(crate) mod resources;
 mod samples;
+pub(crate) mod scripts;
 mod shapes;
 mod tasks;
 mod timeline;
@@ -299,6 +303,9 @@ fn by_ebpf(
         processes.prepare_command(held.pid(), &argv[0]);
     }
     programs.set_managed(processes.managed().processes());
+    let java = &mut processes.managed_mut().java;
+    java.look_at_threads();
+    programs.add_java_threads(&java.take_threads());
     programs.attach(&timer.events)?;
     programs.add_targets(&chosen.pids)?;
     programs.add_cgroups(&chosen.cgroups)?;
@@ -594,7 +601,7 @@ fn assemble(
         - 1;
     let mut sums = intake.samples.finish(last_slice);
     intake.settle(u64::MAX);
-    intake.resources.finish();
+    intake.resources.finish(processes.managed());
     stacks.kernel_functions(&intake.kernel);
     sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
     let peers = std::mem::take(&mut intake.samples.peers);

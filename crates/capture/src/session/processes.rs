@@ -254,6 +254,10 @@ impl<S: TableSink> Processes<S> {
         for (pid, vm) in java.take_news() {
             java.unheard += u64::from(!self.files.set_hotspot(pid, &vm));
         }
+        let scripts = &mut self.managed.scripts;
+        for (pid, vm) in scripts.take_news() {
+            scripts.unheard += u64::from(!self.files.set_hotspot(pid, &vm));
+        }
     }
 
     /// Managed code.

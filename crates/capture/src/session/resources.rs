@@ -28,6 +28,14 @@ use crate::{
 /// Most peers that an epoll set's name lists.
 const MOST_PEERS: usize = 3;
 
+/// What processes with a runtime call their locks.
+pub trait Locks {
+    /// Whether a lock at an address of a process belongs to its interpreter's own.
+    fn is_gil(&self, pid: u32, address: u64) -> bool;
+    /// The class of the object whose monitor is there.
+    fn monitor_class(&self, pid: u32, address: u64) -> Option<String>;
+}
+
 /// Everything that was waited for.
 #[derive(Default)]
 pub struct Resources {
@@ -55,9 +63,9 @@ impl Resources {
     }
 
     /// Names what is new. To be called soon after it came, while its process is alive.
-    pub fn settle(&mut self) {
+    pub fn settle(&mut self, locks: &dyn Locks) {
         for e in std::mem::take(&mut self.fresh) {
-            let name = self.name(&e);
+            let name = self.name(&e, locks);
             if e.what == what::ANONYMOUS && name.contains("eventpoll") {
                 self.sets.push((e.hash, e));
             }
@@ -66,10 +74,10 @@ impl Resources {
     }
 
     /// Names what is known better at the end.
-    pub fn finish(&mut self) {
-        self.settle();
+    pub fn finish(&mut self, locks: &dyn Locks) {
+        self.settle(locks);
         for (hash, e) in std::mem::take(&mut self.sets) {
-            let name = self.name(&e);
+            let name = self.name(&e, locks);
             let known = self.names.get(&hash).map_or(0, |n| n.len());
             if name.len() > known {
                 self.names.insert(hash, name.into());
@@ -82,7 +90,7 @@ impl Resources {
         self.names.get(&hash)
     }
 
-    fn name(&mut self, e: &ResourceEvent) -> String {
+    fn name(&mut self, e: &ResourceEvent, locks: &dyn Locks) -> String {
         let call = syscalls::name(e.call);
         let fd = if e.fd > 0 {
             format!(" (fd {})", e.fd)
@@ -90,7 +98,11 @@ impl Resources {
             String::new()
         };
         match e.what {
-            what::LOCK => self.lock(e.pid, e.address, u64::from(e.call)).to_string(),
+            what::LOCK => {
+                let lock = self.lock(e.pid, e.address, u64::from(e.call), locks);
+                lock.to_string()
+            }
+            what::MONITOR => self.monitor(e.pid, e.address, locks).to_string(),
             what::FILE => format!("{call} {}", self.path(e)),
             what::PATH => format!("{call} {}", text(&e.name[0])),
             what::FAULT if e.names == 0 => "anonymous memory".into(),
@@ -124,17 +136,30 @@ impl Resources {
     }
 
     /// The name of a lock: its symbol, or where in the process it lies.
-    pub fn lock(&mut self, pid: u32, address: u64, call: u64) -> Arc<str> {
+    pub fn lock(&mut self, pid: u32, address: u64, call: u64, locks: &dyn Locks) -> Arc<str> {
         if let Some(name) = self.locks.get(&(pid, address)) {
             return name.clone();
         }
-        let name: Arc<str> = if syscalls::is_futex(call) {
+        let name: Arc<str> = if syscalls::is_futex(call) && locks.is_gil(pid, address) {
+            let process = process::comm(pid, pid).unwrap_or_default();
+            format!("the GIL of {process} ({pid})").into()
+        } else if syscalls::is_futex(call) {
             format!("futex {}", self.place(pid, address)).into()
         } else {
             format!("{} {address}", syscalls::name(call as u32)).into()
         };
         self.locks.insert((pid, address), name.clone());
         name
+    }
+
+    /// The name of a Java monitor. Its sums have it too: they know it by its address.
+    fn monitor(&mut self, pid: u32, address: u64, locks: &dyn Locks) -> Arc<str> {
+        let name = self.locks.entry((pid, address)).or_insert_with(|| {
+            let class = locks.monitor_class(pid, address);
+            let class = class.unwrap_or_else(|| "an unknown class".into());
+            format!("monitor {address:#x} of {class} (process {pid})").into()
+        });
+        name.clone()
     }
 
     fn place(&mut self, pid: u32, address: u64) -> String {
@@ -346,24 +371,39 @@ mod tests {
         assert_eq!(parse_peer("nonsense"), None);
     }
 
+    struct Gil(u64);
+    impl Locks for Gil {
+        fn is_gil(&self, _: u32, address: u64) -> bool {
+            address == self.0
+        }
+        fn monitor_class(&self, _: u32, _: u64) -> Option<String> {
+            Some("java.lang.Object".into())
+        }
+    }
+
     static LOCK: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
     #[test]
     fn a_lock_of_a_program_has_the_name_of_its_variable() {
         let mut all = Resources::default();
         let address = &raw const LOCK as u64;
-        let name = all.lock(std::process::id(), address, libc::SYS_futex as u64);
+        let own = std::process::id();
+        let call = libc::SYS_futex as u64;
+        let name = all.lock(own, address, call, &Gil(0));
         assert!(
             name.starts_with("futex ") && name.contains("LOCK"),
             "{name}"
         );
         let boxed = Box::new(0u32);
-        let heap = all.lock(
-            std::process::id(),
-            &raw const *boxed as u64,
-            libc::SYS_futex as u64,
-        );
+        let on_heap = &raw const *boxed as u64;
+        let heap = all.lock(own, on_heap, call, &Gil(0));
         assert!(heap.contains("of process"), "{heap}");
+        let other = all.lock(own, on_heap + 4, call, &Gil(on_heap + 4));
+        assert!(other.starts_with("the GIL of "), "{other}");
+        let monitor = all.monitor(own, on_heap + 8, &Gil(0));
+        assert!(monitor.contains("of java.lang.Object"), "{monitor}");
+        // Under this name it has its sums, too.
+        assert_eq!(all.lock(own, on_heap + 8, call, &Gil(0)), monitor);
     }
 
     #[test]

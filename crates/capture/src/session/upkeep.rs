@@ -54,22 +54,26 @@ impl Upkeep {
             }
         }
         let mut intake = intake.borrow_mut();
-        intake.resources.settle();
+        intake.resources.settle(processes.managed());
         processes.settle();
         for hash in std::mem::take(&mut intake.unnamed) {
             if let Some(stack) = intake.managed.get(&hash) {
                 processes.managed_mut().name(stack);
             }
         }
-        for hash in std::mem::take(&mut intake.unnamed_java) {
+        for hash in std::mem::take(&mut intake.unnamed_vm) {
             if let Some(stack) = intake.user.get(&hash) {
                 let frames = stack.frames.iter().copied();
                 processes.managed_mut().java.name(frames, None);
+                processes.managed_mut().scripts.name(&stack.frames, None);
             }
         }
         let java = &mut processes.managed_mut().java;
         intake.tell_java(java);
         programs.add_sleeps(&java.take_sleeps());
+        java.look_at_threads();
+        programs.add_java_threads(&java.take_threads());
+        intake.tell_owners(java);
         programs.set_managed(processes.managed().processes());
         let most = late::MOST;
         for raw in intake

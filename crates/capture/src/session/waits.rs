@@ -126,7 +126,7 @@ pub fn assemble(
         .filter_map(|l| {
             let index = intake.accounts.index(l.id)?;
             let pid = intake.accounts.pid(index);
-            let name = intake.resources.lock(pid, l.address, l.call);
+            let name = (intake.resources).lock(pid, l.address, l.call, processes.managed());
             Some(LockWait {
                 context: ContextId(index),
                 labels: Some(stacks.labels.id(&name)),

@@ -121,7 +121,14 @@ pub(crate) fn place(recording: &Recording, stack: &Stack) -> Place {
     };
     let user = || frames().filter(|f| f.kind != FrameKind::Kernel);
     let innermost = user().next().or_else(|| frames().next());
-    let scripts = || user().filter(|f| matches!(f.kind, FrameKind::Python | FrameKind::Java));
+    let scripts = || {
+        user().filter(|f| {
+            matches!(
+                f.kind,
+                FrameKind::Python | FrameKind::Java | FrameKind::JavaScript
+            )
+        })
+    };
     // No library below it: the program holds its own ways to the kernel.
     let alone = innermost.is_some_and(|f| f.kind != FrameKind::Kernel && in_program(recording, f));
     let own = scripts()
@@ -163,6 +170,14 @@ fn in_program(recording: &Recording, frame: &Frame) -> bool {
         ModuleKind::Source if frame.kind == FrameKind::Java => {
             !is_java_standard(&name(recording, frame))
         }
+        // What Node.js brings along.
+        ModuleKind::Source if frame.kind == FrameKind::JavaScript => {
+            !(frame.lines.iter()).all(|l| {
+                recording.functions[l.function.0 as usize]
+                    .file
+                    .starts_with("node:")
+            })
+        }
         ModuleKind::Source => !is_python_standard(&module.path),
         ModuleKind::Elf => {
             !(module.name().contains(".so") && SYSTEM.iter().any(|s| module.path.starts_with(s)))
@@ -183,7 +198,11 @@ fn is_own(recording: &Recording, frame: &Frame) -> bool {
     if !in_program(recording, frame) {
         return false;
     }
-    if matches!(frame.kind, FrameKind::Python | FrameKind::Java) || frame.module.is_none() {
+    if matches!(
+        frame.kind,
+        FrameKind::Python | FrameKind::Java | FrameKind::JavaScript
+    ) || frame.module.is_none()
+    {
         return true;
     }
     match frame.lines.last() {

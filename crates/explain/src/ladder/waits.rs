@@ -328,7 +328,7 @@ impl Waits {
                     reason => format!("waits for {}", crate::words::reason(reason)),
                 }
             }
-            Role::Woke | Role::Circle | Role::Cut => return,
+            Role::Woke | Role::Held | Role::Circle | Role::Cut => return,
         };
         let deed = Deed {
             who: name_of(recording, h),

@@ -45,7 +45,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
             let ns = waits.ns[*hop as usize];
             let h = &recording.hops[*hop as usize];
             let mut with = frames.clone();
-            add(&mut with, &format!("[woken by {}]", analysis.actor(h)));
+            add(&mut with, &analysis.ender(h));
             for frame in h.stack.map_or(Vec::new(), |s| analysis.folded_frames(s)) {
                 add(&mut with, &frame);
             }

@@ -117,7 +117,10 @@ impl<'r> Rows<'r> {
                     FrameKind::Kernel => "_[k]",
                     FrameKind::Jit => "_[j]",
                     FrameKind::Native if inlined => "_[i]",
-                    FrameKind::Native | FrameKind::Python | FrameKind::Java => "",
+                    FrameKind::Native
+                    | FrameKind::Python
+                    | FrameKind::Java
+                    | FrameKind::JavaScript => "",
                 };
                 if f.lines.is_empty() {
                     let function = id(FunctionInfo {

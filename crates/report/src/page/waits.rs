@@ -13,6 +13,7 @@ use super::entries::Entries;
 use super::payload::{Row, put_tree};
 use super::trie::Builder;
 use crate::view::{Analysis, Holder, Idle, LockRow, PeerRow, Share, Waits};
+use crate::waits::how;
 
 /// Locks and peers that the page lists.
 const MOST: usize = 100;
@@ -25,7 +26,7 @@ fn kind_of(role: Role) -> u64 {
         Role::OnCpu => 0,
         Role::Runnable => 1,
         Role::Blocked => 2,
-        Role::Woke => 3,
+        Role::Woke | Role::Held => 3,
         Role::Circle | Role::Cut => 4,
     }
 }
@@ -200,7 +201,7 @@ fn put_wakers(
                 continue;
             }
             path.truncate(depth);
-            path.push(entries.mark(format!("[woken by {}]", analysis.actor(h))));
+            path.push(entries.mark(analysis.ender(h)));
             if let Some(stack) = h.stack {
                 entries.path(recording, stack.0, &mut step);
                 path.extend(step.iter().rev().map(|(entry, _)| *entry));
@@ -244,7 +245,7 @@ fn shares(all: &[Share]) -> Value {
 }
 
 fn lock(l: &LockRow) -> Value {
-    let holder = |h: &Holder| json!([h.who, h.place, h.ns, shares(&h.did)]);
+    let holder = |h: &Holder| json!([h.who, h.place, h.ns, shares(&h.did), how(h)]);
     json!({
         "name": &*l.name, "total": l.total_ns, "longest": l.longest_ns, "count": l.count,
         "waiters": l.waiters, "exact": l.exact, "waits": shares(&l.waits),

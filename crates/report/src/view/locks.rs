@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wallscope_model::{BlockReason, Role};
+use wallscope_model::{BlockReason, Hop, Role};
 
 use super::{Analysis, waits::hop_line};
 
@@ -16,13 +16,15 @@ pub struct Share {
     pub ns: u64,
 }
 
-/// Who released a lock into a waiter.
+/// Who released a lock into a waiter, or had it while others waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Thread name.
     pub who: String,
-    /// The function that released it.
+    /// The function that released it, or what it ran meanwhile.
     pub place: String,
+    /// Whether it is known to have had the lock, not only to have ended waits.
+    pub had_it: bool,
     /// Waits that it ended, ns.
     pub ns: u64,
     /// What it did while the others waited, most first.
@@ -50,16 +52,20 @@ pub struct LockRow {
     pub holders: Vec<Holder>,
 }
 
+/// A holder: thread, function, whether it is known to have had the lock.
+type Of = (String, String, bool);
+
 #[derive(Default)]
 struct Sum {
     total: u64,
     longest: u64,
     count: u64,
     sampled: u64,
+    idle: u64,
     waiters: BTreeSet<u32>,
     exact: bool,
     waits: BTreeMap<String, u64>,
-    holders: BTreeMap<(String, String), (u64, BTreeMap<String, u64>)>,
+    holders: BTreeMap<Of, (u64, BTreeMap<String, u64>)>,
 }
 
 fn shares(map: BTreeMap<String, u64>) -> Vec<Share> {
@@ -72,7 +78,7 @@ fn shares(map: BTreeMap<String, u64>) -> Vec<Share> {
 }
 
 impl Analysis<'_> {
-    /// All locks that were waited for, most time first.
+    /// All locks that were waited for, most time that was not idle first.
     pub fn locks(&self) -> Vec<LockRow> {
         let rec = self.recording;
         let waits = self.waits();
@@ -100,6 +106,7 @@ impl Analysis<'_> {
                 .unwrap_or_else(|| "lock without a name".into());
             let sum = sums.entry(name).or_default();
             sum.sampled += ns;
+            sum.idle += if s.idle { ns } else { 0 };
             if ns == 0 {
                 continue;
             }
@@ -108,34 +115,52 @@ impl Analysis<'_> {
             *sum.waits.entry(place).or_default() += ns;
             for hop in &waits.below_sample[i] {
                 let h = &rec.hops[*hop as usize];
-                let place = h.stack.and_then(|s| self.place(s)).unwrap_or_default();
-                let holder = sum.holders.entry((self.actor(h), place)).or_default();
-                holder.0 += waits.ns[*hop as usize];
+                let place = |hop: &Hop| hop.stack.and_then(|s| self.place(s)).unwrap_or_default();
+                let had_it = h.role == Role::Held;
+                let mut left = waits.ns[*hop as usize];
                 for below in &waits.below[*hop as usize] {
                     let b = &rec.hops[*below as usize];
                     let line = match b.role {
-                        Role::Woke => continue,
+                        Role::Woke | Role::Held => continue,
                         _ => hop_line(self, b),
                     };
-                    *holder.1.entry(line).or_default() += waits.ns[*below as usize];
+                    let ns = waits.ns[*below as usize];
+                    // Of who had it, what it ran is known part by part.
+                    let of = if had_it { b } else { h };
+                    let holder = (sum.holders)
+                        .entry((self.actor(h), place(of), had_it))
+                        .or_default();
+                    *holder.1.entry(line).or_default() += ns;
+                    if had_it {
+                        holder.0 += ns;
+                        left = left.saturating_sub(ns);
+                    }
+                }
+                if left > 0 {
+                    let holder = (sum.holders)
+                        .entry((self.actor(h), place(h), had_it))
+                        .or_default();
+                    holder.0 += left;
                 }
             }
         }
-        let mut rows: Vec<LockRow> = sums
+        let mut rows: Vec<(u64, LockRow)> = sums
             .into_iter()
             .map(|(name, sum)| {
                 let mut holders: Vec<Holder> = sum
                     .holders
                     .into_iter()
-                    .map(|((who, place), (ns, did))| Holder {
+                    .map(|((who, place, had_it), (ns, did))| Holder {
                         who,
                         place,
+                        had_it,
                         ns,
                         did: shares(did),
                     })
                     .collect();
                 holders.sort_by_key(|h| std::cmp::Reverse(h.ns));
-                LockRow {
+                let idle = sum.idle as f64 / sum.sampled.max(1) as f64;
+                let row = LockRow {
                     name,
                     total_ns: if sum.exact { sum.total } else { sum.sampled },
                     longest_ns: sum.longest,
@@ -144,11 +169,16 @@ impl Analysis<'_> {
                     exact: sum.exact,
                     waits: shares(sum.waits),
                     holders,
-                }
+                };
+                // A pool that waits for work is no contention: what was waited for in earnest first.
+                ((row.total_ns as f64 * (1.0 - idle)) as u64, row)
             })
-            .filter(|r| r.total_ns > 0)
+            .filter(|(_, r)| r.total_ns > 0)
             .collect();
-        rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then(a.name.cmp(&b.name)));
-        rows
+        rows.sort_by(|(in_earnest, a), (other, b)| {
+            let by_all = b.total_ns.cmp(&a.total_ns);
+            other.cmp(in_earnest).then(by_all).then(a.name.cmp(&b.name))
+        });
+        rows.into_iter().map(|(_, row)| row).collect()
     }
 }

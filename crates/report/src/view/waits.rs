@@ -27,6 +27,20 @@ const MACHINERY: &[&str] = &[
     "clone",
     "futex_",
     "syscall",
+    "java.lang.Object.wait",
+    "java.util.concurrent.locks.",
+    "jdk.internal.misc.",
+];
+
+/// How modules are called that run managed code, or only lead from it to C.
+const VMS: &[&str] = &[
+    "libjvm.so",
+    "libpython",
+    "python",
+    "_ctypes.",
+    "libffi.so",
+    "node",
+    "libnode.so",
 ];
 
 /// Parts of the paths of sources that are not the program's own: inlined functions of libraries have
@@ -40,6 +54,7 @@ const FILES: &[&str] = &[
     "/usr/local/lib/",
     "/site-packages/",
     "/lib/python3",
+    "node:",
 ];
 
 /// The hops of a recording, scaled.
@@ -118,6 +133,15 @@ impl Analysis<'_> {
         }
     }
 
+    /// The frame that stands for who ended a wait, or had what was waited for.
+    pub fn ender(&self, hop: &Hop) -> String {
+        let how = match hop.role {
+            Role::Held => "held",
+            _ => "woken",
+        };
+        format!("[{how} by {}]", self.actor(hop))
+    }
+
     /// The function of a stack that people would name: the innermost of the program's own, not of
     /// the C library, of a runtime's locks, or of a library that came as source. Kernel functions only
     /// where there is nothing else.
@@ -144,20 +168,26 @@ impl Analysis<'_> {
                 .zip(&files)
                 .filter(|(f, _)| f.function.kind != FrameKind::Kernel)
         };
-        let own = user().find(|(f, of_others)| {
-            let library = [
-                "libc.so",
-                "libc-",
-                "libpthread",
-                "ld-linux",
-                "[vdso]",
-                "libstdc++",
-            ];
-            let name = &*f.function.name;
-            !**of_others
-                && !library.iter().any(|l| f.function.module.starts_with(l))
-                && !MACHINERY.iter().any(|m| name.starts_with(m))
-        });
+        let own = |and_vms: bool| {
+            user().find(|(f, of_others)| {
+                let library = [
+                    "libc.so",
+                    "libc-",
+                    "libpthread",
+                    "ld-linux",
+                    "[vdso]",
+                    "libstdc++",
+                ];
+                let (name, module) = (&*f.function.name, &*f.function.module);
+                !**of_others
+                    && !library.iter().any(|l| module.starts_with(l))
+                    && !MACHINERY.iter().any(|m| name.starts_with(m))
+                    && !name.ends_with(" Runtime1 stub")
+                    && (and_vms || !VMS.iter().any(|vm| module.starts_with(vm)))
+            })
+        };
+        // A runtime's own functions only where it runs nothing for the program.
+        let own = own(false).or_else(|| own(true));
         let user = own.or_else(|| user().next()).map(|(f, _)| f);
         let chosen = user.or_else(|| frames.first())?;
         Some(chosen.function.name.to_string())
@@ -192,6 +222,7 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
             Actor::Unknown => "not woken in the recording".into(),
             _ => format!("woken by {who}"),
         },
+        Role::Held => format!("held by {who}"),
         Role::OnCpu => format!("{who} computes{}", at("in")),
         Role::Runnable => format!("{who} waits for a CPU"),
         Role::Blocked => {

@@ -170,7 +170,7 @@ impl Walk<'_, '_> {
             let next = &self.waits.below[*id as usize];
             // A waker of whom nothing more is known leaves the wait itself as the end.
             let end = match hop.role {
-                Role::Woke => end,
+                Role::Woke | Role::Held => end,
                 _ => line.as_str(),
             };
             if matches!(hop.role, Role::Cut | Role::Circle) {

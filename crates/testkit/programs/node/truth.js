@@ -3,9 +3,15 @@
 // A JavaScript program whose shares are known by arithmetic: jsHeavy calls the same work three times,
 // jsLight once, jsNative lets V8's own code work. Between turns it goes back to the event loop.
 //
+// With --units N it makes a fixed amount of work instead, in one go, and tells its time.
+//
 // Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
-const index = process.argv.indexOf('--seconds');
-const seconds = index < 0 ? 3 : Number(process.argv[index + 1]);
+function option(name, otherwise) {
+    const index = process.argv.indexOf('--' + name);
+    return index < 0 ? otherwise : Number(process.argv[index + 1]);
+}
+const seconds = option('seconds', 3);
+const units = option('units', 0);
 
 function work(turns) {
     let x = 0;
@@ -35,9 +41,20 @@ function turn() {
         setTimeout(turn, 1);
         return;
     }
+    tell({ sink });
+}
+
+function fixed() {
+    const before = process.cpuUsage();
+    for (let i = 0; i < units; i++) sink += jsHeavy() + jsLight();
+    const used = process.cpuUsage(before);
+    tell({ sink, cpu_ns: (used.user + used.system) * 1000, wall_ns: Number(process.hrtime.bigint() - released) });
+}
+
+function tell(extra) {
     const truth = {
         program: 'node', executable: 'node', pid: process.pid, released_ns: Number(released),
-        ended_ns: Number(process.hrtime.bigint()), threads: [], functions: [], chains: [], extra: { sink },
+        ended_ns: Number(process.hrtime.bigint()), threads: [], functions: [], chains: [], extra,
     };
     console.log(JSON.stringify(truth));
 }
@@ -45,8 +62,9 @@ function turn() {
 process.stdin.once('data', () => {
     released = process.hrtime.bigint();
     process.stdin.on('end', () => process.exit(0));
-    turn();
+    if (units) fixed();
+    else turn();
 });
 // Long enough for everything to be compiled.
-for (let i = 0; i < 100; i++) sink += jsHeavy() + jsLight() + jsNative(list);
+for (let i = 0; i < option('warm', 100); i++) sink += jsHeavy() + jsLight() + jsNative(list);
 console.log(`READY ${process.pid}`);

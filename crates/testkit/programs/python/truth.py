@@ -3,6 +3,8 @@
 
 truth.py mix [--seconds S]     threads that compute, sleep, call back from C, recurse, wait for a
                                lock, and all want the interpreter's lock
+truth.py gil [--seconds S]     two threads that compute, and one that sleeps and keeps the
+                               interpreter's lock meanwhile
 truth.py fixed [--units N]     a fixed amount of computing; tells its time
 
 Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
@@ -179,6 +181,29 @@ def py_count(worker):
     return total
 
 
+def py_hog(worker):
+    total = 0
+    for i in range(int(some(worker, 20000))):
+        total += i * i
+    return total
+
+
+def py_grip(worker):
+    """Called in this way, a C function keeps the lock."""
+    us = int(worker.random.uniform(6000, 10000))
+    NAP(us)
+    worker.gripped = getattr(worker, "gripped", 0) + us * 1000
+
+
+def hogging(worker):
+    worker.measure(py_hog, "gil")
+
+
+def gripping(worker):
+    py_grip(worker)
+    time.sleep(worker.random.uniform(0.004, 0.010))
+
+
 def mixed(worker):
     for function, reason in [(py_heavy, ""), (py_light, ""), (py_nap, "timer"), (py_sort, ""),
                              (py_generate, ""), (py_dive, "timer")]:
@@ -223,6 +248,9 @@ def main():
         workers = [Worker("py-mix", mixed), Worker("py-count-0", counting),
                    Worker("py-count-1", counting), Worker("py-hold", holding),
                    Worker("py-want", wanting)]
+    elif sys.argv[1:2] == ["gil"]:
+        workers = [Worker("py-hog-0", hogging), Worker("py-hog-1", hogging),
+                   Worker("py-grip", gripping)]
     elif sys.argv[1:2] == ["fixed"]:
         workers = []
     else:
@@ -236,6 +264,7 @@ def main():
         os.write(w.released, b"g")
     for w in workers:
         w.done.wait()
+    extra["gripped_ns"] = sum(getattr(w, "gripped", 0) for w in workers)
     if not workers:
         cpu = time.thread_time_ns()
         for _ in range(int(option("units", 1000))):
@@ -249,6 +278,7 @@ def main():
 END = []
 PREAD = ctypes.PyDLL(None).pread
 PREAD.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long]
+NAP = ctypes.PyDLL(None).usleep
 LOCK = threading.Lock()
 TURNS = calibrate()
 if __name__ == "__main__":

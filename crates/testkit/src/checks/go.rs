@@ -1,34 +1,16 @@
 //! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
 
-use std::time::Duration;
-
 use crate::go::{Build, GoProgram, PLAIN, STRIPPED};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
-use super::Length;
 use super::python::chains;
+use super::{Length, fixed_work, measure};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
-const LIMIT: Duration = Duration::from_secs(120);
-
-fn measure(
-    built: &GoProgram,
-    tool: &Tool,
-    flags: &[&str],
-    options: &Options,
-) -> Result<Run, Error> {
-    let mut program = built.start(flags)?;
-    let recorder = tool.attach(program.pids(), options)?;
-    program.release()?;
-    let truth = program.truth(LIMIT)?;
-    let recorded = recorder.stop()?;
-    program.finish()?;
-    Run::read(truth, recorded)
-}
 
 pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
@@ -38,9 +20,9 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     for build in [PLAIN, STRIPPED] {
         let built = GoProgram::build(build)?;
         let flags = ["mix", "--seconds", &seconds];
-        let run = measure(&built, tool, &flags, &Options::at(hz))?;
+        let run = measure(built.start(&flags)?, tool, &Options::at(hz))?;
         for mut row in judge(&run, hz, build).rows {
-            row.what = format!("{} {}", build.name, row.what);
+            row.what = format!("go {} ({})", row.what, build.name);
             card.rows.push(row);
         }
     }
@@ -93,12 +75,8 @@ pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error
     let mut card = Scorecard::default();
     let seconds = format!("{}", length.seconds);
     let built = GoProgram::build(STRIPPED)?;
-    let run = measure(
-        &built,
-        tool,
-        &["park", "--seconds", &seconds],
-        &Options::at(99),
-    )?;
+    let program = built.start(&["park", "--seconds", &seconds])?;
+    let run = measure(program, tool, &Options::at(99))?;
     let report = run.recorded.json(&["report"])?;
     let tasks = report["tasks"].as_array().cloned().unwrap_or_default();
     let looks = tasks.iter().filter_map(|t| t["looks"].as_u64()).max();
@@ -147,33 +125,9 @@ pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error
 }
 
 pub(super) fn go_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let mut card = Scorecard::default();
     let built = GoProgram::build(PLAIN)?;
     let units = format!("{}", length.seconds * 3000.0);
-    let flags = ["fixed", "--units", &units];
-    let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
-    let mut live = Vec::new();
-    for _ in 0..length.repeats.clamp(3, 8) {
-        let mut program = built.start(&flags)?;
-        program.release()?;
-        bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
-        program.finish()?;
-        let run = measure(&built, tool, &flags, &Options::at(99))?;
-        recorded = recorded.min(run.truth.extra("cpu_ns")?);
-        live.push(run.recorded.took.to_live.as_secs_f64());
-    }
-    live.sort_by(f64::total_cmp);
-    card.at_most(
-        "slowdown, best against best",
-        100.0 * (recorded / bare - 1.0),
-        1.0,
-        "%",
-    );
-    card.at_most(
-        "attached until recording, median",
-        live[live.len() / 2],
-        1.5,
-        "s",
-    );
-    Ok(card)
+    fixed_work("Go", tool, length, || {
+        built.start(&["fixed", "--units", &units])
+    })
 }

@@ -1,29 +1,16 @@
 //! Java: methods and stacks, interpreted and compiled, on every VM that is found.
 
-use std::time::Duration;
-
-use crate::java::{Java, installed};
+use crate::java::installed;
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::truth::FunctionTruth;
 use crate::{Error, Scorecard, Tool};
 
-use super::{Length, python};
+use super::{Length, fixed_work, measure, python};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 97.0;
-const LIMIT: Duration = Duration::from_secs(120);
-
-fn measure(java: &Java, tool: &Tool, flags: &[&str], options: &Options) -> Result<Run, Error> {
-    let mut program = java.start(flags)?;
-    let recorder = tool.attach(program.pids(), options)?;
-    program.release()?;
-    let truth = program.truth(LIMIT)?;
-    let recorded = recorder.stop()?;
-    program.finish()?;
-    Run::read(truth, recorded)
-}
 
 pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
@@ -38,16 +25,17 @@ pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         more: vec!["--max-overhead".into(), "50".into()],
     };
     for java in installed()?.into_iter().take(2) {
-        let run = measure(&java, tool, &["mix", "--seconds", &seconds], &options)?;
-        for mut row in judge(&run, hz).rows {
-            row.what = format!("{} {}", java.version, row.what);
+        let program = java.start(&["mix", "--seconds", &seconds])?;
+        let run = measure(program, tool, &options)?;
+        for mut row in judge(&run, hz)?.rows {
+            row.what = format!("java {} ({})", row.what, java.version);
             card.rows.push(row);
         }
     }
     Ok(card)
 }
 
-fn judge(run: &Run, hz: u32) -> Scorecard {
+fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
         let nearness = Nearness { points: 1.5, hz };
@@ -87,39 +75,68 @@ fn judge(run: &Run, hz: u32) -> Scorecard {
             "%",
         );
     }
-    card
+    card.rows.extend(owners(run)?.rows);
+    Ok(card)
+}
+
+/// Rows: whose the monitor was that `java-want` waited for, and of which class; likewise whose the
+/// lock that `java-take` did.
+fn owners(run: &Run) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let ended = run.recorded.folded("off-wake")?;
+    for (waiter, place, owner) in [
+        ("java-want", "Truth.want", "java-hold"),
+        ("java-take", "Truth.take", "java-keep"),
+    ] {
+        let (mut all, mut right) = (0, 0);
+        let own = ended.iter().filter(|l| l.thread == waiter);
+        for line in own.filter(|l| l.contains(place)) {
+            all += line.ns;
+            let by = |how: &str| line.contains(&format!("[{how} by {owner}]"));
+            right += if by("woken") || by("held") {
+                line.ns
+            } else {
+                0
+            };
+        }
+        let percent = 100.0 * right as f64 / all as f64;
+        card.at_least(
+            format!("{owner}, of the waits in {place}"),
+            percent,
+            95.0,
+            "%",
+        );
+    }
+    let locks = run.recorded.json(&["locks"])?;
+    let (mut all, mut named) = (0.0, 0.0);
+    for lock in locks["locks"].as_array().into_iter().flatten() {
+        let waits = lock["waits_in"].as_array().into_iter().flatten();
+        let own = waits.filter(|w| w["what"] == "Truth.want");
+        let ns: f64 = own.map(|w| w["ns"].as_f64().unwrap_or(0.0)).sum();
+        let name = lock["name"].as_str().unwrap_or_default();
+        all += ns;
+        if name.starts_with("monitor ") && name.contains(" of java.lang.Object ") {
+            named += ns;
+        }
+    }
+    let percent = 100.0 * named / all;
+    card.at_least(
+        "monitors named, of the waits in Truth.want",
+        percent,
+        90.0,
+        "%",
+    );
+    Ok(card)
 }
 
 pub(super) fn java_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let units = format!("{}", length.seconds * 4000.0);
     for java in installed()? {
-        let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
-        let mut live = Vec::new();
-        for _ in 0..length.repeats.clamp(3, 8) {
-            let flags = ["fixed", "--units", &units];
-            let mut program = java.start(&flags)?;
-            program.release()?;
-            bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
-            program.finish()?;
-            let run = measure(&java, tool, &flags, &Options::at(99))?;
-            recorded = recorded.min(run.truth.extra("cpu_ns")?);
-            live.push(run.recorded.took.to_live.as_secs_f64());
-        }
-        live.sort_by(f64::total_cmp);
-        let version = &java.version;
-        card.at_most(
-            format!("{version} slowdown, best against best"),
-            100.0 * (recorded / bare - 1.0),
-            1.0,
-            "%",
-        );
-        card.at_most(
-            format!("{version} attached until recording, median"),
-            live[live.len() / 2],
-            1.5,
-            "s",
-        );
+        let what = format!("Java {}", java.version);
+        let start = || java.start(&["fixed", "--units", &units]);
+        card.rows
+            .extend(fixed_work(&what, tool, length, start)?.rows);
     }
     Ok(card)
 }

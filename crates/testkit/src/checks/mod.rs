@@ -18,7 +18,15 @@ mod why;
 
 pub use shares::disk_folder;
 
-use crate::{Error, Scorecard, Tool};
+use std::time::Duration;
+
+use crate::tool::{Options, Run};
+use crate::{Error, Program, Scorecard, Tool};
+
+/// How long a program of managed code may take for its work.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Fixed work is made so often, with and without a recording, at least and at most.
+const ROUNDS: [u32; 2] = [3, 8];
 
 /// How long and how often.
 #[derive(Clone, Copy, Debug)]
@@ -117,10 +125,11 @@ checks! {
     Truth "counts" calls::counts: "exact counts of calls";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
+    Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
-    Truth "node" node::node: "JavaScript functions by perf map, stacks through V8's own code";
+    Truth "node" node::node: "JavaScript functions, compiled and interpreted, stacks through V8's own code";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
     Quiet "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
@@ -130,7 +139,54 @@ checks! {
     Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";
     Timing "java-cost" java::java_cost: "slowdown of a Java program at 99 Hz, and attaching to it";
     Timing "go-cost" go::go_cost: "slowdown of a Go program at 99 Hz, and attaching to it";
+    Timing "node-cost" node::node_cost: "slowdown of a JavaScript program at 99 Hz, and attaching to it";
     Timing "delays" cost::delays: "start to live, stop to file, file to report";
+}
+
+/// Records the whole work of a program that waits to be released.
+fn measure(mut program: Program, tool: &Tool, options: &Options) -> Result<Run, Error> {
+    let recorder = tool.attach(program.pids(), options)?;
+    program.release()?;
+    let truth = program.truth(LIMIT)?;
+    let recorded = recorder.stop()?;
+    program.finish()?;
+    Run::read(truth, recorded)
+}
+
+/// Rows: what recording at 99 Hz adds to a fixed amount of computing, which `start` starts, and how
+/// long attaching takes. `what`: the runtime.
+fn fixed_work(
+    what: &str,
+    tool: &Tool,
+    length: Length,
+    start: impl Fn() -> Result<Program, Error>,
+) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
+    let mut live = Vec::new();
+    for _ in 0..length.repeats.clamp(ROUNDS[0], ROUNDS[1]) {
+        let mut program = start()?;
+        program.release()?;
+        bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
+        program.finish()?;
+        let run = measure(start()?, tool, &Options::at(99))?;
+        recorded = recorded.min(run.truth.extra("cpu_ns")?);
+        live.push(run.recorded.took.to_live.as_secs_f64());
+    }
+    live.sort_by(f64::total_cmp);
+    card.at_most(
+        format!("slowdown of {what}, best against best"),
+        100.0 * (recorded / bare - 1.0),
+        1.0,
+        "%",
+    );
+    card.at_most(
+        format!("attached until recording, {what}, median"),
+        live[live.len() / 2],
+        1.5,
+        "s",
+    );
+    Ok(card)
 }
 
 /// The experiment of that name.

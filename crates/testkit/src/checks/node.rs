@@ -1,67 +1,75 @@
-//! Node.js: JavaScript functions by V8's perf map, and stacks through V8's own code.
-
-use std::process::{Command, Stdio};
-use std::time::Duration;
+//! Node.js: JavaScript functions as V8's heap tells them, and stacks through V8's own code.
 
 use crate::score::stacks;
 use crate::tool::{Options, Run};
-use crate::{Error, Program, Scorecard, Tool};
+use crate::{Error, Scorecard, Tool, node};
 
-use super::Length;
+use super::{Length, fixed_work, measure};
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/node/truth.js");
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
 
+/// How Node.js is started, and how often its program warms up.
+const WAYS: &[(&str, &[&str], &str)] = &[
+    ("as it is", &[], "100"),
+    ("interpreted only", &["--jitless"], "2"),
+];
+
 pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let there = Command::new("node")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if there.is_err() {
-        return Err(Error::CannotRunHere("Node.js is not installed".into()));
-    }
-    let mut command = Command::new("node");
-    command
-        .args(["--perf-basic-prof", "--interpreted-frames-native-stack"])
-        // Where an inlined function's time goes cannot be told from a perf map.
-        .arg("--no-turbo-inlining")
-        .args([PROGRAM, "--seconds", &format!("{}", length.seconds)]);
-    let mut program = Program::start_command("truth.js", command)?;
-    let recorder = tool.attach(program.pids(), &Options::at(499))?;
-    program.release()?;
-    let truth = program.truth(Duration::from_secs(120))?;
-    let recorded = recorder.stop()?;
-    let map = format!("/tmp/perf-{}.map", program.pids()[0]);
-    program.finish()?;
-    // V8 leaves it behind.
-    let _ = std::fs::remove_file(map);
-    let run = Run::read(truth, recorded)?;
     let mut card = Scorecard::default();
-    card.rows
-        .extend(stacks::whole(&run.stacks, |_| true, WHOLE).rows);
+    // The full length is the one that the promise is stated for: at 99 Hz.
+    let (hz, seconds) = match length.seconds {
+        s if s < 10.0 => (499, 2.0),
+        s => (99, s),
+    };
+    for (way, options, warm) in WAYS {
+        let flags = ["--seconds", &format!("{seconds}"), "--warm", warm];
+        let program = node::start(options, &flags)?;
+        let run = measure(program, tool, &Options::at(hz))?;
+        for mut row in judge(&run, hz).rows {
+            row.what = format!("node {} ({way})", row.what);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
+fn judge(run: &Run, hz: u32) -> Scorecard {
+    let mut card = stacks::whole(&run.stacks, |_| true, WHOLE);
     let under = |name: &str| -> f64 {
-        let named = |f: &crate::folded::Frame| {
-            let bare = f.name.trim_start_matches("JS:");
-            let bare = bare.trim_start_matches(['*', '~', '^', '+']);
-            bare.split(' ').next() == Some(name)
-        };
         let of = run.stacks.iter().filter(|l| l.state == "on_cpu");
-        let of = of.filter(|l| l.frames.iter().any(named));
+        let of = of.filter(|l| l.contains(name));
         of.map(|l| l.ns as f64).sum()
     };
     let (heavy, light) = (under("jsHeavy"), under("jsLight"));
-    // By chance at 499 Hz, two and a half standard deviations of so much time.
-    let samples = (heavy + light) / 1e9 * 499.0;
+    // By chance, two and a half standard deviations of so much time.
+    let samples = (heavy + light) / 1e9 * f64::from(hz);
     let chance = 250.0 * (0.75 * 0.25 / samples).sqrt();
     card.near(
-        "jsHeavy of it and jsLight, on-cpu",
+        "on-cpu jsHeavy, of it and jsLight",
         75.0,
         100.0 * heavy / (heavy + light),
         chance.max(1.5),
         "%",
     );
     card.at_least("under jsNative", under("jsNative") / 1e6, 1.0, "ms");
-    Ok(card)
+    let main = run.stacks.iter().filter(|l| l.state == "on_cpu");
+    let main: f64 = main
+        .filter(|l| l.thread == "node")
+        .map(|l| l.ns as f64)
+        .sum();
+    card.at_least(
+        "on-cpu under turn, of the main thread's",
+        100.0 * under("turn") / main,
+        90.0,
+        "%",
+    );
+    card
+}
+
+pub(super) fn node_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let units = format!("{}", length.seconds * 300.0);
+    fixed_work("Node.js", tool, length, || {
+        node::start(&[], &["--units", &units])
+    })
 }

@@ -1,36 +1,19 @@
 //! Python: functions, stacks and the interpreter's lock, on every interpreter that is found.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::folded::Line;
-use crate::python::{Interpreter, interpreters};
+use crate::python::interpreters;
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::truth::Truth;
 use crate::{Error, Scorecard, Tool};
 
-use super::Length;
+use super::{Length, fixed_work, measure};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
-const LIMIT: Duration = Duration::from_secs(120);
-
-fn measure(
-    interpreter: &Interpreter,
-    tool: &Tool,
-    flags: &[&str],
-    options: &Options,
-) -> Result<Run, Error> {
-    let mut program = interpreter.start(flags)?;
-    let recorder = tool.attach(program.pids(), options)?;
-    program.release()?;
-    let truth = program.truth(LIMIT)?;
-    let recorded = recorder.stop()?;
-    program.finish()?;
-    Run::read(truth, recorded)
-}
 
 pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
@@ -46,14 +29,10 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     // The full length is the one that the promise is stated for: at 99 Hz.
     let hz = if length.seconds < 10.0 { 499 } else { 99 };
     for interpreter in interpreters()? {
-        let run = measure(
-            &interpreter,
-            tool,
-            &["mix", "--seconds", &seconds],
-            &Options::at(hz),
-        )?;
+        let program = interpreter.start(&["mix", "--seconds", &seconds])?;
+        let run = measure(program, tool, &Options::at(hz))?;
         for mut row in judge(&run, hz)?.rows {
-            row.what = format!("{} {}", interpreter.version, row.what);
+            row.what = format!("python {} ({})", row.what, interpreter.version);
             card.rows.push(row);
         }
     }
@@ -62,7 +41,8 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         more: vec!["--backend".into(), "proc".into()],
     };
     for interpreter in interpreters()?.into_iter().take(1) {
-        let run = measure(&interpreter, tool, &["mix", "--seconds", &seconds], &looks)?;
+        let program = interpreter.start(&["mix", "--seconds", &seconds])?;
+        let run = measure(program, tool, &looks)?;
         let mut judged = chains(&run.truth, &run.stacks, plain);
         // So few looks may have met it in none of its waits.
         judged
@@ -70,7 +50,7 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             .retain(|row| row.what.contains("py_bottom") && !row.measured.contains("NaN"));
         judged.rows.extend(strangers(&run.truth, &run.stacks).rows);
         for mut row in judged.rows {
-            row.what = format!("without eBPF: {}", row.what);
+            row.what = format!("python without eBPF: {}", row.what);
             card.rows.push(row);
         }
     }
@@ -155,6 +135,77 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// Who had the interpreter's lock while others waited for it.
+pub(super) fn gil(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let seconds = length.text();
+    let mut all = interpreters()?;
+    // The layouts of the oldest and of the newest one differ most.
+    all.sort_by_key(|i| {
+        i.version
+            .rsplit('.')
+            .next()
+            .and_then(|n| n.parse::<u32>().ok())
+    });
+    all.dedup_by(|a, b| a.version == b.version);
+    let ends = [all.first().cloned(), all.last().cloned()];
+    for interpreter in ends.into_iter().flatten() {
+        let program = interpreter.start(&["gil", "--seconds", &seconds])?;
+        let run = measure(program, tool, &Options::at(499))?;
+        for mut row in holders(&run)?.rows {
+            row.what = format!("python {} ({})", row.what, interpreter.version);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
+fn holders(run: &Run) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let locks = run.recorded.json(&["locks"])?;
+    let mut rows = locks["locks"].as_array().into_iter().flatten();
+    let is_gil = |l: &&serde_json::Value| {
+        let name = l["name"].as_str();
+        name.is_some_and(|n| n.starts_with("the GIL of "))
+    };
+    let gil = rows
+        .find(is_gil)
+        .ok_or_else(|| Error::Output("no lock is called the GIL".into()))?;
+    let text = |h: &serde_json::Value, key: &str| h[key].as_str().unwrap_or_default().to_owned();
+    let held = |fits: &dyn Fn(&str, &str) -> bool| -> f64 {
+        let holders = gil["holders"].as_array().into_iter().flatten();
+        let fitting = holders
+            .filter(|h| h["had_it"] == true && fits(&text(h, "thread"), &text(h, "function")));
+        fitting.map(|h| h["ns"].as_f64().unwrap_or(0.0)).sum()
+    };
+    let total = gil["total_ns"].as_f64().unwrap_or(0.0);
+    card.at_least(
+        "GIL waits with a holder",
+        100.0 * held(&|_, _| true) / total,
+        95.0,
+        "%",
+    );
+    // Both of the others want it all the time, but for when they or py-grip wait for a CPU.
+    let gripped = 2.0 * run.truth.extra("gripped_ns")?;
+    card.near(
+        "GIL waits for py-grip, of the truth",
+        100.0,
+        100.0 * held(&|who, _| who == "py-grip") / gripped,
+        15.0,
+        "%",
+    );
+    // What is left has no function: there they waited for a CPU.
+    let hogs = held(&|who, what| who.starts_with("py-hog-") && !what.is_empty());
+    let known = held(&|who, what| who.starts_with("py-hog-") && what == "py_hog");
+    card.at_least(
+        "GIL held in py_hog, of py-hog's functions",
+        100.0 * known / hogs,
+        90.0,
+        "%",
+    );
+    Ok(card)
+}
+
 /// Classes and enclosing functions are part of a name from 3.11 on only.
 fn plain(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
@@ -202,32 +253,10 @@ pub(super) fn python_cost(tool: &Tool, length: Length) -> Result<Scorecard, Erro
     let mut card = Scorecard::default();
     let units = format!("{}", length.seconds * 1500.0);
     for interpreter in interpreters()? {
-        let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
-        let mut live = Vec::new();
-        for _ in 0..length.repeats.clamp(3, 8) {
-            let mut program = interpreter.start(&["fixed", "--units", &units])?;
-            program.release()?;
-            bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
-            program.finish()?;
-            let flags = ["fixed", "--units", &units];
-            let run = measure(&interpreter, tool, &flags, &Options::at(99))?;
-            recorded = recorded.min(run.truth.extra("cpu_ns")?);
-            live.push(run.recorded.took.to_live.as_secs_f64());
-        }
-        live.sort_by(f64::total_cmp);
-        let version = &interpreter.version;
-        card.at_most(
-            format!("{version} slowdown, best against best"),
-            100.0 * (recorded / bare - 1.0),
-            1.0,
-            "%",
-        );
-        card.at_most(
-            format!("{version} attached until recording, median"),
-            live[live.len() / 2],
-            1.5,
-            "s",
-        );
+        let what = format!("Python {}", interpreter.version);
+        let start = || interpreter.start(&["fixed", "--units", &units]);
+        card.rows
+            .extend(fixed_work(&what, tool, length, start)?.rows);
     }
     Ok(card)
 }

@@ -13,6 +13,7 @@ mod fold;
 pub mod go;
 pub mod hotspot;
 pub mod python;
+pub mod v8;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
@@ -27,6 +28,8 @@ pub enum Facts {
     HotSpot(Box<hotspot::Facts>),
     /// Go.
     Go(Box<go::Facts>),
+    /// V8.
+    V8(Box<v8::Facts>),
 }
 
 impl Facts {
@@ -37,6 +40,7 @@ impl Facts {
             // Its version is in the process (see `hotspot::Vm`).
             Facts::HotSpot(_) => "HotSpot".into(),
             Facts::Go(_) => "Go".to_owned(),
+            Facts::V8(f) => format!("V8 {}", f.version),
         }
     }
 }
@@ -60,7 +64,7 @@ pub struct Runtime {
 }
 
 /// Every runtime.
-pub const RUNTIMES: &[Runtime] = &[python::RUNTIME, hotspot::RUNTIME, go::RUNTIME];
+pub const RUNTIMES: &[Runtime] = &[python::RUNTIME, hotspot::RUNTIME, go::RUNTIME, v8::RUNTIME];
 
 /// The facts of the first runtime that `bytes`, an ELF file mapped as `path`, holds.
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {
@@ -100,6 +104,20 @@ impl<'d> Image<'d> {
     /// A symbol that other files may use.
     pub(crate) fn exported(&self, name: &str) -> Option<Place> {
         find(self.file.dynamic_symbols(), name)
+    }
+
+    /// All symbols that other files may use and whose names begin so.
+    pub(crate) fn exported_with(&self, prefix: &str) -> Vec<(&str, Place)> {
+        let all = self.file.dynamic_symbols().filter(|s| s.address() != 0);
+        all.filter_map(|s| {
+            let name = s.name().ok().filter(|n| n.starts_with(prefix))?;
+            let place = Place {
+                address: s.address(),
+                size: s.size(),
+            };
+            Some((name, place))
+        })
+        .collect()
     }
 
     /// Any symbol; `.symtab` may be stripped.

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use wallscope_testkit::python::{Interpreter, interpreters};
+use wallscope_testkit::go::{GoProgram, PLAIN};
+use wallscope_testkit::java;
+use wallscope_testkit::node;
+use wallscope_testkit::python::interpreters;
 use wallscope_testkit::{Error, Program, Tool};
 
 use super::Effort;
@@ -38,12 +41,13 @@ pub struct Standing {
     pub cost_percent: Option<f64>,
 }
 
+type Start = Box<dyn Fn() -> Result<Program, Error>>;
+
 struct Workload {
     name: &'static str,
     about: &'static str,
-    /// For a program in Python: who runs it. Its name is then that of the comparison only.
-    interpreter: Option<Interpreter>,
-    flags: Vec<String>,
+    /// Starts it, up to its READY.
+    start: Start,
     figure: &'static str,
     /// In the unit that `about` names.
     scale: f64,
@@ -52,11 +56,7 @@ struct Workload {
 
 /// One run of the workload, and wallscope's cost in it.
 fn once(workload: &Workload, peer: &Peer) -> Result<(f64, Option<f64>), Error> {
-    let flags: Vec<&str> = workload.flags.iter().map(String::as_str).collect();
-    let mut program = match &workload.interpreter {
-        Some(python) => python.start(&flags)?,
-        None => Program::start(workload.name, &flags)?,
-    };
+    let mut program = (workload.start)()?;
     let running = peer.attach(program.pids())?;
     program.release()?;
     let truth = program.truth(LIMIT)?;
@@ -119,6 +119,64 @@ fn compare(mut workload: Workload, effort: Effort) -> Result<Comparison, Error> 
     })
 }
 
+type Managed = (
+    &'static str,
+    &'static str,
+    Result<Start, Error>,
+    Option<Peer>,
+);
+
+/// Programs in managed code: name, what is compared, how to start them, and whom else to compare with.
+fn managed(effort: Effort) -> Vec<Managed> {
+    // A unit of the C program is about a nanosecond; `ns`: of one here.
+    let flags = move |ns: u64| (effort.units / ns).to_string();
+    let python = interpreters().map(|all| -> Start {
+        let first = all.into_iter().next();
+        Box::new(move || match &first {
+            Some(python) => python.start(&["fixed", "--units", &flags(450_000)]),
+            None => Err(Error::CannotRunHere("no Python".into())),
+        })
+    });
+    let java = java::installed().map(|all| -> Start {
+        let first = all.into_iter().next();
+        Box::new(move || match &first {
+            Some(java) => java.start(&["fixed", "--units", &flags(225_000)]),
+            None => Err(Error::CannotRunHere("no Java".into())),
+        })
+    });
+    let go = GoProgram::build(PLAIN).map(|built| -> Start {
+        Box::new(move || built.start(&["fixed", "--units", &flags(300_000)]))
+    });
+    let node = node::installed()
+        .map(|()| -> Start { Box::new(move || node::start(&[], &["--units", &flags(3_000_000)])) });
+    vec![
+        (
+            "python",
+            "a fixed amount of computing in Python: ms of wall time",
+            python,
+            Peer::py_spy(),
+        ),
+        (
+            "java",
+            "a fixed amount of computing in Java: ms of wall time",
+            java,
+            None,
+        ),
+        (
+            "go",
+            "a fixed amount of computing in Go: ms of wall time",
+            go,
+            None,
+        ),
+        (
+            "node",
+            "a fixed amount of computing in JavaScript: ms of wall time",
+            node,
+            None,
+        ),
+    ]
+}
+
 /// All workloads.
 pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
     let first = || {
@@ -149,8 +207,9 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         Workload {
             name: "pingpong",
             about: "a byte through two pipes, two threads on one CPU: ns a turn",
-            interpreter: None,
-            flags: vec!["--rounds".into(), effort.turns.to_string()],
+            start: Box::new(move || {
+                Program::start("pingpong", &["--rounds", &effort.turns.to_string()])
+            }),
             figure: "ns_per_round",
             scale: 1.0,
             peers: with(switching).collect(),
@@ -158,27 +217,26 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         Workload {
             name: "fixed",
             about: "a fixed amount of computing: ms of wall time",
-            interpreter: None,
-            flags: vec!["--units".into(), effort.units.to_string()],
+            start: Box::new(move || {
+                Program::start("fixed", &["--units", &effort.units.to_string()])
+            }),
             figure: "wall_ns",
             scale: 1e-6,
             peers: with(computing).collect(),
         },
     ];
-    match interpreters() {
-        Ok(found) => workloads.push(Workload {
-            name: "python",
-            about: "a fixed amount of computing in Python: ms of wall time",
-            interpreter: found.into_iter().next(),
-            // A unit of the C program is about a nanosecond, one here a third of a millisecond.
-            flags: ["fixed", "--units", &(effort.units / 450_000).to_string()]
-                .map(String::from)
-                .to_vec(),
-            figure: "wall_ns",
-            scale: 1e-6,
-            peers: with(vec![Peer::py_spy()]).collect(),
-        }),
-        Err(why) => println!("left out: python: {why}"),
+    for (name, about, started, peer) in managed(effort) {
+        match started {
+            Ok(start) => workloads.push(Workload {
+                name,
+                about,
+                start,
+                figure: "wall_ns",
+                scale: 1e-6,
+                peers: with(vec![peer]).collect(),
+            }),
+            Err(why) => println!("left out: {name}: {why}"),
+        }
     }
     let mut comparisons = Vec::new();
     for workload in workloads {

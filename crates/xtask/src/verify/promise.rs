@@ -161,6 +161,58 @@ pub const PROMISES: &[Promise] = &[
         How::Slowdown("python", EBPF, 1.0),
     ),
     promise(
+        "slowdown, computing in Java, 99 Hz",
+        "≤ 1 %",
+        How::Slowdown("java", EBPF, 1.0),
+    ),
+    promise(
+        "slowdown, computing in Go, 99 Hz",
+        "≤ 1 %",
+        How::Slowdown("go", EBPF, 1.0),
+    ),
+    promise(
+        "slowdown, computing in JavaScript, 99 Hz",
+        "≤ 1 %",
+        How::Slowdown("node", EBPF, 1.0),
+    ),
+    promise(
+        "share of a function, wall and on-CPU, Python",
+        "≤ 1.5 pp off",
+        How::Rows(&["python wall ", "python on-cpu "], Take::Off(1.5)),
+    ),
+    promise(
+        "share of a function, wall and on-CPU, Java",
+        "≤ 1.5 pp off",
+        How::Rows(&["java wall ", "java on-cpu "], Take::Off(1.5)),
+    ),
+    promise(
+        "share of a function, wall and on-CPU, Go",
+        "≤ 1.5 pp off",
+        How::Rows(&["go wall ", "go on-cpu "], Take::Off(1.5)),
+    ),
+    promise(
+        "share of a function, on-CPU, JavaScript",
+        "≤ 1.5 pp off",
+        How::Rows(&["node on-cpu "], Take::Off(1.5)),
+    ),
+    promise(
+        "stacks that reach the runtime's root: Python, Go, JavaScript",
+        "≥ 99 %",
+        How::Rows(
+            &[
+                "python stacks that reach",
+                "go stacks that reach",
+                "node stacks that reach",
+            ],
+            Take::AtLeast(99.0),
+        ),
+    ),
+    promise(
+        "stacks that reach the runtime's root: Java",
+        "≥ 97 %",
+        How::Rows(&["java stacks that reach"], Take::AtLeast(97.0)),
+    ),
+    promise(
         "pipe ping-pong on one CPU, default settings",
         "≤ 1.35 ×",
         How::Ratio("pingpong", EBPF, 1.35),

@@ -29,7 +29,7 @@ pub use allowed::{Kernel, Mechanism};
 
 use crate::{
     Error,
-    event::{Dump, Head, LockSum, PARTS, SocketRecord, kind},
+    event::{Dump, Head, LockSum, MonitorPlace, PARTS, SocketRecord, kind},
     places::Places,
     syscalls,
 };
@@ -406,6 +406,23 @@ impl Programs {
     pub fn set_managed(&mut self, processes: usize) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.py_processes = processes as u32;
+        }
+    }
+
+    /// Tells the programs where Java threads keep the monitors that they wait to enter.
+    pub fn add_java_threads(&mut self, threads: &[MonitorPlace]) {
+        let mut known = 0;
+        for t in threads {
+            let mut value = [0u8; 16];
+            value[..8].copy_from_slice(&t.pending.to_ne_bytes());
+            value[8..].copy_from_slice(&t.owner.to_ne_bytes());
+            // Where there is no room, its waits are for futexes, as any other's.
+            let key = t.tid.to_ne_bytes();
+            let told = (self.skel.maps.java_threads).update(&key, &value, MapFlags::ANY);
+            known += u32::from(told.is_ok());
+        }
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.java_known += known;
         }
     }
 

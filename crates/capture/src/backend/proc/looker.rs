@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     backend::perf::{Clock, Course, Lag, Running},
-    session::{self, managed, processes::Processes},
+    session::{self, managed, processes::Processes, resources::Locks as _},
     syscalls,
     target::{Target, cgroup_members},
 };
@@ -460,9 +460,11 @@ impl Looker {
                 self.tally.raced += 1;
                 continue;
             }
+            let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
+            self.processes.managed_mut().scripts.name(&words, Some(pid));
             let java = &mut self.processes.managed_mut().java;
-            java.name(stack.frames.iter().map(|w| w.0), Some(pid));
-            if reason == BlockReason::Lock && java.sleeps(pid, stack.frames.iter().map(|w| w.0)) {
+            java.name(words.iter().copied(), Some(pid));
+            if reason == BlockReason::Lock && java.sleeps(pid, words) {
                 reason = BlockReason::Timer;
             }
             let words = managed.map_or_else(Box::default, |m| {

@@ -130,7 +130,10 @@ impl Lines {
                     FrameKind::Kernel => "_[k]",
                     FrameKind::Jit => "_[j]",
                     FrameKind::Native if inlined => "_[i]",
-                    FrameKind::Native | FrameKind::Python | FrameKind::Java => "",
+                    FrameKind::Native
+                    | FrameKind::Python
+                    | FrameKind::Java
+                    | FrameKind::JavaScript => "",
                 };
                 if f.lines.is_empty() {
                     return vec![words.id(&name::address(rec, f), suffix(false))];

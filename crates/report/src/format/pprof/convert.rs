@@ -9,12 +9,13 @@ use super::extension as ext;
 use super::{host, labels, peers, shapes, tasks, timeline, waits};
 
 /// Names of the frame kinds, in the order of their numbers.
-pub(super) const FRAME_KINDS: [(FrameKind, &str); 5] = [
+pub(super) const FRAME_KINDS: [(FrameKind, &str); 6] = [
     (FrameKind::Native, "native"),
     (FrameKind::Kernel, "kernel"),
     (FrameKind::Jit, "jit"),
     (FrameKind::Python, "python"),
     (FrameKind::Java, "java"),
+    (FrameKind::JavaScript, "javascript"),
 ];
 
 /// Names of the module kinds, in the order of their numbers.

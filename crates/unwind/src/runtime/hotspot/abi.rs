@@ -6,6 +6,9 @@ pub(crate) const HEAPS: usize = 4;
 /// No offset in a blob may be larger: it is read as one piece.
 pub(crate) const MOST_OFFSET: u64 = 480;
 
+pub(crate) const WORD_BYTECODE: u64 = 0xfff9 << 48;
+pub(crate) const WORD_SCRIPT_CODE: u64 = 0xfffa << 48;
+pub(crate) const WORD_FUNCTION: u64 = 0xfffb << 48;
 pub(crate) const WORD_PID: u64 = 0xfffc << 48;
 pub(crate) const WORD_CODE: u64 = 0xfffd << 48;
 pub(crate) const WORD_METHOD: u64 = 0xfffe << 48;
@@ -23,7 +26,7 @@ pub struct Heap {
     pub segmap: u64,
 }
 
-/// The VM of one process (`struct hs_proc`).
+/// The VM of one process, HotSpot or V8 (`struct hs_proc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proc {
@@ -55,14 +58,21 @@ pub struct Proc {
     pub segment_shift: u8,
     /// Bytes before each blob.
     pub header: u8,
+    /// Instead of all this, V8: where its functions keep what they share with others of their
+    /// source; 0: not V8.
+    pub js_shared: u8,
+    /// Where they keep their code.
+    pub js_code: u8,
+    /// How far below a frame's pointer its place in the bytecode is.
+    pub js_bytecode: u8,
     /// Zero.
-    pub pad0: [u8; 5],
+    pub pad0: [u8; 2],
 }
 
 impl Proc {
     /// The bytes that the kernel programs get.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: only integers, without padding (16 + 96 + 16 + 3 + 5 bytes), read for as long as
+        // SAFETY: only integers, without padding (16 + 96 + 16 + 6 + 2 bytes), read for as long as
         // `self` is borrowed.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Proc>()) }
     }
@@ -73,7 +83,7 @@ impl Proc {
     }
 }
 
-const _: () = assert!(size_of::<Proc>() == 16 + 24 * HEAPS + 16 + 3 + 5);
+const _: () = assert!(size_of::<Proc>() == 16 + 24 * HEAPS + 16 + 6 + 2);
 
 /// `struct hs_walk`.
 #[derive(Clone, Copy)]
@@ -86,7 +96,7 @@ pub(crate) struct Walk {
     stage: u8,
     told: u8,
     guessed: u8,
-    pad0: u8,
+    optional: u8,
     side_len: u32,
     pad1: u32,
     side_at: u64,

@@ -87,6 +87,12 @@ fn dotted(class: &str) -> String {
     known.replace('/', ".")
 }
 
+/// The name of the class at `class`, as it is written.
+pub(super) fn class_name(layout: &Layout, class: u64, memory: &mut Memory<'_>) -> Option<String> {
+    let name = memory.word(class.checked_add(layout.class_name)?)?;
+    Some(dotted(&symbol(layout, name, memory)?))
+}
+
 fn constant(layout: &Layout, pool: u64, index: u16, memory: &mut Memory<'_>) -> Option<String> {
     let at = pool.checked_add(layout.pool_size + 8 * u64::from(index))?;
     let value = memory.word(at)?;

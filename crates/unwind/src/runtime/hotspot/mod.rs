@@ -6,6 +6,7 @@
 //! vm.rs       the VM of one process: its code, and what to look things up by
 //! code.rs     compiled methods: an address in them → the methods inlined there
 //! method.rs   methods → names and lines
+//! locks.rs    monitors that threads wait to enter
 //! counters.rs how often and how long the VM stopped its threads
 //! ```
 //!
@@ -21,6 +22,7 @@
 pub mod abi;
 mod code;
 mod counters;
+mod locks;
 mod method;
 mod structs;
 mod vm;
@@ -29,6 +31,7 @@ use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 use crate::native::FrameWord;
 
 pub use counters::Pauses;
+pub use locks::JavaThread;
 pub use method::Method;
 pub use vm::{Miss, Opening, Scope, Vm};
 
@@ -89,7 +92,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     })
 }
 
-/// One frame of a stack that may run through a HotSpot VM.
+/// One frame of a stack that may run through a VM, HotSpot or V8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Item {
     /// A native frame, or in other code of the VM.
@@ -103,18 +106,37 @@ pub enum Item {
         /// Address of the bytecode that runs, as far as could be seen.
         bcp: u64,
     },
+    /// In a function of V8's.
+    Script {
+        /// The machine code that runs.
+        frame: FrameWord,
+        /// Address of what it shares with others of its source.
+        function: u64,
+        /// Where in it.
+        place: Place,
+    },
+}
+
+/// Where in a function of V8's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Interpreted: from the bytecode's object on.
+    Bytecode(u32),
+    /// In machine code; the address of the object that the function has for its own.
+    Code(u64),
 }
 
 /// The frames among `words`, innermost first, and the process that the VM's are of.
 pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
-    let kind = |word: u64| word & 0xffff << 48;
+    let kind_of = |word: u64| word & 0xffff << 48;
     let value = |word: u64| word & !(0xffff << 48);
-    let pid = words.iter().find(|w| kind(**w) == abi::WORD_PID);
+    let pid = words.iter().find(|w| kind_of(**w) == abi::WORD_PID);
     let mut items = Vec::with_capacity(words.len());
-    let mut rest = words.iter().peekable();
+    let frames = words.iter().filter(|w| kind_of(**w) != abi::WORD_PID);
+    let mut rest = frames.peekable();
     while let Some(word) = rest.next() {
-        let next = rest.peek().map(|w| (kind(**w), value(**w)));
-        match (kind(*word), next) {
+        let next = rest.peek().map(|w| (kind_of(**w), value(**w)));
+        match (kind_of(*word), next) {
             (abi::WORD_METHOD, Some((abi::WORD_BCP, bcp))) => {
                 rest.next();
                 items.push(Item::Interpreted {
@@ -122,11 +144,25 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
                     bcp,
                 });
             }
-            (kind, Some((abi::WORD_CODE, id))) if kind < abi::WORD_PID => {
+            (kind, Some((abi::WORD_CODE, id))) if kind < abi::WORD_BYTECODE => {
                 rest.next();
                 items.push(Item::Compiled(FrameWord(*word), id as u32));
             }
-            (kind, _) if kind < abi::WORD_PID => items.push(Item::Native(FrameWord(*word))),
+            (kind, Some((abi::WORD_FUNCTION, function))) if kind < abi::WORD_BYTECODE => {
+                rest.next();
+                let place = match rest.peek().map(|w| (kind_of(**w), value(**w))) {
+                    Some((abi::WORD_BYTECODE, offset)) => Place::Bytecode(offset as u32),
+                    Some((abi::WORD_SCRIPT_CODE, code)) => Place::Code(code),
+                    // The rest of it was cut off.
+                    _ => Place::Code(0),
+                };
+                items.push(Item::Script {
+                    frame: FrameWord(*word),
+                    function,
+                    place,
+                });
+            }
+            (kind, _) if kind < abi::WORD_BYTECODE => items.push(Item::Native(FrameWord(*word))),
             // The rest of a pair that was cut off.
             _ => {}
         }
@@ -134,8 +170,8 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
     (pid.map(|w| value(*w) as u32), items)
 }
 
-/// Whether a stack runs through a HotSpot VM.
-pub fn are_java(words: &[u64]) -> bool {
+/// Whether a stack runs through a VM.
+pub fn are_managed(words: &[u64]) -> bool {
     words.iter().any(|w| w >> 48 == abi::WORD_PID >> 48)
 }
 
@@ -167,6 +203,33 @@ mod tests {
                     bcp: 0x8000_2005
                 },
                 Item::Native(FrameWord(words[6])),
+            ]
+        );
+    }
+
+    #[test]
+    fn words_of_scripts_are_frames_again() {
+        let words = [
+            0x0000_1234_5678_0000,
+            abi::WORD_PID | 77,
+            abi::WORD_FUNCTION | 0x1_0001,
+            abi::WORD_SCRIPT_CODE | 0x2_0001,
+            0x0007_0000_0000_0010,
+            abi::WORD_FUNCTION | 0x1_0009,
+            abi::WORD_BYTECODE | 57,
+            0x0007_0000_0000_0020,
+        ];
+        let script = |frame: u64, function, place| Item::Script {
+            frame: FrameWord(frame),
+            function,
+            place,
+        };
+        assert_eq!(
+            items(&words).1,
+            [
+                script(words[0], 0x1_0001, Place::Code(0x2_0001)),
+                script(words[4], 0x1_0009, Place::Bytecode(57)),
+                Item::Native(FrameWord(words[7])),
             ]
         );
     }

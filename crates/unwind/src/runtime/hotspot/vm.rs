@@ -6,6 +6,7 @@ use super::{
     Facts, Item,
     abi::{HEAPS, Heap, MOST_OFFSET, Proc},
     code::Compiled,
+    locks::{JavaThread, Places},
     method::Method,
     structs::{Layout, Pages, Tables},
 };
@@ -72,6 +73,11 @@ pub struct Vm {
     /// Where the address of its counters is; those it is asked for, once they are known.
     pub(super) counters_at: Option<u64>,
     pub(super) counters: Option<[u64; 4]>,
+    /// Where it keeps who waits for what, if its tables say; the list of threads as it was read
+    /// last, and where that was.
+    pub(super) locks: Option<Places>,
+    pub(super) threads: Vec<JavaThread>,
+    pub(super) thread_list: u64,
     methods: HashMap<u64, (u64, Arc<Method>)>,
     pub(super) compiled: HashMap<(u64, u32), Arc<Compiled>>,
 }
@@ -156,6 +162,9 @@ impl Vm {
             stubs,
             counters_at: tables.get("PerfMemory", "_start"),
             counters: None,
+            locks: Places::of(tables),
+            threads: Vec::new(),
+            thread_list: 0,
             methods: HashMap::new(),
             compiled: HashMap::new(),
         }))
@@ -172,7 +181,7 @@ impl Vm {
     ) -> Result<Vec<Scope>, Miss> {
         let mut memory = Memory(read);
         match *item {
-            Item::Native(_) => Ok(Vec::new()),
+            Item::Native(_) | Item::Script { .. } => Ok(Vec::new()),
             Item::Compiled(word, id) => self.compiled_scopes(word, id, &mut memory),
             Item::Interpreted { method, bcp } => {
                 let method = self.method(method, &mut memory).ok_or(Miss::Unreadable)?;

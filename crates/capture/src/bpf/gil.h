@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Who has an interpreter's lock.
+ *
+ * A thread that waits for the GIL is mostly woken by its own time limit, not by the holder, so the
+ * waker does not tell. The interpreter remembers who took the lock last; that is read whenever one of
+ * its threads begins to wait for something: for the lock, right after each forced handover, or for
+ * anything else, after it gave the lock back. Who had been waiting for the lock before has it since it
+ * got the CPU.
+ *
+ * The last changes are kept by process, and sent with the ends of waits that are charged to stacks.
+ */
+#pragma once
+
+/* Where every version from 3.8 to 3.13 keeps the thread that took the lock last. */
+#define GIL_HOLDER 8
+#define GIL_COMERS 8
+
+struct ws_gil {
+	u64 holder;  /* the interpreter's own address of that thread; 0: nobody yet */
+	u32 changes; /* ever; number n is at n % WS_HOLDS */
+	u32 told;
+	u32 comers;
+	u32 pad0;
+	struct ws_hold hold[WS_HOLDS];
+	struct ws_hold comer[GIL_COMERS]; /* who got the CPU after a wait for the lock, and when */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PY_MAX_PROCS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct ws_gil);
+} gils SEC(".maps");
+
+/* Records of the interpreters' threads, by the pointer that threads know themselves by. */
+struct ws_self {
+	u64 pointer;
+	u32 pid, pad0;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct ws_self);
+	__type(value, u64);
+} selves SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ws_holds);
+} holds SEC(".maps");
+
+static const struct ws_gil gil_none;
+
+/* `p` is a thread of an interpreter, with record `t`. */
+static __always_inline void gil_thread(struct ws_thread *t, struct task_struct *p)
+{
+	struct ws_self self = { .pointer = p->thread.fsbase, .pid = p->tgid };
+	u64 *known = bpf_map_lookup_elem(&selves, &self);
+
+	if (!known || *known != t->id)
+		bpf_map_update_elem(&selves, &self, &t->id, BPF_ANY);
+}
+
+/* `p` leaves the CPU to wait, in its own address space: for the lock, or with it, or after it. */
+static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p, u64 now)
+{
+	struct ws_self self = { .pid = p->tgid };
+	u64 holder = 0, since = 0, *id;
+	u32 tgid = p->tgid, last;
+	struct py_proc *proc;
+	struct ws_gil *g;
+	struct ws_hold *h;
+
+	g = bpf_map_lookup_elem(&gils, &tgid);
+	/* Where nobody has waited for the lock, nobody asks who has it. */
+	if (!g && t->detail != WS_GIL)
+		return;
+	proc = bpf_map_lookup_elem(&py_procs, &tgid);
+	if (!proc || !proc->gil)
+		return;
+	gil_thread(t, p);
+	if (!g) {
+		bpf_map_update_elem(&gils, &tgid, &gil_none, BPF_NOEXIST);
+		g = bpf_map_lookup_elem(&gils, &tgid);
+	}
+	if (!g || bpf_probe_read_user(&holder, sizeof(holder), (void *)proc->gil + GIL_HOLDER)) {
+		lost(WS_L_GIL);
+		return;
+	}
+	if (!holder || holder == g->holder)
+		return;
+	if (bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
+				(void *)holder + proc->ts_thread)) {
+		lost(WS_L_GIL);
+		return;
+	}
+	id = bpf_map_lookup_elem(&selves, &self);
+	for (int i = 0; i < GIL_COMERS; i++)
+		if (id && g->comer[i].id == *id && g->comer[i].since > since)
+			since = g->comer[i].since;
+	/* One that came before the last change took the lock some other time. */
+	last = g->changes - 1;
+	if (!since || (g->changes && since <= g->hold[last & (WS_HOLDS - 1)].since))
+		since = now;
+	g->holder = holder;
+	h = &g->hold[g->changes & (WS_HOLDS - 1)];
+	h->since = since;
+	h->id = id ? *id : 0;
+	g->changes++;
+}
+
+/* `t` gets the CPU after a wait for the lock: it may have it now. */
+static __always_inline void gil_comes(struct ws_thread *t, u64 now)
+{
+	u32 tgid = t->pid;
+	struct ws_gil *g = bpf_map_lookup_elem(&gils, &tgid);
+	struct ws_hold *h;
+
+	if (!g)
+		return;
+	h = &g->comer[g->comers & (GIL_COMERS - 1)];
+	h->since = now;
+	h->id = t->id;
+	g->comers++;
+}
+
+/* A wait for the lock, which will be charged to a stack, is over: sends what changed meanwhile. */
+static __always_inline void gil_tell(struct ws_thread *t)
+{
+	u32 tgid = t->pid, zero = 0;
+	struct ws_gil *g = bpf_map_lookup_elem(&gils, &tgid);
+	struct ws_holds *e;
+
+	if (!g || g->told == g->changes)
+		return; /* nothing new */
+	e = bpf_map_lookup_elem(&holds, &zero);
+	if (!e)
+		return;
+	e->head.kind = WS_EV_HOLDS;
+	e->head.size = sizeof(*e);
+	e->pid = tgid;
+	e->changes = g->changes;
+	__builtin_memcpy(e->hold, g->hold, sizeof(e->hold));
+	if (bpf_ringbuf_output(&events, e, sizeof(*e), ring_flags()))
+		lost(WS_L_RING_WAKE);
+	else
+		g->told = e->changes;
+}
+
+/* The interpreter of this process is gone. */
+static __always_inline void gil_forget(u32 tgid)
+{
+	if (py_processes)
+		bpf_map_delete_elem(&gils, &tgid);
+}

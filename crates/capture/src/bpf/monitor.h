@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Which monitor a Java thread waits to enter, and whose that is.
+ *
+ * To the kernel such a wait is one at a futex of the thread's own, which says nothing. The VM's record of
+ * the thread says more; user space tells where that is, and what comes of the owner's word.
+ */
+#pragma once
+
+struct ws_java_thread {
+	u64 pending; /* address of the pointer to the monitor it is about to enter */
+	u64 owner;   /* offset of the owner in a monitor */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct ws_java_thread);
+} java_threads SEC(".maps");
+
+/* How many there are, so that where there is none nobody pays for a look. User space sets it. */
+u32 java_known;
+
+/* `p` leaves the CPU to wait for a lock, in its own address space. */
+static __always_inline void monitor_waits(struct ws_thread *t, struct task_struct *p)
+{
+	struct ws_java_thread *java;
+	u64 monitor = 0, owner = 0;
+	u32 tid = p->pid;
+
+	t->monitor = 0;
+	java = bpf_map_lookup_elem(&java_threads, &tid);
+	if (!java)
+		return;
+	if (bpf_probe_read_user(&monitor, sizeof(monitor), (void *)java->pending)) {
+		lost(WS_L_MONITOR);
+		return;
+	}
+	if (!monitor)
+		return; /* some other wait */
+	if (bpf_probe_read_user(&owner, sizeof(owner), (void *)(monitor + java->owner))) {
+		lost(WS_L_MONITOR);
+		return;
+	}
+	t->monitor = monitor;
+	t->owner = owner;
+	if (t->lock != monitor) {
+		lock_flush(t);
+		t->lock = monitor;
+	}
+}
+
+/* A wait for a monitor, which will be charged to a stack, is over. */
+static __always_inline void monitor_tell(struct ws_thread *t)
+{
+	struct ws_owner e = {
+		.head = { WS_EV_OWNER, sizeof(e) }, .id = t->id, .begin = t->block_begin,
+		.owner = t->owner, .pid = t->pid,
+	};
+
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), ring_flags()))
+		lost(WS_L_RING_WAKE);
+}

@@ -1,0 +1,166 @@
+//! JavaScript: processes with V8, and what the functions in their frames are called.
+//!
+//! The unwinder puts out which function a frame runs, by its address in V8's heap. Here that becomes
+//! names and lines, read from the process as soon as a new stack comes in: the process may be gone
+//! later, and V8 moves its objects now and then.
+
+use std::{
+    collections::{BTreeMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use rustc_hash::FxHashMap;
+use wallscope_unwind::runtime::{
+    Facts,
+    hotspot::{self, Item, Place, abi::Proc},
+    v8::{self, Isolate, Miss},
+};
+
+use super::managed::Found;
+use crate::target::read_memory;
+
+/// How often a function is looked for before it is given up.
+const TRIES: u8 = 3;
+
+/// A process with V8.
+struct Space {
+    found: Found,
+    isolate: Isolate,
+}
+
+/// What became of a frame.
+enum Named {
+    /// Functions, the innermost first.
+    Scopes(Vec<v8::Scope>),
+    Missed(Miss, u8),
+}
+
+/// All processes with V8.
+#[derive(Default)]
+pub struct Scripts {
+    spaces: FxHashMap<u32, Space>,
+    names: FxHashMap<(u32, Item), Named>,
+    /// Processes that the unwinder has not been told of yet.
+    news: Vec<(u32, Proc)>,
+    versions: BTreeMap<String, u64>,
+    /// Processes that the unwinder could not be told of.
+    pub unheard: u64,
+}
+
+impl Scripts {
+    /// Process `pid` has the file of `found` mapped.
+    pub fn mapped(&mut self, pid: u32, found: &Found) {
+        let Ok(Facts::V8(facts)) = &**found else {
+            return;
+        };
+        let known = self.spaces.get(&pid);
+        if known.is_some_and(|s| Arc::ptr_eq(&s.found, found)) {
+            return;
+        }
+        *self.versions.entry(facts.version.clone()).or_default() += 1;
+        self.news.push((pid, facts.process()));
+        let space = Space {
+            found: Arc::clone(found),
+            isolate: Isolate::default(),
+        };
+        self.spaces.insert(pid, space);
+    }
+
+    /// Process `pid` is gone, or runs something else. Its names stay, for its stacks.
+    pub fn forget(&mut self, pid: u32) {
+        self.spaces.remove(&pid);
+    }
+
+    /// What the unwinder is to be told.
+    pub fn take_news(&mut self) -> Vec<(u32, Proc)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Reads what the frames of a stack are called, if V8 has made them. `pid`: whose; else that is
+    /// told by the words.
+    pub fn name(&mut self, words: &[u64], pid: Option<u32>) {
+        let (told, items) = hotspot::items(words);
+        let Some(pid) = told.and(pid).or(told) else {
+            return;
+        };
+        let Some(space) = self.spaces.get_mut(&pid) else {
+            return;
+        };
+        let Ok(Facts::V8(facts)) = &*space.found else {
+            return;
+        };
+        for item in items {
+            let Item::Script {
+                frame,
+                function,
+                place,
+            } = item
+            else {
+                continue;
+            };
+            let item = key(item);
+            let named = self.names.entry((pid, item));
+            let tries = match &named {
+                Entry::Vacant(_) => 0,
+                Entry::Occupied(o) => match o.get() {
+                    Named::Missed(Miss::Unreadable, tries) if *tries < TRIES => *tries,
+                    _ => continue,
+                },
+            };
+            let address = (frame.file() == 0).then(|| frame.lookup_offset());
+            let mut read = |at: u64, to: &mut [u8]| read_memory(pid, at, to) == to.len();
+            let found = space
+                .isolate
+                .scopes(facts, function, place, address, &mut read);
+            named.insert_entry(match found {
+                Ok(scopes) => Named::Scopes(scopes),
+                Err(miss) => Named::Missed(miss, tries + 1),
+            });
+        }
+    }
+
+    /// The functions of a frame of process `pid`, the innermost first; `None`: it is none of a
+    /// script's, or not known.
+    pub fn scopes(&self, pid: u32, item: Item) -> Option<&[v8::Scope]> {
+        match self.names.get(&(pid, key(item)))? {
+            Named::Scopes(scopes) => Some(scopes),
+            Named::Missed(..) => None,
+        }
+    }
+
+    /// The versions that were found, for people.
+    pub fn describe(&self) -> impl Iterator<Item = String> + '_ {
+        self.versions.keys().map(|version| format!("V8 {version}"))
+    }
+
+    /// Losses, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let unreadable = |n: &&Named| matches!(n, Named::Missed(Miss::Unreadable, _));
+        vec![
+            (
+                "JavaScript frame whose function could not be read".to_owned(),
+                self.names.values().filter(unreadable).count() as u64,
+            ),
+            (
+                "V8 of a process not told to the unwinder".to_owned(),
+                self.unheard,
+            ),
+        ]
+    }
+}
+
+/// A frame without what does not change its name: where interpreted code is, its bytecode says.
+fn key(item: Item) -> Item {
+    match item {
+        Item::Script {
+            function,
+            place: place @ Place::Bytecode(_),
+            ..
+        } => Item::Script {
+            frame: wallscope_unwind::native::FrameWord(0),
+            function,
+            place,
+        },
+        other => other,
+    }
+}

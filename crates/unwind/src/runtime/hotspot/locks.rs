@@ -1,0 +1,161 @@
+//! Monitors that Java threads wait to enter: of which class, and whose they are.
+//!
+//! The VM's own record of a thread says which monitor it is about to enter, and a monitor's record who
+//! has it: by that one's record, or, where the monitor was a mere mark on its stack before, by a
+//! place on that stack.
+
+use super::{
+    method::class_name,
+    structs::{Layout, Tables},
+    vm::{Memory, Vm},
+};
+
+/// Most threads of one VM.
+const MOST_THREADS: u32 = 1 << 16;
+
+/// Where that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    /// Address of the pointer to the list of threads; in the list, its length and its entries.
+    list: u64,
+    length: u64,
+    threads: u64,
+    /// In a thread's record: the system's part, its stack, the monitor it is about to enter.
+    system: u64,
+    stack_base: u64,
+    stack_size: u64,
+    pending: u64,
+    /// In the system's part: the thread's id.
+    id: u64,
+    /// In a monitor: the object, and who has it.
+    object: u64,
+    owner: u64,
+    /// In an object: its class, of four bytes; the addresses of what makes a pointer of these.
+    class: u64,
+    base: u64,
+    shift: u64,
+}
+
+impl Places {
+    /// What the tables say; `None` where they do not say all of it.
+    pub(super) fn of(tables: &Tables) -> Option<Places> {
+        let thread = |field: &str| {
+            let of = ["JavaThread", "Thread"].into_iter();
+            { of }.find_map(|of| tables.get(of, field))
+        };
+        let narrow = |field: &str| {
+            let of = ["CompressedKlassPointers", "Universe"].into_iter();
+            { of }.find_map(|of| {
+                let names = [format!("_narrow_klass.{field}"), field.to_owned()];
+                { names }.iter().find_map(|name| tables.get(of, name))
+            })
+        };
+        Some(Places {
+            list: tables.get("ThreadsSMRSupport", "_java_thread_list")?,
+            length: tables.get("ThreadsList", "_length")?,
+            threads: tables.get("ThreadsList", "_threads")?,
+            system: thread("_osthread")?,
+            stack_base: thread("_stack_base")?,
+            stack_size: thread("_stack_size")?,
+            pending: thread("_current_pending_monitor")?,
+            id: tables.get("OSThread", "_thread_id")?,
+            object: tables.get("ObjectMonitor", "_object")?,
+            owner: tables.get("ObjectMonitor", "_owner")?,
+            class: tables.get("oopDesc", "_metadata._compressed_klass")?,
+            base: narrow("_base")?,
+            shift: narrow("_shift")?,
+        })
+    }
+}
+
+/// A Java thread, by what the system and the VM know it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JavaThread {
+    /// The system's id, as the process itself sees it.
+    pub tid: u32,
+    /// Address of the VM's record.
+    pub record: u64,
+    /// Its stack: first address, and one past the last.
+    stack: (u64, u64),
+}
+
+impl Vm {
+    /// Its Java threads; `None` where they are the same as when asked last, or cannot be read.
+    pub fn new_threads(
+        &mut self,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<&[JavaThread]> {
+        let mut memory = Memory(read);
+        let places = self.locks.clone()?;
+        let list = memory.word(places.list)?;
+        if list == self.thread_list {
+            return None;
+        }
+        let n = memory.half(list.checked_add(places.length)?)?;
+        if n > MOST_THREADS {
+            return None;
+        }
+        let first = memory.word(list.checked_add(places.threads)?)?;
+        let mut all = Vec::with_capacity(n as usize);
+        for i in 0..u64::from(n) {
+            let Some(record) = memory.word(first + 8 * i) else {
+                continue;
+            };
+            // One that is just coming or going.
+            all.extend(thread(&places, record, &mut memory));
+        }
+        self.thread_list = list;
+        self.threads = all;
+        Some(&self.threads)
+    }
+
+    /// Where in a thread's record the monitor is that it is about to enter, and where in a monitor
+    /// its owner.
+    pub fn lock_places(&self) -> Option<(u64, u64)> {
+        self.locks.as_ref().map(|p| (p.pending, p.owner))
+    }
+
+    /// The thread, as its process sees it, that `owner` in a monitor stands for.
+    pub fn owner(&self, owner: u64) -> Option<u32> {
+        let mut threads = self.threads.iter();
+        let found = threads.find(|t| t.record == owner || (t.stack.0..t.stack.1).contains(&owner));
+        found.map(|t| t.tid)
+    }
+
+    /// The class of the object that a monitor is of.
+    pub fn monitor_class(
+        &self,
+        monitor: u64,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<String> {
+        let mut memory = Memory(read);
+        let places = self.locks.as_ref()?;
+        let handle = memory.word(monitor.checked_add(places.object)?)?;
+        // From 16 on a weak handle, before the object itself.
+        let object = memory.word(handle);
+        let mut class = |object: u64| {
+            let narrow = memory.half(object.checked_add(places.class)?)?;
+            class(&self.layout, places, narrow, &mut memory)
+        };
+        object.and_then(&mut class).or_else(|| class(handle))
+    }
+}
+
+fn thread(places: &Places, record: u64, memory: &mut Memory<'_>) -> Option<JavaThread> {
+    let system = memory.word(record.checked_add(places.system)?)?;
+    let tid = memory.half(system.checked_add(places.id)?)?;
+    let base = memory.word(record + places.stack_base)?;
+    let size = memory.word(record + places.stack_size)?;
+    Some(JavaThread {
+        tid,
+        record,
+        stack: (base.checked_sub(size)?, base),
+    })
+}
+
+fn class(layout: &Layout, places: &Places, narrow: u32, memory: &mut Memory<'_>) -> Option<String> {
+    let base = memory.word(places.base)?;
+    let shift = memory.half(places.shift)?;
+    let at = u64::from(narrow).checked_shl(shift)?.checked_add(base)?;
+    class_name(layout, at, memory)
+}

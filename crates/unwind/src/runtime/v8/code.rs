@@ -1,0 +1,165 @@
+//! Machine code of functions: which of the inlined functions runs at an address, and where in its
+//! source.
+
+use super::function::{Positions, inlining, position};
+use super::heap::{Heap, number};
+
+/// Longest piece of code that is believed, bytes.
+const MOST_CODE: u64 = 64 << 20;
+/// Longest table of positions, bytes.
+const MOST_TABLE: usize = 4 << 20;
+/// Most functions that are inlined into one, and deepest.
+const MOST_INLINED: usize = 1 << 14;
+const MOST_DEPTH: usize = 64;
+
+/// A code object.
+#[derive(Debug)]
+pub(super) struct Code {
+    start: u64,
+    size: u64,
+    table: Vec<u8>,
+    /// Where each was inlined, and which function it is; `None`: the outermost one itself.
+    inlined: Vec<(u64, Option<u64>)>,
+}
+
+/// A function at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The word by which it is known; `None`: the one that was compiled.
+    pub(super) inlined: Option<u64>,
+    /// Where in its source.
+    pub(super) position: Option<u32>,
+}
+
+impl Code {
+    /// Reads the code object at `address`, a word without its tag.
+    pub(super) fn read(heap: &mut Heap<'_>, address: u64) -> Option<Code> {
+        let l = heap.layout.code?;
+        let at = heap.object_of(address, heap.layout.kinds.code)?;
+        let start = if l.within {
+            at + l.start
+        } else {
+            heap.word(at + l.start)?
+        };
+        let size = u64::from(heap.half(at + l.size)?);
+        if size > MOST_CODE {
+            return None;
+        }
+        let table = heap.word(at + l.positions)?;
+        let table = match heap.object(table) {
+            Some((table, _)) => heap.array(table, 1, MOST_TABLE)?,
+            None => Vec::new(),
+        };
+        let data = heap.word(at + l.deoptimization)?;
+        let inlined = inlined(heap, data).unwrap_or_default();
+        Some(Code {
+            start,
+            size,
+            table,
+            inlined,
+        })
+    }
+
+    /// Whether `address` lies in it.
+    pub(super) fn holds(&self, address: u64) -> bool {
+        address.wrapping_sub(self.start) < self.size
+    }
+
+    /// What runs at `address`, the innermost function first; never empty.
+    pub(super) fn at(&self, address: u64) -> Vec<Step> {
+        let offset = address.wrapping_sub(self.start);
+        let row = Positions::new(&self.table)
+            .take_while(|row| row.code <= offset)
+            .last()
+            .unwrap_or_default();
+        let (mut id, mut at) = (row.inlining(), row.position());
+        let mut steps = Vec::new();
+        while id > 0 && steps.len() < MOST_DEPTH {
+            let Some((site, function)) = self.inlined.get(usize::from(id) - 1) else {
+                break;
+            };
+            steps.push(Step {
+                inlined: *function,
+                position: at,
+            });
+            // What it was inlined into was so before.
+            let outer = inlining(*site);
+            at = position(*site);
+            id = if outer < id { outer } else { 0 };
+        }
+        steps.push(Step {
+            inlined: None,
+            position: at,
+        });
+        steps
+    }
+}
+
+/// The functions that were inlined into code with this deoptimisation data.
+fn inlined(heap: &mut Heap<'_>, data: u64) -> Option<Vec<(u64, Option<u64>)>> {
+    let l = heap.layout.code?;
+    // The code of the baseline compiler has its bytecode there.
+    let (data, kind) = heap.object(data)?;
+    if kind == heap.layout.kinds.bytecode {
+        return None;
+    }
+    let item = |n: u64| data + heap.layout.array_data + 8 * n;
+    let (count, literals, sites) = (item(l.inlined_count), item(l.literals), item(l.inlining));
+    let count = number(heap.word(count)?)? as usize;
+    if count == 0 || count > MOST_INLINED {
+        return None;
+    }
+    let literals = heap.word(literals)?;
+    let (literals, _) = heap.object(literals)?;
+    let literals = heap.array(literals, 8, 1 << 20)?;
+    let sites = heap.word(sites)?;
+    let (sites, _) = heap.object(sites)?;
+    let sites = heap.array(sites, 1, MOST_TABLE)?;
+    let word = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?));
+    sites
+        .chunks_exact(16)
+        .map(|site| {
+            let function = i32::from_le_bytes(site[8..12].try_into().ok()?);
+            let function = match usize::try_from(function) {
+                Ok(n) if n < count => Some(word(literals.get(8 * n..)?)?),
+                _ => None,
+            };
+            Some((word(site)?, function))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inlined_functions_are_told_from_the_inside_out() {
+        let site = |position: u64, inlining: u64| (position + 1) << 1 | inlining << 31;
+        let code = Code {
+            start: 0x1000,
+            size: 0x100,
+            // One row: offset 0, position 9 in the second inlined function.
+            table: {
+                let mut bytes = vec![2u8];
+                let mut n = site(9, 2) << 1;
+                while n >= 0x80 {
+                    bytes.push(n as u8 | 0x80);
+                    n >>= 7;
+                }
+                bytes.push(n as u8);
+                bytes
+            },
+            inlined: vec![(site(30, 0), Some(0x501)), (site(20, 1), Some(0x601))],
+        };
+        assert!(code.holds(0x10ff) && !code.holds(0x1100) && !code.holds(0xfff));
+        let step = |inlined, position| Step {
+            inlined,
+            position: Some(position),
+        };
+        assert_eq!(
+            code.at(0x1010),
+            [step(Some(0x601), 9), step(Some(0x501), 20), step(None, 30)]
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! Functions: what all closures of one place in a source share.
+//!
+//! Names and places in the source lie in the function's scope, after its variables. The order there
+//! is the same in all versions, but not which of the parts exist; so they are told by what they are:
+//! the first text is the name (or what V8 inferred for one), and the last two numbers in a row, of
+//! which the first is the smaller, are where the function begins and ends.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::heap::{Heap, number};
+
+/// Longest name, characters.
+const MOST_NAME: usize = 512;
+/// Longest path.
+const MOST_PATH: usize = 4096;
+/// Longest source whose lines are counted, and most lines.
+const MOST_SOURCE: usize = 16 << 20;
+const MOST_LINES: usize = 1 << 20;
+/// Longest table of positions, bytes.
+const MOST_TABLE: usize = 1 << 20;
+/// Variables of a scope whose names stand in it; more are in an object of their own.
+const INLINE_LOCALS: u64 = 75;
+const MOST_LOCALS: u64 = 1 << 14;
+/// Words after a scope's variables that may hold what is looked for.
+const TAIL: usize = 10;
+
+/// A function, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name; `(anonymous)` where it has none.
+    pub name: String,
+    /// Path or URL of its source; empty: not known.
+    pub file: String,
+    /// Where it begins, 1-based; 0: not known.
+    pub line: u32,
+}
+
+/// A source.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Script {
+    file: String,
+    /// Where each line ends, characters from the beginning; `None`: not known.
+    ends: Option<Vec<u32>>,
+}
+
+/// What is kept of a function.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) function: Arc<Function>,
+    /// A part of V8 itself.
+    pub(super) builtin: bool,
+    script: Option<Arc<Script>>,
+    /// Where its bytecode begins in the object that holds it, and which position each piece has.
+    bytecode: Option<(u64, Vec<u8>)>,
+}
+
+impl Script {
+    fn read(heap: &mut Heap<'_>, at: u64) -> Option<Script> {
+        let (name, source) = (heap.layout.script_name, heap.layout.script_source);
+        let name = heap.word(at + name)?;
+        let file = heap.text(name, MOST_PATH).unwrap_or_default();
+        let file = file.strip_prefix("file://").unwrap_or(&file).to_owned();
+        let ends = match heap.layout.script_line_ends {
+            0 => None,
+            ends => heap.word(at + ends).and_then(|w| line_ends(heap, w)),
+        };
+        let ends = match ends {
+            Some(ends) => Some(ends),
+            None => {
+                let source = heap.word(at + source)?;
+                heap.units(source, MOST_SOURCE).map(|s| ends_of(&s))
+            }
+        };
+        Some(Script { file, ends })
+    }
+
+    /// The line of a position, 1-based; 0: not known.
+    fn line(&self, position: u32) -> u32 {
+        let line = |ends: &Vec<u32>| ends.partition_point(|end| *end < position) as u32 + 1;
+        self.ends.as_ref().map_or(0, line)
+    }
+}
+
+/// Those that V8 has counted itself, as it does for messages of errors.
+fn line_ends(heap: &mut Heap<'_>, word: u64) -> Option<Vec<u32>> {
+    let kind = heap.layout.kinds.fixed_array;
+    let at = heap.object_of(word, kind)?;
+    let bytes = heap.array(at, 8, MOST_LINES)?;
+    let ends: Vec<u32> = bytes
+        .chunks_exact(8)
+        .map(|w| number(u64::from_le_bytes(w.try_into().ok()?)))
+        .collect::<Option<_>>()?;
+    (!ends.is_empty() && ends.is_sorted()).then_some(ends)
+}
+
+fn ends_of(source: &[u16]) -> Vec<u32> {
+    const NEW_LINES: [u16; 2] = [10, 13];
+    let mut ends = Vec::new();
+    for (i, unit) in source.iter().enumerate() {
+        // A carriage return before a line feed ends no line by itself.
+        let pair = *unit == 13 && source.get(i + 1) == Some(&10);
+        if NEW_LINES.contains(unit) && !pair {
+            ends.push(i as u32);
+        }
+    }
+    ends.push(source.len() as u32);
+    ends
+}
+
+impl Shared {
+    /// Reads the function that is known by the word `address`.
+    pub(super) fn read(
+        heap: &mut Heap<'_>,
+        scripts: &mut FxHashMap<u64, Arc<Script>>,
+        address: u64,
+    ) -> Option<Shared> {
+        let kinds = heap.layout.kinds;
+        let at = heap.object_of(address, kinds.shared)?;
+        let data = heap.word(at + heap.layout.shared_data)?;
+        let name = heap.word(at + heap.layout.shared_name)?;
+        let (mut text, mut begin) = (None, None);
+        if let Some((object, kind)) = heap.object(name) {
+            if kind == kinds.scope {
+                (text, begin) = scope(heap, object)?;
+            } else {
+                text = heap.text(name, MOST_NAME);
+            }
+        }
+        let script = heap.word(at + heap.layout.shared_script)?;
+        let script = script_of(heap, scripts, script);
+        let line = match (begin, &script) {
+            (Some(begin), Some(script)) => script.line(begin),
+            _ => 0,
+        };
+        let function = Function {
+            name: text
+                .filter(|t| !t.is_empty())
+                .unwrap_or_else(|| "(anonymous)".into()),
+            file: script.as_ref().map_or(String::new(), |s| s.file.clone()),
+            line,
+        };
+        Some(Shared {
+            function: Arc::new(function),
+            // Which of V8's own functions it is: a number.
+            builtin: number(data).is_some(),
+            script,
+            bytecode: bytecode(heap, data),
+        })
+    }
+
+    /// The line of a position of its source, 1-based; 0: not known.
+    pub(super) fn line_at(&self, position: u32) -> u32 {
+        self.script.as_ref().map_or(0, |s| s.line(position))
+    }
+
+    /// Where in the source an offset in the object of its bytecode is.
+    pub(super) fn position_of_bytecode(&self, offset: u32) -> Option<u32> {
+        let (begin, table) = self.bytecode.as_ref()?;
+        // Objects are known by odd addresses.
+        let offset = (u64::from(offset) + 1).checked_sub(*begin)?;
+        let last = Positions::new(table)
+            .take_while(|p| p.code <= offset)
+            .last()?;
+        last.position()
+    }
+}
+
+fn script_of(
+    heap: &mut Heap<'_>,
+    scripts: &mut FxHashMap<u64, Arc<Script>>,
+    word: u64,
+) -> Option<Arc<Script>> {
+    let kind = heap.layout.kinds.script;
+    let at = heap.object_of(word, kind)?;
+    if let Some(known) = scripts.get(&at) {
+        return Some(Arc::clone(known));
+    }
+    let script = Arc::new(Script::read(heap, at)?);
+    scripts.insert(at, Arc::clone(&script));
+    Some(script)
+}
+
+/// The name in a scope, and where its function begins.
+fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> {
+    let (first, locals) = (heap.layout.scope_first, heap.layout.scope_locals);
+    let words = at + 8;
+    let locals = u64::from(number(heap.word(words + 8 * locals)?)?);
+    if locals > MOST_LOCALS {
+        return None;
+    }
+    let skip = match locals {
+        n if n < INLINE_LOCALS => first + 2 * n,
+        n => first + 1 + n,
+    };
+    let (mut name, mut begin) = (None, None);
+    let mut numbers: Vec<u32> = Vec::new();
+    for i in 0..TAIL as u64 {
+        let Some(word) = heap.word(words + 8 * (skip + i)) else {
+            break;
+        };
+        match number(word) {
+            Some(n) => {
+                numbers.push(n);
+                continue;
+            }
+            None if begin_of(&numbers).is_some() => break,
+            None => numbers.clear(),
+        }
+        if name.is_none() {
+            name = heap.text(word, MOST_NAME).filter(|t| !t.is_empty());
+        }
+    }
+    if let Some(at) = begin_of(&numbers) {
+        begin = Some(at);
+    }
+    Some((name, begin))
+}
+
+fn begin_of(numbers: &[u32]) -> Option<u32> {
+    match numbers {
+        [.., begin, end] if begin < end => Some(*begin),
+        _ => None,
+    }
+}
+
+/// Where a function's bytecode begins in its object, and the table of its positions.
+fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<(u64, Vec<u8>)> {
+    let kinds = heap.layout.kinds;
+    let (mut at, mut kind) = heap.object(data)?;
+    for _ in 0..2 {
+        // Behind the code of the baseline compiler, or a debugger's data: at the first place.
+        let next = match kind {
+            k if k == kinds.bytecode => break,
+            k if k == kinds.code => heap.layout.code?.deoptimization,
+            k if k == kinds.interpreter_data => 8,
+            _ => return None,
+        };
+        let word = heap.word(at + next)?;
+        (at, kind) = heap.object(word)?;
+    }
+    if kind != kinds.bytecode {
+        return None;
+    }
+    let table = heap.word(at + heap.layout.bytecode_positions)?;
+    let (table, _) = heap.object(table)?;
+    let table = heap.array(table, 1, MOST_TABLE)?;
+    Some((heap.layout.bytecode_data, table))
+}
+
+/// A row of a table of positions: from this offset in the code on, a place in a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) code: u64,
+    raw: i64,
+}
+
+impl Row {
+    /// The position, in characters from the beginning of the source.
+    pub(super) fn position(self) -> Option<u32> {
+        position(self.raw as u64)
+    }
+
+    /// Which of the inlined functions it is in, from 1 on; 0: in none.
+    pub(super) fn inlining(self) -> u16 {
+        inlining(self.raw as u64)
+    }
+}
+
+/// A position says: bit 0, that it is in no source; then 30 bits, the position from 1 on; then 16 bits,
+/// which inlined function.
+pub(super) fn position(raw: u64) -> Option<u32> {
+    let position = raw >> 1 & ((1 << 30) - 1);
+    (raw & 1 == 0 && position > 0).then(|| position as u32 - 1)
+}
+
+/// See [`Row::inlining`].
+pub(super) fn inlining(raw: u64) -> u16 {
+    (raw >> 31) as u16
+}
+
+/// The rows of a table: differences, of variable length, with their signs in the lowest bit. Whether the
+/// offset's is negative tells two kinds of rows apart.
+pub(super) struct Positions<'t> {
+    table: &'t [u8],
+    row: Row,
+}
+
+impl<'t> Positions<'t> {
+    pub(super) fn new(table: &'t [u8]) -> Positions<'t> {
+        Positions {
+            table,
+            row: Row {
+                code: u64::MAX,
+                raw: 0,
+            },
+        }
+    }
+
+    fn next_number(&mut self) -> Option<i64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (byte, rest) = self.table.split_first()?;
+            self.table = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some((value >> 1) as i64 ^ -((value & 1) as i64));
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Positions<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        let step = self.next_number()?;
+        let step = if step < 0 { -(step + 1) } else { step };
+        let position = self.next_number()?;
+        self.row.code = self.row.code.wrapping_add(step as u64);
+        self.row.raw = self.row.raw.wrapping_add(position);
+        Some(self.row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_at_feeds_and_returns() {
+        let text: Vec<u16> = "ab\r\nc\rd\n".encode_utf16().collect();
+        let script = Script {
+            file: String::new(),
+            ends: Some(ends_of(&text)),
+        };
+        let lines: Vec<u32> = [0, 1, 4, 6, 8].map(|p| script.line(p)).into();
+        assert_eq!(lines, [1, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn rows_of_positions_are_summed() {
+        // (0, 5 << 1), then two bytes later back by 2 << 1, in another kind of row.
+        let table = [0x02, 0x14, 0x05, 0x07];
+        let rows: Vec<_> = Positions::new(&table).collect();
+        assert_eq!(rows[0].code, 0);
+        assert_eq!(rows[0].position(), Some(4));
+        assert_eq!(rows[1].code, 2);
+        assert_eq!(rows[1].position(), Some(2));
+        assert!(Positions::new(&[0x80, 0x80]).next().is_none());
+    }
+
+    #[test]
+    fn the_last_two_numbers_in_a_row_are_begin_and_end() {
+        assert_eq!(begin_of(&[2, 100, 200]), Some(100));
+        assert_eq!(begin_of(&[200, 100]), None);
+        assert_eq!(begin_of(&[7]), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Objects and texts of V8's heap.
+//!
+//! The target runs on, and objects move: every read is bounded, and what an object should be is
+//! checked by its kind.
+
+use rustc_hash::FxHashMap;
+
+use super::layout::Layout;
+
+/// Kinds that are kept, by the object that says them.
+const MOST_KINDS: usize = 4096;
+/// Pieces that one text may be joined of.
+const MOST_PIECES: usize = 4096;
+
+/// V8's heap of one process.
+pub(super) struct Heap<'a> {
+    pub(super) layout: &'a Layout,
+    kinds: &'a mut FxHashMap<u64, u16>,
+    read: &'a mut dyn FnMut(u64, &mut [u8]) -> bool,
+}
+
+impl<'a> Heap<'a> {
+    pub(super) fn new(
+        layout: &'a Layout,
+        kinds: &'a mut FxHashMap<u64, u16>,
+        read: &'a mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Heap<'a> {
+        Heap {
+            layout,
+            kinds,
+            read,
+        }
+    }
+
+    pub(super) fn bytes(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
+        (self.read)(at, to).then_some(())
+    }
+
+    pub(super) fn word(&mut self, at: u64) -> Option<u64> {
+        let mut bytes = [0u8; 8];
+        self.bytes(at, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    pub(super) fn half(&mut self, at: u64) -> Option<u32> {
+        let mut bytes = [0u8; 4];
+        self.bytes(at, &mut bytes)?;
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    /// The address and kind of the object that `word` points to.
+    pub(super) fn object(&mut self, word: u64) -> Option<(u64, u16)> {
+        let at = address(word)?;
+        let map = address(self.word(at)?)?;
+        if let Some(kind) = self.kinds.get(&map) {
+            return Some((at, *kind));
+        }
+        let mut bytes = [0u8; 2];
+        self.bytes(map + self.layout.map_kind, &mut bytes)?;
+        let kind = u16::from_le_bytes(bytes);
+        if self.kinds.len() >= MOST_KINDS {
+            self.kinds.clear();
+        }
+        self.kinds.insert(map, kind);
+        Some((at, kind))
+    }
+
+    /// The address of the object that `word` points to, if it is of that kind.
+    pub(super) fn object_of(&mut self, word: u64, kind: u16) -> Option<u64> {
+        let (at, found) = self.object(word)?;
+        (found == kind).then_some(at)
+    }
+
+    /// The elements of an array, of `width` bytes each.
+    pub(super) fn array(&mut self, at: u64, width: usize, most: usize) -> Option<Vec<u8>> {
+        let n = number(self.word(at + self.layout.array_length)?)? as usize;
+        if n > most {
+            return None;
+        }
+        let mut bytes = vec![0u8; n * width];
+        if !bytes.is_empty() {
+            self.bytes(at + self.layout.array_data, &mut bytes)?;
+        }
+        Some(bytes)
+    }
+
+    /// The text that `word` points to, of at most `most` characters, as units of UTF-16.
+    pub(super) fn units(&mut self, word: u64, most: usize) -> Option<Vec<u16>> {
+        // What is still to be added, the next one last: a text, and which part of it.
+        let mut open = vec![(word, 0usize, usize::MAX)];
+        let mut out = Vec::new();
+        let mut pieces = 0..MOST_PIECES;
+        while let Some((word, from, upto)) = open.pop() {
+            pieces.next()?;
+            let (at, kind) = self.object(word)?;
+            let t = &self.layout.text;
+            if kind >= t.first_other {
+                return None;
+            }
+            let length = self.half(at + self.layout.text.length)? as usize;
+            let (from, upto) = (from.min(length), upto.min(length));
+            let t = &self.layout.text;
+            if out.len() + (upto - from) > most {
+                return None;
+            }
+            let narrow = kind & t.encoding == t.one_byte;
+            match kind & t.representation {
+                r if r == t.sequential => {
+                    let data = if narrow {
+                        t.one_byte_data
+                    } else {
+                        t.two_byte_data
+                    };
+                    self.add(&mut out, at + data, narrow, from, upto)?;
+                }
+                r if r == t.external => {
+                    let data = self.word(at + t.external_data).filter(|d| *d != 0)?;
+                    self.add(&mut out, data, narrow, from, upto)?;
+                }
+                r if r == t.cons => {
+                    let (first, second) = (at + t.first, at + t.second);
+                    let (first, second) = (self.word(first)?, self.word(second)?);
+                    let (inner, _) = self.object(first)?;
+                    let split = self.half(inner + self.layout.text.length)? as usize;
+                    let after = |n: usize| n.saturating_sub(split);
+                    open.push((second, after(from), after(upto)));
+                    open.push((first, from.min(split), upto.min(split)));
+                }
+                r if r == t.sliced => {
+                    let (parent, offset) = (at + t.parent, at + t.offset);
+                    let begin = number(self.word(offset)?)? as usize;
+                    open.push((self.word(parent)?, begin + from, begin + upto));
+                }
+                r if r == t.thin => {
+                    let actual = at + t.actual;
+                    open.push((self.word(actual)?, from, upto));
+                }
+                _ => return None,
+            }
+        }
+        Some(out)
+    }
+
+    fn add(
+        &mut self,
+        out: &mut Vec<u16>,
+        data: u64,
+        narrow: bool,
+        from: usize,
+        upto: usize,
+    ) -> Option<()> {
+        let width = if narrow { 1 } else { 2 };
+        let mut bytes = vec![0u8; (upto - from) * width];
+        if bytes.is_empty() {
+            return Some(());
+        }
+        self.bytes(data.checked_add((from * width) as u64)?, &mut bytes)?;
+        if narrow {
+            // Latin 1.
+            out.extend(bytes.iter().map(|b| u16::from(*b)));
+        } else {
+            out.extend(
+                bytes
+                    .chunks_exact(2)
+                    .map(|b| u16::from_le_bytes([b[0], b[1]])),
+            );
+        }
+        Some(())
+    }
+
+    /// The text that `word` points to, of at most `most` characters.
+    pub(super) fn text(&mut self, word: u64, most: usize) -> Option<String> {
+        let units = self.units(word, most)?;
+        let text = String::from_utf16_lossy(&units);
+        Some(text.replace(char::is_control, " "))
+    }
+}
+
+/// The address that a word points to, if it points to an object.
+pub(super) fn address(word: u64) -> Option<u64> {
+    (word & 3 == 1 && word >> 47 == 0 && word > 4096).then_some(word - 1)
+}
+
+/// The number that a word is, if it is one.
+pub(super) fn number(word: u64) -> Option<u32> {
+    (word & 0xffff_ffff == 0).then_some((word >> 32) as u32)
+}

@@ -1,0 +1,226 @@
+//! Where things are in V8's objects.
+//!
+//! The build exports most of it as constants for debuggers of memory that was left behind. They are
+//! found by matching its sources, and now and then one is missing in a version; what has been the same in
+//! all versions with that gap stands here.
+
+use std::collections::BTreeMap;
+
+/// Offsets in objects, kinds of objects, and tags of texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) function_shared: u8,
+    pub(crate) function_code: u8,
+    pub(crate) frame_bytecode: u8,
+
+    pub(super) map_kind: u64,
+    pub(super) array_length: u64,
+    pub(super) array_data: u64,
+    pub(super) text: Text,
+    pub(super) shared_name: u64,
+    pub(super) shared_data: u64,
+    pub(super) shared_script: u64,
+    pub(super) script_name: u64,
+    pub(super) script_source: u64,
+    pub(super) script_line_ends: u64,
+    /// Words of a scope before its variables, and which of them is their number.
+    pub(super) scope_first: u64,
+    pub(super) scope_locals: u64,
+    pub(super) bytecode_positions: u64,
+    pub(super) bytecode_data: u64,
+    pub(super) code: Option<Code>,
+    pub(super) kinds: Kinds,
+}
+
+/// Texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Text {
+    /// Kinds from this one on are none.
+    pub(super) first_other: u16,
+    pub(super) representation: u16,
+    pub(super) sequential: u16,
+    pub(super) cons: u16,
+    pub(super) sliced: u16,
+    pub(super) thin: u16,
+    pub(super) external: u16,
+    pub(super) encoding: u16,
+    pub(super) one_byte: u16,
+    pub(super) length: u64,
+    pub(super) one_byte_data: u64,
+    pub(super) two_byte_data: u64,
+    pub(super) first: u64,
+    pub(super) second: u64,
+    pub(super) actual: u64,
+    pub(super) parent: u64,
+    pub(super) offset: u64,
+    pub(super) external_data: u64,
+}
+
+/// Code objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) deoptimization: u64,
+    pub(super) positions: u64,
+    pub(super) start: u64,
+    pub(super) size: u64,
+    /// The instructions follow the head, instead of being pointed to.
+    pub(super) within: bool,
+    /// In the deoptimisation data.
+    pub(super) inlined_count: u64,
+    pub(super) literals: u64,
+    pub(super) inlining: u64,
+}
+
+/// Kinds of objects; 0: not in this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kinds {
+    pub(super) shared: u16,
+    pub(super) scope: u16,
+    pub(super) script: u16,
+    pub(super) bytecode: u16,
+    pub(super) interpreter_data: u16,
+    pub(super) code: u16,
+    pub(super) fixed_array: u16,
+}
+
+const WORD: u64 = 8;
+
+impl Layout {
+    /// What the exported values say, or what they lack.
+    pub(crate) fn of(all: &BTreeMap<&str, i32>, version: [u32; 3]) -> Result<Layout, String> {
+        let value = |name: &str| all.get(format!("v8dbg_{name}").as_str()).copied();
+        let need = |name: &str| {
+            value(name)
+                .ok_or_else(|| format!("its build does not say {name}"))
+                .map(|v| v as u16)
+        };
+        // The type of a field is a part of the name, and differs by version.
+        let field = |of: &str, field: &str| -> Option<u64> {
+            let begin = format!("v8dbg_class_{of}__{field}__");
+            let (name, value) = all.range(begin.as_str()..).next()?;
+            name.starts_with(&begin).then_some(*value as u64)
+        };
+        let place = |of: &str, name: &str| {
+            field(of, name)
+                .filter(|v| *v < 4096)
+                .ok_or_else(|| format!("its build does not say where {of}::{name} is"))
+        };
+        if value("SmiShiftSize") != Some(31) {
+            return Err("its pointers are compressed, or of 32 bits".into());
+        }
+        if (value("off_fp_function"), value("off_fp_context")) != (Some(-16), Some(-8)) {
+            return Err("its frames are of an unknown form".into());
+        }
+        let bytecode_array = value("off_fp_bytecode_array").unwrap_or(-32);
+        let frame_bytecode = value("off_fp_bytecode_offset").unwrap_or(bytecode_array - 8);
+        let small = |v: u64, what: &str| {
+            u8::try_from(v).map_err(|_| format!("{what} lies {v} bytes into it, too far"))
+        };
+        let shared = place("JSFunction", "shared")?;
+        let own_code = field("JSFunction", "code")
+            .or(field("JSFunction", "raw_code"))
+            .unwrap_or(match version {
+                v if v >= [11, 7, 368] => shared - WORD,
+                _ => shared + 3 * WORD,
+            });
+        let array_length = place("FixedArrayBase", "length").unwrap_or(WORD);
+        let text_length = place("String", "length")?;
+        let script_name = place("Script", "name")?;
+        let bytecode_positions =
+            field("BytecodeArray", "source_position_table").unwrap_or(array_length + 3 * WORD);
+        let kind = |name: &str| value(name).unwrap_or(0) as u16;
+        Ok(Layout {
+            function_shared: small(shared, "what a function shares")?,
+            function_code: small(own_code, "a function's code")?,
+            frame_bytecode: small(frame_bytecode.unsigned_abs().into(), "a frame's bytecode")?,
+            map_kind: place("Map", "instance_type")?,
+            array_length,
+            array_data: field("FixedArray", "data")
+                .or(field("FixedArray", "objects"))
+                .unwrap_or(2 * WORD),
+            text: Text {
+                first_other: need("FirstNonstringType")?,
+                representation: need("StringRepresentationMask")?,
+                sequential: need("SeqStringTag")?,
+                cons: need("ConsStringTag")?,
+                sliced: value("SlicedStringTag").unwrap_or(3) as u16,
+                thin: value("ThinStringTag").unwrap_or(5) as u16,
+                external: value("ExternalStringTag").unwrap_or(2) as u16,
+                encoding: need("StringEncodingMask")?,
+                one_byte: need("OneByteStringTag")?,
+                length: text_length,
+                one_byte_data: field("SeqOneByteString", "chars").unwrap_or(text_length + 4),
+                two_byte_data: field("SeqTwoByteString", "chars").unwrap_or(text_length + 4),
+                first: field("ConsString", "first").unwrap_or(text_length + 4),
+                second: field("ConsString", "second").unwrap_or(text_length + 4 + WORD),
+                actual: field("ThinString", "actual").unwrap_or(text_length + 4),
+                parent: field("SlicedString", "parent").unwrap_or(text_length + 4),
+                offset: field("SlicedString", "offset").unwrap_or(text_length + 4 + WORD),
+                external_data: field("ExternalString", "resource").unwrap_or(text_length + 4)
+                    + WORD,
+            },
+            shared_name: place("SharedFunctionInfo", "name_or_scope_info")?,
+            shared_data: field("SharedFunctionInfo", "function_data").unwrap_or(WORD),
+            shared_script: field("SharedFunctionInfo", "script_or_debug_info")
+                .or(field("SharedFunctionInfo", "script"))
+                .ok_or("its build does not say where a function's script is")?,
+            script_name,
+            script_source: field("Script", "source").unwrap_or(script_name - WORD),
+            script_line_ends: field("Script", "line_ends").unwrap_or(0),
+            scope_first: need("scopeinfo_idx_first_vars")?.into(),
+            scope_locals: need("scopeinfo_idx_ncontextlocals")?.into(),
+            bytecode_positions,
+            bytecode_data: field("BytecodeArray", "data")
+                // Three numbers of four bytes and one of two in between.
+                .unwrap_or(bytecode_positions + WORD + 14),
+            code: code(&field, &value, version),
+            kinds: Kinds {
+                shared: need("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+                scope: need("type_ScopeInfo__SCOPE_INFO_TYPE")?,
+                script: need("type_Script__SCRIPT_TYPE")?,
+                bytecode: kind("type_BytecodeArray__BYTECODE_ARRAY_TYPE"),
+                interpreter_data: kind("type_InterpreterData__INTERPRETER_DATA_TYPE"),
+                code: kind("type_Code__CODE_TYPE"),
+                fixed_array: kind("type_FixedArray__FIXED_ARRAY_TYPE"),
+            },
+        })
+    }
+}
+
+/// Where a code object keeps what its addresses stand for; `None`: not known of this version.
+fn code(
+    field: &dyn Fn(&str, &str) -> Option<u64>,
+    value: &dyn Fn(&str) -> Option<i32>,
+    version: [u32; 3],
+) -> Option<Code> {
+    let positions = field("Code", "source_position_table");
+    let size = field("Code", "instruction_size");
+    let start = field("Code", "instruction_start");
+    // To 10 all of it is in one object, whose instructions follow; from 11 on these are apart.
+    let within = version[0] < 11;
+    let (positions, start, size) = match (positions, start, size) {
+        (Some(p), Some(start), Some(size)) => (p, start, size),
+        (None, Some(start), Some(size)) if within => (size - 2 * WORD, start, size),
+        (Some(p), start, size) if !within => {
+            let start = start.unwrap_or(p + 2 * WORD);
+            // The flags come after it, and to 11.4 two numbers of two bytes.
+            let more = if version < [11, 4, 59] { 4 } else { 0 };
+            (p, start, size.unwrap_or(start + WORD + 4 + more))
+        }
+        _ => return None,
+    };
+    let index = |name: &str, otherwise: u64| {
+        value(&format!("DeoptimizationData{name}Index")).map_or(otherwise, |v| v as u64)
+    };
+    let count = index("InlinedFunctionCount", 1);
+    Some(Code {
+        deoptimization: field("Code", "deoptimization_data").unwrap_or(positions - WORD),
+        positions,
+        start,
+        size,
+        within,
+        inlined_count: count,
+        literals: index("LiteralArray", count + 1),
+        inlining: index("InliningPositions", index("SharedFunctionInfo", 6) + 1),
+    })
+}

@@ -1,0 +1,237 @@
+//! A heap made by hand.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// What the build of Node.js 20 exports, as far as it is read.
+const VALUES: &[(&str, i32)] = &[
+    ("v8dbg_SmiShiftSize", 31),
+    ("v8dbg_off_fp_function", -16),
+    ("v8dbg_off_fp_context", -8),
+    ("v8dbg_off_fp_bytecode_array", -32),
+    ("v8dbg_off_fp_bytecode_offset", -40),
+    ("v8dbg_FirstNonstringType", 128),
+    ("v8dbg_StringRepresentationMask", 7),
+    ("v8dbg_SeqStringTag", 0),
+    ("v8dbg_ConsStringTag", 1),
+    ("v8dbg_ExternalStringTag", 2),
+    ("v8dbg_SlicedStringTag", 3),
+    ("v8dbg_ThinStringTag", 5),
+    ("v8dbg_StringEncodingMask", 8),
+    ("v8dbg_OneByteStringTag", 8),
+    ("v8dbg_scopeinfo_idx_first_vars", 3),
+    ("v8dbg_scopeinfo_idx_ncontextlocals", 2),
+    ("v8dbg_class_Map__instance_type__uint16_t", 12),
+    ("v8dbg_class_JSFunction__shared__SharedFunctionInfo", 24),
+    ("v8dbg_class_JSFunction__code__Code", 48),
+    ("v8dbg_class_String__length__int32_t", 12),
+    ("v8dbg_class_Script__name__Object", 16),
+    ("v8dbg_class_Script__source__Object", 8),
+    (
+        "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
+        16,
+    ),
+    ("v8dbg_class_SharedFunctionInfo__function_data__Object", 8),
+    (
+        "v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+        32,
+    ),
+    (
+        "v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",
+        300,
+    ),
+    ("v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE", 301),
+    ("v8dbg_type_Script__SCRIPT_TYPE", 302),
+    ("v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE", 303),
+    ("v8dbg_type_FixedArray__FIXED_ARRAY_TYPE", 304),
+];
+
+const SHARED: u16 = 300;
+const SCOPE: u16 = 301;
+const SCRIPT: u16 = 302;
+const BYTECODE: u16 = 303;
+const BYTES: u16 = 305;
+const TEXT: u16 = 8;
+const CONS: u16 = 9;
+
+/// Objects at growing addresses, with a map for each kind.
+struct Made {
+    bytes: Vec<u8>,
+    maps: BTreeMap<u16, u64>,
+}
+
+const BASE: u64 = 0x10_0000;
+
+impl Made {
+    fn new() -> Made {
+        Made {
+            bytes: Vec::new(),
+            maps: BTreeMap::new(),
+        }
+    }
+
+    fn put(&mut self, words: &[u64]) -> u64 {
+        let at = BASE + self.bytes.len() as u64;
+        for word in words {
+            self.bytes.extend(word.to_le_bytes());
+        }
+        at + 1
+    }
+
+    /// The word for a new object of `kind`.
+    fn object(&mut self, kind: u16, words: &[u64]) -> u64 {
+        let map = match self.maps.get(&kind) {
+            Some(map) => *map,
+            None => {
+                let map = self.put(&[0, u64::from(kind) << 32]);
+                self.maps.insert(kind, map);
+                map
+            }
+        };
+        let all: Vec<u64> = [map].iter().chain(words).copied().collect();
+        self.put(&all)
+    }
+
+    fn text(&mut self, text: &str) -> u64 {
+        let mut words = vec![(text.len() as u64) << 32];
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        words.extend(
+            bytes
+                .chunks(8)
+                .map(|b| u64::from_le_bytes(b.try_into().unwrap())),
+        );
+        self.object(TEXT, &words)
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) -> bool {
+        let from = at.wrapping_sub(BASE) as usize;
+        let source = from
+            .checked_add(to.len())
+            .and_then(|end| self.bytes.get(from..end));
+        source.is_some_and(|source| {
+            to.copy_from_slice(source);
+            true
+        })
+    }
+}
+
+fn smi(n: u32) -> u64 {
+    u64::from(n) << 32
+}
+
+fn facts() -> Facts {
+    let values = VALUES.iter().copied().collect();
+    Facts {
+        version: "11.3.244".into(),
+        layout: Layout::of(&values, [11, 3, 244]).expect("all that is needed"),
+    }
+}
+
+/// A function `addAll` with two variables, on the second line of a source.
+fn function(made: &mut Made) -> u64 {
+    let source = made.text("let a;\nfunction addAll() {\n  return 1;\n}\n");
+    let (first, second) = (made.text("/srv/"), made.text("sum.js"));
+    // Eleven characters, joined of two.
+    let path = made.object(CONS, &[11 << 32]);
+    let at = (path - 1 - BASE) as usize;
+    made.bytes.truncate(at + 12);
+    made.bytes[at + 8..at + 12].copy_from_slice(&0u32.to_le_bytes());
+    made.bytes.extend(11u32.to_le_bytes());
+    made.bytes.extend(first.to_le_bytes());
+    made.bytes.extend(second.to_le_bytes());
+    let script = made.object(SCRIPT, &[source, path]);
+    let (name, one, two) = (made.text("addAll"), made.text("x"), made.text("y"));
+    // Flags, parameters, variables: their names, what is known of them; the name, its place, what was
+    // inferred (nothing), begin and end.
+    let scope = made.object(
+        SCOPE,
+        &[
+            smi(0),
+            smi(0),
+            smi(2),
+            one,
+            two,
+            smi(0),
+            smi(0),
+            name,
+            smi(9),
+            script,
+            smi(7),
+            smi(41),
+            script,
+        ],
+    );
+    // From offset 4 on, at `return`.
+    let table = made.object(
+        BYTES,
+        &[smi(4), u64::from_le_bytes([2, 16, 8, 104, 0, 0, 0, 0])],
+    );
+    let mut words = vec![smi(20); 3];
+    words.push(table);
+    let bytecode = made.object(BYTECODE, &words);
+    made.object(SHARED, &[bytecode, scope, 0, script])
+}
+
+#[test]
+fn an_interpreted_function_has_its_name_and_line() {
+    let mut made = Made::new();
+    let shared = function(&mut made);
+    let facts = facts();
+    let mut isolate = Isolate::default();
+    let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
+    let begin = facts.layout.bytecode_data as u32 - 1;
+    let mut at = |offset: u32| {
+        let place = Place::Bytecode(begin + offset);
+        let scopes = isolate.scopes(&facts, shared, place, None, &mut read);
+        let scopes = scopes.expect("readable");
+        assert_eq!(scopes.len(), 1);
+        let f = &scopes[0].function;
+        assert_eq!(
+            (f.name.as_str(), f.file.as_str()),
+            ("addAll", "/srv/sum.js")
+        );
+        (f.line, scopes[0].line)
+    };
+    assert_eq!(at(0), (2, 1));
+    assert_eq!(at(6), (2, 3));
+}
+
+#[test]
+fn what_is_no_function_is_a_miss() {
+    let mut made = Made::new();
+    let shared = function(&mut made);
+    let facts = facts();
+    let mut isolate = Isolate::default();
+    let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
+    for wrong in [0, 1, shared - 1, shared + 8, u64::MAX, BASE + (1 << 20) + 1] {
+        let found = isolate.scopes(&facts, wrong, Place::Code(0), Some(0), &mut read);
+        assert_eq!(found, Err(Miss::Unreadable), "{wrong:#x}");
+    }
+}
+
+#[test]
+fn a_build_that_says_too_little_is_refused() {
+    let without = |name: &str| -> BTreeMap<&str, i32> {
+        let all = VALUES.iter().filter(|(n, _)| *n != name);
+        all.copied().collect()
+    };
+    for needed in [
+        "v8dbg_SmiShiftSize",
+        "v8dbg_off_fp_function",
+        "v8dbg_FirstNonstringType",
+        "v8dbg_class_Map__instance_type__uint16_t",
+        "v8dbg_class_JSFunction__shared__SharedFunctionInfo",
+        "v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+        "v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE",
+    ] {
+        assert!(
+            Layout::of(&without(needed), [11, 3, 244]).is_err(),
+            "{needed}"
+        );
+    }
+    // The same in every version that does not say it.
+    let code = Layout::of(&without("v8dbg_class_JSFunction__code__Code"), [11, 3, 244]);
+    assert_eq!(code.map(|l| l.function_code), Ok(48));
+}
