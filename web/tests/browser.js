@@ -1,8 +1,10 @@
 // Starts Chromium and opens pages from files, watching for anything that a page must not do.
 
+import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
@@ -67,3 +69,68 @@ export async function open(context, file, options = {}) {
 export async function settled(page) {
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
+
+/**
+ * A browser for the tests of a file. What it gives opens a page of `PAGES`, runs `check` on it, and
+ * sees that nothing went wrong on the way.
+ * @returns {(name: string, options: {look?: string, dark?: boolean, size?: {width: number, height: number}},
+ *   check: (page: Awaited<ReturnType<typeof open>>) => Promise<void>) => Promise<void>}
+ */
+export function suite() {
+  /** @type {Awaited<ReturnType<typeof browser>>} */
+  let b;
+  before(async () => {
+    b = await browser();
+  });
+  after(() => b.close());
+  return async (name, options, check) => {
+    const page = await open(b.context, name, options);
+    try {
+      await check(page);
+      assert.deepEqual(page.wrong, []);
+    } finally {
+      await page.close();
+    }
+  };
+}
+
+/** What is chosen: view, tab, filters, range. */
+export const look = (page) => page.evaluate(() => globalThis.wallscope.look);
+
+/** The time of what is chosen, nanoseconds. */
+export const total = (page) => page.evaluate(() => globalThis.wallscope.selection.total);
+
+/** Where a function's first frame lies in the flame graph, CSS pixels within the canvas. */
+export const place = (page, pattern) =>
+  page.evaluate((source) => {
+    const { flame, profile } = globalThis.wallscope;
+    const { shape, from, to } = flame.scene;
+    const wanted = new RegExp(source);
+    for (let level = 0; level < shape.levels; level += 1) {
+      for (let i = shape.levelStart[level]; i < shape.levelEnd[level]; i += 1) {
+        const n = shape.order[i];
+        if (shape.entry(n) < 0 || !wanted.test(profile.names[shape.entry(n)])) continue;
+        const width = flame.scroller.clientWidth;
+        const at = (ns) => ((ns - from) / (to - from)) * width;
+        const x = (at(shape.left(n)) + at(shape.right(n))) / 2;
+        flame.scroller.scrollTop = Math.max(0, level * 19 - 100);
+        return { n, x, y: level * 19 + 9 - flame.scroller.scrollTop };
+      }
+    }
+    return null;
+  }, pattern);
+
+/** The longest wait for a lock whose waker is known: how long, by whom it ended, and where it lies in the lanes. */
+export const longestLock = (page) =>
+  page.evaluate(() => {
+    const { lanes, profile } = globalThis.wallscope;
+    let best = { ns: 0, x: 0, y: 0, by: '' };
+    lanes.shown.forEach((lane, k) => {
+      lane.tag.forEach((tag, i) => {
+        const ns = lane.edge[i + 1] - lane.edge[i];
+        if (profile.reason(tag) !== 'lock' || lane.waker[i] === 0 || ns < best.ns) return;
+        best = { ns, x: (lanes.x(lane.edge[i]) + lanes.x(lane.edge[i + 1])) / 2, y: 16 + k * 20 + 10, by: profile.meta.threads[lane.waker[i] - 1].name };
+      });
+    });
+    return best;
+  });

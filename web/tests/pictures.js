@@ -1,16 +1,16 @@
-// The pictures in docs/img, made from the recording in tests/fixtures: `npm run pictures`.
+// The pictures in docs/img, made from the recordings in tests/fixtures: `npm run pictures`.
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { browser, open, settled } from './browser.js';
+import { browser, longestLock, open, settled } from './browser.js';
 
 const out = join(import.meta.dirname, '..', '..', 'docs', 'img');
 mkdirSync(out, { recursive: true });
 const size = { width: 1180, height: 800 };
 
 /** A picture of the page from the top of `from` to `height` pixels below. */
-async function picture(context, name, look, from, height, act = async () => 0) {
-  const page = await open(context, 'demo', { look, size: { ...size, height: 1500 } });
+async function picture(context, name, look, from, height, act = async () => 0, file = 'demo') {
+  const page = await open(context, file, { look, size: { ...size, height: 1500 } });
   const below = (await act(page)) ?? 0;
   await settled(page);
   await page.waitForTimeout(400);
@@ -31,6 +31,12 @@ async function zoomed(page) {
   });
 }
 
+/** Points at the longest wait for a lock, so that its waker is shown. */
+async function pointed(page) {
+  await page.waitForFunction(() => globalThis.wallscope.lanes.frames > 0);
+  await page.locator('.tracks canvas').hover({ position: await longestLock(page) });
+}
+
 const { context, close } = await browser();
 try {
   await picture(context, 'page', '', '#head', 660);
@@ -46,6 +52,12 @@ try {
     await page.locator('#detail .focus').click();
     await page.keyboard.press('Escape');
   });
+  const waits = (name, look, height, act) => picture(context, name, look, '#main', height, act, 'waits');
+  await waits('wakers', 'view=off-wake&reasons=lock', 330);
+  await waits('waits', 'tab=waits', 560);
+  await waits('chains', 'tab=why', 420);
+  await waits('timeline', 'tab=lanes', 400, pointed);
+  await picture(context, 'delta', '', 'body', 640, undefined, 'delta');
 } finally {
   await close();
 }

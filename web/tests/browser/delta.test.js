@@ -2,28 +2,10 @@
 // machine.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { browser, open, settled } from '../browser.js';
+import { test } from 'node:test';
+import { look, settled, suite } from '../browser.js';
 
-/** @type {Awaited<ReturnType<typeof browser>>} */
-let b;
-before(async () => {
-  b = await browser();
-});
-after(() => b.close());
-
-/** Opens the page, runs `check`, and sees that nothing went wrong on the way. */
-async function on(options, check) {
-  const page = await open(b.context, 'delta', options);
-  try {
-    await check(page);
-    assert.deepEqual(page.wrong, []);
-  } finally {
-    await page.close();
-  }
-}
-
-const look = (page) => page.evaluate(() => globalThis.wallscope.look);
+const on = suite();
 const sums = (page) =>
   page.evaluate(() => {
     const shape = globalThis.wallscope.shape();
@@ -31,7 +13,7 @@ const sums = (page) =>
   });
 
 test('widths are those of either side or the larger, and parents hold their children', async () => {
-  await on({}, async (page) => {
+  await on('delta', {}, async (page) => {
     const both = await sums(page);
     assert.ok(both.wide >= Math.max(both.base, both.fresh));
     await page.keyboard.press('w');
@@ -50,7 +32,7 @@ test('widths are those of either side or the larger, and parents hold their chil
 });
 
 test('states add up to all, and what appeared or vanished is in the picture', async () => {
-  await on({}, async (page) => {
+  await on('delta', {}, async (page) => {
     const all = await sums(page);
     let [base, fresh] = [0, 0];
     for (const key of ['2', '3', '4']) {
@@ -73,7 +55,7 @@ test('states add up to all, and what appeared or vanished is in the picture', as
 });
 
 test('search, keyboard and address work as in the page of a recording', async () => {
-  await on({}, async (page) => {
+  await on('delta', {}, async (page) => {
     await page.keyboard.press('/');
     await page.keyboard.type('cache_get|serve');
     assert.match(await page.locator('#found').textContent(), /^\d+ functions$/);
@@ -97,14 +79,14 @@ test('search, keyboard and address work as in the page of a recording', async ()
     await page.keyboard.press('?');
     assert.ok(await page.locator('.popup').isVisible());
   });
-  await on({ look: 'state=off-cpu&width=base&colours=safe' }, async (page) => {
+  await on('delta', { look: 'state=off-cpu&width=base&colours=safe' }, async (page) => {
     const l = await look(page);
     assert.deepEqual([l.state, l.width, l.colours], ['off-cpu', 'base', 'safe']);
   });
 });
 
 test('the table has noise in grey and in words; a row searches', async () => {
-  await on({}, async (page) => {
+  await on('delta', {}, async (page) => {
     const grey = page.locator('#table tr.quiet');
     assert.ok((await grey.count()) > 0);
     for (const text of await grey.allTextContents()) assert.match(text, /noise|too few samples/);

@@ -2,31 +2,13 @@
 // demonstration service made with --timeline.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { browser, open, settled } from '../browser.js';
+import { test } from 'node:test';
+import { longestLock, look, settled, suite, total } from '../browser.js';
 
-/** @type {Awaited<ReturnType<typeof browser>>} */
-let b;
-before(async () => {
-  b = await browser();
-});
-after(() => b.close());
-
-/** Opens the page, runs `check`, and sees that nothing went wrong on the way. */
-async function on(look, check, name = 'waits') {
-  const page = await open(b.context, name, { look });
-  try {
-    await check(page);
-    assert.deepEqual(page.wrong, []);
-  } finally {
-    await page.close();
-  }
-}
-
-const look = (page) => page.evaluate(() => globalThis.wallscope.look);
+const on = suite();
 
 test('the intervals of each lane sum to the ledger of its thread', async () => {
-  await on('tab=lanes', async (page) => {
+  await on('waits', { look: 'tab=lanes' }, async (page) => {
     const worst = await page.evaluate(() => {
       const { lanes, profile } = globalThis.wallscope;
       const sum = (list) => list.reduce((a, c) => a + c, 0);
@@ -51,7 +33,7 @@ test('the intervals of each lane sum to the ledger of its thread', async () => {
 test('a lane is painted as its time was: single intervals in their colour, many by their shares', async () => {
   // Near and far: what is painted is what the intervals say of the stretch in sight.
   for (const range of ['', '1000000000~1400000000', '2000000000~2004000000']) {
-    await on(`tab=lanes&range=${range}`, async (page) => {
+    await on('waits', { look: `tab=lanes&range=${range}` }, async (page) => {
       await page.waitForFunction(() => globalThis.wallscope.lanes.frames > 0);
       const off = await page.evaluate(() => {
         const { lanes } = globalThis.wallscope;
@@ -88,7 +70,7 @@ test('a lane is painted as its time was: single intervals in their colour, many 
 });
 
 test('the timeline zooms, moves, keeps its place in the address, and follows the filters', async () => {
-  await on('tab=lanes', async (page) => {
+  await on('waits', { look: 'tab=lanes' }, async (page) => {
     const canvas = page.locator('.tracks canvas');
     await canvas.hover({ position: { x: 700, y: 60 } });
     await page.keyboard.down('Control');
@@ -115,20 +97,8 @@ test('the timeline zooms, moves, keeps its place in the address, and follows the
 });
 
 test('pointing at a wait tells what it was, and an arrow comes from who ended it', async () => {
-  await on('tab=lanes', async (page) => {
-    // The longest wait for a lock whose waker is known.
-    const spot = await page.evaluate(() => {
-      const { lanes, profile } = globalThis.wallscope;
-      let best = { ns: 0, x: 0, y: 0, by: '' };
-      lanes.shown.forEach((lane, k) => {
-        lane.tag.forEach((tag, i) => {
-          const ns = lane.edge[i + 1] - lane.edge[i];
-          if (profile.reason(tag) !== 'lock' || lane.waker[i] === 0 || ns < best.ns) return;
-          best = { ns, x: (lanes.x(lane.edge[i]) + lanes.x(lane.edge[i + 1])) / 2, y: 16 + k * 20 + 10, by: profile.meta.threads[lane.waker[i] - 1].name };
-        });
-      });
-      return best;
-    });
+  await on('waits', { look: 'tab=lanes' }, async (page) => {
+    const spot = await longestLock(page);
     assert.ok(spot.ns > 50e6);
     await page.locator('.tracks canvas').hover({ position: spot });
     await page.waitForFunction(() => globalThis.wallscope.lanes.hot !== null);
@@ -139,27 +109,26 @@ test('pointing at a wait tells what it was, and an arrow comes from who ended it
 });
 
 test('the view of wakers has the same time as that of waits, with who ended them on top', async () => {
-  await on('view=off-cpu', async (page) => {
-    const total = () => page.evaluate(() => globalThis.wallscope.selection.total);
-    const waits = await total();
+  await on('waits', { look: 'view=off-cpu' }, async (page) => {
+    const waits = await total(page);
     await page.click('[data-view=off-wake]');
-    assert.equal(await total(), waits);
+    assert.equal(await total(page), waits);
     await page.evaluate(() => globalThis.wallscope.change({ reasons: ['lock'] }));
-    const locks = await total();
+    const locks = await total(page);
     assert.ok(locks > 0 && locks < waits);
     await page.locator('#tabs button', { hasText: 'Functions' }).click();
     const functions = await page.locator('table.functions tbody').innerText();
     assert.match(functions, /\[woken by compaction\]/);
     // In time too: a part of the recording has a part of the waits, as in the other view.
     await page.evaluate(() => globalThis.wallscope.change({ reasons: [], time: [[3, 9]] }));
-    const part = await total();
+    const part = await total(page);
     await page.evaluate(() => globalThis.wallscope.change({ view: 'off-cpu' }));
-    assert.ok(Math.abs(part / (await total()) - 1) < 1e-6);
+    assert.ok(Math.abs(part / (await total(page)) - 1) < 1e-6);
   });
 });
 
 test('one click leads from a function that waits to those who ended its waits', async () => {
-  await on('view=off-cpu&tab=table&query=::cache_get', async (page) => {
+  await on('waits', { look: 'view=off-cpu&tab=table&query=::cache_get' }, async (page) => {
     await page.locator('table.functions tbody tr', { hasText: '::cache_get' }).first().click();
     const panel = await page.locator('#detail').innerText();
     assert.match(panel, /Who ended its waits[\s\S]*woken by compaction/i);
@@ -180,7 +149,7 @@ test('one click leads from a function that waits to those who ended its waits', 
 });
 
 test('waits have their lengths by reason or by thread, locks their holders, peers their requests', async () => {
-  await on('tab=waits', async (page) => {
+  await on('waits', { look: 'tab=waits' }, async (page) => {
     const text = () => page.locator('#pane-waits').innerText();
     const all = await text();
     for (const part of [/blocked: lock/, /runnable: preempted/, /on CPU/, /futex 0x[0-9a-f]+ \(heap of process \d+\)/, /awaits/, /owes/, /127\.0\.0\.1:\d+/]) assert.match(all, part);
@@ -198,7 +167,7 @@ test('waits have their lengths by reason or by thread, locks their holders, peer
 });
 
 test('chains show what time was really spent on, and sum to what is chosen', async () => {
-  await on('tab=why', async (page) => {
+  await on('waits', { look: 'tab=why' }, async (page) => {
     const sums = () =>
       page.evaluate(() => {
         const { chains, selection } = globalThis.wallscope;
@@ -227,12 +196,12 @@ test('chains show what time was really spent on, and sum to what is chosen', asy
 });
 
 test('a recording without these has no empty tabs for them', async () => {
-  await on('tab=lanes', async (page) => {
+  await on('labels', { look: 'tab=lanes' }, async (page) => {
     assert.equal((await look(page)).tab, 'flame');
     const tabs = await page.locator('#tabs button').allInnerTexts();
     assert.deepEqual(tabs, ['Flame graph', 'Functions', 'Over time', 'Waits', 'What was measured']);
     assert.equal(await page.locator('[data-view=off-wake]').count(), 0);
     await page.keyboard.press('w');
     assert.match(await page.locator('#pane-waits').innerText(), /No requests on connections were seen/);
-  }, 'labels');
+  });
 });
