@@ -8,8 +8,9 @@ const HELP: &str = "\
 usage: cargo xtask TASK
 
   bench [--quick]      what measuring costs, beside the bare program and other tools
-  verify [--quick] [--no-write]
-                       every promised number at full length; writes docs/verification.md
+  verify [--quick] [--no-write] [--without NAME]
+                       every promised number at full length; writes docs/verification.md, which
+                       says what was left out
   verify --only NAME [--quick]
                        one experiment of it, as `ladder`; writes nothing
   prove-diff [--quick] one program against itself, and one function made dearer, live
@@ -25,12 +26,12 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
     match arguments {
         ["bench"] => bench::run(bench::Effort::FULL),
         ["bench", "--quick"] => bench::run(bench::Effort::QUICK),
-        ["verify", flags @ ..] if flags.iter().all(|f| ["--quick", "--no-write"].contains(f)) => {
-            let quick = flags.contains(&"--quick");
-            verify::run(quick, !quick && !flags.contains(&"--no-write"))
-        }
         ["verify", "--only", name] => verify::only(name, false),
         ["verify", "--only", name, "--quick"] => verify::only(name, true),
+        ["verify", flags @ .., "--without", name] if flags.iter().all(known) => {
+            verify_with(flags, Some(name))
+        }
+        ["verify", flags @ ..] if flags.iter().all(known) => verify_with(flags, None),
         ["prove-diff"] => prove_diff::run(false),
         ["prove-diff", "--quick"] => prove_diff::run(true),
         ["kernels", arguments @ ..] => kernels::run(arguments),
@@ -42,6 +43,16 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         }
         _ => Err(format!("no such task\n{HELP}").into()),
     }
+}
+
+fn known(flag: &&str) -> bool {
+    ["--quick", "--no-write"].contains(flag)
+}
+
+fn verify_with(flags: &[&str], without: Option<&str>) -> Outcome<bool> {
+    let quick = flags.contains(&"--quick");
+    let write = !quick && !flags.contains(&"--no-write");
+    verify::run(quick, write, without)
 }
 
 fn main() -> ExitCode {

@@ -32,15 +32,19 @@ fn make(check: &Check, tool: &Tool, length: Length) -> Experiment {
     }
 }
 
+fn named(name: &str) -> Outcome<&'static Check> {
+    checks::by_name(name).ok_or_else(|| {
+        let all: Vec<&str> = checks::ALL.iter().map(|check| check.name).collect();
+        format!("no experiment {name}; there are: {}", all.join(", ")).into()
+    })
+}
+
 /// One experiment alone. Returns whether all its rows hold.
 ///
 /// # Errors
 /// When there is none of that name, or it cannot be made.
 pub fn only(name: &str, quick: bool) -> Outcome<bool> {
-    let check = checks::by_name(name).ok_or_else(|| {
-        let all: Vec<&str> = checks::ALL.iter().map(|check| check.name).collect();
-        format!("no experiment {name}; there are: {}", all.join(", "))
-    })?;
+    let check = named(name)?;
     let length = if quick { Length::SHORT } else { Length::FULL };
     println!("{}, load {:.2}\n", machine::describe(), machine::load());
     let card = make(check, &release_tool()?, length).outcome?;
@@ -48,11 +52,13 @@ pub fn only(name: &str, quick: bool) -> Outcome<bool> {
     Ok(card.passed())
 }
 
-/// The task. Returns whether every promise held.
+/// The task, `without` one experiment of that name: what needs it counts as not measured. Returns
+/// whether every promise held.
 ///
 /// # Errors
-/// When it cannot measure here at all.
-pub fn run(quick: bool, write: bool) -> Outcome<bool> {
+/// When it cannot measure here at all, or there is no experiment of that name.
+pub fn run(quick: bool, write: bool, without: Option<&str>) -> Outcome<bool> {
+    let without = without.map(named).transpose()?.map(|check| check.name);
     let (length, effort) = if quick {
         (Length::SHORT, Effort::QUICK)
     } else {
@@ -77,7 +83,11 @@ pub fn run(quick: bool, write: bool) -> Outcome<bool> {
         .iter()
         .filter(|check| check.kind != Kind::Timing)
     {
-        let experiment = make(check, &tool, length);
+        let experiment = if without == Some(check.name) {
+            Experiment::left_out(check)
+        } else {
+            make(check, &tool, length)
+        };
         println!("{}", page::experiment_line(&experiment));
         experiments.push(experiment);
     }

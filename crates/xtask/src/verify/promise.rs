@@ -1,6 +1,7 @@
 //! What is promised, and how it is judged: by the worst row that any experiment has on it, or by a
 //! figure of the benchmark.
 
+use wallscope_testkit::checks::Check;
 use wallscope_testkit::{Row, Scorecard};
 
 use crate::bench::Measured;
@@ -13,6 +14,20 @@ pub struct Experiment {
     pub about: &'static str,
     /// Its rows.
     pub outcome: Result<Scorecard, String>,
+}
+
+impl Experiment {
+    /// One that the command line left out.
+    pub fn left_out(check: &Check) -> Experiment {
+        Experiment {
+            name: check.name,
+            about: check.about,
+            outcome: Err(format!(
+                "left out of this run; `cargo xtask verify --only {}` makes it",
+                check.name
+            )),
+        }
+    }
 }
 
 /// A promise.
@@ -33,6 +48,9 @@ enum Take {
     AtLeast(f64),
     /// How far it is from the truth; at most this.
     Off(f64),
+    /// How many points a share is from the true one; at most this. Rows in other units (times of the
+    /// same view) are none of it.
+    Points(f64),
 }
 
 enum How {
@@ -100,12 +118,12 @@ pub const PROMISES: &[Promise] = &[
     promise(
         "share of a named function, wall, off-CPU and run queue, 10 s",
         "≤ 1 pp off",
-        How::Rows(&["wall ", "off-cpu ", "runq "], Take::Off(1.0)),
+        How::Rows(&["wall ", "off-cpu ", "runq "], Take::Points(1.0)),
     ),
     promise(
         "share of a named function, on-CPU, 499 Hz, 10 s",
         "≤ 2 pp off",
-        How::Rows(&["on-cpu "], Take::Off(2.0)),
+        How::Rows(&["on-cpu "], Take::Points(2.0)),
     ),
     promise(
         "printed intervals at 99 Hz that hold the truth",
@@ -240,12 +258,12 @@ pub const PROMISES: &[Promise] = &[
     promise(
         "share of a named function, wall, perf backend, 99 Hz, 20 s",
         "≤ 2 pp off",
-        How::Rows(&["perf: wall "], Take::Off(2.0)),
+        How::Rows(&["perf: wall "], Take::Points(2.0)),
     ),
     promise(
         "share of a named function, wall, proc backend that may stop, 99 Hz, 20 s",
         "≤ 3 pp off",
-        How::Rows(&["proc: wall "], Take::Off(3.0)),
+        How::Rows(&["proc: wall "], Take::Points(3.0)),
     ),
     promise(
         "memory, ordinary target",
@@ -315,6 +333,11 @@ pub fn number(text: &str) -> Option<f64> {
 }
 
 impl Take {
+    /// Whether a row is of the kind.
+    fn takes(self, row: &Row) -> bool {
+        !matches!(self, Take::Points(_)) || row.measured.contains('%')
+    }
+
     /// How bad a row is: above 1 the promise is broken.
     fn badness(self, row: &Row) -> f64 {
         // A row without a number cannot keep a promise.
@@ -325,7 +348,7 @@ impl Take {
             Take::AtMost(0.0) => 1.0 + measured,
             Take::AtMost(most) => measured.abs() / most,
             Take::AtLeast(least) => (100.0 - measured) / (100.0 - least),
-            Take::Off(most) => match number(&row.truth) {
+            Take::Off(most) | Take::Points(most) => match number(&row.truth) {
                 Some(truth) => (measured - truth).abs() / most,
                 None => f64::INFINITY,
             },
@@ -334,7 +357,7 @@ impl Take {
 
     fn tell(self, row: &Row) -> String {
         match (self, number(&row.measured), number(&row.truth)) {
-            (Take::Off(_), Some(measured), Some(truth)) => {
+            (Take::Off(_) | Take::Points(_), Some(measured), Some(truth)) => {
                 format!("{:.2} off", (measured - truth).abs())
             }
             _ => row.measured.trim().to_string(),
@@ -404,7 +427,7 @@ fn worst(experiments: &[Experiment], names: &[&str], take: Take) -> (String, boo
             continue;
         };
         for row in &card.rows {
-            if !names.iter().any(|name| row.what.starts_with(name)) {
+            if !names.iter().any(|name| row.what.starts_with(name)) || !take.takes(row) {
                 continue;
             }
             count += 1;
