@@ -53,11 +53,11 @@ try {
     await page.keyboard.press('Escape');
   });
   const waits = (name, look, height, act) => picture(context, name, look, '#main', height, act, 'waits');
-  await waits('wakers', 'view=off-wake&reasons=lock', 330);
+  await waits('wakers', 'view=off-wake&reasons=lock&names=worker-0,worker-1,worker-2,worker-3', 420, async () => 340);
   await waits('waits', 'tab=waits', 560);
   await waits('chains', 'tab=why', 420);
   await waits('timeline', 'tab=lanes', 400, pointed);
-  await picture(context, 'delta', '', 'body', 640, undefined, 'delta');
+  await picture(context, 'delta', '', 'body', 620, async () => 330, 'delta');
 } finally {
   await close();
 }
