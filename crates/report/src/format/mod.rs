@@ -1,4 +1,4 @@
-//! Recording ↔ bytes: one file per foreign format, one row each in [`FORMATS`].
+//! Recording ↔ bytes: one file per foreign format, one row each in [`FORMATS`] (`table`).
 //!
 //! [`open`] is the front door: whatever the file is, it is told from its first bytes and read as a
 //! recording. Readers trust nothing: their errors are typed, their memory is bounded, they do not
@@ -26,6 +26,7 @@ mod source;
 mod speedscope;
 pub mod svg;
 mod switches;
+mod table;
 mod trace_event;
 mod v8;
 mod wire;
@@ -35,13 +36,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use wallscope_model::scale::scale;
 use wallscope_model::{Limit, Recording, StackEnd, View};
 
+use crate::page;
 use crate::text::Headline;
-use crate::view::{Analysis, Idle};
-use crate::{json as json_report, markdown, page};
 use source::Source;
+
+pub use table::FORMATS;
 
 /// A format: what it is for, how it is recognised, read and written.
 #[derive(Clone, Copy)]
@@ -69,252 +70,6 @@ struct Reader {
 
 /// Writes a recording; returns what the format had no place for, in sentences for people.
 type Writer = fn(&Recording, &WriteOptions, &mut dyn Write) -> io::Result<Vec<String>>;
-
-/// Every format. For reading they are tried in this order.
-pub const FORMATS: &[Format] = &[
-    // Before pprof, whose fields of the same numbers hold no messages of messages.
-    Format {
-        name: "otlp",
-        about: "OpenTelemetry's profiles (alpha), all states: for collectors",
-        reads: "OpenTelemetry's profiles (alpha)",
-        binary: true,
-        one_view: false,
-        read: Some(Reader {
-            detect: otlp::detect,
-            read: otlp::read,
-        }),
-        write: Some(otlp::write),
-    },
-    Format {
-        name: "pprof",
-        about: "gzip pprof with everything wallscope knows: for go tool pprof, speedscope, Pyroscope",
-        reads: "wallscope's own files; pprof of any tool: time, memory, counts",
-        binary: true,
-        one_view: false,
-        read: Some(Reader {
-            detect: pprof::detect,
-            read: pprof::read,
-        }),
-        write: Some(|rec, _, out| {
-            pprof::write(rec, &scale(rec), out)?;
-            Ok(Vec::new())
-        }),
-    },
-    Format {
-        name: "speedscope",
-        about: "speedscope's JSON: one view, a profile a thread",
-        reads: "speedscope's JSON (py-spy, rbspy and others write it)",
-        binary: false,
-        one_view: true,
-        read: Some(Reader {
-            detect: speedscope::detect,
-            read: speedscope::read,
-        }),
-        write: Some(speedscope::write),
-    },
-    Format {
-        name: "firefox",
-        about: "the Firefox Profiler's JSON: all states on the threads' timelines",
-        reads: "processed profiles of the Firefox Profiler (samply writes them)",
-        binary: false,
-        one_view: false,
-        read: Some(Reader {
-            detect: firefox::detect,
-            read: firefox::read,
-        }),
-        write: Some(firefox::write),
-    },
-    Format {
-        name: "cpuprofile",
-        about: "",
-        reads: "V8's .cpuprofile (node --cpu-prof, Chrome)",
-        binary: false,
-        one_view: false,
-        read: Some(Reader {
-            detect: v8::detect,
-            read: v8::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "chrome-trace",
-        about: "",
-        reads: "Chrome's trace events: complete, begin and end",
-        binary: false,
-        one_view: false,
-        read: Some(Reader {
-            detect: trace_event::detect,
-            read: trace_event::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "perf.data",
-        about: "",
-        reads: "perf.data: clocks, hardware events, sched_switch; copied stacks are unwound",
-        binary: true,
-        one_view: false,
-        read: Some(Reader {
-            detect: perf_data::detect,
-            read: perf_data::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "jfr",
-        about: "",
-        reads: "Java flight recordings, the JDK's and async-profiler's",
-        binary: true,
-        one_view: false,
-        read: Some(Reader {
-            detect: jfr::detect,
-            read: jfr::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "perf-script",
-        about: "",
-        reads: "the text of perf script: clocks, hardware events, sched_switch",
-        binary: false,
-        one_view: false,
-        read: Some(Reader {
-            detect: perf_script::detect,
-            read: perf_script::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "perfetto",
-        about: "Perfetto's trace: one view, samples on threads over time, for ui.perfetto.dev",
-        reads: "",
-        binary: true,
-        one_view: true,
-        read: None,
-        write: Some(perfetto::write),
-    },
-    Format {
-        name: "callgrind",
-        about: "callgrind's format: one view, functions and calls, for KCachegrind",
-        reads: "callgrind's files",
-        binary: false,
-        one_view: true,
-        read: Some(Reader {
-            detect: callgrind::detect,
-            read: callgrind::read,
-        }),
-        write: Some(callgrind::write),
-    },
-    Format {
-        name: "gprof",
-        about: "",
-        reads: "the text of gprof",
-        binary: false,
-        one_view: false,
-        read: Some(Reader {
-            detect: gprof::detect,
-            read: gprof::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "pstats",
-        about: "",
-        reads: "profiles of Python (python -m cProfile -o)",
-        binary: true,
-        one_view: false,
-        read: Some(Reader {
-            detect: pstats::detect,
-            read: pstats::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "bpf-text",
-        about: "",
-        reads: "stacks that bpftrace and bcc's tools print",
-        binary: false,
-        one_view: false,
-        read: Some(Reader {
-            detect: kernel_text::detect,
-            read: kernel_text::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "folded",
-        about: "one line a stack: for flame graph scripts, grep and diff",
-        reads: "folded stacks of stackcollapse, inferno, py-spy (raw), offcputime -f, austin",
-        binary: false,
-        one_view: true,
-        read: Some(Reader {
-            detect: folded::detect,
-            read: folded::read,
-        }),
-        write: Some(|rec, options, out| {
-            folded::write(rec, &options.folded, out)?;
-            Ok(Vec::new())
-        }),
-    },
-    Format {
-        name: "html",
-        about: "the page that wallscope view writes",
-        reads: "",
-        binary: false,
-        one_view: false,
-        read: None,
-        write: Some(|rec, options, out| {
-            let page = page::PageOptions {
-                finding: options.finding,
-                ..page::PageOptions::default()
-            };
-            page::write(rec, &page, out)?;
-            Ok(Vec::new())
-        }),
-    },
-    Format {
-        name: "json",
-        about: "the report as JSON, as report --json: for scripts",
-        reads: "",
-        binary: false,
-        one_view: false,
-        read: None,
-        write: Some(|rec, options, out| {
-            let text = json_report::render(&Analysis::new(rec, Idle::Show), &options.headline);
-            out.write_all(text.as_bytes())?;
-            Ok(vec![
-                "stacks, time slices and host facts (pprof holds all)".to_string(),
-            ])
-        }),
-    },
-    Format {
-        name: "markdown",
-        about: "a summary for a pull request or a chat, as report --md",
-        reads: "",
-        binary: false,
-        one_view: false,
-        read: None,
-        write: Some(|rec, options, out| {
-            let text = markdown::render(&Analysis::new(rec, Idle::Show), &options.headline);
-            out.write_all(text.as_bytes())?;
-            Ok(vec![
-                "all but the largest rows and stacks (pprof holds all)".to_string(),
-            ])
-        }),
-    },
-    Format {
-        name: "svg",
-        about: "a still flame graph of one view: for a README, a ticket, a slide",
-        reads: "",
-        binary: false,
-        one_view: true,
-        read: None,
-        write: Some(|rec, options, out| {
-            svg::write(rec, options.view, out)?;
-            Ok(Vec::new())
-        }),
-    },
-];
 
 impl Format {
     /// The format of that name.

@@ -1,11 +1,172 @@
 //! Host facts ↔ their messages in the extension.
 
+use prost::Message;
 use wallscope_model as model;
 
-use super::extension as ext;
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Pressure {
+    #[prost(double, tag = "1")]
+    pub some_avg10: f64,
+    #[prost(uint64, tag = "2")]
+    pub some_total_us: u64,
+    #[prost(double, tag = "3")]
+    pub full_avg10: f64,
+    #[prost(uint64, tag = "4")]
+    pub full_total_us: u64,
+}
 
-fn pressure_out(p: &model::Pressure) -> ext::Pressure {
-    ext::Pressure {
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Disk {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub reads: u64,
+    #[prost(uint64, tag = "3")]
+    pub read_bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub writes: u64,
+    #[prost(uint64, tag = "5")]
+    pub written_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub in_flight: u64,
+    #[prost(uint64, tag = "7")]
+    pub busy_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Net {
+    #[prost(uint64, tag = "1")]
+    pub tcp_in_use: u64,
+    #[prost(uint64, tag = "2")]
+    pub tcp_time_wait: u64,
+    #[prost(uint64, tag = "3")]
+    pub udp_in_use: u64,
+    #[prost(uint64, tag = "4")]
+    pub tcp_retransmits: u64,
+    #[prost(uint64, tag = "5")]
+    pub listen_overflows: u64,
+    #[prost(uint64, tag = "6")]
+    pub listen_drops: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Cgroup {
+    #[prost(string, tag = "1")]
+    pub path: String,
+    #[prost(uint64, optional, tag = "2")]
+    pub quota_us: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub period_us: Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub nr_periods: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub nr_throttled: Option<u64>,
+    #[prost(uint64, optional, tag = "6")]
+    pub throttled_ns: Option<u64>,
+    #[prost(uint64, optional, tag = "7")]
+    pub memory_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "8")]
+    pub memory_limit_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "9")]
+    pub memory_limit_hits: Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub tasks: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    pub tasks_limit: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Listener {
+    #[prost(string, tag = "1")]
+    pub address: String,
+    #[prost(uint32, tag = "2")]
+    pub queued: u32,
+    #[prost(uint32, tag = "3")]
+    pub room: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Connections {
+    #[prost(string, tag = "1")]
+    pub peer: String,
+    #[prost(string, tag = "2")]
+    pub state: String,
+    #[prost(uint32, tag = "3")]
+    pub count: u32,
+    #[prost(uint64, tag = "4")]
+    pub silent_ms: u64,
+    #[prost(uint64, tag = "5")]
+    pub unread_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub unsent_bytes: u64,
+    #[prost(uint64, tag = "7")]
+    pub retransmits: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Limits {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(uint64, optional, tag = "2")]
+    pub nofile_soft: Option<u64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub open_files: Option<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    pub nproc_soft: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub threads: Option<u64>,
+    #[prost(string, tag = "6")]
+    pub cpus: String,
+    #[prost(uint64, optional, tag = "7")]
+    pub read_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "8")]
+    pub written_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "9")]
+    pub resident_bytes: Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub swapped_bytes: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HostSample {
+    #[prost(uint64, tag = "1")]
+    pub time_ns: u64,
+    #[prost(double, repeated, tag = "2")]
+    pub load: Vec<f64>,
+    #[prost(uint64, optional, tag = "3")]
+    pub runnable_tasks: Option<u64>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub cpu_ns: Vec<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub context_switches: Option<u64>,
+    #[prost(message, optional, tag = "6")]
+    pub psi_cpu: Option<Pressure>,
+    #[prost(message, optional, tag = "7")]
+    pub psi_io: Option<Pressure>,
+    #[prost(message, optional, tag = "8")]
+    pub psi_memory: Option<Pressure>,
+    #[prost(uint64, repeated, tag = "9")]
+    pub memory: Vec<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub major_faults: Option<u64>,
+    #[prost(message, repeated, tag = "11")]
+    pub disks: Vec<Disk>,
+    #[prost(message, optional, tag = "12")]
+    pub net: Option<Net>,
+    #[prost(message, optional, tag = "13")]
+    pub cgroup: Option<Cgroup>,
+    #[prost(message, repeated, tag = "14")]
+    pub limits: Vec<Limits>,
+    #[prost(message, repeated, tag = "15")]
+    pub listeners: Vec<Listener>,
+    #[prost(message, repeated, tag = "16")]
+    pub connections: Vec<Connections>,
+    #[prost(uint64, repeated, tag = "17")]
+    pub cpu_busy_ns: Vec<u64>,
+}
+
+fn pressure_out(p: &model::Pressure) -> Pressure {
+    Pressure {
         some_avg10: p.some_avg10,
         some_total_us: p.some_total_us,
         full_avg10: p.full_avg10,
@@ -14,9 +175,9 @@ fn pressure_out(p: &model::Pressure) -> ext::Pressure {
 }
 
 /// Facts as they are written.
-pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
+pub(super) fn to_message(h: &model::HostSample) -> HostSample {
     let f = &h.facts;
-    ext::HostSample {
+    HostSample {
         time_ns: h.time_ns,
         load: f.load.map(|v| v.to_vec()).unwrap_or_default(),
         runnable_tasks: f.runnable_tasks,
@@ -28,7 +189,7 @@ pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
         memory: f.memory.map(|v| v.to_vec()).unwrap_or_default(),
         major_faults: f.major_faults,
         disks: f.disks.iter().map(disk_out).collect(),
-        net: f.net.as_ref().map(|n| ext::Net {
+        net: f.net.as_ref().map(|n| Net {
             tcp_in_use: n.tcp_in_use,
             tcp_time_wait: n.tcp_time_wait,
             udp_in_use: n.udp_in_use,
@@ -36,7 +197,7 @@ pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
             listen_overflows: n.listen_overflows,
             listen_drops: n.listen_drops,
         }),
-        cgroup: f.cgroup.as_ref().map(|c| ext::Cgroup {
+        cgroup: f.cgroup.as_ref().map(|c| Cgroup {
             path: c.path.clone(),
             quota_us: c.quota_us,
             period_us: c.period_us,
@@ -55,7 +216,7 @@ pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
         limits: f
             .limits
             .iter()
-            .map(|l| ext::Limits {
+            .map(|l| Limits {
                 pid: l.pid,
                 nofile_soft: l.nofile_soft,
                 open_files: l.open_files,
@@ -71,16 +232,16 @@ pub(super) fn to_message(h: &model::HostSample) -> ext::HostSample {
     }
 }
 
-fn listener_out(l: &model::Listener) -> ext::Listener {
-    ext::Listener {
+fn listener_out(l: &model::Listener) -> Listener {
+    Listener {
         address: l.address.clone(),
         queued: l.queued,
         room: l.room,
     }
 }
 
-fn connections_out(c: &model::Connections) -> ext::Connections {
-    ext::Connections {
+fn connections_out(c: &model::Connections) -> Connections {
+    Connections {
         peer: c.peer.clone(),
         state: c.state.clone(),
         count: c.count,
@@ -91,8 +252,8 @@ fn connections_out(c: &model::Connections) -> ext::Connections {
     }
 }
 
-fn disk_out(d: &model::DiskFacts) -> ext::Disk {
-    ext::Disk {
+fn disk_out(d: &model::DiskFacts) -> Disk {
+    Disk {
         name: d.name.clone(),
         reads: d.reads,
         read_bytes: d.read_bytes,
@@ -104,7 +265,7 @@ fn disk_out(d: &model::DiskFacts) -> ext::Disk {
 }
 
 /// Facts as they were read.
-pub(super) fn from_message(h: ext::HostSample) -> model::HostSample {
+pub(super) fn from_message(h: HostSample) -> model::HostSample {
     model::HostSample {
         time_ns: h.time_ns,
         facts: model::HostFacts {
@@ -162,7 +323,7 @@ pub(super) fn from_message(h: ext::HostSample) -> model::HostSample {
     }
 }
 
-fn listener_in(l: ext::Listener) -> model::Listener {
+fn listener_in(l: Listener) -> model::Listener {
     model::Listener {
         address: l.address,
         queued: l.queued,
@@ -170,7 +331,7 @@ fn listener_in(l: ext::Listener) -> model::Listener {
     }
 }
 
-fn connections_in(c: ext::Connections) -> model::Connections {
+fn connections_in(c: Connections) -> model::Connections {
     model::Connections {
         peer: c.peer,
         state: c.state,
@@ -182,7 +343,7 @@ fn connections_in(c: ext::Connections) -> model::Connections {
     }
 }
 
-fn pressure_in(p: ext::Pressure) -> model::Pressure {
+fn pressure_in(p: Pressure) -> model::Pressure {
     model::Pressure {
         some_avg10: p.some_avg10,
         some_total_us: p.some_total_us,
@@ -191,7 +352,7 @@ fn pressure_in(p: ext::Pressure) -> model::Pressure {
     }
 }
 
-fn disk_in(d: ext::Disk) -> model::DiskFacts {
+fn disk_in(d: Disk) -> model::DiskFacts {
     model::DiskFacts {
         name: d.name,
         reads: d.reads,

@@ -4,26 +4,15 @@ use std::sync::Arc;
 
 use wallscope_model as model;
 use wallscope_model::{
-    BlockReason, ContextId, FrameId, FrameKind, FunctionId, LabelsId, ModuleId, ModuleKind, Part,
-    StackEnd, StackId, State, UnknownCause,
+    ContextId, FrameId, FrameKind, FunctionId, LabelsId, ModuleId, ModuleKind, StackEnd, StackId,
+    UnknownCause,
 };
 
 use super::super::{Read, ReadError};
-use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
+use super::names::{Names, pick};
 use super::read::{Tables, damaged};
-use super::{host, labels, peers, shapes, tasks, timeline, waits};
-
-/// The meaning of numbers in columns; an unknown name has none.
-pub(super) struct Names {
-    states: Vec<Option<State>>,
-    reasons: Vec<Option<BlockReason>>,
-    parts: Vec<Option<Part>>,
-    unknown_causes: Vec<Option<UnknownCause>>,
-    stack_ends: Vec<Option<StackEnd>>,
-    frame_kinds: Vec<Option<FrameKind>>,
-    module_kinds: Vec<Option<ModuleKind>>,
-}
+use super::{host, labels, peers, shapes, sums, tasks, timeline, waits};
 
 /// Rebuilds the recording.
 pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError> {
@@ -94,64 +83,8 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     let lanes = |m| timeline::from_message(m, &names, &rec);
     let lanes = m.timeline.map(lanes).transpose()?;
     rec.timeline = lanes;
-    check_sums(&rec)?;
+    sums::check(&rec)?;
     Ok(Read::named(rec, warnings))
-}
-
-impl Names {
-    fn new(n: ext::Names, warnings: &mut Vec<String>) -> Names {
-        fn list<T>(
-            names: Vec<String>,
-            value: impl Fn(&str) -> Option<T>,
-            warnings: &mut Vec<String>,
-        ) -> Vec<Option<T>> {
-            let lookup = |name: String| {
-                let value = value(&name);
-                if value.is_none() {
-                    warnings.push(format!(
-                        "the file uses the term \"{}\", which this wallscope does not know: it \
-                         comes from a newer one",
-                        name.escape_debug()
-                    ));
-                }
-                value
-            };
-            // More than that no version has; a hostile file may.
-            names.into_iter().take(64).map(lookup).collect()
-        }
-        let mut unknown = Vec::new();
-        let names = Names {
-            states: list(n.states, State::from_name, &mut unknown),
-            reasons: list(n.reasons, BlockReason::from_name, &mut unknown),
-            parts: list(n.parts, Part::from_name, &mut unknown),
-            unknown_causes: list(n.unknown_causes, UnknownCause::from_name, &mut unknown),
-            stack_ends: list(n.stack_ends, StackEnd::from_name, &mut unknown),
-            frame_kinds: list(n.frame_kinds, |s| by_name(&FRAME_KINDS, s), &mut unknown),
-            module_kinds: list(n.module_kinds, |s| by_name(&MODULE_KINDS, s), &mut unknown),
-        };
-        warnings.extend(unknown.into_iter().take(8));
-        names
-    }
-
-    pub(super) fn part(&self, n: u32) -> Option<Part> {
-        pick(&self.parts, n)
-    }
-
-    pub(super) fn state(&self, n: u32) -> State {
-        pick(&self.states, n).unwrap_or(State::Unknown)
-    }
-
-    pub(super) fn reason(&self, n: u32) -> BlockReason {
-        pick(&self.reasons, n).unwrap_or(BlockReason::Other)
-    }
-}
-
-fn by_name<T: Copy>(list: &[(T, &str)], name: &str) -> Option<T> {
-    list.iter().find(|(_, n)| *n == name).map(|(v, _)| *v)
-}
-
-fn pick<T: Copy>(list: &[Option<T>], n: u32) -> Option<T> {
-    list.get(n as usize).copied().flatten()
 }
 
 fn number(value: u64) -> u32 {
@@ -469,71 +402,4 @@ fn ledger_slices(
         out.push(row);
     }
     Ok(out)
-}
-
-/// Refuses times whose sums would overflow: whatever is computed from a recording that passes
-/// stays far below the limits of its types.
-pub(super) fn check_sums(rec: &model::Recording) -> Result<(), ReadError> {
-    let ledger = |l: &model::Ledger| {
-        let states: u128 = [
-            &[
-                l.on_cpu.user,
-                l.on_cpu.kernel,
-                l.on_cpu.irq,
-                l.on_cpu.stolen,
-            ][..],
-            &[l.runnable.woken, l.runnable.preempted, l.runnable.throttled],
-            &l.blocked,
-            &l.unknown,
-            &[l.wall_ns, l.repaired_ns, l.idle_ns],
-            &[l.voluntary_switches, l.involuntary_switches],
-            &[l.audit.on_cpu_ns, l.audit.run_delay_ns, l.audit.switches],
-        ]
-        .iter()
-        .flat_map(|part| part.iter())
-        .map(|v| u128::from(*v))
-        .sum();
-        states
-    };
-    let wide = u128::from;
-    let sums: [u128; 10] = [
-        rec.tasks
-            .iter()
-            .flat_map(|g| &g.times)
-            .map(|t| wide(t.ns) + wide(t.count))
-            .sum(),
-        rec.peers
-            .iter()
-            .map(|p| {
-                let stacks = p.stacks.iter().map(|s| wide(s.ns) + wide(s.requests));
-                wide(p.requests) + wide(p.in_flight_ns) + stacks.sum::<u128>()
-            })
-            .sum(),
-        rec.contexts.iter().map(|c| ledger(&c.ledger)).sum(),
-        rec.processes
-            .iter()
-            .map(|p| wide(p.unattributed_on_cpu_ns))
-            .sum(),
-        rec.samples.iter().map(|s| wide(s.ns) + wide(s.count)).sum(),
-        rec.samples
-            .iter()
-            .flat_map(|s| &s.slices)
-            .map(|v| wide(v.ns) + wide(v.count))
-            .sum(),
-        rec.ledger_slices
-            .iter()
-            .map(|r| {
-                wide(r.on_cpu_ns)
-                    + wide(r.runnable_ns)
-                    + r.blocked.iter().map(|v| wide(*v)).sum::<u128>()
-            })
-            .sum(),
-        rec.losses.iter().map(|l| wide(l.count)).sum(),
-        wide(rec.cost.bpf_ns) + wide(rec.cost.own_cpu_ns) + wide(rec.cost.target_stopped_ns),
-        wide(rec.window.end_ns),
-    ];
-    if sums.iter().any(|s| *s > 1 << 62) {
-        return Err(damaged("its times add up to more than a century"));
-    }
-    Ok(())
 }

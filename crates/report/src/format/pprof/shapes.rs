@@ -7,8 +7,9 @@ use wallscope_model::{BlockReason, ContextId, Part, StackId, State};
 use super::super::ReadError;
 use super::convert::index;
 use super::extension as ext;
+use super::names::Names;
 use super::read::damaged;
-use super::restore::{Names, below, same};
+use super::restore::{below, same};
 
 /// Counts are kept in parts of an interval, as those of stacks are estimates.
 const PARTS: f64 = 1000.0;

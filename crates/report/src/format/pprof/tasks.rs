@@ -8,7 +8,8 @@ use wallscope_model::{LabelsId, StackId, State, TaskTime};
 use super::super::ReadError;
 use super::convert::index;
 use super::extension as ext;
-use super::restore::{Names, below, same};
+use super::names::Names;
+use super::restore::{below, same};
 
 fn optional(id: Option<u32>) -> u32 {
     id.map_or(0, |id| id + 1)

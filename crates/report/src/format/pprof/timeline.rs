@@ -5,8 +5,9 @@ use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, Recording, S
 use super::super::ReadError;
 use super::convert::index;
 use super::extension as ext;
+use super::names::Names;
 use super::read::damaged;
-use super::restore::{Names, below, same};
+use super::restore::{below, same};
 
 pub(super) fn to_message(rec: &Recording) -> Option<ext::Timeline> {
     let t = rec.timeline.as_ref()?;

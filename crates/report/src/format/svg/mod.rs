@@ -5,129 +5,27 @@
 //! than a third of a unit are left out (the subtitle says how many). There is no script in it;
 //! names, times and shares appear where a viewer shows `<title>`. For more, see [`crate::page`].
 
+mod class;
+mod draw;
+
 use std::io::{self, Write};
 
 use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{BlockReason, Part, Recording, State, Unit, View};
+use wallscope_model::{Recording, View};
 
-use crate::page::entries::{Entries, Entry, Kind};
+use crate::page::entries::Entries;
 use crate::page::trie::Builder;
 use crate::text::layout::shorten;
-use crate::text::units::value;
+use class::Class;
+use draw::{LETTER, amount, escape, frame};
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
 const MARGIN: f64 = 10.0;
 const HEAD: f64 = 52.0;
-const LETTER: f64 = 6.65;
 const NARROWEST: f64 = 0.33;
 /// More levels than this do not help in a picture that nobody scrolls.
 const MOST_LEVELS: usize = 400;
-
-/// What is painted in one colour.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    State(State),
-    Part(Part),
-    Reason(BlockReason),
-    Own,
-    Library,
-    Kernel,
-    Jit,
-    Managed,
-    Unknown,
-}
-
-impl Class {
-    /// The colours of the page (`web/js/palette.js`).
-    fn colour(self) -> &'static str {
-        match self {
-            Class::State(State::OnCpu) => "#eba93b",
-            Class::State(State::Runnable) => "#d98cb3",
-            Class::State(State::Blocked) => "#6bb5e0",
-            Class::State(State::Unknown) => "#909090",
-            Class::Unknown => "#9a9a9a",
-            Class::Part(Part::Woken) => "#e3a6c4",
-            Class::Part(Part::Preempted) => "#c9719f",
-            Class::Part(_) => "#b06090",
-            Class::Reason(reason) => match reason {
-                BlockReason::Lock => "#4f95c9",
-                BlockReason::Gil => "#7f8fd0",
-                BlockReason::Disk => "#4fb39a",
-                BlockReason::Network => "#6bc3e6",
-                BlockReason::Pipe => "#93cfc6",
-                BlockReason::Timer => "#b7d3ea",
-                BlockReason::Poll => "#d3dfe8",
-                BlockReason::Child => "#a3a6dd",
-                BlockReason::PageFault => "#7fb08d",
-                BlockReason::Memory => "#5c9d8c",
-                BlockReason::KernelLock => "#7a9fc4",
-                BlockReason::Stopped => "#b9bfc7",
-                BlockReason::Other => "#8fb3cc",
-            },
-            Class::Own => "#f0c75e",
-            Class::Library => "#93cfa4",
-            Class::Kernel => "#e89272",
-            Class::Jit => "#b8a2dc",
-            Class::Managed => "#7fa8f5",
-        }
-    }
-
-    fn title(self) -> String {
-        match self {
-            Class::State(State::OnCpu) => "on CPU".into(),
-            Class::State(State::Unknown) => "not seen".into(),
-            Class::State(state) => state.name().into(),
-            Class::Part(part) => part.name().into(),
-            Class::Reason(reason) => reason.name().replace('_', " "),
-            Class::Own => "own code".into(),
-            Class::Library => "library".into(),
-            Class::Kernel => "kernel".into(),
-            Class::Jit => "made at run time".into(),
-            Class::Managed => "managed (Python, Java)".into(),
-            Class::Unknown => "not known".into(),
-        }
-    }
-
-    /// The class of time in `state`, where a view is painted by time; `None`: by code.
-    fn of_time(view: View, state: State, reason: Option<&str>) -> Option<Class> {
-        match view {
-            View::Wall => Some(Class::State(state)),
-            View::OnCpu => None,
-            View::OffCpu | View::RunQueue => {
-                let block = reason.and_then(BlockReason::from_name).map(Class::Reason);
-                let part = || reason.and_then(Part::from_name).map(Class::Part);
-                Some(block.or_else(part).unwrap_or(Class::State(state)))
-            }
-        }
-    }
-
-    fn of_code(recording: &Recording, entry: &Entry) -> Class {
-        let library = || {
-            let module = entry.module.checked_sub(1);
-            let path = module.and_then(|m| recording.modules.get(m as usize));
-            path.is_some_and(|m| {
-                let path = &*m.path;
-                let folder = |name| path.contains(name);
-                path == "[vdso]"
-                    || path.ends_with(".so")
-                    || path.contains(".so.")
-                    || path.starts_with('<')
-                    || ["/python3", "/site-packages/", "/dist-packages/"]
-                        .into_iter()
-                        .any(folder)
-            })
-        };
-        match entry.kind {
-            Kind::Kernel => Class::Kernel,
-            Kind::Jit => Class::Jit,
-            Kind::Mark => Class::Unknown,
-            Kind::Native | Kind::Managed if library() => Class::Library,
-            Kind::Managed => Class::Managed,
-            Kind::Native => Class::Own,
-        }
-    }
-}
 
 /// The tree of one view, nodes in depth-first order.
 struct Tree {
@@ -337,109 +235,9 @@ fn parts(
     (parts, classes)
 }
 
-/// One frame: its parts side by side, its name where there is room.
-fn frame(
-    out: &mut dyn Write,
-    name: &str,
-    parts: &[(Class, u64)],
-    (ns, amount): (u64, &str),
-    all: u64,
-    (x, y, width): (f64, f64, f64),
-) -> io::Result<()> {
-    let gap = if width > 3.0 { 0.7 } else { 0.0 };
-    let share = ns as f64 / all as f64;
-    write!(
-        out,
-        "<g><title>{}: {}, {:.2} %</title>",
-        escape(&shorten(name, 400)),
-        escape(amount),
-        share * 100.0
-    )?;
-    if parts.is_empty() {
-        write!(
-            out,
-            "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"17\" fill=\"#e4e4e0\"/>",
-            width - gap
-        )?;
-    }
-    let mut at = x;
-    for (class, part) in parts {
-        let w = (width - gap) * *part as f64 / ns.max(1) as f64;
-        write!(
-            out,
-            "<rect x=\"{at:.2}\" y=\"{y:.1}\" width=\"{w:.2}\" height=\"17\" fill=\"{}\"/>",
-            class.colour()
-        )?;
-        at += w;
-    }
-    let room = ((width - 6.0) / LETTER).floor();
-    if room >= 3.0 {
-        write!(
-            out,
-            "<text x=\"{:.2}\" y=\"{:.1}\" fill=\"#1b1b1b\">{}</text>",
-            x + 3.0,
-            y + 12.5,
-            escape(&label(name, room as usize))
-        )?;
-    }
-    writeln!(out, "</g>")
-}
-
-/// A frame's name in `room` letters. Where not even the last of its names fits, how that begins:
-/// a row of narrow frames is read from the left.
-fn label(name: &str, room: usize) -> String {
-    let short = shorten(name, room);
-    let last = name.rsplit("::").next().unwrap_or(name);
-    let cut = short
-        .strip_prefix('…')
-        .is_some_and(|s| !s.starts_with("::"));
-    if !cut || last.chars().count() <= room || last.contains(['<', '(', '>', ')']) {
-        return short;
-    }
-    let begins: String = last.chars().take(room.saturating_sub(1)).collect();
-    format!("{begins}…")
-}
-
-/// A value in the recording's unit.
-fn amount(unit: &Unit, v: u64) -> String {
-    match unit {
-        Unit::Nanoseconds => seconds(v),
-        Unit::Bytes => value(unit, v),
-        Unit::Count(name) => format!("{} {name}", value(unit, v)),
-    }
-}
-
-fn seconds(ns: u64) -> String {
-    match ns {
-        0..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.2} s", ns as f64 / 1e9),
-    }
-}
-
-/// Text that can neither end its element nor be no XML at all.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // Neither control characters nor the two that are no characters are XML; those that
-            // turn the direction of writing would rearrange what stands beside them.
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('�'),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
-                out.push('�');
-            }
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
+    use super::draw::label;
     use super::*;
 
     fn svg(recording: &Recording, view: View) -> String {
@@ -449,7 +247,7 @@ mod tests {
     }
 
     fn demo() -> Recording {
-        let file = include_bytes!("../../../../web/tests/fixtures/demo.pb.gz");
+        let file = include_bytes!("../../../../../web/tests/fixtures/demo.pb.gz");
         let read = crate::format::read(file, crate::format::Bounds::default());
         read.expect("a recording of this project").recording
     }
