@@ -21,6 +21,7 @@ use crate::{input, output};
 Examples:
   wallscope diff before.pb.gz -- after.pb.gz
   wallscope diff base-*.pb.gz -- new-*.pb.gz           several runs tell how much runs differ
+  wallscope diff a.pb.gz -- b.pb.gz --per request         as served while recording
   wallscope diff a.pb.gz -- b.pb.gz --per request --base-requests 12000 --new-requests 11800
   wallscope diff a.pb.gz -- b.pb.gz --fail-if 'on-cpu:+2%' --fail-if 'wall@reserve:+10%'
   wallscope diff a.pb.gz -- b.pb.gz --format html -o diff.html
@@ -125,7 +126,7 @@ enum Per {
     CpuSecond,
     /// All time: shares
     Total,
-    /// Requests, with --base-requests and --new-requests
+    /// Requests served over sockets, or as --base-requests and --new-requests say
     Request,
     /// Nothing: the time of a run
     Raw,
@@ -182,7 +183,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } else {
         (args.new.into_iter().map(PathBuf::from).collect(), args.how)
     };
-    let options = options(&how, args.base.len(), new.len())?;
+    let mut options = options(&how, args.base.len(), new.len())?;
     let form = match (how.json, how.md) {
         (true, _) => Form::Json,
         (_, true) => Form::Md,
@@ -207,6 +208,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
             .collect()
     };
     let (base, new_recordings) = (read(&args.base)?, read(&new)?);
+    if how.per == Per::Request && options.base_requests.is_empty() {
+        options.base_requests = served(&args.base, &base)?;
+        options.new_requests = served(&new, &new_recordings)?;
+        options.requests_served = true;
+    }
     let comparison = compare(&base, &new_recordings, &options)
         .map_err(|e| Failure::usage(format!("cannot compare these files: {e}")))?;
     let outcomes: Vec<Outcome> = (how.fail_if.iter()).map(|c| c.judge(&comparison)).collect();
@@ -258,6 +264,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Err(Failure::of(10, anyhow::Error::msg(fired.join("; "))))
 }
 
+/// Requests that each recording saw being served.
+fn served(files: &[PathBuf], recordings: &[Recording]) -> Result<Vec<f64>, Failure> {
+    let of = |(file, rec): (&PathBuf, &Recording)| match diff::served(rec) {
+        Some(requests) => Ok(requests as f64),
+        None => Err(Failure::usage(format!(
+            "no requests to divide by: '{}' saw none being served over sockets (with eBPF they are \
+             counted); give counts with --base-requests and --new-requests",
+            file.display()
+        ))),
+    };
+    files.iter().zip(recordings).map(of).collect()
+}
+
 /// A side in a few words.
 fn named(files: &[PathBuf]) -> String {
     let first = files[0].file_name().unwrap_or(files[0].as_os_str());
@@ -269,14 +288,21 @@ fn named(files: &[PathBuf]) -> String {
 
 fn options(how: &How, base: usize, new: usize) -> Result<Options, Failure> {
     let fits = |given: &[f64], files: usize| given.len() == 1 || given.len() == files;
+    let counts_given = !how.base_requests.is_empty() || !how.new_requests.is_empty();
     if how.per == Per::Request {
-        if !fits(&how.base_requests, base) || !fits(&how.new_requests, new) {
+        if counts_given && !(fits(&how.base_requests, base) && fits(&how.new_requests, new)) {
             return Err(Failure::usage(format!(
-                "--per request needs --base-requests and --new-requests, each with one count or one \
-                 for each file ({base} and {new} here)"
+                "--base-requests and --new-requests go together, each with one count or one for each \
+                 file ({base} and {new} here); without both, requests are as served while recording"
             )));
         }
-    } else if !how.base_requests.is_empty() || !how.new_requests.is_empty() {
+        if !counts_given && how.select.selects_time() {
+            return Err(Failure::usage(
+                "requests are counted over the whole recording, not over a part of its time: give \
+                 counts with --base-requests and --new-requests",
+            ));
+        }
+    } else if counts_given {
         return Err(Failure::usage(
             "--base-requests and --new-requests go with --per request",
         ));
@@ -298,6 +324,7 @@ fn options(how: &How, base: usize, new: usize) -> Result<Options, Failure> {
         },
         base_requests: how.base_requests.clone(),
         new_requests: how.new_requests.clone(),
+        requests_served: false,
         fdr: how.fdr,
     })
 }

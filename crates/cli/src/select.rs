@@ -115,6 +115,11 @@ impl SelectArgs {
         }
     }
 
+    /// Whether it leaves out a part of the time.
+    pub fn selects_time(&self) -> bool {
+        self.time.is_some()
+    }
+
     /// The selected part of `recording`; conditions that meet nothing are told on stderr.
     pub fn of(&self, recording: Recording) -> Result<Recording, Failure> {
         let selected = self.selection().apply(recording).map_err(|e| {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use wallscope_model::scale::scale;
-use wallscope_model::{BlockReason, LedgerSlice, Recording, State};
+use wallscope_model::{
+    Above, Actor, ActorId, BlockReason, Hop, LedgerSlice, Peer, Recording, Role, Sample, State,
+};
 use wallscope_report::format::pprof;
 
 fn run(args: &[&str]) -> Output {
@@ -28,24 +30,53 @@ fn write(dir: &Path, name: &str, rec: &Recording) -> PathBuf {
 
 /// The same service whose journal takes half of all disk time more.
 fn slower(workers: u32) -> Recording {
-    let mut rec = synthetic::recording(workers);
+    waiting_longer(synthetic::recording(workers), BlockReason::Disk)
+}
+
+/// Half of all waits for `reason` more.
+fn waiting_longer(mut rec: Recording, reason: BlockReason) -> Recording {
     let more = |ns: u64| ns + ns / 2;
     for c in &mut rec.contexts {
-        let disk = &mut c.ledger.blocked[BlockReason::Disk as usize];
-        c.ledger.wall_ns += *disk / 2;
-        *disk = more(*disk);
+        let waits = &mut c.ledger.blocked[reason as usize];
+        c.ledger.wall_ns += *waits / 2;
+        *waits = more(*waits);
     }
     let dearer = |mut row: LedgerSlice| {
-        let disk = &mut row.blocked[BlockReason::Disk as usize];
-        *disk = more(*disk);
+        let waits = &mut row.blocked[reason as usize];
+        *waits = more(*waits);
         row
     };
     rec.ledger_slices = rec.ledger_slices.iter().map(dearer).collect();
     for s in &mut rec.samples {
-        if s.state == State::Blocked && s.reason == Some(BlockReason::Disk) {
+        if s.state == State::Blocked && s.reason == Some(reason) {
             s.ns = more(s.ns);
             s.slices.iter_mut().for_each(|v| v.ns = more(v.ns));
         }
+    }
+    rec
+}
+
+/// The service with who held its locks nine tenths of the time: a worker, in its journal.
+fn with_holders(mut rec: Recording) -> Recording {
+    let on_disk = |s: &&Sample| s.reason == Some(BlockReason::Disk);
+    let writes = rec.samples.iter().find(on_disk).unwrap();
+    let (stack, context) = (Some(writes.stack), writes.context);
+    rec.actors = vec![Actor::Context(context)];
+    for (i, s) in rec.samples.iter().enumerate() {
+        if s.reason != Some(BlockReason::Lock) {
+            continue;
+        }
+        rec.hops.push(Hop {
+            above: Above::Sample(i as u32),
+            role: Role::Woke,
+            actor: ActorId(0),
+            stack,
+            reason: None,
+            part: None,
+            labels: None,
+            count: s.count,
+            ns: s.ns / 10 * 9,
+        });
     }
     rec
 }
@@ -115,6 +146,74 @@ fn what_became_slower_is_named_and_fails_a_script() {
         md.starts_with("**blocked (disk) in `orders::Journal::commit()` +"),
         "{md}"
     );
+}
+
+#[test]
+fn who_holds_a_lock_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = with_holders(synthetic::recording(4));
+    let longer = waiting_longer(synthetic::recording(4), BlockReason::Lock);
+    let a = write(dir.path(), "a.pb.gz", &base);
+    let b = write(dir.path(), "b.pb.gz", &with_holders(longer));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let md = text(&run(&["diff", a, "--", b, "--md"]).stdout);
+    let first = md.lines().next().unwrap();
+    assert!(first.starts_with("**blocked (lock) in `"), "{md}");
+    assert!(
+        first.contains(", held by `orders::Journal::commit()` (9"),
+        "{md}"
+    );
+    let said = text(&run(&["diff", a, "--", b]).stdout);
+    assert!(
+        said.contains("held by") && said.contains("thread worker-0"),
+        "{said}"
+    );
+    let json = run(&["diff", a, "--", b, "--json"]);
+    let v: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let held = &v["functions"][0]["held_by"];
+    assert_eq!(held["thread"], "worker-0");
+    let share = held["share"].as_f64().unwrap();
+    assert!((0.88..0.92).contains(&share), "{held}");
+}
+
+#[test]
+fn requests_are_those_served_while_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = |name: &str, requests: u64| {
+        let mut rec = synthetic::recording(4);
+        let peer = |asks: bool, pid: u32, requests: u64| Peer {
+            pid: 4711,
+            asks,
+            peer_pid: pid,
+            requests,
+            connections: 1,
+            ..Peer::default()
+        };
+        // What it asks others, and what it asks itself, are no requests of others.
+        rec.peers = vec![
+            peer(false, 0, requests - 10),
+            peer(false, 77, 10),
+            peer(false, 4711, 5_000),
+            peer(true, 88, 9_000),
+        ];
+        write(dir.path(), name, &rec)
+    };
+    let (a, b) = (served("a.pb.gz", 100), served("b.pb.gz", 50));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let value = |args: &[&str]| -> serde_json::Value {
+        let args = [&["diff", a, "--", b, "--json", "--per", "request"], args].concat();
+        let out = run(&args);
+        assert!(out.status.success(), "{}", text(&out.stderr));
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    let own = value(&[]);
+    let given = value(&["--base-requests", "100", "--new-requests", "50"]);
+    assert_eq!(own["whole"], given["whole"]);
+    let notes = own["notes"].to_string();
+    assert!(notes.contains("100 in the base, 50 in the new"), "{notes}");
+    let part = run(&["diff", a, "--", b, "--per", "request", "--time", "2..4"]);
+    assert_eq!(part.status.code(), Some(2));
+    assert!(text(&part.stderr).contains("whole recording"));
 }
 
 #[test]

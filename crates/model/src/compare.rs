@@ -6,9 +6,8 @@
 //! about the mean, which holds the program's own unsteadiness too.
 //!
 //! **Between runs.** With one run a side nothing tells how much runs differ, and the blocks' error
-//! stands in for it, and what goes with waiting for a CPU from block to block ([`Crowding`]) is not
-//! held for a change where the sides waited differently: a busier machine is no slower program. With
-//! more, the variance between runs of a side is set against their sampling
+//! stands in for it, and what goes with waiting for a CPU from block to block ([`crate::crowding`]) is
+//! not held for a change where the sides waited differently. With more, the variance between runs of a side is set against their sampling
 //! error; their ratio, the dispersion, is what two runs differ more than sampling explains. Few runs
 //! tell it badly for one function, but all functions together tell what is usual: the dispersions
 //! are moderated by empirical Bayes ([`Prior`]; Smyth, *Statistical Applications in Genetics and
@@ -20,6 +19,7 @@
 //! whole depend on each other in both directions. Where nothing changed, that is the probability of
 //! any report at all.
 
+use crate::crowding::{Crowding, Elasticity, accounts_for};
 use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
 
 /// A quantity in one run.
@@ -35,53 +35,6 @@ pub struct Estimate {
     pub df: f64,
     /// How it goes with the time that threads wait for a CPU.
     pub crowding: Crowding,
-}
-
-/// How a quantity goes with waiting for a CPU, from block to block of one run. Rates of both, as
-/// `Σx / Σn`; sums of squares and products of their residuals.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Crowding {
-    /// Waiting for a CPU.
-    pub value: f64,
-    squares: f64,
-    products: f64,
-    own_squares: f64,
-    blocks: f64,
-}
-
-impl Crowding {
-    /// Of a quantity `x` and waiting `w`, by block, both over `n`.
-    pub fn of(x: &[f64], w: &[f64], n: &[f64]) -> Crowding {
-        let whole: f64 = n.iter().sum();
-        let mut c = Crowding::default();
-        if whole <= 0.0 {
-            return c;
-        }
-        let value = x.iter().sum::<f64>() / whole;
-        c.value = w.iter().sum::<f64>() / whole;
-        for ((x, w), n) in x.iter().zip(w).zip(n).filter(|(_, n)| **n > 0.0) {
-            let (own, waits) = (x / n - value, w / n - c.value);
-            c.squares += waits * waits;
-            c.products += own * waits;
-            c.own_squares += own * own;
-            c.blocks += 1.0;
-        }
-        c
-    }
-
-    /// What the difference in waiting may account for of a difference in the quantity, as a mean
-    /// square: the slope from block to block, with its own uncertainty.
-    fn accounts_for(base: &Crowding, new: &Crowding) -> f64 {
-        let squares = base.squares + new.squares;
-        let df = base.blocks + new.blocks - 3.0;
-        if squares <= 0.0 || df < 1.0 {
-            return 0.0;
-        }
-        let products = base.products + new.products;
-        let slope = products / squares;
-        let left = (base.own_squares + new.own_squares - slope * products).max(0.0) / df;
-        (slope * slope + left / squares) * (new.value - base.value).powi(2)
-    }
 }
 
 /// With fewer blocks than this, the variance between them says too little to be used.
@@ -137,13 +90,15 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
     }
 }
 
-/// What dispersions are usual, from all quantities of a comparison.
+/// What is usual, from all quantities of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
     /// The usual dispersion.
     pub dispersion: f64,
     /// How many degrees of freedom that knowledge is worth.
     pub df: f64,
+    /// With one run a side: how quantities go with waiting for a CPU.
+    pub elasticity: Option<Elasticity>,
 }
 
 impl Prior {
@@ -151,12 +106,22 @@ impl Prior {
     pub const NONE: Prior = Prior {
         dispersion: 1.0,
         df: 0.0,
+        elasticity: None,
     };
 
-    /// The prior that the dispersions of `quantities` (base runs, new runs) suggest.
+    /// The prior that `quantities` (base runs, new runs) suggest.
     pub fn of<'a>(quantities: impl Iterator<Item = (&'a [Estimate], &'a [Estimate])>) -> Prior {
+        let quantities: Vec<_> = quantities.collect();
+        let alone = |(base, new): &(&[Estimate], &[Estimate])| match (base, new) {
+            ([b], [n]) => Some(((b.value + n.value) / 2.0, b.crowding, n.crowding)),
+            _ => None,
+        };
+        let prior = Prior {
+            elasticity: Elasticity::of(quantities.iter().filter_map(alone)),
+            ..Prior::NONE
+        };
         let mut df = 0.0;
-        let logs: Vec<f64> = quantities
+        let logs: Vec<f64> = (quantities.iter())
             .filter_map(|(base, new)| {
                 let (dispersion, d) = dispersion(base, new)?;
                 df = d;
@@ -167,7 +132,7 @@ impl Prior {
             })
             .collect();
         if logs.len() < 3 {
-            return Prior::NONE;
+            return prior;
         }
         // Moments of the logarithm of an F variable (Smyth 2004, section 6.2).
         let centre = digamma(df / 2.0) - (df / 2.0).ln();
@@ -189,6 +154,7 @@ impl Prior {
         Prior {
             dispersion: log.exp().max(1.0),
             df: prior_df.min(most),
+            ..prior
         }
     }
 }
@@ -278,7 +244,11 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
             } else {
                 1.0
             };
-            let crowding = Crowding::accounts_for(&base[0].crowding, &new[0].crowding);
+            let size = (b + n) / 2.0;
+            let crowding = match (base, new) {
+                ([b], [n]) => accounts_for(size, &b.crowding, &n.crowding, prior.elasticity),
+                _ => 0.0,
+            };
             (v.0 + v.1 + crowding, df)
         }
     };

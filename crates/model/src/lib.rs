@@ -27,6 +27,7 @@ mod wait;
 
 pub mod calls;
 pub mod compare;
+pub mod crowding;
 pub mod merge;
 pub mod scale;
 pub mod shape;

@@ -42,6 +42,9 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
                 "name": &*r.function.name, "module": &*r.function.module,
                 "changed": r.changed, "what": r.what(), "q": r.q, "samples": r.samples,
                 "all": difference(&r.all), "states": states,
+                "held_by": r.held_by.as_ref().map(|h| json!({
+                    "function": &*h.function, "thread": &*h.thread, "share": h.share,
+                })),
             })
         })
         .collect();

@@ -17,7 +17,16 @@ fn code(name: &str) -> String {
     format!("`{}`", clean.replace('|', "\\|"))
 }
 
-/// `blocked in cache_get +41.0 ± 3.0 ms/request`.
+/// `, held by compaction (97 %)`, of waits for a lock.
+fn held_by(r: &FunctionRow) -> String {
+    let of = |held: &super::HeldBy| {
+        let part = crate::text::units::share(held.share);
+        format!(", held by {} ({part})", code(&held.function))
+    };
+    r.held_by.as_ref().map_or_else(String::new, of)
+}
+
+/// `blocked (lock) in cache_get +41.0 ± 3.0 ms/request, held by compaction (97 %)`.
 fn headline(c: &Comparison, r: &FunctionRow) -> String {
     let most = (r.states.iter()).filter(|s| s.changed).max_by(|a, b| {
         a.difference
@@ -34,13 +43,17 @@ fn headline(c: &Comparison, r: &FunctionRow) -> String {
         (_, Some(reason)) => format!("blocked ({})", reason.replace('_', " ")),
         (_, None) => "blocked".to_string(),
     };
+    let held = match s.state {
+        State::Blocked => held_by(r),
+        _ => String::new(),
+    };
     let d = &s.difference;
     let per = match c.unit() {
         super::Unit::Time { per } => per,
         super::Unit::Share => "",
     };
     format!(
-        "**{state} in {} {}{per}**",
+        "**{state} in {} {}{per}{held}**",
         code(&r.label()),
         c.unit().difference(d.delta, (d.high - d.low) / 2.0)
     )
@@ -89,9 +102,10 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
                 &r.all
             };
             out.push_str(&format!(
-                "| {} | {} | {} |\n",
+                "| {} | {}{} | {} |\n",
                 code(&r.label()),
                 r.what(),
+                held_by(r),
                 row(d)
             ));
         }

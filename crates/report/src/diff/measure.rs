@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::compare::{Crowding, Estimate, estimate};
+use wallscope_model::compare::{Estimate, estimate};
+use wallscope_model::crowding::Crowding;
 use wallscope_model::stats::MAX_BLOCKS;
 use wallscope_model::{Frame, FrameKind, Recording, State, View};
 
+use super::holders::{self, Holder};
 use super::{Metric, Normal};
 use crate::name;
 use crate::view::{Analysis, FunctionName, Idle};
@@ -79,6 +81,8 @@ pub(super) struct Run {
     pub(super) reasons: FxHashMap<(&'static str, usize), Blocks>,
     /// Time by function and reason, ns.
     pub(super) why: FxHashMap<(u32, &'static str), f64>,
+    /// Time that a function waited for locks, by who held them, ns.
+    pub(super) held: FxHashMap<(u32, Holder), f64>,
     /// Sampled time of each state by block.
     sampled: [Blocks; 3],
     /// The same time as it was counted.
@@ -110,6 +114,7 @@ impl Run {
             functions: FxHashMap::default(),
             reasons: FxHashMap::default(),
             why: FxHashMap::default(),
+            held: FxHashMap::default(),
             sampled: [zero(), zero(), zero()],
             counted: [zero(), zero(), zero()],
             samples: [0.0; 3],
@@ -123,6 +128,7 @@ impl Run {
         let mut stacks: Vec<Option<Vec<u32>>> = vec![None; rec.stacks.len()];
         let mut squares = [0.0; 3];
         let mut idle_left_out = [false; 3];
+        let waits = (!rec.hops.is_empty()).then(|| analysis.waits());
         let mut pieces = analysis.pieces().peekable();
         while let Some(p) = pieces.next() {
             let mut ns = p.ns;
@@ -153,6 +159,13 @@ impl Run {
                 values.iter().for_each(|(b, v)| row[*b] += v);
                 if let Some(reason) = reason {
                     *run.why.entry((*f, reason)).or_default() += ns as f64;
+                }
+            }
+            if let Some(waits) = waits.as_ref().filter(|_| holders::is_held(s.reason)) {
+                for (holder, ns) in holders::of_sample(&analysis, waits, p.sample as usize) {
+                    for f in to.iter() {
+                        *run.held.entry((*f, holder.clone())).or_default() += ns;
+                    }
                 }
             }
             if let Some(reason) = reason.filter(|_| s.state != State::OnCpu) {

@@ -12,12 +12,14 @@
 
 mod condition;
 mod folded;
+mod holders;
 mod json;
 mod junit;
 mod markdown;
 mod measure;
 mod page;
 mod pprof;
+mod requests;
 mod stacks;
 mod text;
 mod units;
@@ -27,16 +29,19 @@ use wallscope_model::compare::{Difference, Effort, Estimate, Prior, adjust, effo
 use wallscope_model::merge::MergeError;
 use wallscope_model::{FrameKind, Recording, State, View, merge};
 
+use crate::text::units::count;
 use crate::view::{FunctionName, Idle};
 use measure::{Blocks, Names, Run, STATES, states_of};
 
 pub use condition::{Condition, Outcome, Verdict};
 pub use folded::write as write_folded;
+pub use holders::HeldBy;
 pub use json::render as json;
 pub use junit::render as junit;
 pub use markdown::render as markdown;
 pub use page::write as write_page;
 pub use pprof::write as write_pprof;
+pub use requests::served;
 pub use text::{Shown, render as text};
 pub use units::Unit;
 
@@ -50,7 +55,7 @@ pub enum Normal {
     CpuSecond,
     /// All time of the view: values are shares.
     Total,
-    /// Requests, as counted by the user.
+    /// Requests, by [`Options::base_requests`] and [`Options::new_requests`].
     Request,
     /// Nothing: time of a run.
     Raw,
@@ -84,6 +89,8 @@ pub struct Options {
     pub base_requests: Vec<f64>,
     /// Requests of each new run.
     pub new_requests: Vec<f64>,
+    /// Whether these were counted while recording ([`served`]), and not by the user.
+    pub requests_served: bool,
     /// The false discovery rate: which share of the reported functions may be none.
     pub fdr: f64,
 }
@@ -97,6 +104,7 @@ impl Default for Options {
             metric: Metric::default(),
             base_requests: Vec::new(),
             new_requests: Vec::new(),
+            requests_served: false,
             fdr: 0.01,
         }
     }
@@ -144,6 +152,8 @@ pub struct FunctionRow {
     pub q: Option<f64>,
     /// Whether it is reported.
     pub changed: bool,
+    /// Of one that waits longer for a lock: who holds it most of that time.
+    pub held_by: Option<HeldBy>,
 }
 
 /// The result.
@@ -208,6 +218,15 @@ pub fn compare(
              runs of each to know"
                 .to_string(),
         );
+    }
+    if options.normal == Normal::Request && options.requests_served {
+        let all = |side: &[f64]| count(side.iter().sum::<f64>() as u64);
+        notes.push(format!(
+            "requests are those that the recorded processes were seen to be asked over sockets: {} in \
+             the base, {} in the new runs",
+            all(&options.base_requests),
+            all(&options.new_requests)
+        ));
     }
     Ok(Comparison {
         whole: whole(&sides, options),
@@ -358,6 +377,7 @@ fn functions(
             samples: m.samples.iter().sum(),
             q: (!tests.is_empty()).then_some(1.0),
             changed: false,
+            held_by: None,
         });
     }
     let judged = rows.iter_mut().filter(|r| r.q.is_some());
@@ -365,8 +385,15 @@ fn functions(
         row.q = Some(q);
         row.changed = q <= options.fdr;
     }
-    for row in rows.iter_mut().filter(|r| !r.changed) {
-        row.states.iter_mut().for_each(|s| s.changed = false);
+    let held = holders::by_function(sides);
+    for (row, id) in rows.iter_mut().zip(&ids) {
+        if !row.changed {
+            row.states.iter_mut().for_each(|s| s.changed = false);
+            continue;
+        }
+        let waits = |s: &&InState| s.changed && s.state == State::Blocked;
+        let longer = row.states.iter().find(waits).map(|s| s.difference.delta);
+        row.held_by = longer.and_then(|delta| holders::most(held.get(id)?, delta));
     }
     rows.sort_by(|a, b| {
         let size = |r: &FunctionRow| {

@@ -214,6 +214,17 @@ fn function(c: &Comparison, r: &FunctionRow, table: &mut Table) {
             table.put(Ink::State(s.state), row);
         }
     }
+    if let Some(held) = &r.held_by {
+        let mut row = vec![String::new(); 4];
+        row.push("  held by".to_string());
+        row.push(format!(
+            "{}  {} of it, thread {}",
+            held.function,
+            share(held.share),
+            held.thread
+        ));
+        table.put(Ink::Faint, row);
+    }
 }
 
 fn name(r: &FunctionRow) -> String {

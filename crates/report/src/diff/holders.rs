@@ -1,0 +1,82 @@
+//! Who held the locks that functions came to wait for longer.
+//!
+//! Below a sampled wait stand those who ended it: the function that let a lock go is the one that held
+//! it. What it did meanwhile, and whom it waited for itself, is for `wallscope why`.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Actor, BlockReason};
+
+use super::Sides;
+use crate::view::{Analysis, Waits};
+
+/// Code of some thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Holder {
+    function: Arc<str>,
+    thread: Arc<str>,
+}
+
+/// Who held what a function waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldBy {
+    /// The function that let go.
+    pub function: Arc<str>,
+    /// The holder's thread name.
+    pub thread: Arc<str>,
+    /// Its part of what the function waits longer for locks, 0..=1.
+    pub share: f64,
+}
+
+/// Whether a wait is one for somebody who holds something.
+pub(super) fn is_held(reason: Option<BlockReason>) -> bool {
+    use BlockReason::{Gil, KernelLock, Lock};
+    matches!(reason, Some(Lock | Gil | KernelLock))
+}
+
+/// Who ended the waits of one sample, and how long these were, ns.
+pub(super) fn of_sample(a: &Analysis, waits: &Waits, sample: usize) -> Vec<(Holder, f64)> {
+    let rec = a.recording;
+    let ended = |hop: &u32| {
+        let h = &rec.hops[*hop as usize];
+        let thread = match &rec.actors[h.actor.0 as usize] {
+            Actor::Context(c) => rec.contexts[c.0 as usize].name.clone(),
+            Actor::Stranger { pid, name, .. } if *pid != 0 => name.clone(),
+            _ => return None,
+        };
+        let function = h.stack.and_then(|s| a.place(s))?.into();
+        Some((Holder { function, thread }, waits.ns[*hop as usize] as f64))
+    };
+    (waits.below_sample[sample].iter())
+        .filter_map(ended)
+        .collect()
+}
+
+/// By function, who holds more of what it waits for than before, in the comparison's unit.
+pub(super) fn by_function(sides: &Sides) -> FxHashMap<u32, FxHashMap<Holder, f64>> {
+    let mut all: FxHashMap<u32, FxHashMap<Holder, f64>> = FxHashMap::default();
+    for (side, sign) in [(&sides.0, -1.0), (&sides.1, 1.0)] {
+        for run in side {
+            for ((function, holder), ns) in &run.held {
+                let of = all.entry(*function).or_default();
+                *of.entry(holder.clone()).or_default() +=
+                    sign * ns * run.scale() / side.len() as f64;
+            }
+        }
+    }
+    all
+}
+
+/// The holder of most of what is waited for longer, by `delta` in all.
+pub(super) fn most(of: &FxHashMap<Holder, f64>, delta: f64) -> Option<HeldBy> {
+    let (holder, ns) = of.iter().max_by(|a, b| {
+        let name = |h: &Holder| (h.function.clone(), h.thread.clone());
+        (a.1.total_cmp(b.1)).then_with(|| name(b.0).cmp(&name(a.0)))
+    })?;
+    (*ns > 0.0 && delta > 0.0).then(|| HeldBy {
+        function: holder.function.clone(),
+        thread: holder.thread.clone(),
+        share: (ns / delta).min(1.0),
+    })
+}
