@@ -11,6 +11,19 @@ use crate::{json as json_report, markdown, page};
 
 /// Every format. For reading they are tried in this order.
 pub const FORMATS: &[Format] = &[
+    // Before pprof, as which the first letters of a big-endian machine's file could pass.
+    Format {
+        name: "perf.data",
+        about: "",
+        reads: "perf.data: clocks, hardware events, sched_switch; copied stacks are unwound",
+        binary: true,
+        one_view: false,
+        read: Some(Reader {
+            detect: perf_data::detect,
+            read: perf_data::read,
+        }),
+        write: None,
+    },
     // Before pprof, whose fields of the same numbers hold no messages of messages.
     Format {
         name: "otlp",
@@ -84,18 +97,6 @@ pub const FORMATS: &[Format] = &[
         read: Some(Reader {
             detect: trace_event::detect,
             read: trace_event::read,
-        }),
-        write: None,
-    },
-    Format {
-        name: "perf.data",
-        about: "",
-        reads: "perf.data: clocks, hardware events, sched_switch; copied stacks are unwound",
-        binary: true,
-        one_view: false,
-        read: Some(Reader {
-            detect: perf_data::detect,
-            read: perf_data::read,
         }),
         write: None,
     },

@@ -4,7 +4,6 @@ use crate::support::{ends, fold, read, read_value};
 
 const JFR: &[u8] = include_bytes!("../fixtures/flight.jfr.gz");
 const NODE: &str = include_str!("../fixtures/node.cpuprofile");
-const PERF: &[u8] = include_bytes!("../fixtures/clock.perf.data.gz");
 
 /// `jfr print`: 43 execution samples, 42 of them in `J.leaf`; 12 sleeps of 439.9 ms in all.
 #[test]
@@ -59,27 +58,6 @@ fn samples_of_v8_are_those_of_its_hit_counts() {
     let length = v["endTime"].as_u64().unwrap() - v["startTime"].as_u64().unwrap();
     let expected = (length - deltas[0].as_u64().unwrap()) * 1000;
     assert_eq!(fold(&timed).values().sum::<u64>(), expected);
-}
-
-/// `perf report -F sample,sym` of the same file counts as many.
-#[test]
-fn perf_data_gives_files_and_offsets() {
-    let read = read(PERF);
-    let rec = read.recording;
-    assert!(read.unnamed.is_some());
-    assert!(rec.domain.unit.is_time());
-    let n: u64 = rec.samples.iter().map(|s| s.count).sum();
-    let sum: u64 = rec.contexts.iter().map(|c| c.ledger.on_cpu.total()).sum();
-    assert_eq!(sum, n * 1_001_001);
-    assert_eq!(rec.contexts.len(), 2);
-    assert!(rec.contexts.iter().all(|c| &*c.name == "w"));
-    // `leaf` lies at 0x1149 in the program, and nearly all samples within it.
-    let (own, _) = ends(&rec);
-    let leaf: u64 = (own.iter())
-        .filter(|(name, _)| name.starts_with("w+0x11"))
-        .map(|(_, v)| *v)
-        .sum();
-    assert!(leaf * 10 > sum * 9, "{own:?}");
 }
 
 #[test]

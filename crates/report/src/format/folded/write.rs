@@ -166,6 +166,33 @@ impl Lines {
         let from = if i == 0 { 0 } else { self.ends[i - 1] };
         &self.all[from..self.ends[i]]
     }
+
+    /// For each stack the first one that looks like it.
+    fn first_alike(&self) -> Vec<u32> {
+        let mut seen: FxHashMap<&[u32], u32> = FxHashMap::default();
+        seen.reserve(self.ends.len());
+        (0..self.ends.len() as u32)
+            .map(|stack| *seen.entry(self.stack(stack)).or_insert(stack))
+            .collect()
+    }
+
+    /// Numbers words anew, in the order that they have within lines; returns the new numbers.
+    fn rank(&mut self) -> Vec<u32> {
+        let list = std::mem::take(&mut self.words).list;
+        let within = |word: u32| list[word as usize].iter().copied().chain([b';']);
+        let mut order: Vec<u32> = (0..list.len() as u32).collect();
+        order.sort_unstable_by(|a, b| within(*a).cmp(within(*b)));
+        let mut ranks = vec![0; list.len()];
+        for (rank, word) in (0u32..).zip(&order) {
+            ranks[*word as usize] = rank;
+        }
+        self.all.iter_mut().for_each(|w| *w = ranks[*w as usize]);
+        let mut list: Vec<Option<Box<[u8]>>> = list.into_iter().map(Some).collect();
+        self.words.list = (order.iter())
+            .filter_map(|word| list[*word as usize].take())
+            .collect();
+        ranks
+    }
 }
 
 /// What a line is of: words before and after a stack, [`NONE`] for none, and the stack.
@@ -209,22 +236,33 @@ fn bytes<'l>(
 }
 
 /// The order of two whole lines, byte by byte. They are never put together: what they share is
-/// passed over word by word, and what differs is decided within a few bytes.
+/// passed over word by word, and what differs is decided by the words' ranks, or, where one of them is
+/// a line's last and a space follows it, within a few bytes.
 fn order(lines: &Lines, (a, av): &(Key, u64), (b, bv): &(Key, u64)) -> Ordering {
-    let (mut left, mut right) = (a.words(lines), b.words(lines));
+    let (left, right) = (lines.stack(a.stack), lines.stack(b.stack));
+    let same = match a.thread == b.thread {
+        true => left.iter().zip(right).take_while(|(x, y)| x == y).count(),
+        false => 0,
+    };
+    if let (Some(x), Some(y)) = (left.get(same), right.get(same))
+        && a.thread == b.thread
+        && same + 1 < left.len().min(right.len())
+    {
+        return x.cmp(y);
+    }
+    let skipped = match a.thread == b.thread {
+        true => same + usize::from(a.thread != NONE),
+        false => 0,
+    };
+    let (mut left, mut right) = (a.words(lines).skip(skipped), b.words(lines).skip(skipped));
     loop {
         let (before_left, before_right) = (left.clone(), right.clone());
         match (left.next(), right.next()) {
             (Some(x), Some(y)) if x == y => {}
             (None, None) => return Ordering::Equal,
-            (None, _) | (_, None) => {
-                // One line's stack is the other's beginning: its space meets a semicolon.
-                let left_ended = before_left.count() == 0;
-                return match left_ended {
-                    true => b' '.cmp(&b';'),
-                    false => b';'.cmp(&b' '),
-                };
-            }
+            // One line's stack is the other's beginning: its space meets a semicolon.
+            (None, _) => return Ordering::Less,
+            (_, None) => return Ordering::Greater,
             _ => {
                 let (av, bv) = (av.to_string(), bv.to_string());
                 return bytes(lines, before_left, av.as_bytes()).cmp(bytes(
@@ -255,6 +293,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
             (true, name) => lines.words.id(name, ""),
         })
         .collect();
+    let alike = lines.first_alike();
     let mut sums: FxHashMap<Key, u64> = FxHashMap::default();
     let mut add = |context: ContextId, stack: u32, state: State, reason: Option<&str>, ns: u64| {
         if !options.view.includes(state) {
@@ -263,7 +302,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
         let words = &mut lines.words;
         let key = Key {
             thread: threads[context.0 as usize],
-            stack,
+            stack: alike[stack as usize],
             state: match options.with_state {
                 true => words.id(state.name(), ""),
                 false => NONE,
@@ -283,17 +322,24 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
         add(u.context, unsampled, u.state, u.reason, u.ns);
     }
     drop(scaled);
-    // Stacks recorded apart may look the same: they become one line.
     let mut rows: Vec<(Key, u64)> = sums.into_iter().collect();
-    rows.sort_unstable_by(|a, b| a.0.words(&lines).cmp(b.0.words(&lines)));
+    let ranks = lines.rank();
+    for (key, _) in &mut rows {
+        for word in [&mut key.thread, &mut key.state, &mut key.reason] {
+            if *word != NONE {
+                *word = ranks[*word as usize];
+            }
+        }
+    }
+    rows.sort_unstable_by(|a, b| order(&lines, a, b));
+    // What differs only in which word is a frame and which a label looks the same.
     rows.dedup_by(|b, a| {
-        let same = a.0 == b.0 || a.0.words(&lines).eq(b.0.words(&lines));
+        let same = a.0.words(&lines).eq(b.0.words(&lines));
         if same {
             a.1 += b.1;
         }
         same
     });
-    rows.sort_unstable_by(|a, b| order(&lines, a, b));
     let mut buffer = Vec::with_capacity(1 << 16);
     for (key, ns) in &rows {
         for (i, w) in key.words(&lines).enumerate() {

@@ -8,6 +8,7 @@ use wallscope_model::Unit;
 
 use super::super::ReadError;
 use super::super::perf_script::Measures;
+use super::order::Order;
 
 /// An event.
 pub(super) struct Event {
@@ -194,16 +195,12 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn parse(raw: &[u8]) -> Option<Switch> {
-        let int = |at: usize| {
-            let b: [u8; 4] = raw.get(at..at + 4)?.try_into().ok()?;
-            Some(u32::from_le_bytes(b))
-        };
+    pub(super) fn parse(raw: &[u8], order: Order) -> Option<Switch> {
         // Common fields 8 bytes, prev_comm 16, prev_pid, prev_prio, prev_state 8, next_comm 16.
         Some(Switch {
-            prev: int(24)?,
-            next: int(56)?,
-            wants: int(32)? & 0xff == 0,
+            prev: order.int(raw, 24)?,
+            next: order.int(raw, 56)?,
+            wants: order.long(raw, 32)? & 0xff == 0,
         })
     }
 }

@@ -3,6 +3,8 @@
 
 use super::super::ReadError;
 use super::damaged;
+use super::order::Order;
+use super::records::{self, EVENT_DESC};
 
 /// Bytes of the header.
 const HEADER: usize = 104;
@@ -11,50 +13,42 @@ const ATTRIBUTES: usize = 24;
 const DATA: usize = 40;
 const EVENT_TYPES: usize = 56;
 const FEATURES: usize = 72;
-/// The feature that names events.
-const EVENT_DESC: u32 = 12;
+/// Bytes of the header of a file that was written to a pipe.
+const PIPE_HEADER: usize = 16;
 
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    let b: [u8; 8] = bytes.get(at..at.checked_add(8)?)?.try_into().ok()?;
-    Some(u64::from_le_bytes(b))
+/// A section's bounds, if it lies within the file.
+fn section(bytes: &[u8], at: usize, order: Order) -> Option<std::ops::Range<usize>> {
+    let start = usize::try_from(order.long(bytes, at)?).ok()?;
+    let size = usize::try_from(order.long(bytes, at.checked_add(8)?)?).ok()?;
+    let end = start.checked_add(size)?;
+    (end <= bytes.len()).then_some(start..end)
 }
 
-fn int(bytes: &[u8], at: usize) -> Option<u32> {
-    let b: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
-    Some(u32::from_le_bytes(b))
+/// Whether it was written to a pipe: then records follow each other, and there is no header to speak of.
+pub(super) fn is_pipe(bytes: &[u8]) -> bool {
+    Order::of(bytes).long(bytes, 8) == Some(PIPE_HEADER as u64)
 }
 
-/// A section that lies within the file.
-fn section(bytes: &[u8], at: usize) -> Option<&[u8]> {
-    let start = usize::try_from(long(bytes, at)?).ok()?;
-    let size = usize::try_from(long(bytes, at + 8)?).ok()?;
-    bytes.get(start..start.checked_add(size)?)
-}
-
-/// Makes the header fit the file; returns whether something had to be left out because the file
-/// ends before it.
+/// Makes the header fit the file and unpacks its records, to `most` bytes; returns whether something
+/// had to be left out because the file ends before it.
 ///
 /// # Errors
-/// [`ReadError::Damaged`] where the events are not described, or it is another machine's file.
-pub(super) fn fit(bytes: &mut [u8]) -> Result<bool, ReadError> {
-    if bytes.starts_with(b"2ELIFREP") {
-        return Err(damaged(
-            "it comes from a big-endian machine, which is not read here",
-        ));
-    }
+/// [`ReadError::Damaged`] where the events are not described, [`ReadError::TooLarge`].
+pub(super) fn fit(bytes: &mut Vec<u8>, most: u64) -> Result<bool, ReadError> {
+    let order = Order::of(bytes);
     if bytes.len() < HEADER {
         return Err(ReadError::Truncated);
     }
-    let attribute = long(bytes, 16).unwrap_or(0);
-    if !(64..=4096).contains(&attribute) || section(bytes, ATTRIBUTES).is_none() {
-        return Err(damaged("its header does not describe its events"));
-    }
+    let attribute = order.long(bytes, 16).unwrap_or(0);
+    let attributes = section(bytes, ATTRIBUTES, order)
+        .filter(|_| (64..=4096).contains(&attribute))
+        .ok_or_else(|| damaged("its header does not describe its events"))?;
     // perf of before 2013 named events here; the parser believes what stands there.
     bytes[EVENT_TYPES..EVENT_TYPES + 16].fill(0);
     let len = bytes.len() as u64;
     let (start, size) = (
-        long(bytes, DATA).unwrap_or(0),
-        long(bytes, DATA + 8).unwrap_or(0),
+        order.long(bytes, DATA).unwrap_or(0),
+        order.long(bytes, DATA + 8).unwrap_or(0),
     );
     if start > len {
         return Err(ReadError::Truncated);
@@ -66,13 +60,27 @@ pub(super) fn fit(bytes: &mut [u8]) -> Result<bool, ReadError> {
     }
     // Without its end perf itself has not said how long the data is.
     let whole = size > 0 && start.checked_add(size).is_some_and(|end| end <= len);
-    let end = if whole { start + size } else { len } as usize;
-    let good = records_fit(bytes, start as usize, end)?;
-    let cut = !whole || good < end;
-    let features = !cut && features_fit(bytes, end);
+    let (start, mut end) = (
+        start as usize,
+        if whole { start + size } else { len } as usize,
+    );
+    for event in attributes.step_by(attribute as usize) {
+        records::turn(bytes, event, order);
+    }
+    let mut cut = !whole;
+    if let Some(unpacked) = records::unpack(bytes, start..end, order, most)? {
+        cut |= unpacked.cut;
+        let new_end = start + unpacked.bytes.len();
+        bytes.splice(start..end, unpacked.bytes);
+        move_features(bytes, end as u64, new_end, order);
+        end = new_end;
+        order.put_long(bytes, DATA + 8, (end - start) as u64);
+    }
+    let good = records::fit(bytes, start..end, order)?;
+    cut |= good < end;
+    let features = !cut && features_fit(bytes, end, order);
     if cut {
-        let size = (good as u64 - start).to_le_bytes();
-        bytes[DATA + 8..DATA + 16].copy_from_slice(&size);
+        order.put_long(bytes, DATA + 8, (good - start) as u64);
     }
     if !features {
         let had = bytes[FEATURES..HEADER].iter().any(|b| *b != 0);
@@ -82,136 +90,78 @@ pub(super) fn fit(bytes: &mut [u8]) -> Result<bool, ReadError> {
     Ok(false)
 }
 
-/// Makes the records of a file that was written to a pipe fit; returns whether it ends in the middle.
+/// Makes the records of a file that was written to a pipe fit, as [`fit`]; returns whether it ends in
+/// the middle.
 ///
 /// # Errors
 /// As [`fit`].
-pub(super) fn fit_pipe(bytes: &mut Vec<u8>) -> Result<bool, ReadError> {
-    if let Some(range) = tracing_data(bytes) {
-        bytes.drain(range);
+pub(super) fn fit_pipe(bytes: &mut Vec<u8>, most: u64) -> Result<bool, ReadError> {
+    let order = Order::of(bytes);
+    let mut cut = false;
+    if let Some(unpacked) = records::unpack(bytes, PIPE_HEADER..bytes.len(), order, most)? {
+        cut = unpacked.cut;
+        bytes.truncate(PIPE_HEADER);
+        bytes.extend(unpacked.bytes);
     }
     let end = bytes.len();
-    let good = records_fit(bytes, 16, end)?;
+    let good = records::fit(bytes, PIPE_HEADER..end, order)?;
     bytes.truncate(good);
-    Ok(good < end)
+    Ok(cut || good < end)
 }
 
-/// Descriptions of tracepoints: more bytes than the record says, and the parser does not know of them.
-const TRACING_DATA: u32 = 66;
+/// The features that the header says there are.
+fn features(bytes: &[u8], order: Order) -> impl Iterator<Item = u32> + use<> {
+    let words: Vec<u64> = (FEATURES..HEADER)
+        .step_by(8)
+        .map(|at| order.long(bytes, at).unwrap_or(0))
+        .collect();
+    (0..256u32).filter(move |bit| words[*bit as usize / 64] >> (bit % 64) & 1 == 1)
+}
 
-/// Where the descriptions of tracepoints lie among the records of a pipe.
-fn tracing_data(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
-    let mut at = 16usize;
-    loop {
-        let size = usize::from(u16::from_le_bytes([
-            *bytes.get(at + 6)?,
-            *bytes.get(at + 7)?,
-        ]));
-        if size < 8 {
-            return None;
+/// The data's end has moved from `old` to `at`, and what lay behind it with it.
+fn move_features(bytes: &mut [u8], old: u64, at: usize, order: Order) {
+    for (i, _) in features(bytes, order).enumerate() {
+        let entry = at + 16 * i;
+        if let Some(offset) = order.long(bytes, entry).filter(|o| *o >= old) {
+            order.put_long(bytes, entry, (offset - old).wrapping_add(at as u64));
         }
-        if int(bytes, at)? == TRACING_DATA {
-            let more = (int(bytes, at + 8)? as usize).next_multiple_of(8);
-            let end = (at + size).checked_add(more)?;
-            return (end <= bytes.len()).then_some(at..end);
-        }
-        at += size;
     }
 }
 
-/// Walks the records between two places; returns where the last one ends whose sizes are true.
-fn records_fit(bytes: &mut [u8], start: usize, end: usize) -> Result<usize, ReadError> {
-    const MMAP2: u32 = 10;
-    const AUXTRACE: u32 = 71;
-    const FEATURE: u32 = 80;
-    /// Of [`MMAP2`]: a build id stands in place of the inode.
-    const WITH_BUILD_ID: u8 = 1 << 6;
-    let mut at = start;
-    while at + 8 <= end {
-        let kind = int(bytes, at).unwrap_or(0);
-        let size = usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
-        if size < 8 || at + size > end {
-            break;
-        }
-        let mut next = at + size;
-        match kind {
-            MMAP2 if bytes[at + 5] & WITH_BUILD_ID != 0 && size > 40 => {
-                // More bytes than a build id has.
-                bytes[at + 40] = bytes[at + 40].min(20);
-            }
-            // What follows such a record belongs to it.
-            AUXTRACE => {
-                let more = long(bytes, at + 8).and_then(|n| usize::try_from(n).ok());
-                match more.and_then(|n| next.checked_add(n)).filter(|n| *n <= end) {
-                    Some(after) if size >= 16 => next = after,
-                    _ => break,
-                }
-            }
-            TRACING_DATA => break,
-            FEATURE if size >= 16 && long(bytes, at + 8) == Some(EVENT_DESC.into()) => {
-                let own = &bytes[at + 16..at + size];
-                if events_fit(own).is_none() {
-                    return Err(damaged("its header does not describe its events"));
-                }
-            }
-            _ => {}
-        }
-        at = next;
-    }
-    Ok(at)
-}
-
-/// Whether every feature's section lies in the file, and the names of events in theirs.
-fn features_fit(bytes: &[u8], mut at: usize) -> bool {
-    for bit in 0..256u32 {
-        if bytes[FEATURES + bit as usize / 8] >> (bit % 8) & 1 == 0 {
-            continue;
-        }
-        let Some(data) = section(bytes, at) else {
+/// Whether every feature's section lies in the file, and the names of events in theirs, whose flags
+/// are turned.
+fn features_fit(bytes: &mut [u8], at: usize, order: Order) -> bool {
+    for (i, bit) in features(bytes, order).enumerate() {
+        let Some(own) = section(bytes, at + 16 * i, order) else {
             return false;
         };
-        if bit == EVENT_DESC && events_fit(data).is_none() {
-            return false;
+        if bit == EVENT_DESC {
+            let start = own.start;
+            let Some(events) = records::events(&bytes[own], order) else {
+                return false;
+            };
+            for event in events {
+                records::turn(bytes, start + event, order);
+            }
         }
-        at += 16;
     }
     true
 }
 
-/// The description of events, walked through.
-fn events_fit(data: &[u8]) -> Option<()> {
-    let (events, attribute) = (int(data, 0)?, int(data, 4)? as usize);
-    let mut at = 8usize;
-    if attribute < 64 || events as usize > data.len() / attribute {
-        return None;
-    }
-    for _ in 0..events {
-        at = at.checked_add(attribute)?;
-        let ids = int(data, at)? as usize;
-        let name = int(data, at.checked_add(4)?)? as usize;
-        at = at
-            .checked_add(8)?
-            .checked_add(name)?
-            .checked_add(ids.checked_mul(8)?)?;
-        data.get(..at)?;
-    }
-    Some(())
-}
-
 /// The text of a feature that is one.
-pub(super) fn text(data: Option<&[u8]>) -> String {
-    data.and_then(|d| text_at(d, 0))
+pub(super) fn text(data: Option<&[u8]>, order: Order) -> String {
+    data.and_then(|d| text_at(d, 0, order))
         .map_or(String::new(), |(t, _)| t)
 }
 
 /// The texts of a feature that is a list of them.
-pub(super) fn texts(data: Option<&[u8]>) -> Vec<String> {
+pub(super) fn texts(data: Option<&[u8]>, order: Order) -> Vec<String> {
     let mut out = Vec::new();
     let Some(data) = data else { return out };
-    let n = int(data, 0).unwrap_or(0);
+    let n = order.int(data, 0).unwrap_or(0);
     let mut at = 4;
     for _ in 0..n {
-        let Some((text, next)) = text_at(data, at) else {
+        let Some((text, next)) = text_at(data, at, order) else {
             break;
         };
         out.push(text);
@@ -220,8 +170,8 @@ pub(super) fn texts(data: Option<&[u8]>) -> Vec<String> {
     out
 }
 
-fn text_at(data: &[u8], at: usize) -> Option<(String, usize)> {
-    let size = int(data, at)? as usize;
+fn text_at(data: &[u8], at: usize, order: Order) -> Option<(String, usize)> {
+    let size = order.int(data, at)? as usize;
     let end = at.checked_add(4)?.checked_add(size)?;
     let own = data.get(at + 4..end)?;
     let own = own.split(|c| *c == 0).next().unwrap_or(own);
@@ -229,6 +179,6 @@ fn text_at(data: &[u8], at: usize) -> Option<(String, usize)> {
 }
 
 /// CPUs online: the second of two numbers.
-pub(super) fn cpus(data: Option<&[u8]>) -> u32 {
-    data.and_then(|d| int(d, 4)).unwrap_or(0)
+pub(super) fn cpus(data: Option<&[u8]>, order: Order) -> u32 {
+    data.and_then(|d| order.int(d, 4)).unwrap_or(0)
 }

@@ -11,6 +11,8 @@
 mod events;
 mod header;
 mod maps;
+mod order;
+mod records;
 
 use std::io::Cursor;
 
@@ -32,6 +34,7 @@ use super::switches::Switches;
 use super::{Options, RawStack, Read, ReadError, Unnamed, Unwind};
 use events::{Events, Switch};
 use maps::Processes;
+use order::Order;
 
 /// Whether it is a `perf.data` file.
 pub(super) fn detect(head: &[u8]) -> bool {
@@ -46,31 +49,21 @@ fn damaged(what: impl std::fmt::Display) -> ReadError {
 
 /// Reads a `perf.data` file.
 pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
-    let memory = source.bounds().memory;
+    let bounds = source.bounds();
+    let memory = bounds.memory;
     let mut bytes = source.bytes()?;
     let mut warnings = Vec::new();
-    // Written to a pipe there is no header to speak of: records follow each other.
-    let pipe = bytes.starts_with(b"PERFILE2")
-        && bytes
-            .get(8..16)
-            .is_some_and(|b| b[0] == 16 && b[1..].iter().all(|b| *b == 0));
+    let pipe = header::is_pipe(&bytes);
     let cut = source.cut()
         | match pipe {
-            true => header::fit_pipe(&mut bytes)?,
-            false => header::fit(&mut bytes)?,
+            true => header::fit_pipe(&mut bytes, bounds.decompressed)?,
+            false => header::fit(&mut bytes, bounds.decompressed)?,
         };
+    let (order, file) = (Order::of(&bytes), Cursor::new(&bytes[..]));
     let opened = if pipe {
-        read_all(
-            PerfFileReader::parse_pipe(Cursor::new(&bytes[..])),
-            memory,
-            options,
-        )?
+        read_all(PerfFileReader::parse_pipe(file), order, memory, options)?
     } else {
-        read_all(
-            PerfFileReader::parse_file(Cursor::new(&bytes[..])),
-            memory,
-            options,
-        )?
+        read_all(PerfFileReader::parse_file(file), order, memory, options)?
     };
     let (mut read, stopped) = opened;
     if cut || stopped.is_some() {
@@ -88,6 +81,7 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
 /// Reads every record; with the recording comes why reading stopped, if it did before the end.
 fn read_all<R>(
     opened: Result<PerfFileReader<R>, linux_perf_data::Error>,
+    order: Order,
     memory: u64,
     options: &mut Options,
 ) -> Result<(Read, Option<String>), ReadError>
@@ -103,6 +97,8 @@ where
         processes: Processes::default(),
         events: Events::new(perf_file.event_attributes(), options.value.as_deref())?,
         unwind: options.unwind.take(),
+        order,
+        machine: header::text(perf_file.feature_section_data(Feature::ARCH), order),
         switches: Switches::default(),
         frames: Vec::new(),
         last: 0,
@@ -133,10 +129,10 @@ where
         }
     }
     let feature = |f| perf_file.feature_section_data(f);
-    let release = header::text(feature(Feature::OSRELEASE));
-    let version = header::text(feature(Feature::VERSION));
-    let command = header::texts(feature(Feature::CMDLINE)).join(" ");
-    let cpus = header::cpus(feature(Feature::NRCPUS));
+    let release = header::text(feature(Feature::OSRELEASE), order);
+    let version = header::text(feature(Feature::VERSION), order);
+    let command = header::texts(feature(Feature::CMDLINE), order).join(" ");
+    let cpus = header::cpus(feature(Feature::NRCPUS), order);
     let mut read = reader.finish()?;
     let d = &mut read.recording.domain;
     d.tool = format!("perf {version}").trim().to_string();
@@ -153,6 +149,9 @@ struct Reader<'u> {
     processes: Processes,
     events: Events,
     unwind: Option<&'u mut (dyn Unwind + 'u)>,
+    order: Order,
+    /// What the file was recorded on, as `uname -m` says it; empty where it does not say.
+    machine: String,
     switches: Switches,
     frames: Vec<FrameId>,
     last: u64,
@@ -258,7 +257,8 @@ impl Reader<'_> {
         let measures = self.events.measures(attr);
         if measures == Measures::Switch {
             let raw = s.raw.map(|r| r.as_slice().into_owned());
-            let (Some(time), Some(switch)) = (s.timestamp, raw.and_then(|r| Switch::parse(&r)))
+            let (Some(time), Some(switch)) =
+                (s.timestamp, raw.and_then(|r| Switch::parse(&r, self.order)))
             else {
                 self.odd += 1;
                 return Ok(());
@@ -315,7 +315,7 @@ impl Reader<'_> {
                 if !in_kernel {
                     frames.clear();
                 }
-                end = self.unwind(pid, regs, &memory.as_slice(), &mut frames)?;
+                end = self.unwind(pid, (regs, s.ip), &memory.as_slice(), &mut frames)?;
             }
         } else if frames.is_empty()
             && let Some(ip) = s.ip
@@ -327,16 +327,31 @@ impl Reader<'_> {
         Ok((stack, in_kernel))
     }
 
+    /// Whether the file's registers are those that the unwinder knows.
+    fn registers_known(&self) -> bool {
+        match &*self.machine {
+            "" => self.order == Order::Little,
+            machine => machine == "x86_64",
+        }
+    }
+
     fn unwind(
         &mut self,
         pid: u32,
-        regs: &Regs,
+        (regs, sampled): (&Regs, Option<u64>),
         memory: &[u8],
         frames: &mut Vec<FrameId>,
     ) -> Result<StackEnd, ReadError> {
         // perf's numbers for rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15: DWARF's order.
         const ORDER: [u64; 16] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
         const IP: u64 = 8;
+        if !self.registers_known() {
+            self.not_unwound += 1;
+            if let Some(ip) = sampled.filter(|_| frames.is_empty()) {
+                frames.push(self.processes.frame(pid, ip, false, &mut self.to)?);
+            }
+            return Ok(StackEnd::NoUnwindInfo);
+        }
         let register = |n: u64| regs.get(n);
         let (Some(ip), Some(_)) = (register(IP), register(7)) else {
             self.odd += 1;
@@ -380,8 +395,13 @@ impl Reader<'_> {
             ));
         }
         if self.not_unwound > 0 {
+            let why = match self.registers_known() {
+                true => "this reader was given no unwinder".to_string(),
+                false if self.machine.is_empty() => "they are another machine's".to_string(),
+                false => format!("they are of {}, and only x86_64 is unwound", self.machine),
+            };
             warnings.push(format!(
-                "{} stacks were copied and not unwound: this reader was given no unwinder",
+                "{} stacks were copied and not unwound: {why}",
                 self.not_unwound
             ));
         }
