@@ -8,7 +8,7 @@ use wallscope_explain::finding;
 use wallscope_model::{Recording, View};
 use wallscope_report::text::{Headline, Style};
 use wallscope_report::view::{Analysis, Idle, groups, groups_text};
-use wallscope_report::{json, markdown, text};
+use wallscope_report::{inflation, json, markdown, text};
 
 use crate::failure::Failure;
 use crate::select::SelectArgs;
@@ -19,6 +19,7 @@ use crate::{annotate, input, output};
 #[derive(clap::Args)]
 #[command(
     group = ArgGroup::new("form"),
+    group = ArgGroup::new("viewed"),
     after_help = "\
 Examples:
   wallscope report rec.pb.gz                 the report, as wide as the terminal
@@ -28,6 +29,7 @@ Examples:
   wallscope report rec.pb.gz --focus reserve --time 2..7.5
   wallscope report rec.pb.gz --by endpoint   time by the values of a label
   wallscope report rec.pb.gz --annotate parse --view on-cpu   its lines and instructions
+  wallscope report prof.pstats --beside rec.pb.gz             what instrumentation inflates
 
 Colour is used on a terminal unless NO_COLOR is set; COLUMNS overrides its width."
 )]
@@ -50,10 +52,14 @@ pub struct Args {
     by: Option<String>,
     /// Instead, a function line by line and instruction by instruction, with shares; where several
     /// are called so, their names
-    #[arg(long, value_name = "FUNCTION", group = "form")]
+    #[arg(long, value_name = "FUNCTION", groups = ["form", "viewed"])]
     annotate: Option<String>,
-    /// With --annotate: which time [default: wall]
-    #[arg(long, requires = "annotate", value_parser = view())]
+    /// Instead, of a profile by instrumentation (Python's or gprof's): how many times its shares are
+    /// those of this sampled profile of the same program
+    #[arg(long, value_name = "SAMPLED", groups = ["form", "viewed"])]
+    beside: Option<PathBuf>,
+    /// With --annotate and --beside: which time [default: wall; beside gprof's on-cpu]
+    #[arg(long, requires = "viewed", value_parser = view())]
     view: Option<View>,
     #[command(flatten)]
     select: SelectArgs,
@@ -92,7 +98,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .select
         .of(input::recording(&args.file, &args.reading)?)?;
     let headline = headline(&recording);
-    let out = if args.json {
+    let out = if let Some(sampled) = &args.beside {
+        if !inflation::is_instrumented(&recording) {
+            return Err(Failure::usage(format!(
+                "'{}' is no profile by instrumentation: --beside is for Python's (cProfile) and \
+                 gprof's; compare sampled ones with wallscope diff",
+                args.file.display()
+            )));
+        }
+        let sampled = input::recording(sampled, &args.reading)?;
+        let view = args.view.unwrap_or(inflation::view_of(&recording));
+        inflation::text(&recording, &sampled, view)
+    } else if args.json {
         json::render(&Analysis::new(&recording, Idle::Show), &headline)
     } else {
         let analysis = Analysis::new(&recording, args.idle.into());

@@ -2,7 +2,8 @@
 //!
 //! [`format`] writes and reads files (pprof, folded). [`view`] computes what every presentation
 //! shows (ledger, functions with intervals, hottest stacks) as plain data; [`text`], [`markdown`]
-//! and [`json`] only lay it out; [`calls`] does so for calls of single functions. Samples are scaled to the ledger by `wallscope_model::scale`, so
+//! and [`json`] only lay it out; [`calls`] does so for calls of single functions, and [`inflation`] for what instrumentation adds.
+//! Samples are scaled to the ledger by `wallscope_model::scale`, so
 //! whatever is shown of a view sums to the ledger.
 //!
 //! Nothing here measures, judges, prints, or looks at the machine: bytes and values in, bytes and
@@ -12,6 +13,7 @@ pub mod calibrate;
 pub mod calls;
 pub mod diff;
 pub mod format;
+pub mod inflation;
 pub mod json;
 pub mod markdown;
 pub mod name;
