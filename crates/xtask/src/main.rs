@@ -2,18 +2,23 @@
 
 use std::process::ExitCode;
 
-use xtask::{Outcome, bench, kernels, prove_diff, tidy, verify};
+use xtask::prove_diff::{self, Length};
+use xtask::{Outcome, bench, kernels, tidy, verify};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
 
   bench [--quick]      what measuring costs, beside the bare program and other tools
+  bench --files [--quick]
+                       files read and written: time, memory, beside inferno
   verify [--quick] [--no-write] [--without NAME]
                        every promised number at full length; writes docs/verification.md, which
                        says what was left out
   verify --only NAME [--quick]
                        one experiment of it, as `ladder`; writes nothing
-  prove-diff [--quick] one program against itself, and one function made dearer, live
+  prove-diff [--quick | PAIRS TRIALS]
+                       one program against itself, and one function made dearer, live: 100 pairs
+                       and 20 trials unless told, for an hour and a quarter
   kernels VMLINUZ… [EXPERIMENT…]
                        experiments under other kernels, in an emulator
   tidy                 which crate depends on which, lengths of files, paths of this machine
@@ -24,16 +29,26 @@ nothing.
 
 fn run(arguments: &[&str]) -> Outcome<bool> {
     match arguments {
-        ["bench"] => bench::run(bench::Effort::FULL),
-        ["bench", "--quick"] => bench::run(bench::Effort::QUICK),
+        ["bench", flags @ ..] if flags.iter().all(|f| ["--quick", "--files"].contains(f)) => {
+            let effort = match flags.contains(&"--quick") {
+                true => bench::Effort::QUICK,
+                false => bench::Effort::FULL,
+            };
+            bench::run(effort, flags.contains(&"--files"))
+        }
         ["verify", "--only", name] => verify::only(name, false),
         ["verify", "--only", name, "--quick"] => verify::only(name, true),
         ["verify", flags @ .., "--without", name] if flags.iter().all(known) => {
             verify_with(flags, Some(name))
         }
         ["verify", flags @ ..] if flags.iter().all(known) => verify_with(flags, None),
-        ["prove-diff"] => prove_diff::run(false),
-        ["prove-diff", "--quick"] => prove_diff::run(true),
+        ["prove-diff"] => prove_diff::run(Length::FULL),
+        ["prove-diff", "--quick"] => prove_diff::run(Length::QUICK),
+        ["prove-diff", pairs, trials] => prove_diff::run(Length {
+            pairs: pairs.parse()?,
+            trials: trials.parse()?,
+            ..Length::FULL
+        }),
         ["kernels", arguments @ ..] => kernels::run(arguments),
         ["inside", names @ ..] => kernels::inside(names),
         ["tidy"] => tidy::run(),

@@ -1,7 +1,7 @@
 //! The long proof of `wallscope diff`, with live recordings: one program against itself, one function
 //! made dearer, and whether the intervals hold what the programs say of themselves.
 //!
-//! It needs a quiet machine and about an hour and a half at full length. The short form, by
+//! It needs a quiet machine and about an hour and a quarter at full length. The short form, by
 //! resampling, is `crates/report/tests/compare.rs`.
 
 use std::collections::BTreeMap;
@@ -17,26 +17,29 @@ use crate::{Outcome, machine, release_tool};
 
 /// How much to do.
 #[derive(Clone, Copy, Debug)]
-struct Length {
+pub struct Length {
     /// Pairs of one program against itself.
-    pairs: usize,
+    pub pairs: usize,
     /// Trials of five runs against five.
-    trials: usize,
+    pub trials: usize,
     /// Seconds of a recording.
-    seconds: u32,
+    pub seconds: u32,
 }
 
-const FULL: Length = Length {
-    pairs: 100,
-    trials: 20,
-    seconds: 10,
-};
-
-const QUICK: Length = Length {
-    pairs: 4,
-    trials: 1,
-    seconds: 2,
-};
+impl Length {
+    /// For figures to be believed.
+    pub const FULL: Length = Length {
+        pairs: 100,
+        trials: 20,
+        seconds: 10,
+    };
+    /// To see that it works.
+    pub const QUICK: Length = Length {
+        pairs: 4,
+        trials: 1,
+        seconds: 2,
+    };
+}
 
 /// Runs a side has in a trial.
 const RUNS: usize = 5;
@@ -213,8 +216,7 @@ fn dearer(tool: &Tool, length: Length) -> Outcome<bool> {
 ///
 /// # Errors
 /// When it cannot measure here.
-pub fn run(quick: bool) -> Outcome<bool> {
-    let length = if quick { QUICK } else { FULL };
+pub fn run(length: Length) -> Outcome<bool> {
     let tool = release_tool()?;
     println!(
         "{}, {}, load {:.2}",

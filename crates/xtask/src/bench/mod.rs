@@ -3,12 +3,13 @@
 //! `compare` runs a workload bare and under each measuring tool in turn, several rounds, so that a
 //! machine that slows down for a while does so for all of them; a tool's figure is the median over
 //! the rounds of its ratio to the bare run of the same round. `own` takes wallscope's own figures:
-//! delays, CPU, memory. `peer` starts and ends the tools.
+//! delays, CPU, memory. `exchange` times files read and written. `peer` starts and ends the tools.
 //!
 //! Only the workload's own figure is compared, taken by itself from release to end; starting and
 //! ending a tool are not in it.
 
 mod compare;
+mod exchange;
 mod own;
 mod peer;
 
@@ -32,6 +33,8 @@ pub struct Effort {
     pub seconds: f64,
     /// How often delays are taken.
     pub repeats: usize,
+    /// Files that are read and written.
+    pub files: exchange::Size,
 }
 
 impl Effort {
@@ -43,6 +46,11 @@ impl Effort {
         units: 9_000_000_000,
         seconds: 10.0,
         repeats: 5,
+        files: exchange::Size {
+            stacks: 1_000_000,
+            text: 1_000_000_000,
+            rounds: 3,
+        },
     };
     /// To see that it works.
     pub const QUICK: Effort = Effort {
@@ -51,6 +59,11 @@ impl Effort {
         units: 300_000_000,
         seconds: 1.0,
         repeats: 2,
+        files: exchange::Size {
+            stacks: 50_000,
+            text: 50_000_000,
+            rounds: 1,
+        },
     };
 }
 
@@ -94,17 +107,22 @@ pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
     Ok(measured)
 }
 
-/// The task.
+/// The task: everything, or files read and written only.
 ///
 /// # Errors
-/// As [`measure`].
-pub fn run(effort: Effort) -> Outcome<bool> {
+/// As [`measure`], and when folded stacks differ from another tool's.
+pub fn run(effort: Effort, only_files: bool) -> Outcome<bool> {
     let tool = release_tool()?;
     println!("{}, {}", machine::date(), machine::describe());
     println!(
         "load before: {:.2}; more than a few tenths spoils the figures\n",
         machine::load()
     );
-    measure(&tool, effort)?;
+    if !only_files {
+        measure(&tool, effort)?;
+    }
+    for figure in exchange::all(&tool, effort.files)? {
+        println!("{figure}");
+    }
     Ok(true)
 }
