@@ -154,7 +154,7 @@ test('waits have their lengths by reason or by thread, locks their holders, peer
     const all = await text();
     for (const part of [/blocked: lock/, /runnable: preempted/, /on CPU/, /futex 0x[0-9a-f]+ \(heap of process \d+\)/, /awaits/, /owes/, /127\.0\.0\.1:\d+/]) assert.match(all, part);
     await page.locator('#pane-waits summary', { hasText: 'heap of process' }).first().click();
-    assert.match(await text(), /ended by compaction in \S*compaction, which meanwhile:[\s\S]*compaction is blocked \(timer\) in .*write_segment/);
+    assert.match(await text(), /ended by compaction in \S*compaction, meanwhile:[\s\S]*compaction is blocked \(timer\) in .*write_segment/);
     // The counts of one thread are its own.
     await page.locator('table.threads tbody tr', { hasText: 'compaction' }).click();
     const rows = await page.locator('#pane-waits table').first().locator('tbody tr').allInnerTexts();

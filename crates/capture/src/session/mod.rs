@@ -493,6 +493,7 @@ fn by_ebpf(
     processes.unwind_late(&mut intake, true);
     notes.extend(intake.samples.peers.problem.take());
     notes.extend(processes.managed().java.notes());
+    notes.extend(processes.managed().scripts.notes());
     let mut stacks = Stacks::new(&processes, options.interpreter_frames);
     let of_tasks = tasks::assemble(
         &mut recording,

@@ -133,6 +133,15 @@ impl Scripts {
         self.versions.keys().map(|version| format!("V8 {version}"))
     }
 
+    /// What is to be told of it, for people.
+    pub fn notes(&self) -> Option<String> {
+        (!self.versions.is_empty()).then(|| {
+            "JavaScript: a function that V8 compiled in the middle of a loop of it counts what was inlined \
+             into it as its own (`node --no-use-osr` tells these apart, at its price)"
+                .to_owned()
+        })
+    }
+
     /// Losses, by cause.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let unreadable = |n: &&Named| matches!(n, Named::Missed(Miss::Unreadable, _));
