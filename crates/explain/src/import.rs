@@ -1,4 +1,5 @@
-//! What can be said of another tool's file: what it holds, and that it does not hold the rest.
+//! What can be said where no ledger is: of another tool's file, and of an event's hits: what it
+//! holds, and that it does not hold the rest.
 //!
 //! The rules judge by a ledger in which all of wall time adds up. Here totals are sums of samples,
 //! so nothing may be concluded from what is missing.
@@ -7,11 +8,22 @@ use wallscope_model::{Recording, State};
 
 use crate::{Evidence, Finding, words};
 
-/// The sentence for a recording that was read from another tool's file.
+/// The sentence for a recording that was read from another tool's file, or holds an event's hits.
 pub(crate) fn finding(recording: &Recording) -> Finding {
     let e = Evidence::new(recording);
     let unit = &recording.domain.unit;
     let total = e.total.wall_ns;
+    if !recording.domain.is_import() {
+        let name = unit.name();
+        return Finding {
+            sentence: format!("{total} {name}, by where they happened: no time, so no state."),
+            rule: "event",
+            when: "an event of the recording was chosen in the place of its time",
+            assumes: None,
+            evidence: Vec::new(),
+            also: Vec::new(),
+        };
+    }
     let what = if unit.is_time() {
         let known: Vec<String> = State::ALL
             .iter()

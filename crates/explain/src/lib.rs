@@ -16,6 +16,7 @@
 pub mod idle;
 mod import;
 pub mod ladder;
+mod parking;
 mod rules;
 mod spin;
 mod words;
@@ -179,7 +180,7 @@ fn main_peer(rec: &Recording) -> Option<(String, f64)> {
 
 /// What `recording` says.
 pub fn finding(recording: &Recording) -> Finding {
-    if recording.domain.is_import() {
+    if recording.domain.is_import() || !recording.domain.unit.is_time() {
         return import::finding(recording);
     }
     let e = Evidence::new(recording);

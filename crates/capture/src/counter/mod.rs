@@ -8,6 +8,7 @@
 //! Not here: samples and stacks (`record -e`), and times by state, which are the ledger's.
 
 mod catalogue;
+mod device;
 pub mod topdown;
 
 use std::{
@@ -300,7 +301,7 @@ fn is_refusal(e: &io::Error) -> bool {
 }
 
 /// Why an event could not be opened, in words.
-fn why(spec: &EventSpec, e: &io::Error) -> String {
+pub(crate) fn why(spec: &EventSpec, e: &io::Error) -> String {
     match e.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) if spec.source == Source::Hardware => {
             "this machine offers no such counter".into()

@@ -9,6 +9,7 @@
 //! probes in the live process.
 
 mod causes;
+mod evidence;
 mod facts;
 mod host;
 mod places;
@@ -199,7 +200,7 @@ pub fn climb(recording: &Recording) -> Ladder {
     let requests = Requests::new(recording);
     let samples: u64 = recording.samples.iter().map(|s| s.count).sum();
     let resolves = smallest_share(samples as f64);
-    let (verdict, fired) = verdict::judge(&verdict::Evidence {
+    let (verdict, fired) = verdict::judge(&evidence::Evidence {
         bottleneck: &bottleneck,
         host: &host,
         causes: &causes,

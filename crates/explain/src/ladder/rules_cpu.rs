@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use wallscope_model::State;
 
 use super::causes::{Cause, largest};
-use super::verdict::{Evidence, Found, Verdict, found, main_code, mostly};
+use super::evidence::Evidence;
+use super::verdict::{Found, Verdict, found, main_code, mostly};
 use super::work::Kind;
 use super::{CPU_FIRST, facts};
 use crate::words;

@@ -3,8 +3,9 @@
 use wallscope_model::{BlockReason, State};
 
 use super::causes::largest;
+use super::evidence::Evidence;
 use super::rules_wait::lengths;
-use super::verdict::{Evidence, Found, Verdict, found, mostly};
+use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
 
 pub(super) fn empty(e: &Evidence<'_>) -> Found {

@@ -3,7 +3,8 @@
 use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
-use super::verdict::{Evidence, Found, Verdict, WORK, found, mostly};
+use super::evidence::{Evidence, WORK};
+use super::verdict::{Found, Verdict, found, mostly};
 use super::waits::{Enders, RESOLVERS};
 use super::{Level, facts};
 use crate::idle::waits_for_condition;

@@ -122,7 +122,9 @@ fn parked(ledger: &Ledger) -> bool {
     if on_cpu == 0 && ledger.state_ns(State::Runnable) == 0 {
         return true;
     }
-    let once = ledger.audit.valid && ledger.voluntary_switches <= 1;
+    // None at all says something only where they are counted.
+    let counted = ledger.audit.valid || ledger.voluntary_switches > 0;
+    let once = counted && ledger.voluntary_switches <= 1;
     once && on_cpu < ledger.wall_ns / 100 && ledger.blocked_ns() > ledger.wall_ns / 2
 }
 

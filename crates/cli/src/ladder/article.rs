@@ -1,0 +1,164 @@
+//! The ladder as a page of HTML, and as Markdown for a ticket.
+
+use std::fmt::Write as _;
+
+use wallscope_report::page::article::{Article, Section};
+
+use super::{MOST_CAUSES, Page, percent, place, resolution, saturation, what};
+use crate::rungs::{self, Climbed};
+
+impl Page<'_> {
+    /// What the page is laid out from.
+    pub(super) fn article(&self) -> Article {
+        let percent_of = |share: Option<f64>| share.map_or_else(|| "–".into(), percent);
+        let host = self.ladder.host.iter().map(|r| {
+            let level = r.level.name().to_string();
+            vec![
+                r.name.clone(),
+                percent_of(r.utilisation),
+                level,
+                saturation(r),
+            ]
+        });
+        let causes = self.ladder.causes.iter().take(MOST_CAUSES * 4).map(|c| {
+            let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
+            vec![percent(c.share), interval, what(c), place(c)]
+        });
+        let rules = self.ladder.fired.iter().map(|f| {
+            let applied = match (f.spoke, f.applied) {
+                (true, _) => "verdict",
+                (_, true) => "yes",
+                _ => "no",
+            };
+            vec![
+                f.rule.into(),
+                applied.into(),
+                f.looked_at.clone(),
+                f.when.into(),
+            ]
+        });
+        let mut sections = vec![
+            Section {
+                heading: "Rung 1: is the CPU the bottleneck?".into(),
+                lines: self.first_rung(),
+                columns: vec![
+                    ("resource", false),
+                    ("in use", true),
+                    ("reading", false),
+                    ("", false),
+                ],
+                rows: host.collect(),
+                ..Section::default()
+            },
+            Section {
+                heading: format!(
+                    "Rung 2: where? Shares of active wall time; below {} is noise here",
+                    resolution(self.ladder.resolves)
+                ),
+                columns: vec![
+                    ("share", true),
+                    ("95 %", true),
+                    ("state", false),
+                    ("where", false),
+                ],
+                rows: causes.collect(),
+                ..Section::default()
+            },
+        ];
+        let climbed = self
+            .climbed
+            .as_ref()
+            .map_or_else(String::new, Climbed::text);
+        let climbed: Vec<String> = (climbed.lines().map(str::trim))
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let probes = match climbed.is_empty() {
+            true => rungs::commands(self.recording, self.ladder),
+            false => Vec::new(),
+        };
+        if !climbed.is_empty() || !probes.is_empty() {
+            sections.push(Section {
+                heading: "Rungs 3 and 4: how often, and how distributed?".into(),
+                lines: climbed,
+                commands: probes,
+                ..Section::default()
+            });
+        }
+        sections.push(Section {
+            heading: "The rules, in the order they were tried".into(),
+            columns: vec![
+                ("rule", false),
+                ("applied", false),
+                ("looked at", false),
+                ("speaks when", false),
+            ],
+            rows: rules.collect(),
+            ..Section::default()
+        });
+        let beside = self.qualities().into_iter();
+        Article {
+            verb: "ladder",
+            title: self.recording.domain.target.clone(),
+            finding: format!("{}.", self.ladder.verdict.cause),
+            beside: beside
+                .map(|(name, says)| (name.to_string(), says))
+                .collect(),
+            sections,
+        }
+    }
+
+    /// As Markdown.
+    pub(super) fn markdown(&self) -> String {
+        let mut out = format!("**{}.**\n\n", self.ladder.verdict.cause);
+        for (name, says) in self.qualities() {
+            let _ = match name {
+                "" => writeln!(out, "- {says}."),
+                name => writeln!(out, "- {name}: {says}"),
+            };
+        }
+        out.push('\n');
+        for line in self.first_rung() {
+            let _ = writeln!(out, "- {line}");
+        }
+        out.push_str("\n| resource | in use | reading | |\n|---|---|---|---|\n");
+        for r in &self.ladder.host {
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} |",
+                r.name,
+                r.utilisation.map_or_else(|| "–".into(), percent),
+                r.level.name(),
+                saturation(r)
+            );
+        }
+        out.push_str("\n| share | 95 % | state | where |\n|--:|---|---|---|\n");
+        for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+            let _ = writeln!(
+                out,
+                "| {} | {}–{} | {} | `{}` |",
+                percent(c.share),
+                percent(c.interval.low),
+                percent(c.interval.high),
+                what(c),
+                place(c).replace('|', "\\|").replace('`', "'")
+            );
+        }
+        if self.explain {
+            out.push_str("\n| rule | applied | looked at | speaks when |\n|---|---|---|---|\n");
+            for f in &self.ladder.fired {
+                let applied = match (f.spoke, f.applied) {
+                    (true, _) => "**verdict**",
+                    (_, true) => "yes",
+                    _ => "no",
+                };
+                let _ = writeln!(
+                    out,
+                    "| {} | {applied} | {} | {} |",
+                    f.rule, f.looked_at, f.when
+                );
+            }
+        }
+        out
+    }
+}

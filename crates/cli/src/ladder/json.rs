@@ -1,0 +1,98 @@
+//! The ladder for scripts: schema `wallscope.ladder/1`. Keys are added, never changed.
+
+use serde_json::json;
+use wallscope_model::State;
+
+use super::Page;
+use crate::rungs::{self, Climbed};
+
+impl Page<'_> {
+    /// Everything.
+    pub(super) fn json(&self) -> String {
+        let (b, v) = (&self.ladder.bottleneck, &self.ladder.verdict);
+        let l = &b.ledger;
+        let value = json!({
+            "schema": "wallscope.ladder/1",
+            "verdict": {
+                "rule": v.rule,
+                "bottleneck": v.bottleneck,
+                "outside": v.outside,
+                "state": v.state.map(State::name),
+                "reason": v.reason,
+                "function": v.function,
+                "resource": v.resource,
+                "holder": v.holder,
+                "cause": v.cause,
+                "more": v.more,
+                "also": v.also,
+                "share": v.share,
+                "confidence": v.confidence,
+                "bound": v.bound,
+                "not_seen": self.unseen(),
+                "next": self.next(),
+            },
+            "bottleneck": {
+                "reading": b.reading().name(),
+                "on_cpu_fraction": b.on_cpu(),
+                "window_ns": b.window_ns,
+                "active_ns": b.active_ns(),
+                "on_cpu_ns": l.state_ns(State::OnCpu),
+                "runnable_ns": l.state_ns(State::Runnable),
+                "throttled_ns": l.runnable.throttled,
+                "blocked_ns": l.blocked_ns(),
+                "idle_ns": l.idle_ns,
+                "unknown_ns": l.unknown_ns(),
+                "active_threads": b.active_threads,
+                "parked_threads": b.parked_threads,
+                "parked_ns": b.parked_ns,
+                "ticking_threads": b.ticking_threads,
+                "ticking_ns": b.ticking_ns,
+                "starved_ns": b.starved_ns,
+                "voluntary_switches": l.voluntary_switches,
+                "involuntary_switches": l.involuntary_switches,
+            },
+            "requests": {
+                "asked": self.ladder.requests.asked,
+                "mean_ns": self.ladder.requests.mean_ns(),
+                "upstream": self.ladder.requests.upstream.as_ref().map(|u| json!({
+                    "name": u.name,
+                    "pid": u.pid,
+                    "requests": u.requests,
+                    "mean_ns": u.mean_ns(),
+                })),
+            },
+            "host": self.ladder.host.iter().map(|r| json!({
+                "name": r.name,
+                "utilisation": r.utilisation,
+                "saturation": r.saturation,
+                "errors": r.errors,
+                "level": r.level.name(),
+            })).collect::<Vec<_>>(),
+            "resolves": self.ladder.resolves,
+            "causes": self.ladder.causes.iter().map(|c| json!({
+                "state": c.state.name(),
+                "reason": c.reason,
+                "function": &*c.function,
+                "module": &*c.module,
+                "through": &*c.through,
+                "resource": c.resource.as_deref(),
+                "ns": c.ns,
+                "share": c.share,
+                "low": c.interval.low,
+                "high": c.interval.high,
+                "threads": c.threads,
+                "thread": &*c.thread,
+            })).collect::<Vec<_>>(),
+            "probes": rungs::commands(self.recording, self.ladder),
+            "rungs": self.climbed.as_ref().map(Climbed::json),
+            "rules": self.ladder.fired.iter().map(|f| json!({
+                "rule": f.rule,
+                "when": f.when,
+                "looked_at": f.looked_at,
+                "applied": f.applied,
+                "spoke": f.spoke,
+            })).collect::<Vec<_>>(),
+        });
+        format!("{value:#}\n")
+    }
+}

@@ -1,0 +1,329 @@
+//! `wallscope ladder`: from a slow process to a named cause.
+//!
+//! ```text
+//! mod.rs      the verb, and what every form of the page says
+//! text.rs     for a terminal; article.rs: HTML and Markdown; json.rs: for scripts
+//! ```
+
+mod article;
+mod json;
+mod text;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use clap::ArgGroup;
+use wallscope_capture::target::Target;
+use wallscope_explain::ladder::{Bottleneck, Cause, Ladder, Reading, Resource, climb};
+use wallscope_model::{Recording, State};
+use wallscope_report::page::article as page;
+
+use crate::failure::Failure;
+use crate::live::Source;
+use crate::output;
+use crate::rungs::{self, Climbed};
+
+/// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
+#[derive(clap::Args)]
+#[command(
+    group = ArgGroup::new("form"),
+    after_help = "\
+Examples:
+  wallscope ladder -p 1234                   half a minute of a running process
+  wallscope ladder -d 10 -- ./slow --input x a command, from its start
+  wallscope ladder rec.pb.gz --explain       a recording, and which rules were tried on what
+  wallscope ladder -p 1234 --resolve 1%      as long as shares of 1 % need to stand out
+  wallscope ladder rec.pb.gz --html > why.html
+
+The verdict comes from a table of named rules over exact totals and sampled stacks; --explain
+prints all of them."
+)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// Everything as JSON (schema wallscope.ladder/1)
+    #[arg(long, group = "form")]
+    json: bool,
+    /// As Markdown, for a ticket
+    #[arg(long, group = "form")]
+    md: bool,
+    /// As a page of HTML that needs nothing but itself
+    #[arg(long, group = "form")]
+    html: bool,
+    /// Print every rule that was tried, with the figures it looked at
+    #[arg(long)]
+    explain: bool,
+    /// Climb on: count the named functions and time the verdict's in the live process (-p, --cgroup,
+    /// -a) with probes, whose cost is printed first
+    #[arg(long)]
+    go: bool,
+    /// The most of one CPU that those probes may cost, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "go")]
+    max_overhead: f64,
+    /// Measure a live target until shares as small as this stand out from noise (1%), instead of for
+    /// a set time; at most ten minutes
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, conflicts_with = "duration")]
+    resolve: Option<f64>,
+}
+
+/// Longest that a target is measured for the sake of resolution.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// `1%`, `0.5 %`, `0.01`.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let share: f64 =
+        (number.trim().parse()).map_err(|_| "a share is needed, as in 1% or 0.01".to_owned())?;
+    let share = share * unit;
+    if share > 0.000_09 && share < 1.0 {
+        Ok(share)
+    } else {
+        Err("it must be between 0.01% and 100%".into())
+    }
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let target = args.source.target();
+    if args.go
+        && !matches!(
+            target,
+            Some(Target::Pids(_) | Target::Cgroup(_) | Target::All)
+        )
+    {
+        return Err(Failure::usage(
+            "--go needs a process that is still there: -p PID, --cgroup PATH or -a; for a file or a \
+             command, run the printed commands beside the next run",
+        ));
+    }
+    let usual = match args.resolve {
+        // A CPU sample, or a period of waiting, comes for each thread at a steady rate: so long does
+        // one busy thread need.
+        Some(share) => {
+            let samples = wallscope_model::stats::samples_for(share);
+            Duration::from_secs_f64(samples / SAMPLES_A_SECOND).clamp(SHORTEST, LONGEST)
+        }
+        None => Duration::from_secs(30),
+    };
+    let (recording, path) = args.source.recording("ladder", usual)?;
+    let ladder = climb(&recording);
+    if let Some(share) = args.resolve.filter(|share| ladder.resolves > *share) {
+        eprintln!(
+            "wallscope: shares below {} are noise in this recording, and {} was asked for: the \
+             target did too little; measure for longer with -d",
+            resolution(ladder.resolves),
+            resolution(share)
+        );
+    }
+    let shown = Page {
+        recording: &recording,
+        ladder: &ladder,
+        file: path.display().to_string(),
+        explain: args.explain,
+        climbed: target
+            .filter(|_| args.go)
+            .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead)),
+    };
+    if args.html {
+        return output::to_stdout(|w| page::write(&shown.article(), w));
+    }
+    let out = if args.json {
+        shown.json()
+    } else if args.md {
+        shown.markdown()
+    } else {
+        shown.text()
+    };
+    output::to_stdout(|w| w.write_all(out.as_bytes()))
+}
+
+/// What one busy thread is sampled with, a second, by the defaults of `record`.
+const SAMPLES_A_SECOND: f64 = 99.0;
+/// Shorter recordings have too few blocks of time to tell noise by.
+const SHORTEST: Duration = Duration::from_secs(5);
+
+/// Causes that are printed; JSON has all of them.
+const MOST_CAUSES: usize = 8;
+
+struct Page<'a> {
+    recording: &'a Recording,
+    ladder: &'a Ladder,
+    file: String,
+    explain: bool,
+    /// Rungs 3 and 4, where they were climbed.
+    climbed: Option<Climbed>,
+}
+
+fn percent(share: f64) -> String {
+    if share > 0.0 && share < 0.0095 {
+        format!("{:.1} %", share * 100.0)
+    } else {
+        format!("{:.0} %", share * 100.0)
+    }
+}
+
+/// A small share with one significant digit.
+fn resolution(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = (-percent.log10().floor()).clamp(0.0, 6.0) as usize;
+    format!("{percent:.digits$} %")
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.2} s", ns as f64 / 1e9)
+}
+
+fn reading(b: &Bottleneck) -> &'static str {
+    match b.reading() {
+        Reading::Idle => "no thread did anything",
+        Reading::CpuFirst => "CPU-first: look at what it computes",
+        Reading::Both => "both: what it computes and what it waits for",
+        Reading::WallFirst => "wall-first: look at what it waits for",
+    }
+}
+
+fn what(c: &Cause) -> String {
+    match c.reason {
+        Some(reason) => format!("{} ({reason})", c.state.name()),
+        None => c.state.name().to_string(),
+    }
+}
+
+fn place(c: &Cause) -> String {
+    let mut out = c.function.to_string();
+    if !c.module.is_empty() {
+        let _ = write!(out, "  {}", c.module);
+    }
+    if c.through != c.function && !c.through.is_empty() {
+        let _ = write!(out, "  through {}", c.through);
+    }
+    if let Some(resource) = &c.resource {
+        let _ = write!(out, "  for {resource}");
+    }
+    out
+}
+
+fn saturation(r: &Resource) -> String {
+    [r.saturation.as_str(), r.errors.as_str()]
+        .into_iter()
+        .filter(|s| !s.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl Page<'_> {
+    /// The verdict's sentences after the first.
+    fn qualities(&self) -> Vec<(&'static str, String)> {
+        let v = &self.ladder.verdict;
+        let mut out: Vec<(&str, String)> = v.more.iter().map(|says| ("", says.clone())).collect();
+        if v.bottleneck {
+            out.push((
+                "explains",
+                format!("{} of active wall time", percent(v.share)),
+            ));
+            out.push(("gone, it would save", v.bound.clone()));
+        }
+        if !v.also.is_empty() {
+            out.push(("also true", v.also.join(", ") + " (--explain says on what)"));
+        }
+        if !v.confidence.is_empty() {
+            out.push(("how sure", v.confidence.clone()));
+        }
+        out.push(("not seen", self.unseen()));
+        out.push(("next", self.next()));
+        out.retain(|(_, says)| !says.is_empty());
+        out
+    }
+
+    /// What this instrument could not see.
+    fn unseen(&self) -> String {
+        let domain = &self.recording.domain;
+        let mut out: Vec<String> = domain.limits.iter().map(|l| l.what.clone()).collect();
+        let lost: u64 = self.recording.losses.iter().map(|l| l.count).sum();
+        if lost > 0 {
+            out.push(format!("{lost} losses by name in the report"));
+        }
+        if self.recording.host.is_empty() {
+            out.push("the host: the recording has no facts of it".into());
+        }
+        out.join("; ")
+    }
+
+    fn next(&self) -> String {
+        let (v, file) = (&self.ladder.verdict, &self.file);
+        if let Some(pid) = v.look_at {
+            return format!("wallscope ladder -p {pid}");
+        }
+        match (v.state, v.reason, &v.function) {
+            (Some(State::Blocked), Some("lock"), _) => format!("wallscope locks {file}"),
+            (Some(State::Blocked), _, Some(function)) => {
+                format!("wallscope why {file} --function '{function}'")
+            }
+            (Some(State::OnCpu), ..) => format!("wallscope view {file} (view on-cpu)"),
+            (Some(State::Runnable), ..) => format!("wallscope view {file} (view runq)"),
+            _ => format!("wallscope report {file}"),
+        }
+    }
+
+    fn first_rung(&self) -> Vec<String> {
+        let b = &self.ladder.bottleneck;
+        let l = &b.ledger;
+        let share = |ns| percent(b.share(ns));
+        let mut out = vec![format!(
+            "{} of active wall time on a CPU; {}",
+            percent(b.on_cpu()),
+            reading(b)
+        )];
+        out.push(format!(
+            "{} active threads, {} of wall time in {}: on-CPU {}, waiting for a CPU {}, throttled \
+             {}, blocked {}, unseen {}",
+            b.active_threads,
+            seconds(b.active_ns()),
+            seconds(b.window_ns),
+            share(l.state_ns(State::OnCpu)),
+            share(l.runnable.woken + l.runnable.preempted),
+            share(l.runnable.throttled),
+            share(l.blocked_ns().saturating_sub(l.idle_ns + b.starved_ns)),
+            share(l.unknown_ns()),
+        ));
+        let apart = [
+            (b.parked_ns, format!("{} parked threads", b.parked_threads)),
+            (
+                b.ticking_ns,
+                format!("{} that only tick", b.ticking_threads),
+            ),
+            (l.idle_ns, "idle time of the others".to_string()),
+            (b.starved_ns, "their waits for want of work".to_string()),
+        ];
+        let apart: Vec<String> = (apart.iter().filter(|(ns, _)| *ns > 0))
+            .map(|(ns, what)| format!("{what} ({})", seconds(*ns)))
+            .collect();
+        if !apart.is_empty() {
+            out.push(format!("set apart: {}", apart.join(", ")));
+        }
+        let r = &self.ladder.requests;
+        if let Some(mean) = r.mean_ns() {
+            out.push(format!(
+                "{} requests answered, {:.2} ms each on average",
+                r.asked,
+                mean as f64 / 1e6
+            ));
+        }
+        if let Some(u) = &r.upstream {
+            out.push(format!(
+                "{} requests to {}, {:.2} ms each on average",
+                u.requests,
+                u.name,
+                u.mean_ns() as f64 / 1e6
+            ));
+        }
+        out.push(format!(
+            "left the CPU {} times by its own will, {} times put off it",
+            l.voluntary_switches, l.involuntary_switches
+        ));
+        out
+    }
+}

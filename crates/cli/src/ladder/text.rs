@@ -1,0 +1,104 @@
+//! The ladder for a terminal.
+
+use std::fmt::Write as _;
+
+use wallscope_report::text::wrap;
+
+use super::{MOST_CAUSES, Page, percent, place, resolution, saturation, what};
+use crate::{output, rungs};
+
+impl Page<'_> {
+    /// One page of text, as wide as the terminal.
+    pub(super) fn text(&self) -> String {
+        let width = output::width();
+        let mut out = String::new();
+        let mut say = |indent: usize, text: &str| {
+            for line in wrap(&format!("{}{text}", " ".repeat(indent)), width, indent) {
+                let _ = writeln!(out, "{line}");
+            }
+        };
+        say(0, &format!("{}.", self.ladder.verdict.cause));
+        for (name, says) in self.qualities() {
+            match name {
+                "" => say(2, &format!("{says}.")),
+                name => say(2, &format!("{name}: {says}")),
+            }
+        }
+        say(0, "");
+        say(0, "Rung 1: is the CPU the bottleneck?");
+        for line in self.first_rung() {
+            say(2, &line);
+        }
+        for r in &self.ladder.host {
+            say(
+                2,
+                &format!(
+                    "{:14} {:>6}  {:9}  {}",
+                    r.name,
+                    r.utilisation.map_or_else(|| "–".into(), percent),
+                    r.level.name(),
+                    saturation(r)
+                ),
+            );
+        }
+        say(0, "");
+        say(
+            0,
+            &format!(
+                "Rung 2: where? Shares of active wall time; below {} is noise here",
+                resolution(self.ladder.resolves)
+            ),
+        );
+        for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+            say(
+                2,
+                &format!(
+                    "{:>6}  {:>6}–{:<6}  {:22} {}",
+                    percent(c.share),
+                    percent(c.interval.low),
+                    percent(c.interval.high),
+                    what(c),
+                    place(c)
+                ),
+            );
+        }
+        let rest = self.ladder.causes.len().saturating_sub(MOST_CAUSES);
+        if rest > 0 {
+            say(2, &format!("{rest} more (--json has all)"));
+        }
+        let probes = rungs::commands(self.recording, self.ladder);
+        if let Some(climbed) = &self.climbed {
+            out.push_str(&climbed.text());
+        } else if !probes.is_empty() {
+            say(0, "");
+            say(
+                0,
+                "Rungs 3 and 4: how often, and how distributed? They need probes in the live \
+                 process: --go places them, never above --max-overhead; by hand (each prints what a \
+                 call will cost first)",
+            );
+            for command in probes {
+                // For copying: never wrapped.
+                let _ = writeln!(out, "  {command}");
+            }
+        }
+        if self.explain {
+            out.push_str("\nRules, in the order they were tried\n");
+            for f in &self.ladder.fired {
+                let mark = match (f.spoke, f.applied) {
+                    (true, _) => "→",
+                    (_, true) => "+",
+                    _ => " ",
+                };
+                for line in wrap(
+                    &format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when),
+                    width,
+                    4,
+                ) {
+                    let _ = writeln!(out, "{line}");
+                }
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,128 @@
+//! Places where workers of known runtimes and servers wait for work.
+
+/// Functions in which known runtimes and servers wait for work. A name ending in `*` is a prefix.
+const PARKING_PLACES: &[(&str, &str)] = &[
+    ("nginx thread pools", "ngx_thread_pool_cycle"),
+    ("redis background jobs", "bioProcessBackgroundJobs"),
+    ("redis I/O threads", "IOThreadMain"),
+    ("glibc asynchronous I/O", "handle_fildes_io"),
+    ("libuv thread pool", "uv__threadpool*"),
+    (
+        "Node.js workers",
+        "node::(anonymous namespace)::PlatformWorkerThread*",
+    ),
+    (
+        "V8 workers",
+        "v8::platform::DefaultWorkerThreadsTaskRunner*",
+    ),
+    (
+        "JVM pools",
+        "java.util.concurrent.ThreadPoolExecutor.getTask*",
+    ),
+    (
+        "JVM fork/join pools",
+        "java.util.concurrent.ForkJoinPool.awaitWork*",
+    ),
+    ("JVM compiler", "CompileQueue::get*"),
+    ("JVM GC workers", "WorkerThread::run*"),
+    ("JVM GC workers, to 18", "GangWorker::*"),
+    ("JVM GC service", "G1ServiceThread::*"),
+    (
+        "JVM concurrent refinement",
+        "G1ConcurrentRefineThread::wait*",
+    ),
+    ("JVM concurrent marking", "G1ConcurrentMarkThread::wait*"),
+    ("JVM operations", "VMThread::wait_for_operation*"),
+    ("JVM periodic tasks", "WatcherThread::sleep*"),
+    ("JVM signals", "os::signal_wait*"),
+    ("JVM service", "ServiceThread::service_thread_entry*"),
+    (
+        "JVM notifications",
+        "NotificationThread::notification_thread_entry*",
+    ),
+    (
+        "JVM monitor deflation",
+        "MonitorDeflationThread::monitor_deflation_thread_entry*",
+    ),
+    ("JVM code sweeper", "NMethodSweeper::sweeper_loop*"),
+    ("JVM launcher", "CallJavaMainInNewThread"),
+    (
+        "JVM references",
+        "java.lang.ref.Reference.waitForReferencePendingList",
+    ),
+    (
+        "JVM finalizer, cleaners",
+        "java.lang.ref.ReferenceQueue.remove*",
+    ),
+    ("Java timers", "java.util.TimerThread.mainLoop"),
+    ("Go idle threads", "runtime.stopm"),
+    ("Go monitor", "runtime.sysmon"),
+    ("Go maker of threads", "runtime.templateThread"),
+    ("Go idle processors", "runtime.findRunnable*"),
+    (
+        "tokio workers",
+        "tokio::runtime::scheduler::multi_thread::worker::Context::park*",
+    ),
+    (
+        "tokio blocking pool",
+        "tokio::runtime::blocking::pool::Inner::run*",
+    ),
+    ("rayon workers", "rayon_core::sleep::Sleep::sleep*"),
+    ("crossbeam channels' receivers", "std::thread::park*"),
+    ("Python executors", "_worker (concurrent/futures/thread.py)"),
+    ("OpenMP workers", "gomp_thread_start"),
+    (
+        "MySQL thread cache",
+        "Per_thread_connection_handler::block_until_new_connection*",
+    ),
+    ("PostgreSQL background writer", "BackgroundWriterMain"),
+    ("PostgreSQL WAL writer", "WalWriterMain"),
+    ("PostgreSQL checkpointer", "CheckpointerMain"),
+    ("PostgreSQL launchers", "AutoVacLauncherMain"),
+    ("PostgreSQL logical replication", "ApplyLauncherMain"),
+];
+
+/// What a Java thread's wait is made of: of the C library, the VM, and the library of locks.
+fn only_waits_in_java(name: &str) -> bool {
+    const PARTS: [&str; 13] = [
+        "__futex_abstimed_wait",
+        "futex_wait",
+        "__pthread_cond_wait",
+        "__new_sem_wait",
+        "Parker::park",
+        "Unsafe_Park",
+        "os::Platform",
+        "Platform",
+        "Monitor::wait",
+        "ObjectMonitor::",
+        "jdk.internal.misc.Unsafe.park",
+        "java.util.concurrent.locks.",
+        "java.util.concurrent.ForkJoinPool.",
+    ];
+    const MORE: [&str; 5] = [
+        "ObjectSynchronizer::",
+        "JVM_MonitorWait",
+        "java.lang.Object.wait",
+        "pthread_cond_",
+        "sem_wait",
+    ];
+    // It is a worker's own place as well.
+    let place = name.starts_with("java.util.concurrent.ForkJoinPool.awaitWork");
+    !place && PARTS.iter().chain(&MORE).any(|part| name.starts_with(part))
+}
+
+/// How many functions from the wait outwards may be its place's.
+const NEAR: usize = 8;
+
+/// Whether a wait with these functions of the program, innermost first, is in such a place. Work that
+/// a worker does has functions of its own above the place it waits at; Java's own way from there to
+/// the wait is long.
+pub(crate) fn at_place(user: &[&str]) -> bool {
+    let is = |name: &str, place: &str| match place.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == place,
+    };
+    let own = user.iter().skip_while(|name| only_waits_in_java(name));
+    own.take(NEAR)
+        .any(|name| PARKING_PLACES.iter().any(|(_, place)| is(name, place)))
+}
