@@ -39,6 +39,16 @@ pub enum Error {
         /// What helps.
         instead: String,
     },
+    /// Stacks at an event cannot be had here.
+    #[error(
+        "cannot take stacks at {name}: {why}; leave it out of -e, or see `wallscope stat -e {name}`"
+    )]
+    NoEvent {
+        /// The event.
+        name: String,
+        /// Cause.
+        why: String,
+    },
     /// The command could not be started.
     #[error("cannot start {command}: {cause}")]
     Start {
@@ -107,7 +117,10 @@ impl Error {
                 4
             }
             Error::Start { code, .. } => *code,
-            Error::NotPermitted { .. } | Error::NotSupported { .. } | Error::Refused { .. } => 3,
+            Error::NotPermitted { .. }
+            | Error::NotSupported { .. }
+            | Error::Refused { .. }
+            | Error::NoEvent { .. } => 3,
             Error::Bpf { .. } | Error::Io { .. } => 1,
         }
     }

@@ -16,6 +16,8 @@ pub mod state {
     pub const BLOCKED: u8 = 3;
     /// In samples only: where a request was sent.
     pub const ASKED: u8 = 16;
+    /// In samples only: at an event.
+    pub const HIT: u8 = 17;
 }
 
 /// `enum ws_kind`: the first word of a record. A first word up to the unwinder's `MAX_FRAMES` is the
@@ -597,7 +599,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 29] = [
+pub const LOSSES: [&str; 30] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -627,6 +629,7 @@ pub const LOSSES: [&str; 29] = [
     RING_TURN,
     "the Java monitor that was waited for could not be read",
     "who had an interpreter's lock could not be read",
+    "table of events' hits full: hits not counted",
 ];
 
 /// The loss that leaves gaps in a timeline.

@@ -5,7 +5,8 @@
 
 use std::{
     ffi::{CString, OsStr, OsString},
-    fs, io,
+    fs::{self, File},
+    io,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -84,11 +85,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Forks the command and holds it.
+    /// Forks the command and holds it. With an `output`, that is its standard output and error, and
+    /// its input is empty.
     ///
     /// # Errors
     /// An empty command, an argument with a NUL byte, or a fork that the system refuses.
-    pub fn start(argv: &[OsString]) -> Result<Held, Error> {
+    pub fn start(argv: &[OsString], output: Option<&File>) -> Result<Held, Error> {
         let command = argv
             .first()
             .map(|a| a.to_string_lossy().into_owned())
@@ -113,6 +115,10 @@ impl Held {
         pointers.push(std::ptr::null());
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
         let (failed, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
+        let nothing = match output {
+            Some(_) => Some(File::open("/dev/null").map_err(&fail)?),
+            None => None,
+        };
         // SAFETY: between fork and exec the child calls only async-signal-safe functions and
         // allocates nothing; all it uses was made before.
         let pid = unsafe {
@@ -128,6 +134,11 @@ impl Held {
                 libc::sigemptyset(&mut none);
                 libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                if let (Some(output), Some(nothing)) = (output, &nothing) {
+                    libc::dup2(nothing.as_raw_fd(), 0);
+                    libc::dup2(output.as_raw_fd(), 1);
+                    libc::dup2(output.as_raw_fd(), 2);
+                }
                 libc::execvp(pointers[0], pointers.as_ptr());
                 let errno = *libc::__errno_location();
                 libc::write(tell.as_raw_fd(), (&raw const errno).cast(), 4);

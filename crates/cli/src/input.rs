@@ -12,8 +12,8 @@ use crate::imported::{self, CopiedStacks};
 /// How files are to be read; part of every verb that takes FILE.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Reading {
-    /// Which of the file's values to read, by its own name for it (other tools' files; for folded
-    /// stacks: what the numbers are)
+    /// Which of the file's values to read: an event of record -e, or what another tool's file calls
+    /// it (for folded stacks: what the numbers are)
     #[arg(long, value_name = "NAME")]
     value: Option<String>,
 }

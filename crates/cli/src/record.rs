@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use wallscope_capture::backend::{self, ebpf::Mechanism};
+use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_model::Recording;
@@ -25,6 +26,7 @@ Examples:
   wallscope record --cgroup /sys/fs/cgroup/system.slice/nginx.service -d 30
   wallscope record -a -d 5                  everything on the machine
   wallscope record --timeline -p 1234 -d 60 every interval of every thread
+  wallscope record -e page-faults,syscalls:sys_enter_write -p 1234 -d 10
 
 The line with `recording` on standard error appears exactly when measuring is live.
 Then: wallscope report FILE")]
@@ -73,6 +75,16 @@ pub struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 128,
           value_parser = clap::value_parser!(u64).range(1..=65_536))]
     timeline_memory: u64,
+
+    /// Stacks at these events too: software (page-faults), tracepoints (syscalls:sys_enter_write),
+    /// hardware counters where there are any; `report --value EVENT` shows them
+    #[arg(short = 'e', long = "event", value_name = "EVENT,…")]
+    events: Vec<String>,
+
+    /// Hits of those events a stack [default: as many stacks as --max-overhead allows]
+    #[arg(long, value_name = "N", requires = "events",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    event_period: Option<u64>,
 
     /// Keep the native frames of interpreters (CPython) beside the functions that they run
     #[arg(long)]
@@ -172,6 +184,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         interpreter_frames: args.interpreter_frames,
         allow_stop: args.allow_stop,
         timeline: args.timeline.then_some(args.timeline_memory << 20),
+        events: events(&args.events)?,
+        event_period: args.event_period,
+        command_output: None,
+        moments: false,
         stacks: true,
         looks: None,
     };
@@ -191,6 +207,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let output = Output::create(&path)?;
     let (recording, outcome) = measure(&options, output, &path)?;
+    if recording.events.len() < options.events.len() {
+        eprintln!(
+            "wallscope: warning: no stacks at events were taken: the {} backend cannot ({})",
+            recording.domain.backend, recording.domain.backend_reason
+        );
+    }
     eprintln!(
         "wallscope: {}",
         wallscope_explain::finding(&recording).sentence
@@ -232,6 +254,23 @@ pub fn measure(
         (_, Some(end)) => Err(Failure::command(end.exit_code())),
     };
     Ok((recording, outcome))
+}
+
+/// The events of these lists.
+fn events(lists: &[String]) -> Result<Vec<EventSpec>, Failure> {
+    let mut specs: Vec<EventSpec> = Vec::new();
+    for spec in crate::events::named(lists)? {
+        if spec.is_time {
+            return Err(Failure::usage(format!(
+                "{} is the clock by which stacks are taken already: leave it out; -F sets its rate",
+                spec.name
+            )));
+        }
+        if !specs.contains(&spec) {
+            specs.push(spec);
+        }
+    }
+    Ok(specs)
 }
 
 /// A rate that divides a common clock rate samples in step with timers and misses what they do.

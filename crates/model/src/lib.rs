@@ -12,6 +12,7 @@
 //! ```
 
 mod domain;
+mod event;
 mod host;
 mod label;
 mod ledger;
@@ -32,8 +33,10 @@ pub mod merge;
 pub mod scale;
 pub mod shape;
 pub mod stats;
+pub mod within;
 
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
+pub use event::EventHits;
 pub use host::{
     CgroupFacts, Connections, DiskFacts, HostFacts, HostSample, Limits, Listener, NetFacts,
     Pressure,

@@ -14,8 +14,8 @@ use std::hash::Hash;
 
 use crate::shape::ShapeRow;
 use crate::{
-    Above, Actor, ActorId, Column, ContextId, Cost, Domain, Frame, FrameId, FunctionId, Hop,
-    Interval, Label, LabelsId, Lane, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack,
+    Above, Actor, ActorId, Column, ContextId, Cost, Domain, EventHits, Frame, FrameId, FunctionId,
+    Hop, Interval, Label, LabelsId, Lane, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack,
     Recording, Sample, SliceValue, Slices, Stack, StackId, TaskGroup, TaskTime, Timeline, Window,
 };
 
@@ -324,14 +324,31 @@ impl Into {
             };
             s.slices.iter().filter(|_| sliced).map(moved).collect()
         };
-        out.samples.extend(rec.samples.iter().map(|s| Sample {
-            context: ContextId(s.context.0 + contexts),
+        let context = |c: ContextId| ContextId(c.0 + contexts);
+        let sample = |s: &Sample| Sample {
+            context: context(s.context),
             stack: StackId(stacks[s.stack.0 as usize]),
             labels: s.labels.map(|l| LabelsId(label_sets[l.0 as usize])),
             slices: values(s),
             ..s.clone()
-        }));
-        let context = |c: ContextId| ContextId(c.0 + contexts);
+        };
+        out.samples.extend(rec.samples.iter().map(sample));
+        for event in &rec.events {
+            let hits = event.hits.iter().map(|(c, n)| (context(*c), *n));
+            let samples = event.samples.iter().map(sample);
+            match out.events.iter_mut().find(|e| e.name == event.name) {
+                Some(e) => {
+                    e.counted &= event.counted;
+                    e.hits.extend(hits);
+                    e.samples.extend(samples);
+                }
+                None => out.events.push(EventHits {
+                    hits: hits.collect(),
+                    samples: samples.collect(),
+                    ..event.clone()
+                }),
+            }
+        }
         let set = |l: Option<LabelsId>| l.map(|l| LabelsId(label_sets[l.0 as usize]));
         let actors: Vec<u32> = (rec.actors.iter())
             .map(|a| match a {

@@ -160,6 +160,8 @@ pub struct Recording {
     pub shapes: Vec<ShapeRow>,
     /// The single intervals, where they were kept.
     pub timeline: Option<crate::Timeline>,
+    /// Stacks taken at events, where they were asked for.
+    pub events: Vec<crate::EventHits>,
     /// The host, over time.
     pub host: Vec<HostSample>,
     /// What was lost.

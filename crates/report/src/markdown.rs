@@ -180,7 +180,10 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     line("## What this rests on\n");
     let lines = domain_lines(rec)
         .into_iter()
-        .chain(scaling_lines(&analysis.scaled))
+        .chain(scaling_lines(
+            &analysis.scaled,
+            &analysis.recording.domain.unit,
+        ))
         .chain(loss_lines(rec))
         .chain(audit_lines(rec))
         .chain(cost_lines(rec));

@@ -13,7 +13,7 @@ use any::random;
 use proptest::prelude::*;
 use wallscope_model::scale::{NOT_SAMPLED, scale};
 use wallscope_model::*;
-use wallscope_report::format::{Bounds, ReadError, pprof, read};
+use wallscope_report::format::{Bounds, Options, ReadError, open, pprof, read};
 
 fn bytes(rec: &Recording) -> Vec<u8> {
     pprof::write(rec, &scale(rec), Vec::new()).unwrap()
@@ -329,6 +329,72 @@ fn go_tool_pprof_opens_the_file() {
 }
 
 /// The schema in the repository describes every field that is written.
+#[test]
+fn an_event_is_a_value_of_its_own() {
+    let mut rec = synthetic::recording(2);
+    let hit = |stack: u32, hits: u64| Sample {
+        stack: StackId(stack),
+        count: 2,
+        ns: hits,
+        slices: Vec::new(),
+        ..rec.samples[0].clone()
+    };
+    let samples = vec![hit(0, 300), hit(1, 100)];
+    rec.events = vec![
+        EventHits {
+            name: "context-switches".into(),
+            counted: true,
+            hits: vec![(ContextId(1), 7)],
+            samples: Vec::new(),
+        },
+        EventHits {
+            name: "page-faults".into(),
+            counted: true,
+            // A third more than there are stacks for.
+            hits: vec![(rec.samples[0].context, 600)],
+            samples,
+        },
+    ];
+    let file = bytes(&rec);
+    assert_eq!(read_back(&file), rec);
+    let by = |value: &str, file: &[u8]| {
+        let options = Options {
+            value: Some(value.to_string()),
+            ..Options::default()
+        };
+        open(file, options).map(|read| read.recording)
+    };
+    let faults = by("page-faults", &file).unwrap();
+    assert_eq!(faults.domain.unit, Unit::Count("page-faults".into()));
+    let shares = |rec: &Recording| -> Vec<u64> { scale(rec).pieces.iter().map(|p| p.ns).collect() };
+    assert_eq!(shares(&faults), [450, 150], "scaled to what was counted");
+    assert_eq!(by("wall", &file).unwrap(), rec);
+    let switches = by("context-switches", &file).unwrap();
+    assert_eq!(
+        scale(&switches).unsampled.iter().map(|u| u.ns).sum::<u64>(),
+        7
+    );
+    let none = by("nothing", &file).unwrap_err().to_string();
+    assert!(
+        none.contains("wall, context-switches, page-faults"),
+        "{none}"
+    );
+
+    // The same for those who read the pprof part alone.
+    let (others, _) = apart(&gunzip(&file));
+    let read = by("page-faults", &others).unwrap();
+    assert_eq!(read.samples.iter().map(|s| s.ns).sum::<u64>(), 600);
+    let wall = by("wall", &others).unwrap();
+    let scaled = scale(&rec);
+    let all: u64 = scaled.pieces.iter().map(|p| p.ns).sum();
+    let all = all + scaled.unsampled.iter().map(|u| u.ns).sum::<u64>();
+    assert_eq!(wall.samples.iter().map(|s| s.ns).sum::<u64>(), all);
+
+    let both = merge::merge(&[rec.clone(), rec.clone()]).unwrap();
+    assert_eq!(both.events[1].total(), 1200);
+    assert_eq!(read_back(&bytes(&both)), both);
+}
+
 #[test]
 fn the_schema_decodes_the_extension() {
     let (_, own) = apart(&gunzip(&bytes(&random(11))));

@@ -13,6 +13,7 @@ enum ws_state {
 	WS_BLOCKED,
 	WS_DEAD,
 	WS_ASKED = 16, /* in samples only: where a request was sent; `begin` is the socket's cookie */
+	WS_HIT,        /* in samples only: at an event; `detail` is its number, `ns` its hits */
 };
 
 /* Parts of runnable time, in the order of ws_account.runnable. */
@@ -353,6 +354,7 @@ enum ws_loss {
 	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
 	WS_L_GIL,           /* who had an interpreter's lock could not be read */
+	WS_L_HITS_FULL,     /* table of event hits full */
 	WS_LOSSES,
 };
 
@@ -371,4 +373,4 @@ _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_owner) == 40, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_holds) == 272, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 29, "named in event.rs");
+_Static_assert(WS_LOSSES == 30, "named in event.rs");

@@ -24,7 +24,7 @@ const volatile u32 cfg_cpu_period = 0;     /* ns of on-CPU time a timer sample s
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
 u32 set_iter = 0;         /* what the iterator does: enum below */
 u32 set_cpu_period = 0;   /* overrides cfg_cpu_period once the sampler has slowed down */
-enum { ITER_BEGIN, ITER_DUMP, ITER_END };
+enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 
 /* Stacks that may still be sent as they are; user space refills it. */
 u64 raw_budget = 256;
@@ -157,6 +157,7 @@ struct ws_cpu {
 	u64 timer_ns;  /* of each on-CPU sample, */
 	u64 later_ns;  /* and of each stack that a thread read of itself */
 	u64 charges;   /* switches at which time was charged to a stack */
+	u64 hits_ns;   /* own run time of stacks taken at events */
 	u64 timed_tick; /* the jiffy whose first run was timed */
 	u32 untimed;    /* further runs since one of them was timed */
 	u32 stands_for; /* how many runs the one that is being timed stands for */

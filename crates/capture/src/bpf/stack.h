@@ -523,33 +523,31 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 	}
 }
 
-static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struct *p,
-					  struct bpf_perf_event_data *ctx)
+/* Completes and sends a sample of a thread that runs here and now. */
+static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t,
+					struct task_struct *p, void *ctx, bool user_mode)
 {
-	struct ws_sample s = {};
 	struct ws_kstack *k;
 	struct ws_unwind *u;
 	struct ws_raw *raw;
 	u32 key = 1;
 
-	s.id = t->id;
-	s.pid = t->pid;
-	s.tid = t->tid;
-	s.cpu = bpf_get_smp_processor_id();
-	s.state = WS_ON_CPU;
-	s.count = 1;
-	s.ns = set_cpu_period ? set_cpu_period : cfg_cpu_period;
-	s.begin = s.end = bpf_ktime_get_ns();
-	if (ctx->regs.cs & 3) {
-		s.flags = WS_S_USER_MODE;
+	s->id = t->id;
+	s->pid = t->pid;
+	s->tid = t->tid;
+	s->cpu = bpf_get_smp_processor_id();
+	s->count = 1;
+	s->begin = s->end = bpf_ktime_get_ns();
+	if (user_mode) {
+		s->flags = WS_S_USER_MODE;
 	} else {
 		k = bpf_map_lookup_elem(&kstacks, &key);
 		if (k)
-			s.kstack = kernel_hash(k, bpf_get_stack(ctx, k->pc, sizeof(k->pc), 0));
+			s->kstack = kernel_hash(k, bpf_get_stack(ctx, k->pc, sizeof(k->pc), 0));
 	}
 	u = bpf_map_lookup_elem(&unwinds, &key);
 	if (no_user_stack(p)) {
-		s.flags |= WS_S_NO_USER;
+		s->flags |= WS_S_NO_USER;
 	} else if (u) {
 		uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(p));
 		u->work.tls = p->thread.fsbase;
@@ -557,18 +555,27 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 		if (u->work.out.end == UW_END_UNREADABLE && cfg_task_work) {
 			/* A page is out: the thread itself can bring it in. */
 			defer(t, p);
-			s.flags |= WS_S_DEFERRED;
-			s.ustack = t->ticket;
+			s->flags |= WS_S_DEFERRED;
+			s->ustack = t->ticket;
 		} else if (too_early(u) && (raw = bpf_map_lookup_elem(&raws, &key))) {
-			s.flags |= WS_S_DEFERRED;
-			s.ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
-			SEND_RAW(u, raw, t->id, s.ustack, p->tgid, bpf_probe_read_user);
+			s->flags |= WS_S_DEFERRED;
+			s->ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
+			SEND_RAW(u, raw, t->id, s->ustack, p->tgid, bpf_probe_read_user);
 		} else {
-			s.ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
+			s->ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
 						READ_PROBE);
 		}
 	}
-	send_sample(&s);
+	send_sample(s);
+}
+
+static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struct *p,
+					  struct bpf_perf_event_data *ctx)
+{
+	struct ws_sample s = { .state = WS_ON_CPU };
+
+	s.ns = set_cpu_period ? set_cpu_period : cfg_cpu_period;
+	sample_here(&s, t, p, ctx, ctx->regs.cs & 3);
 }
 
 /*

@@ -126,7 +126,7 @@ impl Stacks {
             *self.truncated.entry(end).or_default() += sum.count;
         }
         let (state, reason, part) = match key.state {
-            state::ON_CPU => (
+            state::ON_CPU | state::HIT => (
                 State::OnCpu,
                 None,
                 Some(if key.user_mode {

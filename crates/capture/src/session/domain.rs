@@ -3,7 +3,7 @@
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
 use super::{Options, pace::Pace};
-use crate::backend::ebpf::{Kernel, Mechanism, Programs};
+use crate::backend::ebpf::{Kernel, Mechanism, Programs, taps::Tap};
 
 /// What the words are made from.
 pub struct Facts<'a> {
@@ -19,6 +19,8 @@ pub struct Facts<'a> {
     pub cpus: u32,
     /// The intervals that were kept.
     pub timeline: Option<&'a Timeline>,
+    /// Events at which stacks were taken.
+    pub taps: &'a [Tap],
     /// Rates at the end.
     pub pace: &'a Pace,
     /// Reasons could be told from kernel functions.
@@ -87,7 +89,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         kernel: f.kernel.release.clone(),
         cpus: f.cpus,
         target: f.options.target.describe(),
-        events: vec![
+        events: [
             source("ledger", "sched_switch, sched_wakeup", "each event".into()),
             source(
                 "on-CPU stacks",
@@ -102,7 +104,10 @@ pub fn describe(f: &Facts<'_>) -> Domain {
                     period(f.options.off_cpu_period)
                 ),
             ),
-        ],
+        ]
+        .into_iter()
+        .chain(f.taps.iter().map(Tap::describe))
+        .collect(),
         columns: vec![
             column(
                 State::OnCpu,

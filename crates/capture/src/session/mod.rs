@@ -8,6 +8,7 @@
 //!               scripts.rs: of JavaScript's
 //! tasks.rs      goroutines, looked at by a thread of its own
 //! peers.rs      requests in flight on connections, and with whom
+//! hits.rs       stacks at events by name
 //! timeline.rs   the single intervals, where they are wanted
 //! shapes.rs     how long the single intervals were
 //! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
@@ -36,6 +37,7 @@ pub(crate) mod domain;
 pub(crate) mod events;
 pub(crate) mod files;
 mod gil;
+mod hits;
 pub(crate) mod host_log;
 mod intake;
 pub(crate) mod java;
@@ -54,9 +56,10 @@ mod timeline;
 mod upkeep;
 mod waits;
 
-use std::{cell::RefCell, fs, rc::Rc, time::Duration};
+use std::{cell::RefCell, fs, fs::File, rc::Rc, sync::Arc, time::Duration};
 
 use rustc_hash::FxHashMap;
+use wallscope_model::within::Moment;
 use wallscope_model::{Cost, Ledger, ModuleId, Recording, Slices, WaitSeen, Window};
 use wallscope_object::{cgroup, kallsyms, process};
 use wallscope_symbolize::Sources;
@@ -72,6 +75,7 @@ use crate::{
         Backend,
         proc::{self, PerfEvents},
     },
+    counter::EventSpec,
     event::{self, LockSum},
     places::{Interrupts, Places},
     probe,
@@ -123,6 +127,14 @@ pub struct Options {
     pub allow_stop: bool,
     /// Memory for single intervals, bytes; `None`: they are not kept.
     pub timeline: Option<u64>,
+    /// Events at which stacks are taken too.
+    pub events: Vec<EventSpec>,
+    /// Hits of them a stack; `None`: as many stacks as `max_overhead` allows.
+    pub event_period: Option<u64>,
+    /// Where a command's output goes, which then has no input; `None`: all as it is here.
+    pub command_output: Option<Arc<File>>,
+    /// Whether each sample's moment is wanted (see [`Captured::moments`]).
+    pub moments: bool,
     /// Whether stacks are wanted, or ledgers alone.
     pub stacks: bool,
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
@@ -144,6 +156,10 @@ impl Options {
             interpreter_frames: false,
             allow_stop: false,
             timeline: None,
+            events: Vec::new(),
+            event_period: None,
+            command_output: None,
+            moments: false,
             stacks: true,
             looks: None,
         }
@@ -213,6 +229,8 @@ pub struct Captured {
     pub sources: Sources,
     /// What was seen of connections in the waits of each sample, by index; empty: of none.
     pub seen: Vec<WaitSeen>,
+    /// When each sample was taken, where that is wanted; by the ebpf backend only.
+    pub moments: Vec<Moment>,
     /// Why it stopped.
     pub stop: Stop,
     /// For a command: how it ended.
@@ -253,7 +271,7 @@ fn by_ebpf(
     observer: &mut dyn Observer,
 ) -> Result<Captured, Error> {
     let mut held = match &options.target {
-        Target::Command(argv) => Some(Held::start(argv)?),
+        Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
         _ => None,
     };
     let chosen = choose(&options.target, held.as_ref())?;
@@ -267,6 +285,7 @@ fn by_ebpf(
     } else {
         Timer::none()
     };
+    let taps = hits::open(options, &cpus)?;
     // What cannot be read tells nothing, which the domain says.
     let symbols = kallsyms::read().unwrap_or_default();
     let interrupts = Interrupts::parse(&symbols);
@@ -281,6 +300,7 @@ fn by_ebpf(
         all: matches!(options.target, Target::All),
         places: Places::parse(&symbols),
         timeline: options.timeline.is_some(),
+        events: hits::kinds(&taps),
     };
     let named = !settings.places.ranges.is_empty();
     let mut programs = Programs::load(kernel, &settings)?;
@@ -307,6 +327,8 @@ fn by_ebpf(
     java.look_at_threads();
     programs.add_java_threads(&java.take_threads());
     programs.attach(&timer.events)?;
+    programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
+    let taps = programs.attach_taps(taps)?;
     programs.add_targets(&chosen.pids)?;
     programs.add_cgroups(&chosen.cgroups)?;
 
@@ -328,6 +350,9 @@ fn by_ebpf(
                 .map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
         )?
     };
+    if options.moments {
+        intake.borrow_mut().samples.each = Some(Vec::new());
+    }
     if let Some(limit) = options.timeline {
         intake.borrow_mut().turns = Some(Turns::new(limit));
         events.look_every(LOOK_EVERY)?;
@@ -380,9 +405,13 @@ fn by_ebpf(
         match event {
             Event::News => {}
             Event::Look => {
-                if let Err(e) =
-                    programs.visit(Visit::Dump, |v| intake.borrow_mut().visited(&v, false))
-                {
+                // Of a thread that has not moved since the start nothing is known before the first.
+                let order = if looked == start_ns {
+                    Visit::All
+                } else {
+                    Visit::Dump
+                };
+                if let Err(e) = programs.visit(order, |v| intake.borrow_mut().visited(&v, false)) {
                     notes.push(format!("a look could not be taken: {e}"));
                 }
                 let _ = ring.consume();
@@ -453,6 +482,7 @@ fn by_ebpf(
     programs.detach();
     let _ = ring.consume();
     intake.borrow_mut().shapes.all = programs.shapes();
+    let counted = programs.hits();
     intake.borrow_mut().samples.peers.open = programs.sockets();
     drop(ring);
     upkeep.follow(&mut programs, &mut sideband, None, &mut processes, &intake);
@@ -502,7 +532,8 @@ fn by_ebpf(
         &processes,
         &mut losses,
     );
-    let (jit, seen) = assemble(
+    recording.events = hits::assemble(&taps, &counted, &intake.accounts);
+    let Assembled { jit, seen, moments } = assemble(
         &mut recording,
         &mut intake,
         &processes,
@@ -519,6 +550,7 @@ fn by_ebpf(
         timer: timer.describe(),
         cpus: cpus.len() as u32,
         pace: &pace,
+        taps: &taps,
         kernel_named: named,
         notes,
         runtimes: processes.managed().describe(),
@@ -537,6 +569,7 @@ fn by_ebpf(
         recording,
         sources: processes.into_sources(&jit),
         seen,
+        moments,
         stop,
         command_end,
     })
@@ -584,6 +617,16 @@ pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Err
     Ok(chosen)
 }
 
+/// What putting a recording together gives beside it.
+struct Assembled {
+    /// Modules of code made at run time, with their processes.
+    jit: Vec<(ModuleId, u32)>,
+    /// What was seen of connections, by sample.
+    seen: Vec<WaitSeen>,
+    /// When each sample was taken.
+    moments: Vec<Moment>,
+}
+
 fn assemble(
     recording: &mut Recording,
     intake: &mut Intake,
@@ -592,7 +635,7 @@ fn assemble(
     losses: &mut Vec<(String, u64)>,
     mut stacks: Stacks,
     options: &Options,
-) -> (Vec<(ModuleId, u32)>, Vec<WaitSeen>) {
+) -> Assembled {
     let end_ns = recording.window.end_ns;
     let grid = intake.accounts.grid();
     let last_slice = (end_ns
@@ -609,13 +652,32 @@ fn assemble(
     let mut seen = Vec::with_capacity(sums.len());
     let mut at = FxHashMap::default();
     for (key, sum) in sums {
-        if let Some(sample) = stacks.sample(key, sum, intake, processes) {
-            at.insert(key, recording.samples.len() as u32);
-            let pid = intake.accounts.pid(sample.context.0);
-            seen.push(peers.seen(&key, pid));
-            recording.samples.push(sample);
+        let Some(sample) = stacks.sample(key, sum, intake, processes) else {
+            continue;
+        };
+        if key.state == event::state::HIT {
+            if let Some(event) = recording.events.get_mut(usize::from(key.detail)) {
+                event.samples.push(sample);
+            }
+            continue;
         }
+        at.insert(key, recording.samples.len() as u32);
+        let pid = intake.accounts.pid(sample.context.0);
+        seen.push(peers.seen(&key, pid));
+        recording.samples.push(sample);
     }
+    let moments = (intake.samples.each.take().into_iter().flatten())
+        .filter_map(|(key, [begin_ns, end_ns, ns, count])| {
+            let sample = *at.get(&key)?;
+            Some(Moment {
+                sample,
+                begin_ns,
+                end_ns,
+                ns,
+                count,
+            })
+        })
+        .collect();
     waits::assemble(recording, &mut stacks, &at, locks, intake, processes);
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     losses.push((
@@ -673,7 +735,7 @@ fn assemble(
         window.start_unix_ns += late;
     }
     recording.processes = processes.facts();
-    (jit, seen)
+    Assembled { jit, seen, moments }
 }
 
 /// Slices are fine for short recordings: some twenty of them.

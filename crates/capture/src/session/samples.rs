@@ -74,6 +74,8 @@ pub struct Samples {
     pub unresolved: u64,
     /// Samples with their stacks, since somebody last took them.
     pub done: Vec<(Key, SampleEvent)>,
+    /// Each sample of time, where they are wanted one by one: begin, end, weight, count.
+    pub each: Option<Vec<(Key, [u64; 4])>>,
 }
 
 impl Samples {
@@ -87,6 +89,7 @@ impl Samples {
             peers: Peers::default(),
             unresolved: 0,
             done: Vec::new(),
+            each: None,
         }
     }
 
@@ -135,7 +138,7 @@ impl Samples {
             self.peers.asked(s.begin, s.id, user);
             return;
         }
-        let on_cpu = s.state == state::ON_CPU;
+        let on_cpu = matches!(s.state, state::ON_CPU | state::HIT);
         let key = Key {
             id: s.id,
             resource: s.resource,
@@ -151,6 +154,9 @@ impl Samples {
         // What is not over was ended by nobody.
         if matches!(s.state, state::ON_CPU | state::BLOCKED) && s.flags & SAMPLE_OPEN == 0 {
             self.done.push((key, *s));
+        }
+        if let Some(each) = self.each.as_mut().filter(|_| s.state != state::HIT) {
+            each.push((key, [s.begin, s.end, s.ns, s.count.into()]));
         }
         let sum = self.sums.entry(key).or_default();
         sum.count += u64::from(s.count);

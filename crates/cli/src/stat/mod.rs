@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use wallscope_capture::counter::{
-    self, Count, Counters, EventSpec, Reading, Scope, Usage, topdown, usage_of_children,
+    Count, Counters, EventSpec, Reading, Scope, Usage, topdown, usage_of_children,
 };
 use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop, Stopper};
 use wallscope_capture::target::Target;
@@ -27,8 +27,8 @@ use wallscope_model::{Domain, Ledger, Recording};
 use wallscope_object::cgroup;
 
 use crate::failure::Failure;
-use crate::output;
 use crate::record::{Backend, TargetArgs, parse_duration};
+use crate::{events, output};
 use figures::Figures;
 use show::Show;
 
@@ -153,20 +153,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// The events that were asked for, or the usual ones that this machine may have.
 fn events(asked: &[String]) -> Result<Vec<EventSpec>, Failure> {
-    let names: Vec<&str> = asked.iter().flat_map(|list| counter::split(list)).collect();
-    let parse = |name: &&str| {
-        EventSpec::parse(name).map_err(|e| {
-            let code = match e {
-                counter::EventError::Tracepoint { .. } => 3,
-                _ => 2,
-            };
-            Failure::of(code, anyhow::Error::new(e))
-        })
-    };
-    if !names.is_empty() {
-        return names.iter().map(parse).collect();
+    let mut all = events::named(asked)?;
+    if !all.is_empty() {
+        return Ok(all);
     }
-    let mut all: Vec<EventSpec> = USUAL.iter().map(parse).collect::<Result<_, _>>()?;
+    all = USUAL
+        .iter()
+        .map(|name| events::one(name))
+        .collect::<Result<_, _>>()?;
     all.extend(topdown::events());
     Ok(all)
 }

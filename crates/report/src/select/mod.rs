@@ -255,6 +255,12 @@ impl Selection {
             out.domain.notes.push(note.into());
             out.tasks.clear();
         }
+        if !out.events.is_empty() {
+            let note = "stacks at events are not kept in a selection of time: choose the event with \
+                        --value, and it is selected";
+            out.domain.notes.push(note.into());
+            out.events.clear();
+        }
         (out.actors, out.hops, out.locks) = Default::default();
         out.timeline = None;
         compact::compact(&mut out, &wanted);

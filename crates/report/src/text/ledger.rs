@@ -19,6 +19,10 @@ impl Page<'_> {
         let target = clean(&rec.domain.target);
         let about = [target, threads, format!("{} recorded", ns(length))];
         let about: Vec<_> = about.into_iter().filter(|s| !s.is_empty()).collect();
+        if !self.unit.is_time() {
+            self.heading(self.unit.name(), &about.join(", "));
+            return self.line(&format!("  {} in all", self.value(l.wall_ns)));
+        }
         self.heading("Where the time went", &about.join(", "));
         let bar = self
             .style

@@ -137,7 +137,8 @@ impl Page<'_> {
             View::OnCpu => ("On-CPU: where it computes", |v| &v.own),
             View::OffCpu => ("Off-CPU: where it is blocked", |v| &v.user),
             View::RunQueue => ("Run queue: where it waits for a CPU", |v| &v.user),
-            View::Wall => ("Wall: all of the time", |v| &v.user),
+            View::Wall if self.unit.is_time() => ("Wall: all of the time", |v| &v.user),
+            View::Wall => ("Where they happened", |v| &v.user),
         };
         let mut about = format!(
             "{} in {} samples",
@@ -216,7 +217,11 @@ impl Page<'_> {
         if stacks.is_empty() {
             return;
         }
-        self.heading("Hottest stacks", "of wall time, leaf first");
+        let of = match self.unit.is_time() {
+            true => "of wall time, leaf first",
+            false => "leaf first",
+        };
+        self.heading("Hottest stacks", of);
         for (i, s) in stacks.iter().enumerate() {
             let threads = match s.threads {
                 1 => clean(&s.thread),
@@ -298,7 +303,7 @@ impl Page<'_> {
         self.heading("What this rests on", "");
         let lines = domain_lines(rec)
             .into_iter()
-            .chain(scaling_lines(&a.scaled))
+            .chain(scaling_lines(&a.scaled, &a.recording.domain.unit))
             .chain(loss_lines(rec))
             .chain(audit_lines(rec))
             .chain(cost_lines(rec));

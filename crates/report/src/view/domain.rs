@@ -2,10 +2,10 @@
 
 use wallscope_model::scale::Scaled;
 use wallscope_model::stats::smallest_share;
-use wallscope_model::{Recording, State};
+use wallscope_model::{Recording, State, Unit};
 
 use super::total_row;
-use crate::text::units::{bytes, count, ns, ppm, share};
+use crate::text::units::{bytes, count, ns, ppm, share, value};
 
 /// What was measured, how, and what it could not see.
 pub fn domain_lines(rec: &Recording) -> Vec<String> {
@@ -74,7 +74,10 @@ pub fn domain_lines(rec: &Recording) -> Vec<String> {
 
 /// How small a share the samples resolve, by state.
 fn resolution(rec: &Recording) -> Option<String> {
-    let states = [State::OnCpu, State::Blocked, State::Runnable];
+    let states = match rec.domain.unit.is_time() {
+        true => &[State::OnCpu, State::Blocked, State::Runnable][..],
+        false => &[State::Unknown],
+    };
     if rec.domain.columns.iter().all(|c| c.exact) && rec.domain.is_import() {
         return None;
     }
@@ -85,7 +88,11 @@ fn resolution(rec: &Recording) -> Option<String> {
             let n: u64 = of.map(|s| s.count).sum();
             (n > 0).then(|| {
                 let least = smallest_share(n as f64);
-                format!("{} of {state} ({} samples)", share(least), count(n))
+                let of = match rec.domain.unit.is_time() {
+                    true => state.name(),
+                    false => rec.domain.unit.name(),
+                };
+                format!("{} of {of} ({} samples)", share(least), count(n))
             })
         })
         .collect();
@@ -108,7 +115,8 @@ pub fn loss_lines(rec: &Recording) -> Vec<String> {
 }
 
 /// What scaling could not place, or placed by siblings.
-pub fn scaling_lines(scaled: &Scaled) -> Vec<String> {
+pub fn scaling_lines(scaled: &Scaled, unit: &Unit) -> Vec<String> {
+    let ns = |v| value(unit, v);
     let mut lines = Vec::new();
     let unsampled: u64 = scaled.unsampled.iter().map(|u| u.ns).sum();
     if unsampled > 0 {
@@ -137,6 +145,9 @@ pub fn scaling_lines(scaled: &Scaled) -> Vec<String> {
 pub fn audit_lines(rec: &Recording) -> Vec<String> {
     if rec.domain.is_import() {
         return vec!["audit: the file has no ledger that could be audited".to_string()];
+    }
+    if !rec.domain.unit.is_time() {
+        return Vec::new();
     }
     let sum = total_row(rec).ledger;
     if sum.wall_ns == 0 {

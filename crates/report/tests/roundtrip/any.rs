@@ -212,6 +212,17 @@ pub fn random(seed: u64) -> Recording {
             slices,
         });
     }
+    for event in 0..n(3) {
+        let contexts = rec.contexts.len() as u64;
+        rec.events.push(EventHits {
+            name: format!("event-{event}"),
+            counted: n(2) == 0,
+            hits: (0..n(4))
+                .map(|_| (ContextId(n(contexts) as u32), n(BIG)))
+                .collect(),
+            samples: rec.samples.iter().take(n(5) as usize).cloned().collect(),
+        });
+    }
     rec.actors = vec![
         Actor::Unknown,
         Actor::Context(ContextId(n(rec.contexts.len() as u64) as u32)),

@@ -4,6 +4,7 @@
 //! detaches the programs and frees the maps.
 
 pub mod sideband;
+pub mod taps;
 pub mod timer;
 
 mod allowed;
@@ -60,6 +61,8 @@ pub struct Settings {
     pub places: Places,
     /// Every turn of every thread is told.
     pub timeline: bool,
+    /// Stacks are taken at events: at software or hardware ones, at tracepoints.
+    pub events: (bool, bool),
 }
 
 /// The order given to the task iterator (`set_iter`).
@@ -71,6 +74,8 @@ pub enum Visit {
     Dump = 1,
     /// Copy all books and charge what is still open.
     End = 2,
+    /// Copy all books.
+    All = 3,
 }
 
 /// What the task iterator tells of a thread.
@@ -92,12 +97,14 @@ pub struct RunTime {
     pub later_ns: u64,
     /// Switches at which time was charged to a stack.
     pub charges: u64,
+    /// Stacks at events, ns.
+    pub hits_ns: u64,
 }
 
 impl RunTime {
     /// All of it, ns.
     pub fn total_ns(&self) -> u64 {
-        self.hooks_ns + self.timer_ns + self.later_ns
+        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns
     }
 }
 
@@ -152,6 +159,9 @@ const IRQ_HOOKS: &[&str] = &[
     "ws_timer_entry",
     "ws_timer_exit",
 ];
+
+/// Programs that are attached elsewhere: by the visit, and to what the user names (`taps.rs`).
+const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
 
 impl Programs {
     /// Loads the programs and prepares their maps; nothing is attached yet.
@@ -231,6 +241,9 @@ impl Programs {
         if !settings.timeline {
             open.maps.turns.set_max_entries(NO_TIMELINE)?;
         }
+        if settings.events == (false, false) {
+            open.maps.event_hits.set_max_entries(1)?;
+        }
         let data = open
             .maps
             .data_data
@@ -240,6 +253,11 @@ impl Programs {
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
+            let unwanted = match name.as_str() {
+                "ws_event" => !settings.events.0,
+                "ws_event_point" => !settings.events.1,
+                _ => unwanted,
+            };
             if unwanted || !kernel.has_hook(&name) {
                 program.set_autoload(false);
             }
@@ -254,7 +272,7 @@ impl Programs {
     pub fn attach(&mut self, timers: &[OwnedFd]) -> Result<(), Error> {
         for program in self.skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            if !program.autoload() || name == "ws_tasks" {
+            if !program.autoload() || NOT_BY_THEMSELVES.contains(&name.as_str()) {
                 continue;
             }
             if name == "ws_on_cpu" {
@@ -519,19 +537,20 @@ impl Programs {
     /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
     pub fn run_time(&self) -> RunTime {
         let counters = self.counters();
-        let [hooks_ns, timer_ns, later_ns, charges] =
-            [0, 1, 2, 3].map(|i| counters[crate::event::LOSSES.len() + i]);
+        let [hooks_ns, timer_ns, later_ns, charges, hits_ns] =
+            [0, 1, 2, 3, 4].map(|i| counters[crate::event::LOSSES.len() + i]);
         RunTime {
             hooks_ns,
             timer_ns,
             later_ns,
             charges,
+            hits_ns,
         }
     }
 
     /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
     fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; crate::event::LOSSES.len() + 4];
+        let mut sums = vec![0u64; crate::event::LOSSES.len() + 5];
         let per_cpu = self
             .skel
             .maps

@@ -39,6 +39,8 @@ pub struct Facts<'a> {
     pub timeline: Option<&'a Timeline>,
     /// Whether they were asked for.
     pub timeline_asked: bool,
+    /// Whether stacks at events were asked for.
+    pub events_asked: bool,
     /// What happened on the way.
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
@@ -116,6 +118,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "the ebpf backend",
         )],
     };
+    if f.events_asked {
+        limits.push(limit(
+            "stacks at the events that were asked for (-e)".into(),
+            "the ebpf backend",
+        ));
+    }
     limits.extend([
         limit(format!("which of several waits shorter than {interval_ms:.0} ms a thread was in: reasons and stacks of short waits are sampled"), "a higher rate (-F), or the ebpf backend"),
         limit("kernel stacks, who woke a thread, and throttling apart from other queueing".into(), "the ebpf backend"),

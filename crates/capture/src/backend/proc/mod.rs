@@ -90,7 +90,7 @@ pub(crate) fn record(
 ) -> Result<Captured, Error> {
     let descriptors = most_descriptors();
     let mut held = match &options.target {
-        Target::Command(argv) => Some(Held::start(argv)?),
+        Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
         _ => None,
     };
     let chosen = session::choose(&options.target, held.as_ref())?;
@@ -279,6 +279,7 @@ pub(crate) fn record(
         reason,
         timeline: recording.timeline.as_ref(),
         timeline_asked: options.timeline.is_some(),
+        events_asked: !options.events.is_empty(),
         target: options.target.describe(),
         asked_hz: options.hz,
         hz: pace.rounds as f64 * 1e9 / window_ns as f64,
@@ -311,6 +312,7 @@ pub(crate) fn record(
         recording,
         sources: looker.processes.into_sources(&jit),
         seen: Vec::new(),
+        moments: Vec::new(),
         stop,
         command_end,
     })

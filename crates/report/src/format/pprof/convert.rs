@@ -79,7 +79,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         }),
         contexts: rec.contexts.iter().map(context).collect(),
         processes: rec.processes.iter().map(process).collect(),
-        samples: Some(samples(rec)),
+        samples: Some(samples(rec, &rec.samples)),
         slices: Some(ext::Slices {
             start_ns: rec.slices.start_ns,
             width_ns: rec.slices.width_ns,
@@ -105,6 +105,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         factors: Some(factors(scaled)),
         shapes: shapes::to_message(rec),
         timeline: timeline::to_message(rec),
+        events: (rec.events.iter()).map(|e| event(rec, e)).collect(),
         actors: waits::actors(rec),
         hops: waits::hops(rec),
         locks: waits::locks(rec),
@@ -218,9 +219,20 @@ fn process(p: &model::Process) -> ext::Process {
     }
 }
 
-fn samples(rec: &model::Recording) -> ext::Samples {
+fn event(rec: &model::Recording, e: &model::EventHits) -> ext::EventHits {
+    let (context, hits) = e.hits.iter().map(|(c, n)| (c.0, *n)).unzip();
+    ext::EventHits {
+        name: e.name.clone(),
+        counted: e.counted,
+        context,
+        hits,
+        samples: Some(samples(rec, &e.samples)),
+    }
+}
+
+fn samples(rec: &model::Recording, list: &[model::Sample]) -> ext::Samples {
     let mut s = ext::Samples::default();
-    for r in &rec.samples {
+    for r in list {
         s.context.push(r.context.0);
         s.stack.push(r.stack.0);
         s.state.push(index(State::ALL, &r.state));
@@ -240,7 +252,7 @@ fn samples(rec: &model::Recording) -> ext::Samples {
     }
     if !rec.label_sets.is_empty() {
         let number = |r: &model::Sample| r.labels.map_or(0, |l| 1 + l.0);
-        s.labels = rec.samples.iter().map(number).collect();
+        s.labels = list.iter().map(number).collect();
     }
     s
 }

@@ -68,6 +68,22 @@ pub(super) struct Recording {
     pub tasks: Vec<TaskGroup>,
     #[prost(message, optional, tag = "33")]
     pub timeline: Option<Timeline>,
+    #[prost(message, repeated, tag = "34")]
+    pub events: Vec<EventHits>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EventHits {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(bool, tag = "2")]
+    pub counted: bool,
+    #[prost(uint32, repeated, tag = "3")]
+    pub context: Vec<u32>,
+    #[prost(uint64, repeated, tag = "4")]
+    pub hits: Vec<u64>,
+    #[prost(message, optional, tag = "5")]
+    pub samples: Option<Samples>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use prost::Message;
+use wallscope_model as model;
 
 use super::super::source::Source;
 use super::super::wire::{Fields, Malformed, Value};
@@ -94,9 +95,29 @@ pub(in super::super) fn read(
     let message = extension::Recording::decode(tables.recording)
         .map_err(|e| damaged(format!("its wallscope part: {e}")))?;
     let mut read = restore::recording(&tables, message)?;
+    if let Some(asked) = &options.value {
+        read.recording = chosen(read.recording, asked)?;
+    }
     warnings.append(&mut read.warnings);
     read.warnings = warnings;
     Ok(read)
+}
+
+/// The recording by the value `asked` for: its time, or one of its events.
+fn chosen(rec: model::Recording, asked: &str) -> Result<model::Recording, ReadError> {
+    if super::SAMPLE_TYPES.iter().any(|(name, _)| *name == asked) {
+        return Ok(rec);
+    }
+    rec.of_event(asked).ok_or_else(|| {
+        let events = rec.events.iter().map(|e| e.name.as_str());
+        ReadError::NoSuchValue {
+            asked: asked.to_string(),
+            have: std::iter::once("wall")
+                .chain(events)
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
+    })
 }
 
 /// A profile taken apart, nothing copied.

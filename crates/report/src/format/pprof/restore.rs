@@ -80,6 +80,11 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .map(|g| tasks::from_message(g, &names, &rec))
         .collect::<Result<_, ReadError>>()?;
     rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
+    rec.events = m
+        .events
+        .into_iter()
+        .map(|e| event(e, &names, &rec))
+        .collect::<Result<_, ReadError>>()?;
     let lanes = |m| timeline::from_message(m, &names, &rec);
     let lanes = m.timeline.map(lanes).transpose()?;
     rec.timeline = lanes;
@@ -370,6 +375,24 @@ fn samples(
         });
     }
     Ok(out)
+}
+
+fn event(
+    m: ext::EventHits,
+    names: &Names,
+    rec: &model::Recording,
+) -> Result<model::EventHits, ReadError> {
+    same(&m.hits, m.context.len(), "the hits of an event")?;
+    let hits = m.context.iter().zip(m.hits).map(|(context, n)| {
+        let context = below(*context, rec.contexts.len(), "thread")?;
+        Ok((ContextId(context), n))
+    });
+    Ok(model::EventHits {
+        hits: hits.collect::<Result<_, ReadError>>()?,
+        samples: samples(&m.samples.unwrap_or_default(), names, rec)?,
+        name: m.name,
+        counted: m.counted,
+    })
 }
 
 fn ledger_slices(

@@ -30,7 +30,18 @@ pub(super) fn check(rec: &model::Recording) -> Result<(), ReadError> {
         states
     };
     let wide = u128::from;
+    let weight = |s: &model::Sample| {
+        let slices = s.slices.iter().map(|v| wide(v.ns) + wide(v.count));
+        wide(s.ns) + wide(s.count) + slices.sum::<u128>()
+    };
     let sums: [u128; 10] = [
+        rec.events
+            .iter()
+            .map(|e| {
+                let hits: u128 = e.hits.iter().map(|(_, n)| wide(*n)).sum();
+                hits + e.samples.iter().map(weight).sum::<u128>()
+            })
+            .sum(),
         rec.tasks
             .iter()
             .flat_map(|g| &g.times)
@@ -48,12 +59,7 @@ pub(super) fn check(rec: &model::Recording) -> Result<(), ReadError> {
             .iter()
             .map(|p| wide(p.unattributed_on_cpu_ns))
             .sum(),
-        rec.samples.iter().map(|s| wide(s.ns) + wide(s.count)).sum(),
-        rec.samples
-            .iter()
-            .flat_map(|s| &s.slices)
-            .map(|v| wide(v.ns) + wide(v.count))
-            .sum(),
+        rec.samples.iter().map(weight).sum(),
         rec.ledger_slices
             .iter()
             .map(|r| {

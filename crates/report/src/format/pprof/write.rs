@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use flate2::{Compression, write::GzEncoder};
-use wallscope_model::scale::{NOT_SAMPLED, Scaled};
+use wallscope_model::scale::{NOT_SAMPLED, Scaled, scale};
 use wallscope_model::{Context, ContextId, Label, LabelValue, Recording, StackEnd, State};
 
 use super::super::wire::Writer;
@@ -29,8 +29,31 @@ pub fn write<W: Write>(recording: &Recording, scaled: &Scaled, out: W) -> io::Re
             value_type(w, &mut strings, name, unit)
         })?;
     }
+    for event in &recording.events {
+        to.message(field::profile::SAMPLE_TYPE, |w| {
+            value_type(w, &mut strings, &event.name, "count")
+        })?;
+    }
     let mut extra = Extra::new(recording);
-    samples(recording, scaled, &mut strings, &mut extra, &mut to)?;
+    let mut columns = Columns {
+        events: recording.events.len(),
+        event: None,
+    };
+    samples(
+        recording,
+        scaled,
+        columns,
+        &mut strings,
+        &mut extra,
+        &mut to,
+    )?;
+    for (i, event) in recording.events.iter().enumerate() {
+        if let Some(hits) = recording.of_event(&event.name) {
+            let scaled = scale(&hits);
+            columns.event = Some(i);
+            samples(&hits, &scaled, columns, &mut strings, &mut extra, &mut to)?;
+        }
+    }
     mappings(recording, &mut strings, &mut to)?;
     locations(recording, &mut strings, &mut extra, &mut to)?;
 
@@ -164,9 +187,39 @@ fn value_type(w: &mut Writer, strings: &mut Strings, name: &str, unit: &str) {
     w.number(field::value_type::UNIT, strings.id(unit));
 }
 
+/// What a sample's values are: time, or hits of an event.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// Events of the recording, whose columns follow those of time.
+    events: usize,
+    /// Which of them the samples are of; `None`: of time.
+    event: Option<usize>,
+}
+
+impl Columns {
+    /// Puts the values of a sample, in the order of [`SAMPLE_TYPES`] and then of the events.
+    fn put(self, w: &mut Writer, state: State, count: u64, value: u64) {
+        let of = |s: State| if state == s { value } else { 0 };
+        let times = match self.event {
+            Some(_) => [0; SAMPLE_TYPES.len()],
+            None => [
+                count,
+                of(State::OnCpu),
+                of(State::Runnable),
+                of(State::Blocked),
+                value,
+            ],
+        };
+        let hits = (0..self.events).map(|i| if self.event == Some(i) { value } else { 0 });
+        w.packed(field::sample::VALUE, times.into_iter().chain(hits));
+    }
+}
+
+/// The samples of `rec`, whose values are those of `columns`.
 fn samples<W: Write>(
     rec: &Recording,
     scaled: &Scaled,
+    columns: Columns,
     strings: &mut Strings,
     extra: &mut Extra,
     to: &mut Stream<W>,
@@ -210,9 +263,11 @@ fn samples<W: Write>(
         message.bytes.clear();
         let frames = stack.frames.iter().map(|f| u64::from(f.0) + 1);
         message.packed(field::sample::LOCATION, frames.chain(root));
-        values(&mut message, s.state, count, piece.ns);
+        columns.put(&mut message, s.state, count, piece.ns);
         message.bytes.extend_from_slice(labels(piece.context));
-        keys.text(&mut message, keys.state, strings.id(s.state.name()));
+        if columns.event.is_none() {
+            keys.text(&mut message, keys.state, strings.id(s.state.name()));
+        }
         if let Some(reason) = s.reason_name() {
             keys.text(&mut message, keys.reason, strings.id(reason));
         }
@@ -231,28 +286,17 @@ fn samples<W: Write>(
         message.bytes.clear();
         let location = extra.location(NOT_SAMPLED);
         message.packed(field::sample::LOCATION, std::iter::once(location));
-        values(&mut message, u.state, 0, u.ns);
+        columns.put(&mut message, u.state, 0, u.ns);
         message.bytes.extend_from_slice(labels(u.context));
-        keys.text(&mut message, keys.state, strings.id(u.state.name()));
-        if let Some(reason) = u.reason {
-            keys.text(&mut message, keys.reason, strings.id(reason));
+        if columns.event.is_none() {
+            keys.text(&mut message, keys.state, strings.id(u.state.name()));
+            if let Some(reason) = u.reason {
+                keys.text(&mut message, keys.reason, strings.id(reason));
+            }
         }
         to.bytes(field::profile::SAMPLE, &message.bytes)?;
     }
     Ok(())
-}
-
-/// The values of a sample, in the order of [`SAMPLE_TYPES`].
-fn values(w: &mut Writer, state: State, count: u64, ns: u64) {
-    let of = |s: State| if state == s { ns } else { 0 };
-    let values = [
-        count,
-        of(State::OnCpu),
-        of(State::Runnable),
-        of(State::Blocked),
-        ns,
-    ];
-    w.packed(field::sample::VALUE, values.iter().copied());
 }
 
 /// String ids of the label keys.
@@ -428,6 +472,6 @@ fn locations<W: Write>(
 fn comments(rec: &Recording, scaled: &Scaled) -> Vec<String> {
     let mut lines = crate::view::domain_lines(rec);
     lines.extend(crate::view::loss_lines(rec));
-    lines.extend(crate::view::scaling_lines(scaled));
+    lines.extend(crate::view::scaling_lines(scaled, &rec.domain.unit));
     lines
 }
