@@ -17,6 +17,7 @@ const C_FILES: &[&str] = &[
     "lives",
     "odd",
     "lengths",
+    "events",
     "idle",
     "calls",
     "trouble",

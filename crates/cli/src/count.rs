@@ -54,6 +54,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         timed: false,
         json: args.json,
         hlog: None,
+        slow: None,
         look: Look::default(),
     })
 }

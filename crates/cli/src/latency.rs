@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::record::{TargetArgs, parse_duration};
 use crate::report::style;
+use crate::slow::{self, Slow};
 
 /// Time single calls of functions: quantiles, and what short and long calls spend their time on
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,7 @@ use crate::report::style;
 Examples:
   wallscope latency handle_request -p 1234 -d 30
   wallscope latency 'Db::query*' -p 1234 --heat-map
+  wallscope latency handle_request -p 1234 -d 30 --slow p99
   wallscope latency syscall:fsync -p 1234
   wallscope latency usdt:postgresql:query__start..usdt:postgresql:query__done -p 1234
   wallscope latency parse --hlog parse.hlog -- ./load --requests 10000
@@ -54,6 +56,15 @@ pub struct Args {
     #[arg(long)]
     heat_map: bool,
 
+    /// Sample stacks too, and show what the calls beyond this quantile do that typical ones do not
+    #[arg(long, value_name = "QUANTILE", value_parser = slow::quantile)]
+    slow: Option<f64>,
+
+    /// Where the flame graph of slow against typical calls goes; their recordings go beside it
+    /// [default: a dated name in this folder]
+    #[arg(short, long, value_name = "OUT.html", requires = "slow")]
+    output: Option<PathBuf>,
+
     /// Also write HdrHistogram's interval log
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
@@ -74,6 +85,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         timed: true,
         json: args.json,
         hlog: args.hlog,
+        slow: args.slow.map(|quantile| (quantile, args.output)),
         look: Look {
             expected_interval: args.expected_interval.map(|d| d.as_nanos() as u64),
             heat_map: args.heat_map,
@@ -99,6 +111,8 @@ pub struct Asked {
     pub json: bool,
     /// HdrHistogram's log.
     pub hlog: Option<PathBuf>,
+    /// Stacks of calls beyond this quantile, and where they go.
+    pub slow: Option<(f64, Option<PathBuf>)>,
     /// How to look at it.
     pub look: Look,
 }
@@ -116,6 +130,9 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
     }
     // Opened before anything is measured.
     let hlog = asked.hlog.as_deref().map(Output::create).transpose()?;
+    let slow = (asked.slow)
+        .map(|(quantile, page)| Slow::start(&target, quantile, page))
+        .transpose()?;
     let options = Options {
         target,
         asked: asked.functions,
@@ -123,6 +140,7 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         duration: asked.duration,
         max_overhead: asked.max_overhead,
         slowest: 20,
+        each: slow.is_some(),
     };
     let mut teller = Teller {
         terminal: io::stderr().is_terminal(),
@@ -143,6 +161,12 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         calls::text(result, &asked.look, &style())
     };
     output::to_stdout(|w| w.write_all(out.as_bytes()))?;
+    if let Some(slow) = slow {
+        let said = slow.finish(&measured)?;
+        if !asked.json {
+            output::to_stdout(|w| w.write_all(said.as_bytes()))?;
+        }
+    }
     match (measured.stop, measured.command_end) {
         (Stop::Duration, _) | (_, None) => Ok(()),
         (_, Some(end)) if end.exit_code() == 0 => Ok(()),

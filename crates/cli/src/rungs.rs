@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wallscope_capture::Error;
 use wallscope_capture::probes::{self, Options, spec::Spec};
 use wallscope_capture::target::Target;
 use wallscope_explain::ladder::{Cause, Ladder};
@@ -107,6 +108,7 @@ pub fn climb(
     target: &Target,
     max_overhead: f64,
 ) -> Climbed {
+    let by_hand = commands(recording, ladder);
     let measure = |n: &Named<'_>, timed: bool| {
         let options = Options {
             target: target.clone(),
@@ -119,10 +121,19 @@ pub fn climb(
             duration: Some(if timed { TIMED } else { COUNTED }),
             max_overhead,
             slowest: 5,
+            each: false,
         };
         probes::measure(&options, &mut Teller::quiet())
             .map(|m| m.calls)
-            .map_err(|e| e.to_string())
+            .map_err(|e| match e {
+                Error::NoSuchProcess { .. } => match by_hand.get(usize::from(timed)) {
+                    Some(command) => {
+                        format!("the target has ended; beside its next run: {command}")
+                    }
+                    None => "the target has ended".into(),
+                },
+                e => e.to_string(),
+            })
     };
     let named = named(recording, ladder);
     let counted = named

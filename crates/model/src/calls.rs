@@ -348,6 +348,25 @@ pub struct SlowCall {
     pub books: CallBooks,
 }
 
+/// One call among all, where each is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Index of its function.
+    pub function: usize,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Begin, CLOCK_MONOTONIC ns.
+    pub start_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Length without what the probes cost, ns.
+    pub length: u64,
+    /// Where its time went.
+    pub books: CallBooks,
+}
+
 /// What was measured of all asked functions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 // calls_throw.cc
 int calls_thrown(int round, struct function_truth *inner, struct function_truth *outer);
@@ -65,6 +68,27 @@ NAMED int calls_counted(int x) {
     return x;
 }
 
+// A static probe as <sys/sdt.h> makes it, which need not be there: a nop, and a note that tells of it.
+#define STATIC_PROBE(name)                                                                         \
+    __asm__ volatile("990: nop\n"                                                                  \
+                     ".ifndef _.stapsdt.base\n"                                                    \
+                     ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"       \
+                     ".weak _.stapsdt.base\n.hidden _.stapsdt.base\n"                              \
+                     "_.stapsdt.base: .space 1\n.size _.stapsdt.base, 1\n"                         \
+                     ".popsection\n.endif\n"                                                       \
+                     ".pushsection .note.stapsdt,\"?\",\"note\"\n"                                 \
+                     ".balign 4\n.4byte 992f-991f, 994f-993f, 3\n"                                 \
+                     "991: .asciz \"stapsdt\"\n992: .balign 4\n"                                   \
+                     "993: .8byte 990b\n.8byte _.stapsdt.base\n.8byte 0\n"                         \
+                     ".asciz \"wallscope_truth\"\n.asciz \"" name "\"\n.asciz \"\"\n"              \
+                     "994: .balign 4\n.popsection\n" ::: "memory")
+
+NAMED void calls_probed(u64 ns) {
+    STATIC_PROBE("begins");
+    sleep_ns(ns);
+    STATIC_PROBE("ends");
+}
+
 static void timed_run(struct worker *self) {
     struct function_truth *truth = function_truth_new("calls_timed", "");
     prctl(PR_SET_TIMERSLACK, 1L);
@@ -99,6 +123,7 @@ static void ways_run(struct worker *self) {
     struct function_truth *tail = function_truth_new("calls_tail", "");
     struct function_truth *jumping = function_truth_new("calls_jumping", "");
     struct function_truth *counted = function_truth_new("calls_counted", "");
+    struct function_truth *probed = function_truth_new("calls_probed", "timer");
     struct function_truth *inner = function_truth_new("calls_throwing", "");
     struct function_truth *outer = function_truth_new("calls_catching", "");
     int jumped = 0, thrown = 0, early = 0;
@@ -112,6 +137,7 @@ static void ways_run(struct worker *self) {
             calls_jumping(round);
         else
             jumped++;
+        MEASURE(probed, calls_probed(1000000));
         for (int i = 0; i < 10; i++) counted->calls += (u64)calls_counted(1);
         thrown += calls_thrown(round, inner, outer);
         round = round + 1;
@@ -121,6 +147,45 @@ static void ways_run(struct worker *self) {
     extra_truth_set("thrown", thrown);
     extra_truth_set("early", early);
     extra_truth_set("tail_ns", TAIL_NS);
+}
+
+NAMED void calls_paced(u64 units) {
+    SPIN(units);
+    KEEP_FRAME();
+}
+
+// Ten thousand short calls a second, and the CPU time that they took.
+static void paced_run(struct worker *self) {
+    u64 units = 2 * units_per_us();
+    prctl(PR_SET_TIMERSLACK, 1L);
+    u64 next = now_ns(), before = thread_cpu_ns();
+    while (!stopping()) {
+        calls_paced(units);
+        self->truth->operations++;
+        next += 100000;
+        struct timespec due = {(time_t)(next / 1000000000), (long)(next % 1000000000)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+    }
+    extra_truth_set("paced_cpu_ns", (double)(thread_cpu_ns() - before));
+    extra_truth_set("paced_calls", (double)self->truth->operations);
+}
+
+// Calls of its own, and of children that it forks meanwhile.
+static void forking_run(struct worker *self) {
+    struct function_truth *counted = function_truth_new("calls_counted", "");
+    while (!stopping()) {
+        pid_t child = fork();
+        CHECK(child >= 0, "cannot fork");
+        if (child == 0) {
+            for (int i = 0; i < 100; i++) calls_counted(i);
+            _exit(0);
+        }
+        for (int i = 0; i < 50; i++) calls_counted(i);
+        CHECK(waitpid(child, NULL, 0) == child, "cannot wait for a child");
+        counted->calls += 150;
+        self->truth->operations++;
+        sleep_ns(5000000);
+    }
 }
 
 // More often than any probe could stand.
@@ -145,6 +210,10 @@ static double quantile(double q) {
 void program_calls(void) {
     if (option_flag("hot")) {
         worker_start("calls-hot", hot_run, NULL);
+    } else if (option_flag("forking")) {
+        worker_start("calls-forking", forking_run, NULL);
+    } else if (option_flag("paced")) {
+        worker_start("calls-paced", paced_run, NULL);
     } else {
         worker_start("calls-timed", timed_run, NULL);
         worker_start("calls-holder", holder_run, NULL);

@@ -48,7 +48,8 @@ static const struct program PROGRAMS[] = {
     {"spin", "", "threads that spin on a lock, and one that yields all the time", program_spin},
     {"trouble", "case dir", "a process with one trouble, or none", program_trouble},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},
-    {"calls", "hot", "functions entered and left in every way, with their lengths", program_calls},
+    {"events", "", "page faults and writes in known numbers", program_events},
+    {"calls", "hot paced forking", "functions entered and left in every way, with their lengths", program_calls},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };
 #define PROGRAM_COUNT (sizeof PROGRAMS / sizeof *PROGRAMS)

@@ -181,6 +181,7 @@ void program_parked(void);
 void program_execs(void);
 void program_odd(void);
 void program_lengths(void);
+void program_events(void);
 void program_upstream(void);
 void program_spin(void);
 void program_calls(void);

@@ -2,7 +2,7 @@
 //! truth.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -100,6 +100,20 @@ impl Program {
     /// Its processes: the main one first, then those it forked before READY.
     pub fn pids(&self) -> &[u32] {
         &self.pids
+    }
+
+    /// The folder of the cgroup that the program `throttled` has made for itself, wherever the kernel
+    /// has its hierarchies.
+    ///
+    /// # Errors
+    /// It has made none.
+    pub fn cgroup(&self) -> Result<PathBuf, Error> {
+        let name = format!("wallscope-truth-{}", self.pids[0]);
+        ["", "unified", "cpu", "cpu,cpuacct"]
+            .map(|parent| Path::new("/sys/fs/cgroup").join(parent).join(&name))
+            .into_iter()
+            .find(|folder| folder.is_dir())
+            .ok_or_else(|| Error::Protocol(format!("no cgroup {name} was made")))
     }
 
     /// Lets its work begin.

@@ -83,6 +83,7 @@ experiments! {
     inject_lock "inject-lock";
     lengths "lengths";
     intervals "intervals";
+    events "events";
     upstream "upstream";
     spin "spin";
     short "short";
@@ -94,6 +95,8 @@ experiments! {
     everything "everything";
     calls "calls";
     counts "counts";
+    forked_calls "forked-calls";
+    slow_calls "slow-calls";
     odd "odd";
     python "python";
     gil "gil";

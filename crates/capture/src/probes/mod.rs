@@ -9,7 +9,9 @@
 //! plan.rs       which probe stands where, and why: probe safety
 //! calibrate.rs  what probes cost here
 //! programs.rs   the kernel programs (bpf/latency.bpf.c): loading, attaching, reading
+//! items.rs      what was asked for, found and planned
 //! run.rs        the order of things
+//! slowest.rs    calls told one by one; result.rs: all that was counted
 //! steps.rs      counts over time
 //! ```
 //!
@@ -21,10 +23,13 @@ mod abi;
 mod calibrate;
 mod code;
 mod find;
+mod items;
 mod modules;
 mod plan;
 mod programs;
+mod result;
 mod run;
+mod slowest;
 pub mod spec;
 mod steps;
 mod usdt;

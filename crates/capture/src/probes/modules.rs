@@ -11,9 +11,11 @@ use rustc_hash::FxHashMap;
 use wallscope_object::{
     elf::Elf,
     mapped::{MappedFile, open_regular},
-    maps,
+    maps, process,
 };
 use wallscope_symbolize::TargetRoot;
+
+use crate::target::with_descendants;
 
 /// A file with code.
 pub struct Module {
@@ -58,6 +60,26 @@ impl Module {
         self.elf()
             .is_some_and(|e| e.section_span(".gopclntab").is_some())
     }
+}
+
+/// Whether nobody but these processes maps the file now: a probe placed for whoever runs it is met by
+/// them alone, and by what they will fork.
+pub fn is_theirs(module: &Module, pids: &[u32]) -> bool {
+    let Ok(meta) = fs::metadata(&module.reach) else {
+        return false;
+    };
+    // Whoever may not be looked into would pay for probes that it meets, and not be counted.
+    let maps_it = |pid: u32| {
+        let mappings = maps::read(pid).unwrap_or_default();
+        (mappings.iter()).any(|m| m.execute && m.inode == meta.ino())
+    };
+    // Children come and go meanwhile: who maps it is looked at again once their parents are known.
+    let users: Vec<u32> = (process::processes().unwrap_or_default().into_iter())
+        .filter(|pid| maps_it(*pid))
+        .collect();
+    let theirs = with_descendants(pids);
+    let mut others = users.into_iter().filter(|pid| !theirs.contains(pid));
+    !others.any(maps_it)
 }
 
 /// The files with code of these processes, each once. Processes that are gone, or may not be read,

@@ -16,13 +16,16 @@ mod names;
 mod rows;
 mod screen;
 
+use std::fs::File;
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_explain::idle;
@@ -41,6 +44,7 @@ Examples:
   wallscope top -p 1234             a process, its threads and children
   wallscope top -a --by functions   the machine, by function
   wallscope top -p 1234 --once      one interval as plain text, for scripts
+  wallscope top -- ./bench          a command, whose output goes to a file that is named at the end
 
 Keys: t threads, f functions, Enter stacks of the selected line, Esc back, s what to sort by, / filter,
 Space pause, i idle time, ? help, q quit. Idle time (no request in flight) is hidden unless asked for,
@@ -86,28 +90,22 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let target = match args.target.target() {
-        Some(Target::Command(_)) => {
-            return Err(Failure::usage(
-                "top shows what runs already, as the terminal can serve only one program: start the \
-                 command elsewhere, then wallscope top -p PID; wallscope stat -I 1s -- CMD shows \
-                 totals beside its output",
-            ));
-        }
-        Some(target) => target,
-        None => {
-            return Err(Failure::usage(
-                "top needs a target: -p PID, --cgroup PATH, or -a",
-            ));
-        }
-    };
+    let target = args.target.target().ok_or_else(|| {
+        Failure::usage("top needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…")
+    })?;
     let on_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !(args.once || on_terminal) {
         return Err(Failure::usage(
             "top needs a terminal for its output and keys; --once prints one interval without",
         ));
     }
+    // The terminal serves one program only: a command writes elsewhere.
+    let said = match &target {
+        Target::Command(_) => Some(command_output()?),
+        _ => None,
+    };
     let options = Options {
+        command_output: said.as_ref().map(|(_, file)| Arc::clone(file)),
         hz: args.frequency,
         looks: Some(args.interval),
         backend: args.backend.map(Backend::of_capture),
@@ -132,8 +130,36 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(threads) => threads.join(),
         None => Ok(()),
     };
-    outcome.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
-    shown
+    let captured = outcome.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    if let Some((path, file)) = said {
+        let written = file.metadata().map_or(0, |m| m.len());
+        if written > 0 {
+            eprintln!("wallscope: the command's output is in {}", path.display());
+        } else {
+            // Nobody misses an empty file.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    shown?;
+    match (captured.stop, captured.command_end) {
+        (Stop::TargetEnded, Some(end)) if end.exit_code() != 0 => {
+            Err(Failure::command(end.exit_code()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file that a command's output goes to, and stays in.
+fn command_output() -> anyhow::Result<(PathBuf, Arc<File>)> {
+    let file = tempfile::Builder::new()
+        .prefix("wallscope-top-")
+        .suffix(".log")
+        .tempfile()
+        .context("cannot make a file for the command's output; set TMPDIR to a folder with room")?;
+    let (file, path) = file
+        .keep()
+        .context("cannot keep the file of the command's output")?;
+    Ok((path, Arc::new(file)))
 }
 
 /// A look on its way to be named.

@@ -21,9 +21,11 @@ fn run(
     tool: &Tool,
     verb: &str,
     functions: &[&str],
+    flags: &[&str],
     length: Length,
 ) -> Result<(Truth, Value), Error> {
-    let mut program = Program::start("calls", &["--seconds", &length.text()])?;
+    let seconds = length.text();
+    let mut program = Program::start("calls", &[&["--seconds", &*seconds], flags].concat())?;
     let pid = program.pids()[0].to_string();
     // The machine may be slow, and is not what is judged here.
     let fixed = ["-p", &pid, "--max-overhead", "90"];
@@ -44,6 +46,11 @@ fn function<'a>(said: &'a Value, name: &str) -> &'a Value {
         .and_then(|all| all.iter().find(|f| f["name"] == name))
         .unwrap_or(&Value::Null)
 }
+
+/// A pair of static probes, and the function that they are in.
+const PAIR: &str = "usdt:wallscope_truth:begins..usdt:wallscope_truth:ends";
+const BEGINS: &str = "usdt:wallscope_truth:begins";
+const PROBED: &str = "calls_probed";
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
@@ -67,7 +74,8 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "calls_passing",
         "calls_catching",
     ];
-    let (truth, said) = run(tool, "latency", &functions, length)?;
+    let asked = [&functions[..], &[PAIR]].concat();
+    let (truth, said) = run(tool, "latency", &asked, &[], length)?;
     let mut card = Scorecard::default();
     for name in functions {
         let ended = &function(&said, name)["ended"];
@@ -121,6 +129,23 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         );
     }
 
+    let pair = function(&said, PAIR);
+    let probed = truth.functions.iter().find(|f| f.name == PROBED);
+    let (calls, wall) = probed.map_or((f64::NAN, f64::NAN), |f| (f.calls as f64, f.wall_ns as f64));
+    card.near(
+        "static probes: pairs",
+        calls,
+        number(&pair["calls"]),
+        0.0,
+        "",
+    );
+    let off = 100.0 * (number(&pair["wall_ns"]) - wall) / wall;
+    // The program's clocks around them cost some, at a millisecond each.
+    card.near("static probes: time between", 0.0, off, 3.0, "%");
+    let ledger = &pair["ledger"];
+    let asleep = 100.0 * number(&ledger["blocked"]["timer"]) / number(&ledger["blocked_ns"]);
+    card.at_least("static probes: of waits between, asleep", asleep, 95.0, "%");
+
     // What was thrown passes two frames, and ends where it is caught.
     let thrown = truth.extra("thrown")?;
     for name in ["calls_throwing", "calls_passing"] {
@@ -147,7 +172,8 @@ pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let (truth, said) = run(
         tool,
         "count",
-        &["calls_c*", "calls_timed", "calls_recursive"],
+        &["calls_c*", "calls_timed", "calls_recursive", BEGINS],
+        &[],
         length,
     )?;
     let mut card = Scorecard::default();
@@ -159,6 +185,10 @@ pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     ] {
         counted(&mut card, &truth, &said, name);
     }
+    let probed = truth.functions.iter().find(|f| f.name == PROBED);
+    let right = probed.map_or(f64::NAN, |f| f.calls as f64);
+    let seen = number(&function(&said, BEGINS)["calls"]);
+    card.near("a static probe: hits", right, seen, 0.0, "");
     let slices = function(&said, "calls_counted")["slices"].as_array();
     let sum: f64 = slices
         .into_iter()
@@ -167,5 +197,81 @@ pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         .sum();
     let whole = number(&function(&said, "calls_counted")["calls"]);
     card.near("calls_counted: sum over time", whole, sum, 0.0, "");
+    Ok(card)
+}
+
+/// Children that the target forks count too.
+pub(super) fn forked(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let short = Length {
+        seconds: length.seconds / 3.0,
+        ..length
+    };
+    let (truth, said) = run(tool, "count", &["calls_counted"], &["--forking"], short)?;
+    let mut card = Scorecard::default();
+    let calls = counted(&mut card, &truth, &said, "calls_counted");
+    card.at_least("calls, some of them in children", calls, 150.0, "");
+    Ok(card)
+}
+
+/// The calls beyond the 95th percentile wait for a lock, the typical ones sleep: stacks and ledgers of
+/// both sides, each a recording of its own.
+pub(super) fn slow(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
+    let page = folder.path().join("calls.html");
+    let page_text = page.to_string_lossy();
+    let arguments = ["calls_timed", "--slow", "p95", "-o", &*page_text];
+    run(tool, "latency", &arguments, &[], length)?;
+    let mut card = Scorecard::default();
+    for (side, reason) in [("slow", "lock"), ("typical", "timer")] {
+        let file = folder.path().join(format!("calls-{side}.pb.gz"));
+        let file = file.to_string_lossy();
+        let read = |verb: &[&str]| -> Result<String, Error> {
+            let output = tool.run(&[&[verb[0], &*file], &verb[1..]].concat())?;
+            let said = String::from_utf8_lossy(&output.stderr);
+            if !output.status.success() {
+                return Err(Error::Output(format!("{verb:?}: {said}")));
+            }
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let report: Value = serde_json::from_str(&read(&["report", "--json"])?)
+            .map_err(|e| Error::Output(format!("report --json: {e}")))?;
+        let threads = report["threads"].as_array().into_iter().flatten();
+        // On a busy machine calls are slow for want of a CPU too, which is not asked here.
+        let (mut blocked, mut for_it) = (0.0, 0.0);
+        for t in threads {
+            blocked += number(&t["blocked_ns"]);
+            for_it += t["blocked"][reason].as_f64().unwrap_or(0.0);
+        }
+        let share = 100.0 * for_it / blocked;
+        card.at_least(
+            format!("{side} calls: of blocked time, {reason}"),
+            share,
+            60.0,
+            "%",
+        );
+        // Every stack within a call has its function on it.
+        let folded = read(&["export", "--format", "folded", "--view", "wall"])?;
+        let (mut all, mut within) = (0.0, 0.0);
+        for line in folded.lines().filter(|l| !l.starts_with('[')) {
+            let (stack, ns) = line.rsplit_once(' ').unwrap_or((line, "0"));
+            let ns: f64 = ns.parse().unwrap_or(0.0);
+            all += ns;
+            within += if stack.contains("calls_timed") {
+                ns
+            } else {
+                0.0
+            };
+        }
+        let share = 100.0 * within / all;
+        card.at_least(format!("{side} calls: stacks through it"), share, 95.0, "%");
+    }
+    let text = std::fs::read_to_string(&page).unwrap_or_default();
+    let drawn = text.contains("calls_timed") && text.contains("</html>");
+    card.at_least(
+        "the flame graph is drawn",
+        f64::from(u8::from(drawn)),
+        1.0,
+        "",
+    );
     Ok(card)
 }

@@ -1,7 +1,6 @@
 //! Threads and processes that come and go, and blocks that the window does not hold whole.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::folded::Line;
@@ -182,14 +181,8 @@ fn by_target(tool: &Tool, mut program: Program, target: &[&str]) -> Result<Run, 
 pub(super) fn cgroup(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let program = Program::start("throttled", &["--seconds", &seconds])?;
-    // Where the kernel says that it put itself, whichever version that is.
     let pid = program.pids()[0];
-    let name = format!("wallscope-truth-{pid}");
-    let folder = ["", "unified", "cpu", "cpu,cpuacct"]
-        .map(|parent| Path::new("/sys/fs/cgroup").join(parent).join(&name))
-        .into_iter()
-        .find(|folder| folder.is_dir())
-        .ok_or_else(|| Error::Protocol(format!("no cgroup {name} was made")))?;
+    let folder = program.cgroup()?;
     let run = by_target(tool, program, &["--cgroup", &folder.display().to_string()])?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
     let others = run

@@ -3,6 +3,7 @@
 
 mod calls;
 mod cost;
+mod events;
 mod go;
 mod idle;
 mod intervals;
@@ -112,6 +113,7 @@ checks! {
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
     Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
     Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and who ended waits";
+    Truth "events" events::events: "stacks at page faults, system calls and switches, by function and thread";
     Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";
     Truth "spin" idle::spin: "threads that spin are suspected to";
     Truth "short" lives::short: "threads that live a millisecond";
@@ -123,6 +125,8 @@ checks! {
     Truth "everything" lives::everything: "the whole machine as the target";
     Truth "calls" calls::calls: "calls timed one by one: counts, quantiles, ledgers, every way out";
     Truth "counts" calls::counts: "exact counts of calls";
+    Truth "forked-calls" calls::forked: "exact counts of calls in children forked meanwhile";
+    Truth "slow-calls" calls::slow: "stacks and ledgers of slow calls against typical ones";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";

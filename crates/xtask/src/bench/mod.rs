@@ -3,7 +3,8 @@
 //! `compare` runs a workload bare and under each measuring tool in turn, several rounds, so that a
 //! machine that slows down for a while does so for all of them; a tool's figure is the median over
 //! the rounds of its ratio to the bare run of the same round. `own` takes wallscope's own figures:
-//! delays, CPU, memory. `exchange` times files read and written. `peer` starts and ends the tools.
+//! delays, CPU, memory; `probes` what single functions cost. `exchange` times files read and written.
+//! `peer` starts and ends the tools.
 //!
 //! Only the workload's own figure is compared, taken by itself from release to end; starting and
 //! ending a tool are not in it.
@@ -12,6 +13,7 @@ mod compare;
 mod exchange;
 mod own;
 mod peer;
+mod probes;
 
 pub use compare::{Comparison, Standing};
 pub use own::Figure;
@@ -100,7 +102,8 @@ pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
         println!("{comparison}");
         measured.comparisons.push(comparison);
     }
-    for figure in own::all(tool, effort)? {
+    let figures = own::all(tool, effort)?;
+    for figure in figures.into_iter().chain(probes::all(tool, effort)?) {
         println!("{figure}");
         measured.figures.push(figure);
     }

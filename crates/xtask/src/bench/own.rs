@@ -25,7 +25,7 @@ pub struct Figure {
     pub what: &'static str,
     /// The figure, in `unit`.
     pub value: f64,
-    /// s, MiB or KiB.
+    /// s, MiB, KiB, % or ×.
     pub unit: &'static str,
 }
 

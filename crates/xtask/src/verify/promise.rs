@@ -266,6 +266,21 @@ pub const PROMISES: &[Promise] = &[
         How::Rows(&["proc: wall "], Take::Points(3.0)),
     ),
     promise(
+        "one function's entry and return at 10,000 calls/s",
+        "≤ 3 % of a core",
+        How::Figure("probe-latency", 3.0),
+    ),
+    promise(
+        "what timing a function costs, predicted before against measured",
+        "within 1.5 ×",
+        How::Figure("predicted-latency", 1.5),
+    ),
+    promise(
+        "what counting a function costs, predicted before against measured",
+        "within 1.5 ×",
+        How::Figure("predicted-count", 1.5),
+    ),
+    promise(
         "memory, ordinary target",
         "≤ 64 MiB",
         How::Figure("memory", 64.0),

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Calls under way: where each began, matched to its end by the stack pointer; pairs of events and
+ * system calls by their number. Books are read under the record's sequence number, as programs at
+ * user-space probes may be preempted.
+ */
+#pragma once
+#include "call_sums.h"
+
+const volatile u32 cfg_choose = 0; /* only processes in `targets` count: probes are not theirs alone */
+
+/* What a probe of each kind costs the thread that meets it, ns: measured by user space. */
+u64 set_cost[16];
+
+/* How often probes of each kind were met, by targets or not. */
+struct ws_met {
+	u64 count[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ws_met);
+} probes_met SEC(".maps");
+
+/* With its head it fills 8 KiB. */
+#define WS_DEPTH 48
+struct ws_calls {
+	u64 charged; /* cost of all probes that the thread has met, ns */
+	u32 depth, pad0;
+	struct ws_open open[WS_DEPTH];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ws_calls);
+} open_calls SEC(".maps");
+
+/* Pairs of events, and system calls: no stack, a place for each. */
+#define WS_PAIRS 16
+struct ws_pairs {
+	struct ws_open open[WS_PAIRS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ws_pairs);
+} open_pairs SEC(".maps");
+
+static __always_inline void note_met(u64 cookie)
+{
+	u32 zero = 0;
+	struct ws_met *m = bpf_map_lookup_elem(&probes_met, &zero);
+
+	if (m)
+		ADD(m->count[WS_COOKIE_SITE(cookie)], 1);
+}
+
+static __always_inline bool wanted(struct task_struct *p)
+{
+	u32 tgid = p->tgid;
+
+	if (tgid == cfg_self)
+		return false;
+	return !cfg_choose || bpf_map_lookup_elem(&targets, &tgid);
+}
+
+/* A probe at which a function begins was met: its counts, if the thread is one that counts. */
+static __always_inline struct ws_tally *entered(struct task_struct *p, u64 cookie)
+{
+	struct ws_tally *tally;
+
+	note_met(cookie);
+	if (!wanted(p))
+		return NULL;
+	tally = tally_of(WS_COOKIE_FUNCTION(cookie));
+	if (tally)
+		ADD(tally->entered, 1);
+	return tally;
+}
+
+/* The record of the running thread, made at its first call. */
+static __always_inline struct ws_thread *own_record(struct task_struct *p)
+{
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct ws_cpu *c;
+
+	if (t)
+		return t;
+	t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		lost(WS_L_NO_RECORD);
+		return NULL;
+	}
+	c = this_cpu();
+	t->pid = p->tgid;
+	t->tid = p->pid;
+	t->id = __sync_fetch_and_add(&next_id, 1);
+	t->exec = p->se.sum_exec_runtime;
+	t->delay = p->sched_info.run_delay;
+	t->block_reason = WS_OTHER;
+	t->cpu = bpf_get_smp_processor_id();
+	t->irq0 = c ? c->irq_ns : 0;
+	t->excl0 = excluded_ns(p);
+	t->birth = t->since = bpf_ktime_get_ns();
+	barrier();
+	/* A switch in between added time to a record without a beginning. */
+	__builtin_memset(&t->acc, 0, sizeof(t->acc));
+	t->state = WS_ON_CPU;
+	return t;
+}
+
+/* The thread's sums up to now, the open interval included; returns now. */
+static __always_inline u64 read_books(struct ws_thread *t, u64 *books)
+{
+	u64 before, now = 0, open;
+
+	for (int try = 0; try < 4; try++) {
+		before = *(volatile u64 *)&t->seq;
+		barrier();
+		books[0] = t->acc.on_cpu;
+		for (int i = 0; i < WS_PARTS; i++)
+			books[1 + i] = t->acc.runnable[i];
+		for (int i = 0; i < WS_REASONS; i++)
+			books[1 + WS_PARTS + i] = t->acc.blocked[i];
+		books[1 + WS_PARTS + WS_OTHER] += t->acc.limbo;
+		now = bpf_ktime_get_ns();
+		open = elapsed(t, now);
+		if (t->state == WS_BLOCKED && t->detail < WS_REASONS)
+			books[1 + WS_PARTS + t->detail] += open;
+		else if (t->state == WS_RUNNABLE && t->detail < WS_PARTS)
+			books[1 + t->detail] += open;
+		else
+			books[0] += open;
+		barrier();
+		if (!(before & 1) && before == *(volatile u64 *)&t->seq)
+			return now;
+	}
+	lost(WS_L_TORN);
+	return now;
+}
+
+struct ws_dropping {
+	struct ws_calls *c;
+	u64 sp;
+};
+
+static long drop_one(u32 i, struct ws_dropping *d)
+{
+	u32 top = d->c->depth - 1;
+	struct ws_tally *tally;
+
+	if (top >= WS_DEPTH || d->c->open[top].sp > d->sp)
+		return 1;
+	tally = tally_of(d->c->open[top].function);
+	if (tally)
+		ADD(tally->left, 1);
+	d->c->depth = top;
+	return 0;
+}
+
+/* Calls that are still on the stack although the thread stands above them have been left. */
+static __always_inline void drop_left(struct ws_calls *c, u64 sp)
+{
+	struct ws_dropping d = { c, sp };
+
+	if (c->depth)
+		bpf_loop(WS_DEPTH, drop_one, &d, 0);
+}
+
+/* `sp`: where the return address is. Global: verified once. */
+__noinline int ws_call_begins(u64 cookie, u64 sp)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	u32 site = WS_COOKIE_SITE(cookie), top;
+	struct ws_tally *tally = entered(p, cookie);
+	struct ws_thread *t;
+	struct ws_calls *c;
+	struct ws_open *o;
+
+	if (!tally)
+		return 0;
+	t = own_record(p);
+	c = bpf_task_storage_get(&open_calls, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t || !c) {
+		lost(WS_L_NO_RECORD);
+		return 0;
+	}
+	drop_left(c, sp);
+	c->charged += set_cost[site];
+	top = c->depth;
+	if (top >= WS_DEPTH) {
+		ADD(tally->deep, 1);
+		return 0;
+	}
+	o = &c->open[top];
+	o->sp = sp;
+	o->function = WS_COOKIE_FUNCTION(cookie);
+	o->entry = site == WS_AT_STEPPED_ENTRY;
+	o->charged = c->charged;
+	c->depth = top + 1;
+	o->begin = read_books(t, o->books);
+	return 0;
+}
+
+struct ws_closing {
+	struct ws_calls *c;
+	u64 sp;
+	u32 function, closed;
+	struct ws_ending e;
+};
+
+static long close_one(u32 i, struct ws_closing *n)
+{
+	u32 top = n->c->depth - 1;
+	struct ws_tally *tally;
+	struct ws_open *o;
+
+	if (top >= WS_DEPTH)
+		return 1;
+	o = &n->c->open[top];
+	if (o->sp > n->sp)
+		return 1;
+	/* By a return probe each call ends by itself, though several return at once. */
+	if (n->e.site == WS_AT_RETURN && o->sp == n->sp && (n->closed || o->function != n->function))
+		return 1;
+	if (o->sp == n->sp || n->e.site == WS_AT_CATCH) {
+		ws_add_call(o, &n->e);
+		n->closed++;
+	} else {
+		tally = tally_of(o->function);
+		if (tally)
+			ADD(tally->left, 1);
+	}
+	n->c->depth = top;
+	return 0;
+}
+
+/*
+ * The thread returns to what called at stack pointer `sp`: every call from there has ended. Global:
+ * verified once.
+ */
+__noinline int ws_call_ends(u64 cookie, u64 sp)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct ws_closing n = {
+		.sp = sp,
+		.function = WS_COOKIE_FUNCTION(cookie),
+		.e.site = WS_COOKIE_SITE(cookie),
+	};
+	struct ws_tally *tally;
+
+	note_met(cookie);
+	if (!wanted(p))
+		return 0;
+	n.c = bpf_task_storage_get(&open_calls, p, 0, 0);
+	if (t && n.c) {
+		n.e.now = read_books(t, n.e.books);
+		n.e.charged = n.c->charged;
+		n.c->charged += set_cost[n.e.site & 15];
+		if (n.c->depth)
+			bpf_loop(WS_DEPTH, close_one, &n, 0);
+	}
+	/* A jump may stay within the function, in a part that was put elsewhere. */
+	if (n.closed || WS_COOKIE_FOLLOWED(cookie) ||
+	    (n.e.site != WS_AT_RETURN && n.e.site != WS_AT_RET))
+		return 0;
+	tally = tally_of(n.function);
+	if (tally)
+		ADD(tally->begun, 1);
+	return 0;
+}
+
+static __always_inline struct ws_open *pair_of(struct ws_pairs *c, u32 function)
+{
+	return &c->open[function & (WS_PAIRS - 1)];
+}
+
+/* The first of a pair of events. */
+__noinline int ws_pair_begins(u64 cookie)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	u32 function = WS_COOKIE_FUNCTION(cookie);
+	struct ws_tally *tally = entered(p, cookie);
+	struct ws_pairs *c;
+	struct ws_thread *t;
+	struct ws_open *o;
+
+	if (!tally)
+		return 0;
+	t = own_record(p);
+	c = bpf_task_storage_get(&open_pairs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t || !c) {
+		lost(WS_L_NO_RECORD);
+		return 0;
+	}
+	o = pair_of(c, function);
+	if (o->begin)
+		ADD(tally->left, 1);
+	o->function = function;
+	o->begin = read_books(t, o->books);
+	return 0;
+}
+
+/* The second. */
+__noinline int ws_pair_ends(u64 cookie)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	u32 function = WS_COOKIE_FUNCTION(cookie);
+	struct ws_ending e = { .site = WS_COOKIE_SITE(cookie) };
+	struct ws_tally *tally;
+	struct ws_pairs *c;
+	struct ws_open *o;
+
+	note_met(cookie);
+	if (!wanted(p))
+		return 0;
+	c = bpf_task_storage_get(&open_pairs, p, 0, 0);
+	o = c ? pair_of(c, function) : NULL;
+	if (t && o && o->begin && o->function == function) {
+		e.now = read_books(t, e.books);
+		ws_add_call(o, &e);
+		o->begin = 0;
+		return 0;
+	}
+	tally = tally_of(function);
+	if (tally)
+		ADD(tally->begun, 1);
+	return 0;
+}

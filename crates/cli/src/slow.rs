@@ -1,0 +1,226 @@
+//! `latency --slow`: what the slow calls do that typical ones do not. Stacks are sampled beside the
+//! probes; each call is kept with its thread and its time, so every stack is known to be one of a slow
+//! call, of a typical one, or of neither.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use anyhow::Context as _;
+use wallscope_capture::probes::Measured;
+use wallscope_capture::session::{self, Captured, Live, Observer, Options, Progress, Stopper};
+use wallscope_capture::target::Target;
+use wallscope_model::Recording;
+use wallscope_model::calls::Call;
+use wallscope_model::scale::scale;
+use wallscope_model::within::outermost;
+use wallscope_report::diff::{self, Normal, Shown, compare};
+use wallscope_report::format::pprof;
+use wallscope_report::text::units::{count, ns};
+use wallscope_report::view::Idle;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::report::style;
+
+/// Typical calls are those between these quantiles.
+const TYPICAL: (f64, f64) = (0.25, 0.75);
+/// Blocked or runnable time a stack: finer than a recording's, as calls are short.
+const PERIOD: std::time::Duration = std::time::Duration::from_micros(200);
+const HZ: u32 = 199;
+
+/// `p99`, `p99.9`.
+pub fn quantile(text: &str) -> Result<f64, String> {
+    let number = text.strip_prefix('p').unwrap_or(text).parse::<f64>();
+    match number {
+        Ok(p) if p > TYPICAL.1 * 100.0 && p < 100.0 => Ok(p / 100.0),
+        _ => Err("a quantile above p75 and below p100 is needed, as in p99".into()),
+    }
+}
+
+/// A recording under way beside the probes, and the files for what comes of it.
+pub struct Slow {
+    quantile: f64,
+    page: (PathBuf, Output),
+    slow: (PathBuf, Output),
+    typical: (PathBuf, Output),
+    stopper: Stopper,
+    thread: JoinHandle<Result<Captured, wallscope_capture::Error>>,
+}
+
+/// Hands over what stops the recording once it is live.
+struct Waiter(mpsc::Sender<Stopper>);
+
+impl Observer for Waiter {
+    fn live(&mut self, facts: &Live) {
+        // Whoever asked has gone: nobody wants to stop it.
+        let _ = self.0.send(facts.stopper.clone());
+    }
+
+    fn progress(&mut self, _: &Progress) {}
+}
+
+impl Slow {
+    /// Opens the files, then starts to record; returns when it is live.
+    pub fn start(target: &Target, quantile: f64, page: Option<PathBuf>) -> Result<Slow, Failure> {
+        if matches!(target, Target::Command(_)) {
+            return Err(Failure::usage(
+                "--slow records beside the probes, which needs a process that is there: start it, and \
+                 use -p PID",
+            ));
+        }
+        let page = page.unwrap_or_else(|| {
+            let mut path = crate::record::dated_name();
+            path.set_extension("");
+            path.with_extension("html")
+        });
+        let beside = |what: &str| {
+            let stem = page.file_stem().unwrap_or_default().to_string_lossy();
+            page.with_file_name(format!("{stem}-{what}.pb.gz"))
+        };
+        let open = |path: PathBuf| -> Result<(PathBuf, Output), Failure> {
+            let output = Output::create(&path)?;
+            Ok((path, output))
+        };
+        let (slow, typical) = (open(beside("slow"))?, open(beside("typical"))?);
+        let options = Options {
+            moments: true,
+            hz: HZ,
+            off_cpu_period: PERIOD,
+            backend: Some(wallscope_capture::backend::Backend::Ebpf),
+            ..Options::new(target.clone())
+        };
+        let (sender, live) = mpsc::channel();
+        let thread = std::thread::spawn(move || session::record(&options, &mut Waiter(sender)));
+        let Ok(stopper) = live.recv() else {
+            return Err(match thread.join() {
+                Ok(Err(e)) => Failure::of(e.exit_code(), anyhow::Error::new(e)),
+                _ => anyhow::anyhow!("the recording beside the probes ended before it was live")
+                    .into(),
+            });
+        };
+        Ok(Slow {
+            quantile,
+            page: open(page)?,
+            slow,
+            typical,
+            stopper,
+            thread,
+        })
+    }
+
+    /// Ends the recording, divides it by the calls that were measured, and writes what came of it.
+    /// Returns it in words.
+    pub fn finish(mut self, measured: &Measured) -> Result<String, Failure> {
+        self.stopper.stop();
+        let captured = match self.thread.join() {
+            Ok(captured) => {
+                captured.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?
+            }
+            Err(_) => return Err(anyhow::anyhow!("the recording beside the probes failed").into()),
+        };
+        let mut recording = captured.recording;
+        let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
+        recording.losses.extend(unnamed);
+
+        let functions = &measured.calls.functions;
+        let most = (0..functions.len()).max_by_key(|i| functions[*i].wall);
+        let divided = most.and_then(|i| {
+            let lengths = &functions[i].lengths;
+            let at = |q| lengths.quantile(q);
+            Some((i, at(TYPICAL.0)?, at(TYPICAL.1)?, at(self.quantile)?))
+        });
+        let Some((index, low, high, slow_at)) = divided else {
+            return Ok("No call ended, so there are no slow ones.\n".into());
+        };
+        let name = &functions[index].name;
+        let calls: Vec<Call> = (measured.each.iter().copied())
+            .filter(|c| c.function == index)
+            .collect();
+        let calls = outermost(calls);
+        // The quantile is the middle of a part of the histogram.
+        let slow_at = slow_at.min(calls.iter().map(|c| c.length).max().unwrap_or(0));
+        let slow: Vec<&Call> = calls.iter().filter(|c| c.length >= slow_at).collect();
+        let typical: Vec<&Call> = (calls.iter())
+            .filter(|c| (low..=high).contains(&c.length) && c.length < slow_at)
+            .collect();
+        let part = |calls: &[&Call], which: &str| {
+            let mut part = recording.within(&captured.moments, calls);
+            part.domain.notes.push(format!(
+                "only what lies within {} {which} calls of {name}; ledgers are those of the calls",
+                count(calls.len() as u64)
+            ));
+            part
+        };
+        let (slow_part, typical_part) = (part(&slow, "slow"), part(&typical, "typical"));
+        let mut out = format!(
+            "\nSlow calls of {name}: {} of {} and longer (p{}), against {} typical ones of {} to {}\n",
+            count(slow.len() as u64),
+            ns(slow_at),
+            self.quantile * 100.0,
+            count(typical.len() as u64),
+            ns(low),
+            ns(high),
+        );
+        write(&mut self.slow.1, &slow_part)?;
+        write(&mut self.typical.1, &typical_part)?;
+        self.slow.1.finish()?;
+        self.typical.1.finish()?;
+        let (slow_part, typical_part) = ([slow_part], [typical_part]);
+        let options = diff::Options {
+            idle: Idle::Show,
+            normal: Normal::Total,
+            ..diff::Options::default()
+        };
+        let comparison = compare(&typical_part, &slow_part, &options)
+            .map_err(|e| anyhow::anyhow!("cannot compare slow calls with typical ones: {e}"))?;
+        let shown = Shown {
+            noise: 0,
+            resolve: None,
+        };
+        out.push_str(&diff::text(&comparison, &[], shown, &style()));
+        let title = format!("{name}: typical calls → slow calls");
+        diff::write_page(
+            &comparison,
+            &typical_part,
+            &slow_part,
+            &title,
+            &mut self.page.1,
+        )
+        .with_context(|| unwritable(&self.page.0))?;
+        self.page.1.finish()?;
+        eprintln!(
+            "wallscope: wrote {} (the flame graph of slow against typical calls), {} and {}",
+            self.page.0.display(),
+            self.slow.0.display(),
+            self.typical.0.display()
+        );
+        Ok(out)
+    }
+}
+
+fn write(to: &mut Output, recording: &Recording) -> anyhow::Result<()> {
+    pprof::write(recording, &scale(recording), to).context("cannot write the calls' recording")?;
+    Ok(())
+}
+
+fn unwritable(path: &Path) -> String {
+    format!(
+        "cannot write '{}'; make room, or choose another place with -o",
+        path.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_above_typical_ones() {
+        assert_eq!(quantile("p99"), Ok(0.99));
+        assert!((quantile("p99.9").unwrap() - 0.999).abs() < 1e-12);
+        for wrong in ["p50", "p100", "slow", "", "-1"] {
+            assert!(quantile(wrong).is_err(), "{wrong}");
+        }
+    }
+}

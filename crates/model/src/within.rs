@@ -1,0 +1,253 @@
+//! The part of a recording that lies within some calls of a function: to see what the slow ones do
+//! that the others do not.
+//!
+//! Calls were timed one by one, with a ledger each; stacks were sampled in the same window. A sample
+//! belongs to a call if its moment lies in it, in the same thread. The calls' ledgers, added up by
+//! thread, become the ledgers here, so stacks sum to them as in any recording.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::calls::CallBooks;
+use crate::{
+    Context, ContextId, LedgerSlice, LedgerSlices, Recording, Sample, SliceValue, calls::Call,
+};
+
+/// When a sample was taken, before it was added to its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Index into [`Recording::samples`].
+    pub sample: u32,
+    /// The interval that it fell into, ns on the recording's clock; equal for on-CPU samples.
+    pub begin_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+    /// Its weight, ns.
+    pub ns: u64,
+    /// Samples in it.
+    pub count: u64,
+}
+
+/// Those of `calls` that lie in no other of them in their thread: of a recursion, the first.
+pub fn outermost(mut calls: Vec<Call>) -> Vec<Call> {
+    calls.sort_by_key(|c| (c.pid, c.tid, c.start_ns, std::cmp::Reverse(c.end_ns)));
+    let mut last: Option<(u32, u32, u64)> = None;
+    calls.retain(|c| match last {
+        Some((pid, tid, end)) if (pid, tid) == (c.pid, c.tid) && c.start_ns < end => false,
+        _ => {
+            last = Some((c.pid, c.tid, c.end_ns));
+            true
+        }
+    });
+    calls
+}
+
+impl Recording {
+    /// What of the recording lies within `calls`, no two of which overlap in one thread.
+    pub fn within(&self, moments: &[Moment], calls: &[&Call]) -> Recording {
+        let mut by_thread: HashMap<(u32, u32), Vec<&Call>> = HashMap::new();
+        for call in calls {
+            by_thread
+                .entry((call.pid, call.tid))
+                .or_default()
+                .push(call);
+        }
+        let mut contexts: Vec<Context> = Vec::new();
+        let mut own: Vec<(ContextId, Vec<&Call>)> = Vec::new();
+        let mut kept: HashMap<u32, usize> = HashMap::new();
+        let mut slices: BTreeMap<(u32, u32), CallBooks> = BTreeMap::new();
+        for (old, context) in (0u32..).zip(&self.contexts) {
+            // A thread id may have been used again: its calls are those of its own time.
+            let Some(mut calls) = by_thread.get(&(context.pid, context.tid)).cloned() else {
+                continue;
+            };
+            calls.retain(|c| c.end_ns > context.start_ns && c.start_ns < context.end_ns);
+            calls.sort_by_key(|c| c.start_ns);
+            if calls.is_empty() {
+                continue;
+            }
+            let id = ContextId(contexts.len() as u32);
+            let mut books = CallBooks::default();
+            for call in &calls {
+                books.add(&call.books);
+                let slice = self.slice_of(call.end_ns);
+                slices.entry((slice, id.0)).or_default().add(&call.books);
+            }
+            contexts.push(Context {
+                ledger: books.ledger(books.total()),
+                ..context.clone()
+            });
+            kept.insert(old, own.len());
+            own.push((id, calls));
+        }
+        let mut samples: HashMap<u32, Sample> = HashMap::new();
+        for m in moments {
+            let Some(sample) = self.samples.get(m.sample as usize) else {
+                continue;
+            };
+            let Some((context, calls)) = kept.get(&sample.context.0).map(|i| &own[*i]) else {
+                continue;
+            };
+            // A wait that ends in a call began in it: its middle tells.
+            let at = m.begin_ns + m.end_ns.saturating_sub(m.begin_ns) / 2;
+            let before = calls.partition_point(|c| c.start_ns <= at);
+            if before == 0 || calls[before - 1].end_ns < at {
+                continue;
+            }
+            let own = samples.entry(m.sample).or_insert_with(|| Sample {
+                context: *context,
+                count: 0,
+                ns: 0,
+                // Somebody waits for the call to end.
+                idle: false,
+                slices: Vec::new(),
+                ..sample.clone()
+            });
+            own.count += m.count;
+            own.ns += m.ns;
+            if self.slices.count > 0 {
+                let slice = self.slice_of(at);
+                match own.slices.iter_mut().find(|v| v.slice == slice) {
+                    Some(v) => {
+                        v.count += m.count;
+                        v.ns += m.ns;
+                    }
+                    None => own.slices.push(SliceValue {
+                        slice,
+                        count: m.count,
+                        ns: m.ns,
+                    }),
+                }
+            }
+        }
+        let mut samples: Vec<(u32, Sample)> = samples.into_iter().collect();
+        samples.sort_by_key(|(index, _)| *index);
+        for (_, s) in &mut samples {
+            s.slices.sort_by_key(|v| v.slice);
+        }
+        let mut ledger_slices = LedgerSlices::default();
+        for ((slice, context), books) in slices.into_iter().filter(|_| self.slices.count > 0) {
+            ledger_slices.push(LedgerSlice {
+                context,
+                slice,
+                on_cpu_ns: books.on_cpu,
+                runnable_ns: books.runnable.total(),
+                blocked: books.blocked,
+            });
+        }
+        Recording {
+            domain: self.domain.clone(),
+            window: self.window.clone(),
+            contexts,
+            processes: self.processes.clone(),
+            modules: self.modules.clone(),
+            functions: self.functions.clone(),
+            frames: self.frames.clone(),
+            stacks: self.stacks.clone(),
+            label_sets: self.label_sets.clone(),
+            samples: samples.into_iter().map(|(_, s)| s).collect(),
+            slices: self.slices,
+            ledger_slices,
+            host: self.host.clone(),
+            losses: self.losses.clone(),
+            cost: self.cost.clone(),
+            ..Recording::default()
+        }
+    }
+
+    fn slice_of(&self, time: u64) -> u32 {
+        let s = &self.slices;
+        let slice = time.saturating_sub(s.start_ns) / s.width_ns.max(1);
+        slice.min(u64::from(s.count.saturating_sub(1))) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockReason, Slices, StackId, State};
+
+    #[test]
+    fn samples_go_where_their_middle_lies_and_ledgers_are_those_of_the_calls() {
+        let sample = |state, reason| Sample {
+            context: ContextId(0),
+            stack: StackId(0),
+            state,
+            reason,
+            part: None,
+            idle: false,
+            cpu: None,
+            labels: None,
+            count: 9,
+            ns: 900,
+            slices: Vec::new(),
+        };
+        let rec = Recording {
+            contexts: vec![Context {
+                pid: 1,
+                tid: 2,
+                name: "a".into(),
+                start_ns: 0,
+                end_ns: 1000,
+                ledger: Default::default(),
+            }],
+            samples: vec![
+                sample(State::OnCpu, None),
+                sample(State::Blocked, Some(BlockReason::Lock)),
+            ],
+            slices: Slices {
+                start_ns: 0,
+                width_ns: 500,
+                count: 2,
+            },
+            ..Recording::default()
+        };
+        let mut books = CallBooks {
+            on_cpu: 40,
+            ..CallBooks::default()
+        };
+        books.blocked[BlockReason::Lock as usize] = 160;
+        let call = Call {
+            function: 0,
+            pid: 1,
+            tid: 2,
+            start_ns: 100,
+            end_ns: 300,
+            length: 200,
+            books,
+        };
+        let moment = |sample, begin_ns, end_ns| Moment {
+            sample,
+            begin_ns,
+            end_ns,
+            ns: 100,
+            count: 1,
+        };
+        let moments = [
+            moment(0, 110, 110),
+            moment(0, 99, 99),
+            moment(1, 120, 290),
+            moment(1, 400, 600),
+        ];
+        let part = rec.within(&moments, &[&call]);
+        let counts: Vec<_> = part.samples.iter().map(|s| (s.count, s.ns)).collect();
+        assert_eq!(counts, [(1, 100), (1, 100)]);
+        let ledger = &part.contexts[0].ledger;
+        assert_eq!((ledger.wall_ns, ledger.on_cpu.total()), (200, 40));
+        assert_eq!(ledger.blocked[BlockReason::Lock as usize], 160);
+        assert_eq!(ledger.residue_ns(), 0);
+        assert_eq!(part.ledger_slices.iter().count(), 1);
+        assert!(rec.within(&moments, &[]).samples.is_empty());
+
+        let inner = Call {
+            start_ns: 150,
+            end_ns: 200,
+            ..call
+        };
+        let next = Call {
+            start_ns: 300,
+            end_ns: 310,
+            ..call
+        };
+        assert_eq!(outermost(vec![inner, next, call]), [call, next]);
+    }
+}

@@ -1,0 +1,90 @@
+//! What probes cost a process beside what is said before they are placed: one function, entered and
+//! left 10,000 times a second, its thread's CPU time a call with probes and without, in turn.
+
+use std::time::Duration;
+
+use wallscope_testkit::probing::Prober;
+use wallscope_testkit::{Error, Program, Tool};
+
+use super::{Effort, Figure};
+use crate::{Outcome, median};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Calls a second, as the program paces them.
+const RATE: f64 = 10_000.0;
+
+/// The thread's CPU time a call, ns, and what wallscope said a call would cost.
+fn once(tool: &Tool, seconds: &str, verb: Option<&str>) -> Result<(f64, f64), Error> {
+    let mut program = Program::start("calls", &["--paced", "--seconds", seconds])?;
+    let pid = program.pids()[0].to_string();
+    let prober = verb
+        .map(|verb| {
+            Prober::start(
+                tool,
+                &[verb, "calls_paced", "-p", &pid, "--max-overhead", "90"],
+            )
+        })
+        .transpose()?;
+    program.release()?;
+    let truth = program.truth(LIMIT)?;
+    let said = prober.map(Prober::stop).transpose()?;
+    program.finish()?;
+    let calls = truth.extra("paced_calls")?;
+    let predicted = said.map_or(0.0, |said| {
+        said["cost"]["probe_ns"].as_f64().unwrap_or(f64::NAN)
+    });
+    Ok((truth.extra("paced_cpu_ns")? / calls, predicted / calls))
+}
+
+/// Both verbs' figures.
+pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Figure>> {
+    let seconds = (effort.seconds / 4.0).max(1.0).to_string();
+    let mut figures = Vec::new();
+    for (verb, share, factor) in [
+        (
+            "latency",
+            (
+                "probe-latency",
+                "one function timed, 10,000 calls/s: of one core",
+            ),
+            (
+                "predicted-latency",
+                "what timing costs: predicted against measured",
+            ),
+        ),
+        (
+            "count",
+            (
+                "probe-count",
+                "one function counted, 10,000 calls/s: of one core",
+            ),
+            (
+                "predicted-count",
+                "what counting costs: predicted against measured",
+            ),
+        ),
+    ] {
+        let (mut costs, mut predictions) = (Vec::new(), Vec::new());
+        // The first of each is for the caches.
+        for round in 0..=effort.rounds {
+            let (bare, _) = once(tool, &seconds, None)?;
+            let (probed, predicted) = once(tool, &seconds, Some(verb))?;
+            if round > 0 {
+                costs.push(probed - bare);
+                predictions.push(predicted);
+            }
+        }
+        let (cost, predicted) = (median(costs), median(predictions));
+        let figure = |(key, what), value, unit| Figure {
+            key,
+            what,
+            value,
+            unit,
+        };
+        figures.push(figure(share, cost * RATE / 1e7, "%"));
+        let apart = (predicted / cost).max(cost / predicted);
+        figures.push(figure(factor, apart, "×"));
+        eprintln!("{verb}: {cost:.0} ns a call measured, {predicted:.0} ns predicted");
+    }
+    Ok(figures)
+}
