@@ -90,5 +90,10 @@ fn main() {
     let shared = ["-std=gnu17", "-shared", "-fPIC", source, "-o", &library];
     run(&cc, &[FLAGS, &shared].concat());
 
+    let plain = text(&out.join("wallscope-plain"));
+    let source = ["-std=gnu17", "programs/plain.c", "-o", &plain];
+    run(&cc, &[FLAGS, &source].concat());
+
+    println!("cargo:rustc-env=WALLSCOPE_PLAIN_PROGRAM={plain}");
     println!("cargo:rustc-env=WALLSCOPE_TRUTH_PROGRAM={binary}");
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 // calls_throw.cc
@@ -149,27 +148,6 @@ static void ways_run(struct worker *self) {
     extra_truth_set("tail_ns", TAIL_NS);
 }
 
-NAMED void calls_paced(u64 units) {
-    SPIN(units);
-    KEEP_FRAME();
-}
-
-// Ten thousand short calls a second, and the CPU time that they took.
-static void paced_run(struct worker *self) {
-    u64 units = 2 * units_per_us();
-    prctl(PR_SET_TIMERSLACK, 1L);
-    u64 next = now_ns(), before = thread_cpu_ns();
-    while (!stopping()) {
-        calls_paced(units);
-        self->truth->operations++;
-        next += 100000;
-        struct timespec due = {(time_t)(next / 1000000000), (long)(next % 1000000000)};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
-    }
-    extra_truth_set("paced_cpu_ns", (double)(thread_cpu_ns() - before));
-    extra_truth_set("paced_calls", (double)self->truth->operations);
-}
-
 // Calls of its own, and of children that it forks meanwhile.
 static void forking_run(struct worker *self) {
     struct function_truth *counted = function_truth_new("calls_counted", "");
@@ -212,8 +190,6 @@ void program_calls(void) {
         worker_start("calls-hot", hot_run, NULL);
     } else if (option_flag("forking")) {
         worker_start("calls-forking", forking_run, NULL);
-    } else if (option_flag("paced")) {
-        worker_start("calls-paced", paced_run, NULL);
     } else {
         worker_start("calls-timed", timed_run, NULL);
         worker_start("calls-holder", holder_run, NULL);

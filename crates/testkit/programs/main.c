@@ -49,7 +49,7 @@ static const struct program PROGRAMS[] = {
     {"trouble", "case dir", "a process with one trouble, or none", program_trouble},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},
     {"events", "", "page faults and writes in known numbers", program_events},
-    {"calls", "hot paced forking", "functions entered and left in every way, with their lengths", program_calls},
+    {"calls", "hot forking", "functions entered and left in every way, with their lengths", program_calls},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };
 #define PROGRAM_COUNT (sizeof PROGRAMS / sizeof *PROGRAMS)

@@ -15,6 +15,11 @@ pub fn path() -> &'static Path {
     Path::new(env!("WALLSCOPE_TRUTH_PROGRAM"))
 }
 
+/// The program without anything but libc, whose calls come at a steady rate.
+pub fn plain() -> &'static Path {
+    Path::new(env!("WALLSCOPE_PLAIN_PROGRAM"))
+}
+
 /// A truth program that has said READY and waits to be released. Killed when dropped.
 #[derive(Debug)]
 pub struct Program {

@@ -1,10 +1,11 @@
 //! What probes cost a process beside what is said before they are placed: one function, entered and
 //! left 10,000 times a second, its thread's CPU time a call with probes and without, in turn.
 
+use std::process::Command;
 use std::time::Duration;
 
 use wallscope_testkit::probing::Prober;
-use wallscope_testkit::{Error, Program, Tool};
+use wallscope_testkit::{Error, Program, Tool, program};
 
 use super::{Effort, Figure};
 use crate::{Outcome, median};
@@ -15,7 +16,9 @@ const RATE: f64 = 10_000.0;
 
 /// The thread's CPU time a call, ns, and what wallscope said a call would cost.
 fn once(tool: &Tool, seconds: &str, verb: Option<&str>) -> Result<(f64, f64), Error> {
-    let mut program = Program::start("calls", &["--paced", "--seconds", seconds])?;
+    let mut command = Command::new(program::plain());
+    command.args(["--seconds", seconds]);
+    let mut program = Program::start_command("plain", command)?;
     let pid = program.pids()[0].to_string();
     let prober = verb
         .map(|verb| {
