@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -168,6 +169,60 @@ static void loop_outside(void) {
     crew("client", 1, loop_client);
     trouble_serve(upstream_listener, 40000000);
 }
+
+// ---- a row that its servers hand to each other, by events beside their connections ----
+
+static int row_port, row_listener, row_queue[64], row_first, row_last;
+static bool row_taken;
+static pthread_mutex_t row_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void row_prepare(void) { row_port = trouble_listen(64, &row_listener); }
+// Waits for its turn as for anything else that may come.
+NAMED void row_acquire(int client, int own) {
+    pthread_mutex_lock(&row_lock);
+    bool wait = row_taken;
+    if (wait) row_queue[row_last++ % 64] = own;
+    row_taken = true;
+    pthread_mutex_unlock(&row_lock);
+    struct pollfd both[] = {{.fd = own, .events = POLLIN}, {.fd = client, .events = POLLIN}};
+    u64 count;
+    while (wait && poll(both, 2, -1) > 0)
+        if (both[0].revents) wait = read(own, &count, sizeof count) != sizeof count;
+}
+NAMED void row_release(void) {
+    u64 one = 1;
+    pthread_mutex_lock(&row_lock);
+    row_taken = row_first != row_last;
+    int next = row_taken ? row_queue[row_first++ % 64] : -1;
+    pthread_mutex_unlock(&row_lock);
+    CHECK(next < 0 || write(next, &one, sizeof one) == sizeof one, "an event is lost");
+}
+static void *row_server(void *argument) {
+    int fd = (int)(long)argument, own = eventfd(0, EFD_CLOEXEC);
+    char byte;
+    while (own >= 0 && recv(fd, &byte, 1, 0) == 1) {
+        row_acquire(fd, own);
+        pause_ms(10);
+        row_release();
+        if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1) break;
+    }
+    return NULL;
+}
+static void row_victim(void) {
+    for (;;) {
+        int fd = accept(row_listener, NULL, NULL);
+        pthread_t thread;
+        if (fd < 0 || pthread_create(&thread, NULL, row_server, (void *)(long)fd)) return;
+        pthread_setname_np(thread, "server");
+    }
+}
+static void *row_client(void *argument) {
+    int fd = trouble_connect(row_port);
+    while (!stopping() && trouble_ask(fd)) {
+    }
+    return argument;
+}
+static void row_outside(void) { crew("client", 6, row_client); }
 
 // ---- names that resolve slowly: datagrams ----
 
@@ -357,6 +412,7 @@ const struct trouble TROUBLE_WAITING[] = {
     {"pool", upstream_prepare, pool_victim, upstream_5ms, NULL},
     {"fetch", upstream_prepare, fetch_victim, upstream_5ms, NULL},
     {"fetch-limit", upstream_prepare, limit_victim, upstream_5ms, NULL},
+    {"row", row_prepare, row_victim, row_outside, NULL},
     {"loop-upstream", loop_prepare, loop_victim, loop_outside, NULL},
     {"names", names_prepare, names_victim, names_outside, NULL},
     {"names-limit", names_prepare, names_limit_victim, names_outside, NULL},

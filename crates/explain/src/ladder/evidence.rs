@@ -63,15 +63,24 @@ impl<'a> Evidence<'a> {
 
     /// Polling with requests in flight, or on one connected peer alone, ns.
     pub fn polled_for_answers(&self) -> u64 {
+        let samples = self.polls_for_answers();
+        samples.map(|i| self.waits.sample_ns[i as usize]).sum()
+    }
+
+    /// Of that, what other threads of the recording ended by a signal, an event or a pipe, ns.
+    pub fn handed(&self) -> u64 {
+        let samples: Vec<u32> = self.polls_for_answers().collect();
+        self.waits.handed_ns(self.recording, &samples)
+    }
+
+    fn polls_for_answers(&self) -> impl Iterator<Item = u32> + '_ {
         (self.causes.iter())
             .filter(|c| c.reason == Some(BlockReason::Poll.name()))
-            .flat_map(|c| &c.samples)
+            .flat_map(|c| c.samples.iter().copied())
             .filter(|i| {
-                let s = &self.recording.samples[**i as usize];
-                self.waits.in_flight[**i as usize] || awaits_one_peer(self.recording, s)
+                let s = &self.recording.samples[*i as usize];
+                self.waits.in_flight[*i as usize] || awaits_one_peer(self.recording, s)
             })
-            .map(|i| self.waits.sample_ns[*i as usize])
-            .sum()
     }
 
     /// Blocked time with requests in flight, of reasons that `which` chooses, ns.

@@ -56,17 +56,20 @@ fn wait(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
     ))
     .because(reason.name())
     .of(e, State::Blocked, ns, by);
-    v.holder = enders
-        .who
-        .first()
-        .map(|(who, function, _)| match &**function {
-            "" => who.clone(),
-            function => format!("{who} in {function}"),
-        });
+    v.holder = holder(&enders);
     v.with(told_of_enders(&enders))
         .with(by.and_then(|c| lengths(e, c, reason)))
         .with(saturated(e, reason))
         .with(beside(e))
+}
+
+/// Who ended most of the waits, and in which function.
+fn holder(enders: &Enders) -> Option<String> {
+    let (who, function, _) = enders.who.first()?;
+    Some(match &**function {
+        "" => who.clone(),
+        function => format!("{who} in {function}"),
+    })
 }
 
 /// What is waited for, where the stack says more than the reason.
@@ -259,12 +262,49 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
     )
 }
 
+/// Waits in poll and its kin that are no waits for the network: a colleague has what is wanted, and says
+/// so by a signal or an event when it is free. How servers of many processes wait for each other's locks.
+pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
+    let (polled, handed) = (e.polled_for_answers(), e.handed());
+    let share = e.share(polled);
+    let slept = e.in_flight(|r| r == BlockReason::Timer);
+    found(
+        format!(
+            "polled with requests in flight: {}, {} ended by its own threads",
+            words::share(share),
+            words::share(e.share(handed))
+        ),
+        share >= 0.20
+            && handed * 2 >= polled
+            && polled >= slept
+            && polled >= e.main_wait().1
+            && polled > 0,
+        || {
+            let by = largest(e.causes, State::Blocked, Some(BlockReason::Poll));
+            let enders = e.enders(BlockReason::Poll);
+            let mut v = Verdict::new(format!(
+                "With requests in flight, it waits for others of its own threads or processes {} of \
+                 active time, which end the waits by a signal or an event, as for a lock of the \
+                 program's own{}",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(BlockReason::Poll.name())
+            .of(e, State::Blocked, polled, by);
+            v.holder = holder(&enders);
+            v.with(told_of_enders(&enders))
+                .with(by.and_then(|c| lengths(e, c, BlockReason::Poll)))
+                .with(beside(e))
+        },
+    )
+}
+
 /// Waits for answers over connections: by reason, and in all.
 fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
     use BlockReason::{Network, Pipe, Poll};
     let network = e.blocked(Network);
     let unix = e.in_flight(|r| r == Pipe);
-    let polled = e.polled_for_answers();
+    let polled = e.polled_for_answers().saturating_sub(e.handed());
     let most = [(Network, network), (Poll, polled), (Pipe, unix)]
         .into_iter()
         .fold((Network, 0), |a, b| if b.1 > a.1 { b } else { a });

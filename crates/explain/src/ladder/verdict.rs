@@ -152,6 +152,13 @@ pub const VERDICTS: &[VerdictRule] = &[
         judge: rules_cpu::computing,
     },
     VerdictRule {
+        name: "colleagues",
+        when: "threads with requests in flight waited in poll and its kin 20 % of active time or more, \
+               longer than they slept or waited otherwise, and at least half of that was ended by other \
+               threads of the recording by a signal, an event or a pipe",
+        judge: rules_wait::colleagues,
+    },
+    VerdictRule {
         name: "sleep-in-request",
         when: "threads slept by their own clock 20 % of active time or more while requests were in \
                flight, and longer than they waited for others",

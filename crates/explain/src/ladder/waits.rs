@@ -269,6 +269,34 @@ pub struct Deed {
 }
 
 impl Waits {
+    /// Of the waits of `samples`, the time that other threads of the recording ended by a signal, an
+    /// event or a pipe, and not by what they sent over a connection, ns.
+    pub fn handed_ns(&self, recording: &Recording, samples: &[u32]) -> u64 {
+        const OVER_A_CONNECTION: &[&str] = &["sock_def_", "tcp_", "unix_", "udp_"];
+        let mut sum = 0.0;
+        for i in samples {
+            let own = recording.samples[*i as usize].context;
+            for hop in self.below_sample.get(i).into_iter().flatten() {
+                let h = &recording.hops[*hop as usize];
+                let fellow = matches!(&recording.actors[h.actor.0 as usize],
+                    Actor::Context(c) if *c != own);
+                let Some(stack) = h.stack.filter(|_| fellow) else {
+                    continue;
+                };
+                let mut kernel = functions(recording, stack)
+                    .filter(|(kind, _)| *kind == FrameKind::Kernel)
+                    .map(|(_, name)| name)
+                    .peekable();
+                if kernel.peek().is_some()
+                    && !kernel.any(|n| OVER_A_CONNECTION.iter().any(|c| n.starts_with(c)))
+                {
+                    sum += self.scaled(recording, *i, h.ns);
+                }
+            }
+        }
+        sum as u64
+    }
+
     /// Looks into the waits of `samples`.
     pub fn enders(&self, recording: &Recording, samples: &[u32]) -> Enders {
         let waiters: HashSet<ContextId> = (samples.iter())

@@ -273,6 +273,17 @@ pub const ALL: &[Scenario] = &[
     ),
     // Others
     scenario(
+        "row",
+        "six servers hand one row to each other, by events",
+        Trouble("row"),
+        wrong(
+            BLOCKED,
+            &["poll"],
+            &["row_acquire"],
+            &["its own threads", "row_release"],
+        ),
+    ),
+    scenario(
         "upstream",
         "a slow server is asked, and waited for",
         Trouble("fetch"),
