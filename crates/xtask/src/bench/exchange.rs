@@ -140,15 +140,17 @@ fn perf_script(path: &Path, bytes: u64) -> Outcome<()> {
                       \tffffffff81000130 entry_SYSCALL_64_after_hwframe+0x76 ([kernel.kallsyms])\n",
                 );
             }
+            // The innermost is met at some places, a caller where it called.
+            let mut place = walker.random.below(8);
             for function in walker.stack.iter().rev() {
-                let address = 0x5500_0000_0000u64 + *function as u64 * 512;
-                let offset = walker.random.below(512);
+                let offset = Random((*function * 8 + place) as u64).below(512);
+                let address = 0x5500_0000_0000u64 + (*function * 512 + offset) as u64;
                 writeln!(
                     text,
-                    "\t{:16x} {}+0x{offset:x} (/usr/sbin/server)",
-                    address + offset as u64,
+                    "\t{address:16x} {}+0x{offset:x} (/usr/sbin/server)",
                     walker.names[*function]
                 )?;
+                place = *function % 8;
             }
             text.push(b'\n');
             out.write_all(&text)?;
@@ -296,8 +298,8 @@ fn beside_inferno(tool: &Tool, size: Size, folder: &Path) -> Outcome<Vec<Figure>
     let (own_out, peer_out) = (folder.join("own.folded"), folder.join("inferno.folded"));
     let (mut ratios, mut own_seconds, mut mib) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..size.rounds {
-        let more = ["--with", "thread", "--value", "samples"];
-        let own = export(tool, &text, "folded", &more, &own_out)?;
+        // Both weigh samples by the file's own periods.
+        let own = export(tool, &text, "folded", &["--with", "thread"], &own_out)?;
         let theirs = run(Command::new(&peer).arg("--kernel").arg(&text), &peer_out)?;
         ratios.push(theirs.seconds / own.seconds);
         own_seconds.push(own.seconds);
