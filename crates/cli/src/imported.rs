@@ -119,9 +119,9 @@ impl Unwind for CopiedStacks {
             general: stack.general,
         };
         let (tables, process) = (store.sink(), stack.process);
-        let unwound = self
-            .unwinder
-            .unwind(tables, process, &registers, FRAMES, read);
+        let unwound =
+            self.unwinder
+                .unwind_copy(tables, process, &registers, FRAMES, read, |_, _| 0);
         let addresses = unwound
             .frames
             .iter()

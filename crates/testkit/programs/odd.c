@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 __thread u64 odd_spin_units, odd_block_ns;
@@ -255,7 +256,61 @@ static void case_longjmp(bool block) {
     odd_longjmp_frame(block ? odd_longjmp_block : odd_longjmp_spin);
 }
 
+// ---- coroutines: the bottom of their stacks was written by hand ----
+struct coroutine {
+    ucontext_t caller, own;
+    odd_leaf leaf;
+};
+static void coroutine_start(struct coroutine *c, void (*body)(void)) {
+    CHECK(!getcontext(&c->own), "no context");
+    c->own.uc_stack.ss_size = 131072;
+    c->own.uc_stack.ss_sp = malloc(c->own.uc_stack.ss_size);
+    CHECK(c->own.uc_stack.ss_sp, "no stack for a coroutine");
+    c->own.uc_link = NULL;
+    makecontext(&c->own, body, 0);
+}
+static void coroutine_turn(struct coroutine *c, odd_leaf leaf) {
+    c->leaf = leaf;
+    CHECK(!swapcontext(&c->caller, &c->own), "no switch");
+}
+
+LEAVES(context)
+static __thread struct coroutine *context;
+NAMED void odd_context_body(void) {
+    for (;;) {
+        context->leaf();
+        swapcontext(&context->own, &context->caller);
+    }
+}
+static void case_context(bool block) {
+    if (!context) {
+        context = calloc(1, sizeof *context);
+        coroutine_start(context, odd_context_body);
+    }
+    coroutine_turn(context, block ? odd_context_block : odd_context_spin);
+    KEEP_FRAME();
+}
+
 #if defined(__x86_64__)
+// ---- one that has no return address at all ----
+LEAVES(fiber)
+static __thread struct coroutine *fiber;
+NAMED void odd_fiber_body(void) {
+    for (;;) {
+        fiber->leaf();
+        swapcontext(&fiber->own, &fiber->caller);
+    }
+}
+static void case_fiber(bool block) {
+    if (!fiber) {
+        fiber = calloc(1, sizeof *fiber);
+        coroutine_start(fiber, odd_fiber_body);
+        *(u64 *)fiber->own.uc_mcontext.gregs[REG_RSP] = 0;
+    }
+    coroutine_turn(fiber, block ? odd_fiber_block : odd_fiber_spin);
+    KEEP_FRAME();
+}
+
 // ---- a realigned stack: AVX locals, and with alloca the CFA found through memory ----
 LEAVES(realign)
 __attribute__((target("avx"))) NAMED void odd_realign_frame(size_t bytes, odd_leaf leaf) {
@@ -318,8 +373,9 @@ static const struct odd_case CASES[] = {
     {"qsort", "odd-qsort", case_qsort},       {"bsearch", "odd-bsearch", case_bsearch},
     {"raised", "odd-raised", case_raised},    {"async", "odd-async", case_async},
     {"dlopen", "odd-dlopen", case_dlopen},    {"longjmp", "odd-longjmp", case_longjmp},
-    {"throw", "odd-throw", case_throw},
+    {"throw", "odd-throw", case_throw},       {"context", "odd-context", case_context},
 #if defined(__x86_64__)
+    {"fiber", "odd-fiber", case_fiber},
     {"realign", "odd-realign", case_realign}, {"rbp", "odd-rbp", case_rbp},
 #endif
 };

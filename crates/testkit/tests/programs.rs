@@ -221,6 +221,7 @@ fn odd_stacks_are_written_down_to_their_roots() {
         "throw_before",
         "throw_destructor",
         "throw_catch",
+        "context",
         "main",
     ] {
         for way in ["spin", "block"] {
@@ -254,6 +255,11 @@ fn odd_stacks_are_written_down_to_their_roots() {
     assert_eq!(
         chain("odd_main_block").frames.last().unwrap().name,
         "_start"
+    );
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(
+        chain("odd_fiber_block").frames.last().unwrap().name,
+        "odd_fiber_body"
     );
 }
 

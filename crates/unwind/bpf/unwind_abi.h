@@ -100,6 +100,7 @@ struct uw_mapping {
 };
 #define UW_MAP_FP 0x10000	/* no table: step by frame pointer */
 #define UW_MAP_PENDING 0x20000	/* the table is not loaded */
+#define UW_MAP_NOTHING 0x40000	/* there is nothing to make a table of */
 
 /* A process's mappings: entries first … first + count - 1 of uw_mappings, sorted by address. */
 struct uw_proc {

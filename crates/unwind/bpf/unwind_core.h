@@ -10,7 +10,10 @@
  * uw_lookup are global functions, verified by themselves.
  *
  * A stack counts as whole only where the unwind information says that the return address is
- * undefined, or a chain of frame pointers ends with zero; nothing else is taken for a root.
+ * undefined, where a chain of frame pointers ends with zero, or where the return address is one that
+ * no call left there: zero, or an address in undescribed code that follows no call instruction.
+ * Those are written by hand at the bottom of the stacks of coroutines (makecontext, fcontext) and
+ * threads. Nothing else is taken for a root.
  *
  * Needs u8 … u64, s16, s32, and from the includer:
  *   uw_get_rule(id), uw_get_mapping(index): pointer or NULL
@@ -133,7 +136,7 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 		goto found;
 	}
 	w->rule = UW_END_NO_INFO;
-	if (!id || off >> 32)
+	if (!id || file & UW_MAP_NOTHING || off >> 32)
 		return 0;
 
 	uw_table table = uw_open_table(id);
@@ -210,22 +213,71 @@ uw_inline int uw_put(struct uw_work *w, u64 word)
 #include "hotspot_core.h"
 #include "v8_core.h"
 
+/* Whether the eight bytes before a return address end with a call; the last one is the highest. */
+uw_inline int uw_is_call(u64 code)
+{
+	u8 b1 = code >> 56, b2 = code >> 48, b3 = code >> 40, b4 = code >> 32;
+	u8 b5 = code >> 24, b6 = code >> 16, b7 = code >> 8;
+
+	/* call rel32 */
+	if (b5 == 0xe8)
+		return 1;
+	/* call through a register, or through memory without a displacement */
+	if (b2 == 0xff && ((b1 & 0xf8) == 0xd0 || ((b1 & 0xf8) == 0x10 && (b1 & 6) != 4)))
+		return 1;
+	/* …with an index; with one byte of displacement, and both */
+	if (b3 == 0xff && (b2 == 0x14 || ((b2 & 0xf8) == 0x50 && b2 != 0x54)))
+		return 1;
+	if (b4 == 0xff && b3 == 0x54)
+		return 1;
+	/* …with four bytes of displacement, from rip, and with an index too */
+	if (b6 == 0xff && (b5 == 0x15 || ((b5 & 0xf8) == 0x90 && b5 != 0x94)))
+		return 1;
+	return b7 == 0xff && (b6 == 0x94 || b6 == 0x14);
+}
+
+/* In undescribed code that a call came from, the stack ends without a root. Where no call stands in
+ * front of the return address, nobody called, and the frame stands at this very address. */
+uw_inline int uw_look_for_call(struct uw_work *w)
+{
+	u64 at = (w->ip - 8) & ~7ull, code, more;
+	u32 shift = (w->ip & 7) * 8;
+
+	if (uw_word(w, at, &code))
+		return UW_NEED;
+	if (shift) {
+		if (uw_word(w, at + 8, &more))
+			return UW_NEED;
+		code = code >> shift | more << (64 - shift);
+	}
+	if (!uw_is_call(code)) {
+		w->exact = 1;
+		w->frame++;
+		w->rule = UW_END_ROOT;
+	}
+	return UW_MORE;
+}
+
 /* Records the current frame and finds its rule. */
 uw_inline int uw_enter(struct uw_work *w)
 {
 	u64 pc = w->ip - !w->exact;
 	struct uw_cached *c =
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
-	u64 frame;
+	/* Neither can be told of code that keeps frame pointers by convention only. */
+	int described = !w->exact && !w->by_fp;
 
+	if (described && !w->ip)
+		return uw_finish(w, UW_END_ROOT);
 	if (c->pc == pc && c->gen == w->gen && w->gen && c->rule != UW_RULE_HOTSPOT) {
-		frame = c->frame;
+		w->frame = c->frame;
 		w->rule = c->rule;
 	} else {
 		uw_lookup(w);
-		frame = w->frame;
 	}
-	return uw_put(w, w->exact ? frame | UW_FRAME_EXACT : frame + 1);
+	if (described && w->rule == UW_END_NO_INFO && !w->no_code && uw_look_for_call(w))
+		return UW_NEED;
+	return uw_put(w, w->exact ? w->frame | UW_FRAME_EXACT : w->frame + 1);
 }
 
 /* Finds the CFA of the current frame: w->cfa. */
@@ -382,8 +434,9 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 				w->hs.stage = HS_STAGE_START;
 				w->stage = UW_STAGE_HOTSPOT;
 			} else {
-				if (uw_enter(w))
-					return UW_DONE;
+				e = uw_enter(w);
+				if (e)
+					return e;
 				w->stage = UW_STAGE_CFA;
 			}
 		}

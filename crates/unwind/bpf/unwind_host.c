@@ -85,11 +85,13 @@ int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
 #include "unwind_core.h"
 
-/* Unwinds from w->regs and w->ip with the tables of `h`. */
-void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames)
+/* Unwinds from w->regs and w->ip with the tables of `h`. `no_code`: only the stack can be read. */
+void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames,
+		    u32 no_code)
 {
 	host = h;
 	uw_begin(w, tgid, max_frames);
+	w->no_code = no_code;
 	for (;;) {
 		int e = uw_advance(w);
 		if (e == UW_DONE)
@@ -157,4 +159,5 @@ void uw_host_layout(u64 *out)
 	out[28] = UW_KIND_GO;
 	out[29] = offsetof(struct uw_work, tls);
 	out[30] = UW_KIND_OTHER;
+	out[31] = UW_MAP_NOTHING;
 }

@@ -20,6 +20,8 @@ const ROOTS: &[&str] = &[
     "clone",
     "__clone",
     "__GI___clone3",
+    // Of a coroutine.
+    "__start_context",
 ];
 
 /// Rows: the share of sampled time whose user stack reached the root, by state, over threads for
@@ -131,12 +133,16 @@ fn contradiction(line: &Line, chains: &[&ChainTruth]) -> Option<String> {
     let Some(root) = names.first() else {
         return Some(format!("{}: no user frame, and not truncated", line.thread));
     };
-    // Without a name, the place must be the one that backtrace() ended in.
-    let unnamed_root = || {
+    // Else it must be the one that backtrace() ended in, which says much only of places in the C
+    // library, and of names elsewhere.
+    let known_root = || {
         let mut roots = chains.iter().filter_map(|chain| chain.frames.last());
-        root.contains("+0x") && roots.any(|truth| same_frame(root, truth))
+        roots.any(|truth| {
+            let telling = root.contains("+0x") || !truth.module.starts_with("libc.");
+            telling && same_frame(root, truth)
+        })
     };
-    if ROOTS.contains(root) || unnamed_root() {
+    if ROOTS.contains(root) || known_root() {
         None
     } else {
         Some(format!("{}: the root is {root}", line.thread))

@@ -166,6 +166,7 @@ pub struct Mapping {
 
 pub(crate) const MAP_FP: u32 = 0x1_0000;
 pub(crate) const MAP_PENDING: u32 = 0x2_0000;
+pub(crate) const MAP_NOTHING: u32 = 0x4_0000;
 
 /// Where a process's mappings are (`struct uw_proc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -263,7 +264,13 @@ pub(crate) struct Host {
 }
 
 unsafe extern "C" {
-    pub(crate) fn uw_host_unwind(host: *const Host, work: *mut Work, tgid: u32, max_frames: u32);
+    pub(crate) fn uw_host_unwind(
+        host: *const Host,
+        work: *mut Work,
+        tgid: u32,
+        max_frames: u32,
+        no_code: u32,
+    );
     #[cfg(test)]
     fn uw_host_layout(out: *mut u64);
 }
@@ -275,8 +282,8 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_layout_and_values() {
-        let mut c = [0u64; 31];
-        // SAFETY: uw_host_layout writes 31 words.
+        let mut c = [0u64; 32];
+        // SAFETY: uw_host_layout writes 32 words.
         unsafe { uw_host_layout(c.as_mut_ptr()) };
         let rust = [
             size_of::<Rule>() as u64,
@@ -310,6 +317,7 @@ mod tests {
             KIND_GO as u64,
             offset_of!(Work, tls) as u64,
             KIND_OTHER as u64,
+            MAP_NOTHING as u64,
         ];
         assert_eq!(c, rust);
     }

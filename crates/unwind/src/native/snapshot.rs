@@ -62,16 +62,17 @@ impl Unwinder {
     ) -> Unwound {
         let context: *mut libc::c_void = (&raw mut read).cast();
         let reads = [(read_into::<F> as Reader, context); 2];
-        self.run(tables, tgid, registers, max_frames, reads)
+        self.run(tables, tgid, registers, max_frames, reads, false)
     }
 
-    /// The same with `beside` for what is not on the stack, for stacks that were copied: what a
-    /// HotSpot VM keeps about its code can only be read from the process itself.
+    /// The same for stacks that were copied: `read` knows nothing but the stack. `beside` is for
+    /// what a HotSpot VM keeps about its code, which can only be read from the process itself.
     pub fn unwind_copy<F, G>(
         &mut self,
         tables: &MemoryTables,
         tgid: u32,
         registers: &Registers,
+        max_frames: usize,
         mut read: F,
         mut beside: G,
     ) -> Unwound
@@ -83,10 +84,11 @@ impl Unwinder {
             (read_into::<F> as Reader, (&raw mut read).cast()),
             (read_into::<G> as Reader, (&raw mut beside).cast()),
         ];
-        self.run(tables, tgid, registers, usize::MAX, reads)
+        self.run(tables, tgid, registers, max_frames, reads, true)
     }
 
-    /// `reads`: the stack, what is beside it; each with the closure that it calls.
+    /// `reads`: the stack, what is beside it; each with the closure that it calls. `copy`: there is
+    /// nothing but the stack to be read.
     fn run(
         &mut self,
         tables: &MemoryTables,
@@ -94,6 +96,7 @@ impl Unwinder {
         registers: &Registers,
         max_frames: usize,
         reads: [(Reader, *mut libc::c_void); 2],
+        copy: bool,
     ) -> Unwound {
         let host = Host {
             rules: tables.rules.as_ptr(),
@@ -118,7 +121,7 @@ impl Unwinder {
         // each context is the closure that its function expects, alive in our caller.
         unsafe {
             let most = max_frames.min(MAX_FRAMES) as u32;
-            abi::uw_host_unwind(&host, &mut *self.work, tgid, most);
+            abi::uw_host_unwind(&host, &mut *self.work, tgid, most, copy.into());
         }
         let out = &self.work.out;
         Unwound {

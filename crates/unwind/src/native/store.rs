@@ -11,94 +11,17 @@
 //!
 //! It does not learn about processes or mappings itself, and opens nothing.
 
-use crate::native::abi::{MAP_FP, MAP_PENDING, Mapping, Proc};
+use crate::native::abi::{MAP_FP, MAP_NOTHING, MAP_PENDING, Mapping, Proc};
 use crate::native::image::{Identity, ImageError};
+use crate::native::mapping::{FileKey, MappingSpec, Source};
+use crate::native::room::Room;
 use crate::native::rules::RuleSet;
 use crate::native::sink::{SinkError, TableSink};
 use crate::native::table::{self, Code, Table};
 use crate::runtime::hotspot::abi as hotspot;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
-use std::hash::{Hash, Hasher};
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-/// What a file is told apart by.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum FileKey {
-    /// A file in a file system, as it was when last changed.
-    Inode {
-        /// Device.
-        dev: u64,
-        /// Inode number.
-        ino: u64,
-        /// Time of the last change, ns since 1970.
-        mtime_ns: i64,
-        /// Size, bytes.
-        size: u64,
-    },
-    /// An image in memory, by a hash of its bytes (the vdso).
-    Image(u64),
-}
-
-impl FileKey {
-    /// The key of an open file.
-    ///
-    /// # Errors
-    /// If the file cannot be asked.
-    pub fn of_file(file: &File) -> io::Result<FileKey> {
-        let m = file.metadata()?;
-        Ok(FileKey::Inode {
-            dev: m.dev(),
-            ino: m.ino(),
-            mtime_ns: m.mtime().wrapping_mul(1_000_000_000) + m.mtime_nsec(),
-            size: m.size(),
-        })
-    }
-
-    /// The key of an image in memory.
-    pub fn of_bytes(bytes: &[u8]) -> FileKey {
-        let mut hasher = FxHasher::default();
-        bytes.hash(&mut hasher);
-        FileKey::Image(hasher.finish())
-    }
-}
-
-/// Where the code of a mapping comes from.
-#[derive(Clone, Copy, Debug)]
-pub enum Source<'a> {
-    /// A file. `file` is looked at only when the key is new or its table was dropped; without it
-    /// such code has no table.
-    File {
-        /// Its key.
-        key: &'a FileKey,
-        /// The open file.
-        file: Option<&'a File>,
-    },
-    /// An image in memory.
-    Bytes {
-        /// Its key.
-        key: &'a FileKey,
-        /// The whole image.
-        bytes: &'a [u8],
-    },
-    /// No file: code made at run time, unwound by frame pointer.
-    Anonymous,
-}
-
-/// One executable mapping.
-#[derive(Clone, Copy, Debug)]
-pub struct MappingSpec<'a> {
-    /// First address.
-    pub start: u64,
-    /// One past the last address.
-    pub end: u64,
-    /// Offset in the file that `start` shows, bytes.
-    pub pgoff: u64,
-    /// What is mapped.
-    pub source: Source<'a>,
-}
 
 /// What the store holds and what it had to leave out. Counts are since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,8 +92,7 @@ pub struct TableStore<S> {
     identities: FxHashMap<Identity, u16>,
     processes: FxHashMap<u32, Region>,
     retired: Vec<Region>,
-    /// Unused entries: (first, count), sorted.
-    free: Vec<(u32, u32)>,
+    room: Room,
     generation: u32,
     limit: u64,
     stats: StoreStats,
@@ -203,7 +125,7 @@ impl<S: TableSink> TableStore<S> {
             identities: FxHashMap::default(),
             processes: FxHashMap::default(),
             retired: Vec::new(),
-            free: vec![(0, capacity.mappings as u32)],
+            room: Room::new(capacity.mappings as u32),
             generation: 0,
             limit,
             stats: StoreStats::default(),
@@ -334,7 +256,7 @@ impl<S: TableSink> TableStore<S> {
             .partition(|r| live.contains(&r.generation));
         self.retired = kept;
         for region in done {
-            self.release(region.first, region.count);
+            self.room.release(region.first, region.count);
         }
         Ok(())
     }
@@ -528,7 +450,7 @@ impl<S: TableSink> TableStore<S> {
             },
         );
         if put.is_err() {
-            self.release(region.first, region.count);
+            self.room.release(region.first, region.count);
             self.stats.processes_refused += 1;
             return put;
         }
@@ -547,44 +469,17 @@ impl<S: TableSink> TableStore<S> {
             (None, Source::Anonymous) => MAP_FP,
             (None, _) | (Some(State::Absent), _) => MAP_PENDING,
             (Some(State::FramePointers), _) => MAP_FP,
-            (Some(State::Loaded { .. } | State::Nothing(_)), _) => 0,
+            (Some(State::Nothing(_)), _) => MAP_NOTHING,
+            (Some(State::Loaded { .. }), _) => 0,
         }
     }
 
     fn allocate(&mut self, count: u32) -> Result<Option<u32>, SinkError> {
-        if let Some(first) = self.take(count) {
+        if let Some(first) = self.room.take(count) {
             return Ok(Some(first));
         }
         self.collect()?;
-        Ok(self.take(count))
-    }
-
-    fn take(&mut self, count: u32) -> Option<u32> {
-        let at = self.free.iter().position(|(_, n)| *n >= count)?;
-        let (first, n) = &mut self.free[at];
-        let taken = *first;
-        *first += count;
-        *n -= count;
-        if *n == 0 {
-            self.free.remove(at);
-        }
-        Some(taken)
-    }
-
-    fn release(&mut self, first: u32, count: u32) {
-        if count == 0 {
-            return;
-        }
-        let at = self.free.partition_point(|f| f.0 < first);
-        self.free.insert(at, (first, count));
-        if at + 1 < self.free.len() && first + count == self.free[at + 1].0 {
-            self.free[at].1 += self.free[at + 1].1;
-            self.free.remove(at + 1);
-        }
-        if at > 0 && self.free[at - 1].0 + self.free[at - 1].1 == first {
-            self.free[at - 1].1 += self.free[at].1;
-            self.free.remove(at);
-        }
+        Ok(self.room.take(count))
     }
 }
 

@@ -325,6 +325,7 @@ impl Looker {
             tables,
             r.pid,
             &r.registers,
+            usize::MAX,
             |address, to| {
                 beyond |= address.saturating_add(to.len() as u64) > r.end();
                 r.read(address, to)

@@ -1,0 +1,83 @@
+//! What a process has mapped, as the store is told.
+
+use rustc_hash::FxHasher;
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// What a file is told apart by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FileKey {
+    /// A file in a file system, as it was when last changed.
+    Inode {
+        /// Device.
+        dev: u64,
+        /// Inode number.
+        ino: u64,
+        /// Time of the last change, ns since 1970.
+        mtime_ns: i64,
+        /// Size, bytes.
+        size: u64,
+    },
+    /// An image in memory, by a hash of its bytes (the vdso).
+    Image(u64),
+}
+
+impl FileKey {
+    /// The key of an open file.
+    ///
+    /// # Errors
+    /// If the file cannot be asked.
+    pub fn of_file(file: &File) -> io::Result<FileKey> {
+        let m = file.metadata()?;
+        Ok(FileKey::Inode {
+            dev: m.dev(),
+            ino: m.ino(),
+            mtime_ns: m.mtime().wrapping_mul(1_000_000_000) + m.mtime_nsec(),
+            size: m.size(),
+        })
+    }
+
+    /// The key of an image in memory.
+    pub fn of_bytes(bytes: &[u8]) -> FileKey {
+        let mut hasher = FxHasher::default();
+        bytes.hash(&mut hasher);
+        FileKey::Image(hasher.finish())
+    }
+}
+
+/// Where the code of a mapping comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// A file. `file` is looked at only when the key is new or its table was dropped; without it
+    /// such code has no table.
+    File {
+        /// Its key.
+        key: &'a FileKey,
+        /// The open file.
+        file: Option<&'a File>,
+    },
+    /// An image in memory.
+    Bytes {
+        /// Its key.
+        key: &'a FileKey,
+        /// The whole image.
+        bytes: &'a [u8],
+    },
+    /// No file: code made at run time, unwound by frame pointer.
+    Anonymous,
+}
+
+/// One executable mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct MappingSpec<'a> {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Offset in the file that `start` shows, bytes.
+    pub pgoff: u64,
+    /// What is mapped.
+    pub source: Source<'a>,
+}
