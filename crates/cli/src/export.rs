@@ -127,7 +127,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(mut out) => {
             write(format, &args, &recording, &mut out)
                 .map_err(|e| anyhow::Error::new(e).context(unwritable(args.output.as_deref())))?;
-            Ok(out.finish()?)
+            out.finish()?;
+            Ok(())
         }
     }
 }

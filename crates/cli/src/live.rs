@@ -9,8 +9,7 @@ use wallscope_model::Recording;
 
 use crate::failure::Failure;
 use crate::input;
-use crate::output::Output;
-use crate::record::{TargetArgs, dated_name, measure, parse_duration};
+use crate::record::{TargetArgs, measure, output, parse_duration};
 
 /// How long `locks` and `why` measure a live target.
 pub const BRIEFLY: Duration = Duration::from_secs(10);
@@ -77,9 +76,9 @@ impl Source {
             duration: Some(self.length(usual)),
             ..Options::new(target)
         };
-        let path = self.output.unwrap_or_else(dated_name);
-        let output = Output::create(&path)?;
+        let output = output(self.output.as_deref())?;
         // The command's own status is not what is asked here.
-        Ok((measure(&options, output, &path)?.0, path))
+        let (recording, path, _) = measure(&options, output)?;
+        Ok((recording, path))
     }
 }

@@ -16,6 +16,8 @@ use crate::failure::Failure;
 pub struct Output {
     file: BufWriter<Sink>,
     path: PathBuf,
+    /// Another file that has the name by then keeps it, and this one gets a number.
+    yields: bool,
 }
 
 enum Sink {
@@ -50,6 +52,7 @@ impl Output {
                     own.context("standard output is closed")?.into(),
                 )),
                 path: path.to_path_buf(),
+                yields: false,
             });
         }
         // A link stays one, and what it leads to is written.
@@ -60,6 +63,7 @@ impl Output {
             return Ok(Output {
                 file: BufWriter::new(Sink::Itself(file)),
                 path: path.to_path_buf(),
+                yields: false,
             });
         }
         let folder = match path.parent() {
@@ -88,11 +92,26 @@ impl Output {
         Ok(Output {
             file: BufWriter::new(Sink::Beside(file)),
             path: path.to_path_buf(),
+            yields: false,
         })
     }
 
-    /// Syncs the file and gives it its name.
-    pub fn finish(self) -> anyhow::Result<()> {
+    /// The same for a name that nobody asked for: whoever has it when this file is finished keeps
+    /// it, and this one gets a number.
+    pub fn create_beside(path: &Path) -> anyhow::Result<Output> {
+        Ok(Output {
+            yields: true,
+            ..Output::create(path)?
+        })
+    }
+
+    /// The name asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Syncs the file and gives it its name, which is returned.
+    pub fn finish(self) -> anyhow::Result<PathBuf> {
         let path = self.path;
         let failed = || {
             format!(
@@ -105,14 +124,34 @@ impl Output {
             .into_inner()
             .map_err(|e| e.into_error())
             .with_context(failed)?;
-        let Sink::Beside(file) = file else {
-            return Ok(());
+        let Sink::Beside(mut file) = file else {
+            return Ok(path);
         };
         file.as_file().sync_all().with_context(failed)?;
-        file.persist(&path)
-            .map_err(|e| e.error)
-            .with_context(failed)?;
-        Ok(())
+        if !self.yields {
+            let named = file.persist(&path).map_err(|e| e.error);
+            named.with_context(failed)?;
+            return Ok(path);
+        }
+        for number in 1.. {
+            let name = numbered(&path, number);
+            match file.persist_noclobber(&name) {
+                Ok(_) => return Ok(name),
+                Err(e) if e.error.kind() == ErrorKind::AlreadyExists => file = e.file,
+                Err(e) => return Err(e.error).with_context(failed),
+            }
+        }
+        unreachable!("there is no end of numbers")
+    }
+}
+
+/// `path`, from 2 on with a number before its endings.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, endings) = name.split_at(name.find('.').unwrap_or(name.len()));
+    match number {
+        ..2 => path.to_path_buf(),
+        _ => path.with_file_name(format!("{stem}-{number}{endings}")),
     }
 }
 
@@ -149,4 +188,30 @@ pub fn width() -> Option<usize> {
     let asked = columns.and_then(|c| c.parse().ok()).filter(|c| *c > 0);
     let size = || terminal_size::terminal_size_of(io::stdout()).map(|(w, _)| usize::from(w.0));
     asked.or_else(|| is_terminal().then(|| size().unwrap_or(80)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_asked_for_takes_nobodys_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("wallscope-1.pb.gz");
+        // Both begin before either is there.
+        let mut both = [(); 2].map(|()| Output::create_beside(&path).unwrap());
+        for (output, text) in both.iter_mut().zip(["first", "second"]) {
+            output.write_all(text.as_bytes()).unwrap();
+        }
+        let [first, second] = both.map(|output| output.finish().unwrap());
+        assert_eq!(first, path);
+        assert_eq!(second, folder.path().join("wallscope-1-2.pb.gz"));
+        assert_eq!(std::fs::read(first).unwrap(), b"first");
+        assert_eq!(std::fs::read(second).unwrap(), b"second");
+        // One that was asked for replaces what is there.
+        let mut output = Output::create(&path).unwrap();
+        output.write_all(b"third").unwrap();
+        assert_eq!(output.finish().unwrap(), path);
+        assert_eq!(std::fs::read(&path).unwrap(), b"third");
+    }
 }

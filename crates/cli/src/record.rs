@@ -192,8 +192,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         looks: None,
     };
     warn_of_aliasing(args.frequency);
-    let path = args.output.unwrap_or_else(dated_name);
-    if path == Path::new("-") {
+    if args.output.as_deref() == Some(Path::new("-")) {
         if matches!(options.target, Target::Command(_)) {
             return Err(Failure::usage(
                 "-o - would mix the recording with the command's own output: name a file",
@@ -205,8 +204,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
             ));
         }
     }
-    let output = Output::create(&path)?;
-    let (recording, outcome) = measure(&options, output, &path)?;
+    let output = output(args.output.as_deref())?;
+    let (recording, path, outcome) = measure(&options, output)?;
     if recording.events.len() < options.events.len() {
         eprintln!(
             "wallscope: warning: no stacks at events were taken: the {} backend cannot ({})",
@@ -224,25 +223,38 @@ pub fn run(args: Args) -> Result<(), Failure> {
     outcome
 }
 
-/// Measures, names and writes. Beside the recording comes what to end with once all is said: a
-/// command's own status.
+/// Where a recording goes: to `path`, else to `wallscope-20260131-154500.pb.gz` (local time) in this
+/// folder.
+///
+/// # Errors
+/// It cannot be written there.
+pub fn output(path: Option<&Path>) -> anyhow::Result<Output> {
+    if let Some(path) = path {
+        return Output::create(path);
+    }
+    let name = jiff::Zoned::now().strftime("wallscope-%Y%m%d-%H%M%S.pb.gz");
+    Output::create_beside(Path::new(&name.to_string()))
+}
+
+/// Measures, names and writes. Beside the recording and its file comes what to end with once all is
+/// said: a command's own status.
 pub fn measure(
     options: &Options,
     output: Output,
-    path: &Path,
-) -> Result<(Recording, Result<(), Failure>), Failure> {
+) -> Result<(Recording, PathBuf, Result<(), Failure>), Failure> {
     let mut teller = Teller {
         terminal: io::stderr().is_terminal(),
         shown: false,
     };
     let captured = session::record(options, &mut teller)
         .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
-    teller.clear();
     let mut recording = captured.recording;
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     recording.losses.extend(unnamed);
     wallscope_explain::idle::mark(&mut recording, &captured.seen);
-    write(output, path, &recording)?;
+    let path = write(output, &recording)?;
+    drop(captured.signals);
+    teller.clear();
     if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
         eprintln!(
             "wallscope: the recording ended before the command, which was ended too (SIGTERM)"
@@ -253,7 +265,7 @@ pub fn measure(
         (_, Some(end)) if end.exit_code() == 0 => Ok(()),
         (_, Some(end)) => Err(Failure::command(end.exit_code())),
     };
-    Ok((recording, outcome))
+    Ok((recording, path, outcome))
 }
 
 /// The events of these lists.
@@ -311,28 +323,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `wallscope-20260131-154500.pb.gz`, local time; with a number if that is there already.
-pub fn dated_name() -> PathBuf {
-    let now = jiff::Zoned::now();
-    let stem = format!("wallscope-{}", now.strftime("%Y%m%d-%H%M%S"));
-    let numbered = (2..1000).map(|n| format!("{stem}-{n}.pb.gz"));
-    std::iter::once(format!("{stem}.pb.gz"))
-        .chain(numbered)
-        .map(PathBuf::from)
-        .find(|path| !path.exists())
-        .unwrap_or_else(|| stem.into())
-}
-
-/// Writes the recording. On a full disk it goes to the folder for temporary files instead, and its
-/// place is said: what was measured is not to be measured again.
-fn write(output: Output, path: &Path, recording: &Recording) -> anyhow::Result<()> {
-    let Err(error) = write_to(output, recording) else {
-        return Ok(());
+/// Writes the recording; returns its file. On a full disk it goes to the folder for temporary files
+/// instead, and its place is said: what was measured is not to be measured again.
+fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
+    let refuge = std::env::temp_dir().join(output.path().file_name().unwrap_or_default());
+    let error = match write_to(output, recording) {
+        Ok(path) => return Ok(path),
+        Err(error) => error,
     };
-    let refuge = std::env::temp_dir().join(path.file_name().unwrap_or_default());
-    let saved = Output::create(&refuge).and_then(|output| write_to(output, recording));
+    let saved = Output::create_beside(&refuge).and_then(|output| write_to(output, recording));
     Err(match saved {
-        Ok(()) => error.context(format!(
+        Ok(refuge) => error.context(format!(
             "the recording was saved as '{}' instead",
             refuge.display()
         )),
@@ -343,7 +344,7 @@ fn write(output: Output, path: &Path, recording: &Recording) -> anyhow::Result<(
     })
 }
 
-fn write_to(mut output: Output, recording: &Recording) -> anyhow::Result<()> {
+fn write_to(mut output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
     pprof::write(recording, &scale(recording), &mut output)
         .context("cannot write the recording; make room, or choose another place with -o")?;
     output.finish()
@@ -383,6 +384,15 @@ impl Observer for Teller {
             self.shown = true;
         }
     }
+
+    fn over(&mut self) {
+        if self.terminal {
+            // From here on Ctrl-C would only lose what was measured.
+            eprint!("\r\x1b[Knaming and writing what was recorded (Ctrl-\\ gives it up)");
+            let _ = io::stderr().flush();
+            self.shown = true;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -398,15 +408,5 @@ mod tests {
         for bad in ["", "x", "0", "5 parsecs", "-1", "1e400"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn dated_names_are_pprof() {
-        let name = dated_name();
-        let name = name.to_str().unwrap();
-        assert!(
-            name.starts_with("wallscope-2") && name.ends_with(".pb.gz"),
-            "{name}"
-        );
     }
 }

@@ -1,6 +1,7 @@
 //! Exit codes and bad days of the real binary, as the contract has them. Where the binary or the
 //! privilege is missing, one line says so.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
@@ -116,6 +117,72 @@ fn a_recording_survives_those_who_stop_listening() {
                 .status
                 .success()
         );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_second_interruption_loses_nothing() {
+    with_tool("second interruption", |tool| {
+        use rustix::process::{self, PidfdFlags, Signal};
+        let mut program = Program::start("mix", &["--seconds", "60"])?;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let mut recorder = std::process::Command::new(tool.path())
+            .args(["record", "-o", file.to_str().unwrap(), "-p"])
+            .arg(program.pids()[0].to_string())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(recorder.stderr.take().unwrap()).lines();
+        let live = said.find(|line| line.as_ref().is_ok_and(|l| l.contains("recording")));
+        if live.is_none() && recorder.wait().unwrap().code() == Some(3) {
+            return Err(Error::CannotRunHere("not permitted to record".into()));
+        }
+        let reader = std::thread::spawn(move || said.count());
+        program.release()?;
+        let pid = process::Pid::from_raw(recorder.id() as i32).unwrap();
+        let handle = process::pidfd_open(pid, PidfdFlags::empty()).unwrap();
+        // Again and again, while the recording is put together, named and written.
+        while recorder.try_wait().unwrap().is_none() {
+            let _ = process::pidfd_send_signal(&handle, Signal::INT);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reader.join().unwrap();
+        drop(program);
+        let report = tool.run(&["report", file.to_str().unwrap()])?;
+        assert!(report.status.success(), "{report:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn each_program_of_a_process_has_its_name() {
+    with_tool("programs", |tool| {
+        // The shell computes, then becomes one that sleeps.
+        let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec sleep 0.3";
+        let recorder = tool.record(&["--", "sh", "-c", script], &Options::at(499))?;
+        let recorded = recorder.ends_with(0)?;
+        let time = |program: &str, state: &str| -> Result<u64, Error> {
+            let label = format!("program={program}");
+            let lines = recorded.folded_where("wall", &["--label", &label])?;
+            let those = lines.iter().filter(|line| line.state == state);
+            Ok(those.map(|line| line.ns).sum())
+        };
+        let report = recorded.report()?;
+        let thread = &report.threads[0];
+        assert_eq!(thread.name, "sleep");
+        // Starting `sleep` computes a little too, and a shell may wait for its own pages.
+        let on_cpu = time("sh", "on_cpu")?;
+        assert!(
+            on_cpu > thread.on_cpu_ns as u64 / 2,
+            "{on_cpu} of {thread:?}"
+        );
+        let blocked = time("sleep", "blocked")?;
+        assert!(blocked >= 290_000_000, "{blocked} of {thread:?}");
+        let text = tool.run(&["report", recorded.path().to_str().unwrap()])?;
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        assert!(text.contains("before: sh"), "{text}");
         Ok(())
     });
 }

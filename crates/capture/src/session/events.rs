@@ -61,7 +61,7 @@ pub struct Events {
     tick: OwnedFd,
     duration: OwnedFd,
     view: OwnedFd,
-    signals: OwnedFd,
+    signals: Signals,
     look: Option<OwnedFd>,
     stop: Arc<OwnedFd>,
     targets: Vec<OwnedFd>,
@@ -91,7 +91,7 @@ impl Events {
             tick: timer()?,
             duration: timer()?,
             view: timer()?,
-            signals: signals()?,
+            signals: Signals::hold()?,
             look: None,
             stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             targets: targets
@@ -105,7 +105,7 @@ impl Events {
             (&events.tick, TICK),
             (&events.duration, DURATION),
             (&events.view, VIEW),
-            (&events.signals, SIGNAL),
+            (&events.signals.0, SIGNAL),
             (&*events.stop, SIGNAL),
         ] {
             events.add(fd.as_fd(), data)?;
@@ -199,6 +199,11 @@ impl Events {
             .map_err(|e| Error::io("cannot set the clock of looks", e))
     }
 
+    /// Keeps the signals that end a recording from ending this process, now that nobody waits.
+    pub fn into_signals(self) -> Signals {
+        self.signals
+    }
+
     /// Waits for the next event.
     pub fn wait(&mut self) -> Event {
         loop {
@@ -271,47 +276,49 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// A descriptor for the signals that end a recording, which are blocked as such.
-fn signals() -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised by sigemptyset before anything reads it; the calls keep no
-    // pointer to it.
+/// The signals that end a recording, which do not end this process while this lives. Dropped, it lets
+/// them again, and forgets those that came meanwhile: what they asked for was done.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    fn hold() -> io::Result<Signals> {
+        // SAFETY: the set is initialised before anything reads it; the calls keep no pointer to it.
+        unsafe {
+            let set = ending();
+            if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(Signals(OwnedFd::from_raw_fd(fd)))
+            }
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let mut info = [0u8; 128];
+        // SAFETY: the buffer is as long as the call is told; the set is initialised.
+        unsafe {
+            while libc::read(self.0.as_raw_fd(), info.as_mut_ptr().cast(), info.len()) > 0 {}
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &ending(), std::ptr::null_mut());
+        }
+    }
+}
+
+/// The set of these signals.
+fn ending() -> libc::sigset_t {
+    // SAFETY: a set is plain data, which sigemptyset initialises.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::sigaddset(&mut set, signal);
         }
-        if libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        if fd < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(OwnedFd::from_raw_fd(fd))
-        }
-    }
-}
-
-/// Lets the signals kill this process again: what remains is writing the file, which a second
-/// Ctrl-C may interrupt.
-impl Drop for Events {
-    fn drop(&mut self) {
-        let mut info = [0u8; 128];
-        // SAFETY: as in `signals`; the pending signal that ended the recording is taken first.
-        unsafe {
-            while libc::read(
-                self.signals.as_raw_fd(),
-                info.as_mut_ptr().cast(),
-                info.len(),
-            ) > 0
-            {}
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(&mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
-        }
+        set
     }
 }
