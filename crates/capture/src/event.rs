@@ -466,6 +466,8 @@ pub struct RawHead {
     pub head: Head,
     /// Id of the record.
     pub id: u64,
+    /// When it was taken.
+    pub time: u64,
     /// The ticket it stands for.
     pub ticket: u64,
     /// Process.
@@ -646,7 +648,7 @@ const _: () = {
     assert!(size_of::<OwnerEvent>() == 40);
     assert!(size_of::<HoldsEvent>() == 272);
     assert!(size_of::<Resolve>() == 32);
-    assert!(size_of::<RawHead>() == 200);
+    assert!(size_of::<RawHead>() == 208);
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
     assert!(size_of::<ShapeHead>() == 64);

@@ -3,7 +3,11 @@
 // function of its own, so that the reason of all its blocked time is known.
 #include "truth.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +16,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -265,6 +271,206 @@ static void stopper_run(struct worker *self) {
     }
 }
 
+// ---- the other end of a FIFO, known by its path alone ----
+
+static char fifo_path[64];
+static bool fifo_done;
+
+NAMED int reason_fifo(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    KEEP_FRAME();
+    return fd;
+}
+
+static void fifo_run(struct worker *self) {
+    struct function_truth *truth = function_truth_new("reason_fifo", "pipe");
+    int fd = -1;
+    while (!stopping()) {
+        MEASURE(truth, fd = reason_fifo(fifo_path));
+        CHECK(fd >= 0 && !close(fd), "the FIFO cannot be opened");
+        self->truth->operations++;
+    }
+    __atomic_store_n(&fifo_done, true, __ATOMIC_RELEASE);
+}
+
+static void fifo_peer_run(struct worker *self) {
+    while (!__atomic_load_n(&fifo_done, __ATOMIC_ACQUIRE)) {
+        sleep_ns(jitter(&self->random, PAUSE_NS));
+        // Refused where nobody waits for it.
+        int fd = open(fifo_path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0) close(fd);
+    }
+}
+
+// ---- a datagram ----
+
+static int udp[2];
+static bool udp_done;
+
+static void udp_open(void) {
+    struct sockaddr_in at[2];
+    socklen_t length = sizeof at[0];
+    for (int i = 0; i < 2; i++) {
+        at[i] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        udp[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        CHECK(udp[i] >= 0 && !bind(udp[i], (struct sockaddr *)&at[i], length) &&
+                  !getsockname(udp[i], (struct sockaddr *)&at[i], &length),
+              "no datagram socket on loopback");
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(!connect(udp[i], (struct sockaddr *)&at[!i], length), "connect failed");
+    extra_truth_set("udp_fd", udp[0]);
+    extra_truth_set("udp_peer_port", ntohs(at[1].sin_port));
+}
+
+NAMED void reason_udp(int fd) {
+    char byte;
+    CHECK(recv(fd, &byte, 1, 0) == 1, "no datagram");
+}
+
+static void udp_run(struct worker *self) {
+    struct function_truth *truth = function_truth_new("reason_udp", "network");
+    while (!stopping()) {
+        MEASURE(truth, reason_udp(udp[0]));
+        self->truth->operations++;
+    }
+    __atomic_store_n(&udp_done, true, __ATOMIC_RELEASE);
+}
+
+static void udp_peer_run(struct worker *self) {
+    while (!__atomic_load_n(&udp_done, __ATOMIC_ACQUIRE)) {
+        sleep_ns(jitter(&self->random, PAUSE_NS));
+        CHECK(send(udp[1], "x", 1, 0) == 1, "no datagram can be sent");
+    }
+}
+
+// ---- a completion of io_uring ----
+
+static struct {
+    int fd;
+    struct io_uring_params params;
+    char *ring;
+    struct io_uring_sqe *entries;
+} uring;
+
+static bool uring_open(void) {
+    uring.fd = (int)syscall(SYS_io_uring_setup, 4, &uring.params);
+    if (uring.fd < 0) {
+        fprintf(stderr, "wallscope-truth: left out io_uring: %s\n", strerror(errno));
+        return false;
+    }
+    CHECK(uring.params.features & IORING_FEAT_SINGLE_MMAP, "io_uring is older than Linux 5.4");
+    size_t completions = uring.params.cq_off.cqes + uring.params.cq_entries * sizeof(struct io_uring_cqe);
+    size_t requests = uring.params.sq_off.array + uring.params.sq_entries * sizeof(unsigned);
+    uring.ring = mmap(NULL, completions > requests ? completions : requests, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_POPULATE, uring.fd, IORING_OFF_SQ_RING);
+    uring.entries = mmap(NULL, uring.params.sq_entries * sizeof *uring.entries,
+                         PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, uring.fd, IORING_OFF_SQES);
+    CHECK(uring.ring != MAP_FAILED && uring.entries != MAP_FAILED, "no rings");
+    return true;
+}
+
+static unsigned *uring_word(unsigned offset) { return (unsigned *)(uring.ring + offset); }
+
+NAMED void reason_uring(u64 ns) {
+    struct __kernel_timespec pause = {.tv_nsec = (long long)ns};
+    unsigned *tail = uring_word(uring.params.sq_off.tail);
+    unsigned at = *tail & *uring_word(uring.params.sq_off.ring_mask);
+    uring.entries[at] = (struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .addr = (u64)&pause, .len = 1};
+    uring_word(uring.params.sq_off.array)[at] = at;
+    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+    long taken = syscall(SYS_io_uring_enter, uring.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+    CHECK(taken == 1, "io_uring_enter failed");
+    unsigned *head = uring_word(uring.params.cq_off.head);
+    __atomic_store_n(head, __atomic_load_n(uring_word(uring.params.cq_off.tail), __ATOMIC_ACQUIRE),
+                     __ATOMIC_RELEASE);
+}
+
+static void uring_run(struct worker *self) {
+    struct function_truth *truth = function_truth_new("reason_uring", "poll");
+    while (!stopping()) {
+        MEASURE(truth, reason_uring(jitter(&self->random, PAUSE_NS)));
+        self->truth->operations++;
+    }
+}
+
+// ---- a cgroup that is frozen, with a process of its own in it ----
+
+static char frozen_folder[128];
+static const char *freeze_file, *freeze_word, *thaw_word;
+
+static bool frozen_write(const char *name, const char *text) {
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", frozen_folder, name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0) close(fd);
+    return written;
+}
+
+// In the first version of cgroups and in the second.
+static bool frozen_folder_make(void) {
+    static const char *const WAYS[][4] = {
+        {"/sys/fs/cgroup", "cgroup.freeze", "1", "0"},
+        {"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0"},
+        {"/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED"},
+    };
+    for (size_t i = 0; i < sizeof WAYS / sizeof *WAYS; i++) {
+        snprintf(frozen_folder, sizeof frozen_folder, "%s/wallscope-frozen-%d", WAYS[i][0], getpid());
+        if (mkdir(frozen_folder, 0755)) continue;
+        freeze_file = WAYS[i][1], freeze_word = WAYS[i][2], thaw_word = WAYS[i][3];
+        if (frozen_write(freeze_file, thaw_word)) return true;
+        rmdir(frozen_folder);
+    }
+    return false;
+}
+
+static void frozen_folder_remove(void) {
+    for (int i = 0; i < 100 && rmdir(frozen_folder) && errno == EBUSY; i++) sleep_ns(10000000);
+}
+
+NAMED void reason_frozen(u64 units) { SPIN(units); }
+
+static void frozen_process(int gate) {
+    char byte, number[16];
+    snprintf(number, sizeof number, "%d", getpid());
+    CHECK(frozen_write("cgroup.procs", number), "the cgroup cannot be entered");
+    pthread_setname_np(pthread_self(), "r-frozen");
+    struct thread_truth *row = thread_truth_new("r-frozen");
+    struct function_truth *truth = function_truth_new("reason_frozen", "stopped");
+    u64 units = 50 * units_per_us();
+    if (read(gate, &byte, 1) != 1) _exit(0);
+    struct mark since = mark_now();
+    while (not_yet()) {
+        MEASURE(truth, reason_frozen(units));
+        row->operations++;
+    }
+    thread_truth_end(row, &since);
+    _exit(0);
+}
+
+static volatile sig_atomic_t freezer_orphaned;
+static void freezer_told(int number) { freezer_orphaned = number; }
+
+// A process of its own: whatever becomes of the others, none stays frozen.
+static void freezer_process(int frozen) {
+    struct sigaction told = {.sa_handler = freezer_told};
+    u64 random = 11;
+    sigaction(SIGTERM, &told, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    while (not_yet() && !freezer_orphaned && getppid() != 1) {
+        frozen_write(freeze_file, freeze_word);
+        sleep_ns(jitter(&random, 2 * PAUSE_NS));
+        frozen_write(freeze_file, thaw_word);
+        sleep_ns(PAUSE_NS / 3);
+    }
+    if (not_yet()) {
+        kill(frozen, SIGKILL);
+        frozen_folder_remove();
+    }
+    _exit(0);
+}
+
 void program_reasons(void) {
     int file = memfd_create("lock", 0);
     CHECK(file >= 0 && !socketpair(AF_UNIX, SOCK_STREAM, 0, pair), "no memfd or no socket pair");
@@ -275,7 +481,7 @@ void program_reasons(void) {
     CHECK(stopped_pid >= 0, "fork failed");
     if (!stopped_pid) stopped_process();
     CHECK(reason_wait(stopped_pid), "the child did not stop");
-    int gate[2], others[2] = {stopped_pid, 0};
+    int gate[2], others[3] = {stopped_pid, 0, 0}, count = 2;
     CHECK(!pipe(gate), "no pipe");
     others[1] = fork();
     CHECK(others[1] >= 0, "fork failed");
@@ -283,6 +489,28 @@ void program_reasons(void) {
         close(gate[1]);
         kernel_lock_process(gate[0]);
     }
+    int freezer = 0;
+    if (frozen_folder_make()) {
+        int frozen = others[count++] = fork();
+        CHECK(frozen >= 0, "fork failed");
+        if (!frozen) {
+            close(gate[1]);
+            frozen_process(gate[0]);
+        }
+        freezer = fork();
+        CHECK(freezer >= 0, "fork failed");
+        if (!freezer) freezer_process(frozen);
+    } else {
+        fputs("wallscope-truth: left out the freezer: no cgroup can be made\n", stderr);
+    }
+    snprintf(fifo_path, sizeof fifo_path, "/tmp/wallscope-fifo-%d", getpid());
+    CHECK(!mkfifo(fifo_path, 0600), "no FIFO can be made at %s", fifo_path);
+    udp_open();
+    if (uring_open()) worker_start("r-uring", uring_run, NULL);
+    worker_start("r-fifo", fifo_run, NULL);
+    worker_start("r-fifopeer", fifo_peer_run, NULL);
+    worker_start("r-udp", udp_run, NULL);
+    worker_start("r-udp-peer", udp_peer_run, NULL);
     worker_start("r-unix", unix_run, NULL);
     worker_start("r-unix-peer", unix_peer_run, NULL);
     worker_start("r-timerfd", timerfd_run, NULL);
@@ -292,9 +520,14 @@ void program_reasons(void) {
     worker_start("r-vfork", vfork_run, NULL);
     worker_start("r-copyfault", copy_fault_run, NULL);
     worker_start("r-stopper", stopper_run, NULL);
-    ready_and_wait(others, 2);
-    CHECK(write(gate[1], "g", 1) == 1, "the child is gone");
+    ready_and_wait(others, count);
+    CHECK(write(gate[1], "gg", (size_t)count - 1) == count - 1, "the children are gone");
     wait_for_end(false);
     workers_settle();
-    waitpid(others[1], NULL, 0);
+    unlink(fifo_path);
+    for (int i = 1; i < count; i++) waitpid(others[i], NULL, 0);
+    if (freezer) {
+        waitpid(freezer, NULL, 0);
+        frozen_folder_remove();
+    }
 }

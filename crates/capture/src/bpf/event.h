@@ -176,6 +176,7 @@ struct ws_resolve {
 struct ws_raw {
 	struct ws_head head;
 	u64 id;
+	u64 time;
 	u64 ticket;
 	u32 pid, len;
 	u64 regs[21]; /* struct pt_regs */
@@ -363,7 +364,7 @@ _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_dump) == 328, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
-_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 200, "mirrored in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 208, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_socket) == 152, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");

@@ -327,8 +327,8 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->state = WS_BLOCKED;
 			t->detail = block_reason(ctx, p, state, t->block_reason);
 			t->block_reason = t->detail;
-			t->polled = t->detail == WS_POLL ? polled_alone(p) : -1;
 			t->block_begin = now;
+			note_argument(t, p);
 			lock_begins(t, p);
 			t->asking = has_in_flight(t);
 		}

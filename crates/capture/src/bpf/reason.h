@@ -157,28 +157,54 @@ static __always_inline bool call_says_all(u8 reason)
 	return false;
 }
 
+/* Paths that threads wait with, by record. */
+struct ws_noted {
+	u64 begin; /* of the wait */
+	u64 path[WS_NAME / 8];
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u64);
+	__type(value, struct ws_noted);
+} noted SEC(".maps");
+
 /*
- * The one descriptor that `task` polls, -1 where there are several. To be asked while it runs: the
- * list lies in its own memory.
+ * Keeps what lies in the memory of `task`, to be asked while it runs, at the beginning of its wait:
+ * later another process's memory is at hand. A list of a single descriptor to poll, and paths.
  */
-static __always_inline s32 polled_alone(struct task_struct *task)
+static __always_inline void note_argument(struct ws_thread *t, struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	u32 key = regs->orig_ax;
+	u64 call = call_of(regs), from, id = t->id;
+	struct ws_noted kept = { .begin = t->block_begin };
 	struct ws_call *entry;
+	u32 key = call;
 	struct {
 		s32 fd;
 		u32 events;
 	} one;
 
-	if (regs->orig_ax >= WS_SYSCALLS || (u32)regs->si != 1)
-		return -1;
+	t->polled = -1;
+	if (task->flags & PF_KTHREAD || call >= WS_SYSCALLS)
+		return;
 	entry = bpf_map_lookup_elem(&syscall_reason, &key);
-	if (!entry || entry->argument != WS_POLL_LIST)
-		return -1;
-	if (bpf_probe_read_user(&one, sizeof(one), (void *)regs->di))
-		return -1;
-	return one.fd;
+	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
+	case WS_POLL_LIST:
+		if ((u32)regs->si == 1 && !bpf_probe_read_user(&one, sizeof(one), (void *)regs->di))
+			t->polled = one.fd;
+		return;
+	case WS_FIRST_IS_PATH:
+		from = regs->di;
+		break;
+	case WS_SECOND_IS_PATH:
+		from = regs->si;
+		break;
+	default:
+		return;
+	}
+	if (bpf_probe_read_user_str(kept.path, sizeof(kept.path), (void *)from) > 0)
+		bpf_map_update_elem(&noted, &id, &kept, BPF_ANY);
 }
 
 /* `ctx`: of the hook in which `task` itself runs, else NULL. */

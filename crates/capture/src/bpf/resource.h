@@ -98,7 +98,8 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 					       struct task_struct *p, u8 reason)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	u64 call = call_of(regs), path = 0;
+	u64 call = call_of(regs), id = t->id;
+	struct ws_noted *kept;
 	struct file *file;
 	struct ws_call *entry;
 	u32 key;
@@ -127,11 +128,16 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		r->address = t->monitor ? t->monitor : regs->di;
 		return NULL;
 	case WS_FIRST_IS_PATH:
-		path = regs->di;
-		break;
 	case WS_SECOND_IS_PATH:
-		path = regs->si;
-		break;
+		kept = bpf_map_lookup_elem(&noted, &id);
+		if (!kept || kept->begin != t->block_begin)
+			return NULL;
+		r->what = WS_W_PATH;
+		__builtin_memcpy(r->name[0], kept->path, WS_NAME);
+		r->names = 1;
+		for (int i = 0; i < WS_NAME / 8; i++)
+			r->address = mix(r->address, r->name[0][i]);
+		return NULL;
 	case WS_FIRST_IS_FD:
 		r->fd = regs->di;
 		break;
@@ -142,14 +148,6 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		r->fd = t->polled;
 		break;
 	default:
-		return NULL;
-	}
-	if (path) {
-		r->what = WS_W_PATH;
-		bpf_probe_read_user_str(r->name[0], WS_NAME, (void *)path);
-		r->names = 1;
-		for (int i = 0; i < WS_NAME / 8; i++)
-			r->address = mix(r->address, r->name[0][i]);
 		return NULL;
 	}
 	file = file_of(p, r->fd);

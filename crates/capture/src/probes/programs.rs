@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error,
-    backend::ebpf::{Kernel, last_complaint, note_complaints},
+    backend::ebpf::{Kernel, last_complaint, name_targets, note_complaints},
     event::LOSSES,
     places::Places,
     syscalls,
@@ -195,14 +195,8 @@ impl Programs {
     /// # Errors
     /// The map is full.
     pub fn add_targets(&self, pids: &[u32]) -> Result<(), Error> {
-        for pid in pids {
-            self.skel
-                .maps
-                .targets
-                .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-                .map_err(Error::bpf("cannot name a target process"))?;
-        }
-        Ok(())
+        let keys = pids.iter().map(|pid| pid.to_ne_bytes());
+        name_targets(&self.skel.maps.targets, keys, "process")
     }
 
     /// Tells what probes cost the thread that meets them, and by how much a call seems longer, ns.

@@ -163,24 +163,31 @@ impl Stacks {
             part,
             idle: false,
             cpu: key.cpu.map(u32::from),
-            labels: self.resource(reason, key.kernel, key.resource, intake),
+            labels: self.labels(
+                reason,
+                key.kernel,
+                key.resource,
+                processes.program(pid, key.former),
+                intake,
+            ),
             count: sum.count,
             ns: sum.ns,
             slices: sum.slices,
         })
     }
 
-    /// What was waited for, as a set of labels.
-    pub fn resource(
+    /// What was waited for, and which program it was, as a set of labels.
+    pub fn labels(
         &mut self,
         reason: Option<BlockReason>,
         kernel: u64,
         resource: u64,
+        program: Option<Arc<str>>,
         intake: &Intake,
     ) -> Option<LabelsId> {
         let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
-        let name = waits::resource(reason, function, named)?;
-        Some(self.labels.id(&name))
+        let resource = waits::resource(reason, function, named);
+        self.labels.id(resource, program)
     }
 
     /// The stack of these two halves in process `pid`.

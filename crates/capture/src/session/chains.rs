@@ -21,6 +21,7 @@ use wallscope_model::{BlockReason, Role, StackEnd};
 
 use super::{
     gil::Holders,
+    parts::{Follow, Node, Part, Parts, Who},
     samples::{Key, User},
 };
 use crate::{
@@ -34,67 +35,8 @@ use crate::{
 pub const MOST_HOPS: usize = 8;
 /// Waits and on-CPU samples that are remembered.
 const MOST_KEPT: usize = 200_000;
-/// Parts that are told apart; further ones stay with what they hang below.
-const MOST_NODES: usize = 400_000;
 /// How long after its end a wait is followed, ns: the stacks of its chain are known by then.
 const DELAY: u64 = 100_000_000;
-
-/// Who did something.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
-    /// The thread with this record.
-    Record(u64),
-    /// A thread that is not measured: process, thread, name.
-    Stranger(u32, u32, Arc<str>),
-    /// An interrupt, by what it served.
-    Interrupt(&'static str),
-}
-
-/// What tells one part from another below the same parent.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Part {
-    /// What it stands for.
-    pub role: Role,
-    /// Who.
-    pub who: Who,
-    /// Kernel stack, 0: none.
-    pub kernel: u64,
-    /// User stack.
-    pub user: User,
-    /// Block reason or part of runnable time.
-    pub detail: u8,
-    /// What was waited for, 0: not known.
-    pub resource: u64,
-}
-
-impl Part {
-    fn of(role: Role, who: &Who) -> Part {
-        Part {
-            role,
-            who: who.clone(),
-            kernel: 0,
-            user: User::Missing(StackEnd::Lost),
-            detail: 0,
-            resource: 0,
-        }
-    }
-}
-
-/// A part of somebody's wait.
-pub struct Node {
-    /// Index of the node above; `None`: it hangs below a sample.
-    pub parent: Option<u32>,
-    /// The sample at the root.
-    pub root: u32,
-    /// What it is.
-    pub part: Part,
-    /// Samples.
-    pub count: u64,
-    /// Time, ns.
-    pub ns: u64,
-    /// On-CPU samples in it, by the weight of their waits.
-    hits: u64,
-}
 
 /// The end of a wait.
 struct Wake {
@@ -147,16 +89,14 @@ pub struct Chains {
     /// Keys of the samples at the roots.
     roots: Vec<Key>,
     root_ids: FxHashMap<Key, u32>,
-    nodes: Vec<Node>,
-    ids: FxHashMap<(u32, Option<u32>, Part), u32>,
+    /// What waits were divided into.
+    pub parts: Parts,
     /// Who had the lock that a thread waited for from some time on.
     owners: FxHashMap<(u64, u64), u64>,
     /// Who had interpreters' locks.
     pub holders: Holders,
     interrupts: Interrupts,
     served: FxHashMap<u64, Option<&'static str>>,
-    /// Samples whose parts were not told apart for want of room.
-    pub crowded: u64,
 }
 
 impl Chains {
@@ -292,11 +232,8 @@ impl Chains {
     /// All parts, parents before children. What has not been followed yet is followed first.
     pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<Key>, Vec<Node>) {
         self.settle(u64::MAX, kernel);
-        self.place_computing();
-        (
-            std::mem::take(&mut self.roots),
-            std::mem::take(&mut self.nodes),
-        )
+        self.parts.place_computing();
+        (std::mem::take(&mut self.roots), self.parts.take())
     }
 
     /// Halves what is remembered of each thread.
@@ -310,35 +247,6 @@ impl Chains {
             self.kept += left;
             left > 0
         });
-    }
-
-    /// Adds `ns` to a part below `above`; returns its index, `None` where there is no room.
-    fn add(&mut self, at: &Follow, part: Part, ns: u64, count: u64) -> Option<u32> {
-        let key = (at.root, at.above, part);
-        let id = match self.ids.get(&key) {
-            Some(id) => *id,
-            None if self.nodes.len() >= MOST_NODES => {
-                self.crowded += 1;
-                return None;
-            }
-            None => {
-                let id = self.nodes.len() as u32;
-                self.nodes.push(Node {
-                    parent: at.above,
-                    root: at.root,
-                    part: key.2.clone(),
-                    count: 0,
-                    ns: 0,
-                    hits: 0,
-                });
-                self.ids.insert(key, id);
-                id
-            }
-        };
-        let node = &mut self.nodes[id as usize];
-        node.ns += ns;
-        node.count += count;
-        Some(id)
     }
 
     /// What the interrupt served in whose name a wake-up with this kernel stack came, if it was one.
@@ -404,7 +312,10 @@ impl Chains {
         path: &mut Vec<u64>,
     ) {
         let who = Who::Record(holder);
-        let Some(id) = self.add(&at, Part::of(Role::Held, &who), at.ns, at.count) else {
+        let Some(id) = self
+            .parts
+            .add(&at, Part::of(Role::Held, &who), at.ns, at.count)
+        else {
             return;
         };
         let below = Follow {
@@ -431,7 +342,7 @@ impl Chains {
             () if path.len() >= MOST_HOPS => Role::Cut,
             () => return true,
         };
-        self.add(at, Part::of(role, who), at.ns, 0);
+        self.parts.add(at, Part::of(role, who), at.ns, 0);
         false
     }
 
@@ -457,7 +368,7 @@ impl Chains {
                 detail,
                 ..Part::of(Role::Runnable, who)
             };
-            if part > 0 && self.add(at, runnable, part, 0).is_some() {
+            if part > 0 && self.parts.add(at, runnable, part, 0).is_some() {
                 left -= part;
             }
         }
@@ -486,7 +397,7 @@ impl Chains {
             },
             ..Part::of(Role::Woke, &who)
         };
-        let Some(id) = self.add(&at, part, at.ns, at.count) else {
+        let Some(id) = self.parts.add(&at, part, at.ns, at.count) else {
             return;
         };
         if !own {
@@ -523,7 +434,8 @@ impl Chains {
             let ns = upto(known);
             let blocked = self.earlier(&at, wake.waker, who, known, ns, kernel, path);
             if ns > blocked {
-                self.add(&at, Part::of(Role::Cut, who), ns - blocked, 0);
+                self.parts
+                    .add(&at, Part::of(Role::Cut, who), ns - blocked, 0);
             }
         }
         for (i, step) in wake.steps.iter().enumerate() {
@@ -549,14 +461,14 @@ impl Chains {
                         detail: step.detail,
                         ..Part::of(Role::Runnable, who)
                     };
-                    self.add(&at, runnable, ns, 0);
+                    self.parts.add(&at, runnable, ns, 0);
                 }
                 state::BLOCKED => {
                     let woken_by = next.map_or(0, |n| u64::from(n.waker));
                     self.blocked(part, wake.waker, who, step, woken_by, kernel, path);
                 }
                 _ => {
-                    self.add(&at, Part::of(Role::Cut, who), ns, 0);
+                    self.parts.add(&at, Part::of(Role::Cut, who), ns, 0);
                 }
             }
         }
@@ -565,7 +477,7 @@ impl Chains {
     /// The waker was on a CPU. Where, the on-CPU samples that fell into such stretches tell: they are
     /// counted here, and the time is divided by them at the end, when there are enough.
     fn computing(&mut self, at: &Follow, waker: u64, who: &Who) {
-        self.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
+        self.parts.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
         let seen: Vec<(u64, User)> = self.past.get(&waker).map_or(Vec::new(), |past| {
             let from = past.on_cpu.partition_point(|s| s.0 < at.from);
             past.on_cpu
@@ -583,37 +495,10 @@ impl Chains {
                 user,
                 ..Part::of(Role::OnCpu, who)
             };
-            if let Some(id) = self.add(at, part, 0, 0) {
-                self.nodes[id as usize].hits += hits;
+            if let Some(id) = self.parts.add(at, part, 0, 0) {
+                self.parts.hit(id, hits);
             }
         }
-    }
-
-    /// Divides on-CPU time below each part among the stacks that were sampled there.
-    fn place_computing(&mut self) {
-        let mut sampled: FxHashMap<(u32, Option<u32>, Who), Vec<u32>> = FxHashMap::default();
-        for (id, node) in (0..).zip(&self.nodes) {
-            if node.hits > 0 {
-                let key = (node.root, node.parent, node.part.who.clone());
-                sampled.entry(key).or_default().push(id);
-            }
-        }
-        for ((root, parent, who), ids) in sampled {
-            let all = (root, parent, Part::of(Role::OnCpu, &who));
-            let Some(whole) = self.ids.get(&all) else {
-                continue;
-            };
-            let ns = std::mem::take(&mut self.nodes[*whole as usize].ns);
-            let hits: u64 = ids.iter().map(|id| self.nodes[*id as usize].hits).sum();
-            let mut upto = 0;
-            let share = |n: u64| (u128::from(ns) * u128::from(n) / u128::from(hits)) as u64;
-            for id in ids {
-                let node = &mut self.nodes[id as usize];
-                node.ns = share(upto + node.hits) - share(upto);
-                upto += node.hits;
-            }
-        }
-        self.nodes.iter_mut().for_each(|n| n.hits = 0);
     }
 
     /// The waker was blocked itself; if that was charged, who ended it is known too.
@@ -645,7 +530,7 @@ impl Chains {
                 ..Part::of(Role::Blocked, who)
             },
         };
-        let Some(node) = self.add(&at, part, at.ns, 0) else {
+        let Some(node) = self.parts.add(&at, part, at.ns, 0) else {
             return;
         };
         let below = Follow {
@@ -656,7 +541,7 @@ impl Chains {
             Some(block) => self.ended(below, &block, kernel, path),
             None if woken_by != 0 => {
                 let who = Who::Record(woken_by);
-                self.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
+                self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
             }
             None => {}
         }
@@ -715,17 +600,6 @@ impl Chains {
         }
         given
     }
-}
-
-/// A stretch of a wait that is to be divided.
-#[derive(Clone, Copy)]
-struct Follow {
-    root: u32,
-    above: Option<u32>,
-    from: u64,
-    to: u64,
-    ns: u64,
-    count: u64,
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ fn sample(chains: &mut Chains, id: u64, begin: u64, end: u64, kind: u8) {
 fn key(id: u64, kind: u8) -> Key {
     Key {
         id,
+        former: 0,
         resource: 0,
         kernel: id,
         user: User::Hash(id),

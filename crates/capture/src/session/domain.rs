@@ -164,10 +164,16 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
         what: what.into(),
         remedy: remedy.into(),
     };
-    let mut limits = vec![limit(
-        "chains of waits end at threads that are not measured, and at waits that were too short to be charged to a stack",
-        "measure the peer too (-p A,B, --cgroup, -a), or a shorter --off-cpu-period",
-    )];
+    let mut limits = vec![
+        limit(
+            "chains of waits end at threads that are not measured, and at waits that were too short to be charged to a stack",
+            "measure the peer too (-p A,B, --cgroup, -a), or a shorter --off-cpu-period",
+        ),
+        limit(
+            "which allocation a lock in heap memory came from: it is named by its address",
+            "`wallscope locks` tells it by the stacks that wait for it and hold it",
+        ),
+    ];
     if !f.kernel_named {
         limits.push(limit(
             "waits for locks inside the kernel, page faults within system calls and memory reclaim count for the system call that ran into them: the kernel hides its symbols",

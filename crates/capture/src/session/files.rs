@@ -17,7 +17,7 @@ use wallscope_unwind::native::{
 
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{managed::Found, processes::Mapped};
+use super::{managed::Found, space::Mapped};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},

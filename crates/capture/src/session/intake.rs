@@ -20,7 +20,7 @@ use crate::{
     backend::ebpf::Visited,
     event::{
         self, Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, Resolve,
-        ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, kind, state, what,
+        ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind, state, what,
     },
     places::Interrupts,
     syscalls::is_futex,
@@ -77,16 +77,18 @@ pub struct Intake {
     looked: usize,
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
     pub joins: FxHashMap<u64, (u64, u64)>,
-    /// Stacks that could not be unwound yet.
+    /// Stacks that could not be unwound yet, and wait for it.
     pub raws: Vec<Raw>,
+    /// Those of them that the session has not looked at yet.
+    pub copied: Vec<Raw>,
     /// How long intervals were.
     pub shapes: Shapes,
     /// The turns of a timeline, if there is one.
     pub turns: Option<Turns>,
     /// Thread events that the session has not looked at yet.
     pub news: Vec<ThreadEvent>,
-    /// Processes of threads that ended, likewise.
-    pub gone: Vec<u32>,
+    /// Threads that ended, likewise: when, and of which process.
+    pub gone: Vec<(u64, u32)>,
     /// Records that could not be read: a disagreement of the two sides, never expected.
     pub malformed: u64,
 }
@@ -112,6 +114,7 @@ impl Intake {
             looked: 0,
             joins: FxHashMap::default(),
             raws: Vec::new(),
+            copied: Vec::new(),
             shapes: Shapes::default(),
             turns: None,
             news: Vec::new(),
@@ -144,13 +147,16 @@ impl Intake {
                 let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
                 self.accounts.thread(&e);
                 self.records.insert((e.pid, e.tid), e.id);
+                if e.how == how::EXEC {
+                    self.samples.exec(e.pid);
+                }
                 self.news.push(e);
             }
             kind::EXIT => {
                 let d = Dump::read_from_prefix(bytes).ok()?.0;
                 self.accounts.dump(&d, true);
                 self.samples.thread_gone(d.id);
-                self.gone.push(d.pid);
+                self.gone.push((d.now, d.pid));
             }
             kind::SAMPLE => self
                 .samples
@@ -190,7 +196,7 @@ impl Intake {
                 .chains
                 .holders
                 .take(&HoldsEvent::read_from_prefix(bytes).ok()?.0),
-            kind::RAW => self.raws.push(Raw::parse(bytes)?),
+            kind::RAW => self.copied.push(Raw::parse(bytes)?),
             kind::SHAPE => self.shapes.own(bytes)?,
             kind::SOCKET => {
                 let record = bytes.get(size_of::<Head>()..)?;

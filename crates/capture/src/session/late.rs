@@ -2,8 +2,8 @@
 //! a program that has just begun, a library that has just been opened.
 //!
 //! Their registers and up to 16 KiB of stack were copied as they were. Once measuring is over they
-//! are unwound by the same steps in user space, with the mappings that were known when the copy
-//! came in. Those of processes with a Java VM are not put off that long: what the VM keeps about its
+//! are unwound by the same steps in user space, with the mappings that there were when the copy was
+//! taken. Those of processes with a Java VM are not put off that long: what the VM keeps about its
 //! code goes with it. So that no program can fill our memory, copies are rationed.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -16,7 +16,7 @@ use super::{
     files::Files,
     intake::{Intake, UserStack},
     java::Java,
-    processes::Mapped,
+    space::Mapped,
 };
 use crate::{
     event::{Head, RawHead, Resolve, kind},
@@ -35,7 +35,7 @@ pub type Snapshot = Arc<BTreeMap<u64, Mapped>>;
 pub struct Raw {
     head: RawHead,
     bytes: Box<[u8]>,
-    /// What its process had mapped; `None` until the session has looked.
+    /// What its process had mapped; `None` until the session has looked, and where that is unknown.
     pub mappings: Option<Snapshot>,
 }
 
@@ -62,6 +62,11 @@ impl Raw {
             ticket: self.head.ticket,
             ustack: 0,
         }
+    }
+
+    /// When it was taken, ns.
+    pub fn time(&self) -> u64 {
+        self.head.time
     }
 
     /// Its process.
@@ -144,6 +149,7 @@ impl Late {
     ) {
         for raw in raws {
             let Some(mappings) = &raw.mappings else {
+                intake.resolve(&raw.given_up());
                 continue;
             };
             let next = self.processes.len() as u32 + 1;
@@ -160,6 +166,7 @@ impl Late {
                 self.store.sink(),
                 process,
                 &raw.registers(),
+                usize::MAX,
                 |address, to| raw.read(address, to),
                 // A VM's books, if it still runs.
                 |address, to| read_memory(raw.pid(), address, to),

@@ -97,6 +97,7 @@ pub(super) fn take(
         };
         let key = Key {
             id: t.id,
+            former: 0,
             resource: 0,
             kernel: 0,
             user,

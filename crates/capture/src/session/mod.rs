@@ -11,13 +11,14 @@
 //! hits.rs       stacks at events by name
 //! timeline.rs   the single intervals, where they are wanted
 //! shapes.rs     how long the single intervals were
-//! chains.rs     who ended waits, and what that one did meanwhile; resources.rs: what for
+//! chains.rs     who ended waits, and what that one did meanwhile; parts.rs: the tree of that;
+//!               resources.rs: what for
 //! gil.rs        who had an interpreter's lock, and when
 //! waits.rs      these two -> hops, lock waits and labels of the recording
 //! look.rs       what was added so far, for live views
 //! late.rs       stacks whose code was too new to be unwound at once
 //! upkeep.rs     births, execs and new mappings, in the order in which they came to pass
-//! processes.rs  who runs what: mappings, unwind tables, open files for the symboliser
+//! processes.rs  who runs what: unwind tables, open files for the symboliser; space.rs: mappings
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
 //! host_log.rs   facts about the host, each second
 //! files.rs      the files behind mappings; command.rs: those a command is going to map
@@ -45,12 +46,14 @@ mod late;
 pub(crate) mod look;
 pub(crate) mod managed;
 mod pace;
+mod parts;
 mod peers;
 pub(crate) mod processes;
 pub(crate) mod resources;
 mod samples;
 pub(crate) mod scripts;
 mod shapes;
+mod space;
 mod tasks;
 mod timeline;
 mod upkeep;
@@ -84,8 +87,8 @@ use crate::{
 use build::Stacks;
 use cost::CostMeter;
 pub(crate) use domain::privilege;
-pub use events::Stopper;
 use events::{Event, Events};
+pub use events::{Signals, Stopper};
 use host_log::HostLog;
 use intake::Intake;
 pub use look::Look;
@@ -235,6 +238,8 @@ pub struct Captured {
     pub stop: Stop,
     /// For a command: how it ended.
     pub command_end: Option<CommandEnd>,
+    /// To be kept until the recording is safe: a second Ctrl-C is to lose nothing.
+    pub signals: Signals,
 }
 
 /// Measures `options.target` and returns everything that was seen.
@@ -523,6 +528,8 @@ fn by_ebpf(
     processes.unwind_late(&mut intake, true);
     notes.extend(intake.samples.peers.problem.take());
     notes.extend(processes.managed().java.notes());
+    let programs_of = processes.several_programs();
+    notes.extend(programs_of.map(|note| note + "; the label `program` tells which one it was"));
     notes.extend(processes.managed().scripts.notes());
     let mut stacks = Stacks::new(&processes, options.interpreter_frames);
     let of_tasks = tasks::assemble(
@@ -572,6 +579,7 @@ fn by_ebpf(
         moments,
         stop,
         command_end,
+        signals: events.into_signals(),
     })
 }
 
@@ -682,7 +690,7 @@ fn assemble(
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     losses.push((
         "parts of waits that are not told apart (too many)".into(),
-        intake.chains.crowded,
+        intake.chains.parts.crowded,
     ));
     recording.peers = peers.finish(end_ns, &intake.accounts, |user, context| {
         stacks.stack(0, user, intake.accounts.pid(context), intake, processes)

@@ -5,7 +5,7 @@
 //! come from `/proc/PID/maps` for what exists, and from the kernel's own records for what is made
 //! later, so that a process which lives a few milliseconds is known too.
 
-use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path, sync::Arc};
+use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, Process};
@@ -19,6 +19,7 @@ use super::{
     intake::{self, Intake},
     late::{Late, Raw, Snapshot},
     managed::Managed,
+    space::{Space, facts},
 };
 use crate::{
     Error,
@@ -29,34 +30,14 @@ use crate::{
     event::{ThreadEvent, how},
 };
 
-/// One executable mapping.
-#[derive(Clone, Debug)]
-pub struct Mapped {
-    /// One past the last address.
-    pub end: u64,
-    /// Offset in the file.
-    pub offset: u64,
-    /// The file (an index of [`Files`]); `None` for memory without one.
-    pub file: Option<u16>,
-}
-
-/// A process and its executable mappings by their start.
-#[derive(Clone, Default)]
-struct Space {
-    facts: Process,
-    mappings: BTreeMap<u64, Mapped>,
-    root: Option<Arc<TargetRoot>>,
-    /// Threads alive.
-    threads: u32,
-    /// The mappings as they are, once somebody asked.
-    snapshot: Option<Snapshot>,
-    /// Addresses at which code without a file was seen at any time.
-    jit: Vec<(u64, u64)>,
-}
-
 /// All processes of the recording.
 pub struct Processes<S = KernelTables> {
     spaces: FxHashMap<u32, Space>,
+    /// Names of the programs that a process ran before its last one, in order; `None`: what held a
+    /// command until it was let go.
+    former: FxHashMap<u32, Vec<Option<Arc<str>>>>,
+    /// A command that is held.
+    held: Option<u32>,
     changed: FxHashSet<u32>,
     files: Files<S>,
     managed: Managed,
@@ -83,6 +64,8 @@ impl<S: TableSink> Processes<S> {
     pub fn over(files: Files<S>) -> Processes<S> {
         Processes {
             spaces: FxHashMap::default(),
+            former: FxHashMap::default(),
+            held: None,
             changed: FxHashSet::default(),
             files,
             managed: Managed::default(),
@@ -140,6 +123,7 @@ impl<S: TableSink> Processes<S> {
     /// Builds tables of what a command will map before it is started: the program, its interpreter
     /// and the libraries it names, as far as they can be found.
     pub fn prepare_command(&mut self, pid: u32, command: &OsStr) {
+        self.held = Some(pid);
         if self.facts_only {
             return;
         }
@@ -157,6 +141,9 @@ impl<S: TableSink> Processes<S> {
             how::EXEC => {
                 // The mappings themselves follow the kernel's mapping records.
                 let space = self.spaces.entry(e.pid).or_default();
+                let left = self.held.take_if(|pid| *pid == e.pid).is_none();
+                let left = left.then(|| space.facts.name.clone());
+                self.former.entry(e.pid).or_default().push(left);
                 space.facts = facts(e.pid, &intake::comm(e));
                 space.facts.parent = e.parent;
                 if let Ok(root) = TargetRoot::open(e.pid) {
@@ -192,7 +179,7 @@ impl<S: TableSink> Processes<S> {
         if let Some(space) = self.spaces.get_mut(&pid) {
             space.threads = space.threads.saturating_sub(1);
             if space.threads == 0 {
-                space.mappings.clear();
+                space.clear();
                 self.changed.remove(&pid);
                 self.files.forget(pid);
                 self.managed.forget(pid);
@@ -212,7 +199,7 @@ impl<S: TableSink> Processes<S> {
             }
             Change::Exec { pid } => {
                 if let Some(space) = self.spaces.get_mut(&pid) {
-                    space.mappings.clear();
+                    space.clear();
                     space.jit.clear();
                     self.managed.forget(pid);
                     self.changed.insert(pid);
@@ -235,8 +222,7 @@ impl<S: TableSink> Processes<S> {
     /// Hands changed mappings to the kernel side.
     pub fn settle(&mut self) {
         for pid in std::mem::take(&mut self.changed) {
-            if let Some(space) = self.spaces.get_mut(&pid) {
-                space.snapshot = None;
+            if let Some(space) = self.spaces.get(&pid) {
                 self.files.install(pid, &space.mappings);
                 for (start, m) in &space.mappings {
                     let Some(index) = m.file else { continue };
@@ -292,7 +278,7 @@ impl<S: TableSink> Processes<S> {
     /// Unwinds stacks that were put off: those that cannot wait, or, when measuring is over, `all`.
     pub fn unwind_late(&mut self, intake: &mut Intake, all: bool) {
         let java = &mut self.managed.java;
-        let due = |r: &mut Raw| all || (r.mappings.is_some() && java.proc(r.pid()).is_some());
+        let due = |r: &mut Raw| all || java.proc(r.pid()).is_some();
         let raws: Vec<Raw> = intake.raws.extract_if(.., due).collect();
         if raws.is_empty() {
             return;
@@ -305,16 +291,9 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// What process `pid` has mapped now. Snapshots of an unchanged process are one.
+    /// What process `pid` has mapped now.
     pub fn snapshot(&mut self, pid: u32) -> Option<Snapshot> {
-        let space = self.spaces.get_mut(&pid)?;
-        let mappings = &space.mappings;
-        Some(
-            space
-                .snapshot
-                .get_or_insert_with(|| Arc::new(mappings.clone()))
-                .clone(),
-        )
+        self.spaces.get_mut(&pid).map(Space::snapshot)
     }
 
     /// All files, in the order of their module ids.
@@ -332,6 +311,46 @@ impl<S: TableSink> Processes<S> {
         let mut all: Vec<Process> = self.spaces.values().map(|s| s.facts.clone()).collect();
         all.sort_by_key(|p| p.pid);
         all
+    }
+
+    /// The program that process `pid` ran after having left `former` others; `None` where it has only
+    /// ever run one.
+    pub fn program(&self, pid: u32, former: u32) -> Option<Arc<str>> {
+        let names = self.former.get(&pid)?;
+        names.iter().flatten().next()?;
+        match names.get(former as usize) {
+            Some(name) => name.clone(),
+            None => self.spaces.get(&pid).map(|s| s.facts.name.clone()),
+        }
+    }
+
+    /// Which processes ran several programs, in words.
+    pub fn several_programs(&self) -> Option<String> {
+        const EXAMPLES: usize = 4;
+        let several = self.former.iter().filter_map(|(pid, names)| {
+            let names: Vec<&str> = names.iter().flatten().map(|n| &**n).collect();
+            (!names.is_empty()).then_some((pid, names))
+        });
+        let mut several: Vec<(&u32, Vec<&str>)> = several.collect();
+        several.sort_unstable();
+        let example = |(pid, names): &(&u32, Vec<&str>)| {
+            let last = self.spaces.get(pid).map_or("", |s| &*s.facts.name);
+            format!("{last} ({pid}; before: {})", names.join(", "))
+        };
+        let examples: Vec<String> = several.iter().take(EXAMPLES).map(example).collect();
+        let more = if several.len() > EXAMPLES {
+            ", …"
+        } else {
+            ""
+        };
+        (!several.is_empty()).then(|| {
+            format!(
+                "processes that became other programs (exec), each under the name of the last: {}, as \
+                 {}{more}",
+                several.len(),
+                examples.join(", ")
+            )
+        })
     }
 
     /// Losses of this side, by cause.
@@ -375,110 +394,4 @@ fn with_jit(
         );
     }
     sources
-}
-
-impl Space {
-    fn map<S: TableSink>(&mut self, m: &Mapping, files: &mut Files<S>) {
-        if m.start >= m.end {
-            return;
-        }
-        self.unmap(m.start, m.end);
-        let file = files.open(m, self.root.as_ref());
-        if file.is_none() {
-            match self.jit.last_mut() {
-                Some((_, end)) if *end == m.start => *end = m.end,
-                _ => self.jit.push((m.start, m.end)),
-            }
-        }
-        self.mappings.insert(
-            m.start,
-            Mapped {
-                end: m.end,
-                offset: m.offset,
-                file,
-            },
-        );
-    }
-
-    /// Takes `start..end` out of what is mapped there.
-    fn unmap(&mut self, start: u64, end: u64) {
-        let from = self
-            .mappings
-            .range(..start)
-            .next_back()
-            .map_or(start, |(s, _)| *s);
-        let touched: Vec<(u64, Mapped)> = self
-            .mappings
-            .range(from..end)
-            .filter(|(_, m)| m.end > start)
-            .map(|(s, m)| (*s, m.clone()))
-            .collect();
-        for (s, m) in touched {
-            self.mappings.remove(&s);
-            if s < start {
-                self.mappings.insert(
-                    s,
-                    Mapped {
-                        end: start,
-                        ..m.clone()
-                    },
-                );
-            }
-            if m.end > end {
-                self.mappings.insert(
-                    end,
-                    Mapped {
-                        offset: m.offset + (end - s),
-                        ..m
-                    },
-                );
-            }
-        }
-    }
-}
-
-fn facts(pid: u32, comm: &str) -> Process {
-    let name = if comm.is_empty() {
-        process::comm(pid, pid).unwrap_or_default()
-    } else {
-        comm.to_owned()
-    };
-    Process {
-        pid,
-        parent: process::stat(pid).map_or(0, |s| s.parent),
-        name: name.into(),
-        exe: fs::read_link(format!("/proc/{pid}/exe"))
-            .map(|p| p.to_string_lossy().into_owned())
-            .unwrap_or_default()
-            .into(),
-        cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
-        unattributed_on_cpu_ns: 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mapping_in_the_middle_splits_what_was_there() {
-        let mut s = Space::default();
-        s.mappings.insert(
-            0x1000,
-            Mapped {
-                end: 0x5000,
-                offset: 0x100,
-                file: Some(1),
-            },
-        );
-        s.unmap(0x2000, 0x3000);
-        let all: Vec<_> = s
-            .mappings
-            .iter()
-            .map(|(a, m)| (*a, m.end, m.offset))
-            .collect();
-        assert_eq!(all, [(0x1000, 0x2000, 0x100), (0x3000, 0x5000, 0x2100)]);
-        s.unmap(0, 0x10000);
-        assert!(s.mappings.is_empty());
-    }
 }

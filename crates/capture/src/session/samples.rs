@@ -28,6 +28,8 @@ pub enum User {
 pub struct Key {
     /// Id of the thread's record.
     pub id: u64,
+    /// How many programs its process had run before, as far as was seen.
+    pub former: u32,
     /// Hash of what was waited for, 0: not known.
     pub resource: u64,
     /// Hash of the kernel stack, 0: none.
@@ -64,7 +66,10 @@ pub struct Sum {
 /// All samples so far.
 pub struct Samples {
     sums: FxHashMap<Key, Sum>,
-    waiting: FxHashMap<u64, Vec<SampleEvent>>,
+    /// Programs that each process has left, by exec.
+    left: FxHashMap<u32, u32>,
+    /// Samples by the ticket of their stack, with the number of programs left before.
+    waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
     grid: Slices,
@@ -83,6 +88,7 @@ impl Samples {
     pub fn new(grid: Slices) -> Samples {
         Samples {
             sums: FxHashMap::default(),
+            left: FxHashMap::default(),
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
             grid,
@@ -93,16 +99,22 @@ impl Samples {
         }
     }
 
+    /// Process `pid` runs another program: what comes from here on is of that.
+    pub fn exec(&mut self, pid: u32) {
+        *self.left.entry(pid).or_default() += 1;
+    }
+
     /// Takes a sample.
     pub fn sample(&mut self, s: &SampleEvent) {
+        let former = self.left.get(&s.pid).copied().unwrap_or(0);
         if s.flags & SAMPLE_DEFERRED != 0 {
-            self.waiting.entry(s.ustack).or_default().push(*s);
+            self.waiting.entry(s.ustack).or_default().push((*s, former));
         } else if s.flags & SAMPLE_NO_USER != 0 {
-            self.add(s, User::Missing(StackEnd::KernelOnly));
+            self.add(s, former, User::Missing(StackEnd::KernelOnly));
         } else if s.ustack == 0 {
-            self.add(s, User::Missing(StackEnd::Gone));
+            self.add(s, former, User::Missing(StackEnd::Gone));
         } else {
-            self.add(s, User::Hash(s.ustack));
+            self.add(s, former, User::Hash(s.ustack));
         }
     }
 
@@ -119,21 +131,21 @@ impl Samples {
         } else {
             self.ahead.remove(&r.id);
         }
-        for s in &waiting {
-            self.add(s, user);
+        for (s, former) in &waiting {
+            self.add(s, *former, user);
         }
     }
 
     /// A thread is gone: what still waits for its stack gets the one read ahead, or none.
     pub fn thread_gone(&mut self, id: u64) {
         if let Some((ticket, hash)) = self.ahead.remove(&id) {
-            for s in &self.waiting.remove(&ticket).unwrap_or_default() {
-                self.add(s, User::Hash(hash));
+            for (s, former) in &self.waiting.remove(&ticket).unwrap_or_default() {
+                self.add(s, *former, User::Hash(hash));
             }
         }
     }
 
-    fn add(&mut self, s: &SampleEvent, user: User) {
+    fn add(&mut self, s: &SampleEvent, former: u32, user: User) {
         if s.state == state::ASKED {
             self.peers.asked(s.begin, s.id, user);
             return;
@@ -141,6 +153,7 @@ impl Samples {
         let on_cpu = matches!(s.state, state::ON_CPU | state::HIT);
         let key = Key {
             id: s.id,
+            former,
             resource: s.resource,
             kernel: s.kstack,
             user,
@@ -200,9 +213,9 @@ impl Samples {
         for id in ids {
             self.thread_gone(id);
         }
-        for s in std::mem::take(&mut self.waiting).into_values().flatten() {
+        for (s, former) in std::mem::take(&mut self.waiting).into_values().flatten() {
             self.unresolved += u64::from(s.state != state::ASKED);
-            self.add(&s, User::Missing(StackEnd::Gone));
+            self.add(&s, former, User::Missing(StackEnd::Gone));
         }
         let mut all: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
         for (_, sum) in &mut all {

@@ -1,16 +1,25 @@
-//! Births, programs and mappings, from two rings, in the order in which they came to pass.
+//! Births, programs, mappings, copied stacks and ends, from two rings, in the order in which they came
+//! to pass.
 //!
-//! A child has the mappings that its parent had when it forked, no earlier and no later ones: a
-//! server that starts and at once forks its workers is known whole only if its own new mappings are
-//! taken in before its children's births. Both rings tell times of one clock, so their records are
-//! merged. What is younger than the moment at which taking began may be missing in one of the rings
-//! still, and waits for the next turn.
+//! A child has the mappings that its parent had when it forked, and a stack that could not be unwound
+//! at once the mappings of the moment at which it was copied, no earlier and no later ones: a server
+//! that starts and at once forks its workers is known whole only if its own new mappings are taken in
+//! before its children's births, and what a shell did before it became another program only if its
+//! stacks are looked at before that. Both rings tell times of one clock, so their records are merged.
+//! What is younger than the moment at which taking began may be missing in one of the rings still, and
+//! waits for the next turn.
 
 use std::cell::RefCell;
 
 use libbpf_rs::RingBuffer;
+use rustc_hash::FxHashMap;
 
-use super::{intake::Intake, late, now, processes::Processes};
+use super::{
+    intake::Intake,
+    late::{self, Raw},
+    now,
+    processes::Processes,
+};
 use crate::{
     backend::ebpf::{
         Programs,
@@ -22,11 +31,32 @@ use crate::{
 /// Turns in a row, at most: what is left after them waits for the next event.
 const TURNS: usize = 3;
 
+/// What came to pass. Of one moment, in this order.
+enum Step {
+    Change(Change),
+    Thread(ThreadEvent),
+    Copied(Box<Raw>),
+    /// A thread of this process ended.
+    Gone(u32),
+}
+
+impl Step {
+    fn rank(&self) -> u8 {
+        match self {
+            Step::Change(_) => 0,
+            Step::Thread(_) => 1,
+            Step::Copied(_) => 2,
+            Step::Gone(_) => 3,
+        }
+    }
+}
+
 /// What was taken and waits for its turn.
 #[derive(Default)]
 pub struct Upkeep {
-    news: Vec<ThreadEvent>,
-    changes: Vec<(u64, Change)>,
+    steps: Vec<(u64, Step)>,
+    /// Threads that ended, by process: what their stacks need is kept until these have been looked at.
+    ended: FxHashMap<u32, u32>,
 }
 
 impl Upkeep {
@@ -43,13 +73,15 @@ impl Upkeep {
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
             // In this order: a mapping that is seen belongs to a process whose birth is seen then.
-            self.changes.extend(sideband.drain());
+            let changes = sideband.drain().into_iter();
+            self.steps
+                .extend(changes.map(|(time, change)| (time, Step::Change(change))));
             if let Some(ring) = ring {
                 let _ = ring.consume();
             }
-            self.news.append(&mut intake.borrow_mut().news);
-            self.tell(upto, processes);
-            if self.news.is_empty() && self.changes.is_empty() {
+            self.take(&mut intake.borrow_mut());
+            self.tell(upto, processes, &mut intake.borrow_mut());
+            if self.steps.is_empty() {
                 break;
             }
         }
@@ -75,40 +107,47 @@ impl Upkeep {
         programs.add_java_threads(&java.take_threads());
         intake.tell_owners(java);
         programs.set_managed(processes.managed().processes());
-        let most = late::MOST;
-        for raw in intake
-            .raws
-            .iter_mut()
-            .take(most)
-            .filter(|r| r.mappings.is_none())
-        {
-            raw.mappings = processes.snapshot(raw.pid());
-        }
         processes.unwind_late(&mut intake, false);
-        if intake.raws.len() < most {
+        if intake.raws.len() < late::MOST {
             programs.allow_raw(late::RATION);
         }
-        // Last: what ended may have left stacks behind. Not before its birth.
-        if self.news.is_empty() {
-            for pid in std::mem::take(&mut intake.gone) {
-                processes.thread_gone(pid);
-            }
+        for (pid, threads) in self.ended.drain() {
+            (0..threads).for_each(|_| processes.thread_gone(pid));
         }
     }
 
+    /// Takes what came in by the event ring.
+    fn take(&mut self, intake: &mut Intake) {
+        let threads = intake.news.drain(..);
+        self.steps
+            .extend(threads.map(|e| (e.time, Step::Thread(e))));
+        let copied = intake.copied.drain(..);
+        self.steps
+            .extend(copied.map(|raw| (raw.time(), Step::Copied(Box::new(raw)))));
+        let gone = intake.gone.drain(..);
+        self.steps
+            .extend(gone.map(|(time, pid)| (time, Step::Gone(pid))));
+    }
+
     /// Tells what came to pass until `upto`, in order.
-    fn tell(&mut self, upto: u64, processes: &mut Processes) {
-        self.news.sort_by_key(|e| e.time);
-        self.changes.sort_by_key(|(time, _)| *time);
-        let news = self.news.partition_point(|e| e.time <= upto);
-        let changes = self.changes.partition_point(|(time, _)| *time <= upto);
-        let mut changes = self.changes.drain(..changes).peekable();
-        for e in self.news.drain(..news) {
-            while let Some((_, change)) = changes.next_if(|(time, _)| *time <= e.time) {
-                processes.change(change);
+    fn tell(&mut self, upto: u64, processes: &mut Processes, intake: &mut Intake) {
+        self.steps.sort_by_key(|(time, step)| (*time, step.rank()));
+        let until = self.steps.partition_point(|(time, _)| *time <= upto);
+        for (_, step) in self.steps.drain(..until) {
+            match step {
+                Step::Change(change) => processes.change(change),
+                Step::Thread(e) => {
+                    // The number of a process may be another's by now.
+                    let ended = self.ended.remove(&e.pid).unwrap_or(0);
+                    (0..ended).for_each(|_| processes.thread_gone(e.pid));
+                    processes.news(&e);
+                }
+                Step::Copied(mut raw) => {
+                    raw.mappings = processes.snapshot(raw.pid());
+                    intake.raws.push(*raw);
+                }
+                Step::Gone(pid) => *self.ended.entry(pid).or_default() += 1,
             }
-            processes.news(&e);
         }
-        changes.for_each(|(_, change)| processes.change(change));
     }
 }

@@ -10,8 +10,8 @@ use wallscope_model::{
 
 use super::{
     build::Stacks,
-    chains::{Node, Who},
     intake::Intake,
+    parts::{Node, Who},
     processes::Processes,
     samples::{Key, User},
 };
@@ -19,13 +19,15 @@ use crate::{event::LockSum, places};
 
 /// The key of the label that says what a thread waited for.
 pub const RESOURCE: &str = "resource";
+/// The key of the label that says which program it was, of processes that have run several.
+pub const PROGRAM: &str = "program";
 
-/// Sets of one `resource` label each.
+/// Sets of labels.
 #[derive(Default)]
 pub struct Labels {
     /// The sets.
     pub sets: Vec<Vec<Label>>,
-    ids: FxHashMap<Arc<str>, LabelsId>,
+    ids: FxHashMap<[Option<Arc<str>>; 2], LabelsId>,
 }
 
 impl Labels {
@@ -39,15 +41,26 @@ impl Labels {
         LabelsId(index as u32)
     }
 
-    /// The set whose resource is `name`.
-    pub fn id(&mut self, name: &Arc<str>) -> LabelsId {
+    /// The set of this resource and this program, if there is either.
+    pub fn id(
+        &mut self,
+        resource: Option<Arc<str>>,
+        program: Option<Arc<str>>,
+    ) -> Option<LabelsId> {
         let sets = &mut self.sets;
-        *self.ids.entry(name.clone()).or_insert_with(|| {
-            sets.push(vec![Label {
-                key: RESOURCE.into(),
-                value: LabelValue::Text(name.clone()),
-            }]);
-            LabelsId((sets.len() - 1) as u32)
+        let values = [resource, program];
+        values.iter().any(Option::is_some).then(|| {
+            *self.ids.entry(values).or_insert_with_key(|values| {
+                let label = |(key, value): (&str, &Option<Arc<str>>)| {
+                    Some(Label {
+                        key: key.into(),
+                        value: LabelValue::Text(value.clone()?),
+                    })
+                };
+                let keys = [RESOURCE, PROGRAM].into_iter();
+                sets.push(keys.zip(values).filter_map(label).collect());
+                LabelsId((sets.len() - 1) as u32)
+            })
         })
     }
 }
@@ -129,7 +142,7 @@ pub fn assemble(
             let name = (intake.resources).lock(pid, l.address, l.call, processes.managed());
             Some(LockWait {
                 context: ContextId(index),
-                labels: Some(stacks.labels.id(&name)),
+                labels: stacks.labels.id(Some(name), None),
                 address: l.address,
                 total_ns: l.total,
                 longest_ns: l.longest,
@@ -189,7 +202,7 @@ fn hop(
             .get(p.detail as usize)
             .copied()
             .filter(|_| p.role == Role::Runnable),
-        labels: stacks.resource(reason, p.kernel, p.resource, intake),
+        labels: stacks.labels(reason, p.kernel, p.resource, None, intake),
         count: node.count,
         ns: node.ns,
     }

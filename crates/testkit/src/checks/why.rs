@@ -53,7 +53,31 @@ pub(super) fn reasons(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let (seconds, folder) = (length.text(), disk_folder(tool));
     let flags = ["--seconds", &seconds, "--dir", &folder];
     let run = tool.measure("reasons", &flags, &Options::at(99))?;
-    reasons_right(&run)
+    let mut card = reasons_right(&run)?;
+    let main = run.truth.threads.iter().find(|t| t.name == "r-fifo");
+    let pid = main.map_or(0, |t| t.pid);
+    let (fd, port) = (
+        run.truth.extra("udp_fd")?,
+        run.truth.extra("udp_peer_port")?,
+    );
+    for (function, resource) in [
+        ("reason_fifo", format!("openat /tmp/wallscope-fifo-{pid}")),
+        ("reason_udp", format!("peer 127.0.0.1:{port} (fd {fd})")),
+    ] {
+        let time = |more: &[&str]| -> Result<u64, Error> {
+            let lines = run.recorded.folded_where("off-cpu", more)?;
+            let own = lines.iter().filter(|l| l.contains(function));
+            Ok(own.map(|l| l.ns).sum())
+        };
+        let label = format!("resource={resource}");
+        card.at_least(
+            format!("{function} waited for {resource}"),
+            100.0 * time(&["--label", &label])? as f64 / time(&[])? as f64,
+            RIGHT,
+            "%",
+        );
+    }
+    Ok(card)
 }
 
 /// Rows: the view off-wake and the chains of `thread` hold as much time as the ledger says.

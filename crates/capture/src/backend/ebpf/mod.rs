@@ -19,7 +19,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, MapType, OpenObject, PrintLevel, RingBuffer,
+    Iter, Link, MapCore, MapFlags, MapHandle, MapMut, MapType, OpenObject, PrintLevel, RingBuffer,
     RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
@@ -317,14 +317,8 @@ impl Programs {
     /// # Errors
     /// The map is full.
     pub fn add_targets(&self, pids: &[u32]) -> Result<(), Error> {
-        for pid in pids {
-            self.skel
-                .maps
-                .targets
-                .update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)
-                .map_err(Error::bpf("cannot name a target process"))?;
-        }
-        Ok(())
+        let keys = pids.iter().map(|pid| pid.to_ne_bytes());
+        name_targets(&self.skel.maps.targets, keys, "process")
     }
 
     /// Names cgroups to be measured.
@@ -332,14 +326,8 @@ impl Programs {
     /// # Errors
     /// The map is full.
     pub fn add_cgroups(&self, ids: &[u64]) -> Result<(), Error> {
-        for id in ids {
-            self.skel
-                .maps
-                .cgroups
-                .update(&id.to_ne_bytes(), &[1], MapFlags::ANY)
-                .map_err(Error::bpf("cannot name a target cgroup"))?;
-        }
-        Ok(())
+        let keys = ids.iter().map(|id| id.to_ne_bytes());
+        name_targets(&self.skel.maps.cgroups, keys, "cgroup")
     }
 
     /// Runs the task iterator; `dump` gets each thread's books, and at the end the bytes of its
@@ -618,6 +606,22 @@ impl Programs {
     pub fn maps(&self) -> &skel::WallscopeMaps<'static> {
         &self.skel.maps
     }
+}
+
+/// Puts `keys` into `map`, a set of targets of this `kind`.
+///
+/// # Errors
+/// The map is full.
+pub(crate) fn name_targets<const N: usize>(
+    map: &MapMut<'_>,
+    keys: impl Iterator<Item = [u8; N]>,
+    kind: &str,
+) -> Result<(), Error> {
+    for key in keys {
+        map.update(&key, &[1], MapFlags::ANY)
+            .map_err(Error::bpf(format!("cannot name a target {kind}")))?;
+    }
+    Ok(())
 }
 
 /// What libbpf said of the last program that was refused: its name and the verifier's last word.

@@ -275,6 +275,7 @@ pub(crate) fn record(
         spans::keep_within(&mut looker.watch.threads, limit);
         recording.timeline = Some(spans::timeline(&looker.watch.threads, limit));
     }
+    notes.extend(looker.processes.several_programs());
     recording.domain = domain::describe(domain::Facts {
         reason,
         timeline: recording.timeline.as_ref(),
@@ -315,6 +316,7 @@ pub(crate) fn record(
         moments: Vec::new(),
         stop,
         command_end,
+        signals: events.into_signals(),
     })
 }
 

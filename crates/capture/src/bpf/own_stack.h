@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Threads read their own stacks, by task work (Linux 6.18), before they return to user mode. Until
+ * then samples carry a ticket, which stands for the user stack of this stay in the kernel.
+ */
+#pragma once
+
+#define SLOTS 16
+
+/* For sleepable code, which may be preempted and migrate. */
+struct ws_slot {
+	u32 busy, pad0;
+	struct ws_unwind u;
+	struct py_work python;
+	struct ws_raw raw;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, u32);
+	__type(value, struct ws_slot);
+} slots SEC(".maps");
+
+/* One per thread: what the kernel needs to call back in it. Keyed by the record's id. */
+struct ws_later {
+	struct bpf_task_work work;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct ws_later);
+} later SEC(".maps");
+
+/* The kfunc of 6.18; weak, so that older kernels load the rest. */
+typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
+					      void *map__map, bpf_task_work_callback_t callback,
+					      void *aux__prog) __weak __ksym;
+
+static __always_inline struct ws_slot *take_slot(void)
+{
+	for (u32 i = 0; i < SLOTS; i++) {
+		u32 key = i;
+		struct ws_slot *s = bpf_map_lookup_elem(&slots, &key);
+
+		if (s && !__sync_val_compare_and_swap(&s->busy, 0, 1))
+			return s;
+	}
+	lost(WS_L_NO_SLOT);
+	return NULL;
+}
+
+static __always_inline void give_slot(struct ws_slot *s)
+{
+	__sync_lock_test_and_set(&s->busy, 0);
+}
+
+/* The next stay in the kernel gets a new ticket. */
+static __always_inline void next_ticket(struct ws_thread *t)
+{
+	t->ticket++;
+	t->deferred = 0;
+}
+
+/* Runs in the thread itself, sleepable, just before it returns to user mode. */
+static int read_own_stack(struct bpf_map *map, void *key, void *value)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	u64 start = bpf_ktime_get_ns();
+	struct ws_cpu *c;
+	struct ws_slot *s;
+
+	if (!t || !t->deferred)
+		return 0;
+	s = take_slot();
+	if (!s) {
+		tell_resolved(t->id, t->ticket, 0);
+	} else {
+		uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
+		s->u.work.tls = p->thread.fsbase;
+		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
+		if (too_early(&s->u))
+			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_copy_from_user);
+		else
+			tell_resolved(t->id, t->ticket,
+				      managed_hash(&s->u.work.out, &s->python, p, READ_FAULT));
+		give_slot(s);
+	}
+	next_ticket(t);
+	c = this_cpu();
+	if (c)
+		c->later_ns += bpf_ktime_get_ns() - start;
+	return 0;
+}
+
+/* Asks the thread to read its own stack; the caller's sample carries the ticket. */
+static __always_inline void defer(struct ws_thread *t, struct task_struct *p)
+{
+	struct ws_later *l;
+	u64 id = t->id;
+
+	if (t->deferred)
+		return;
+	if (!cfg_task_work || !bpf_ksym_exists(bpf_task_work_schedule_resume_impl))
+		return;
+	l = bpf_map_lookup_elem(&later, &id);
+	if (!l) {
+		lost(WS_L_DEFER_LOST);
+		return;
+	}
+	if (bpf_task_work_schedule_resume_impl(p, &l->work, &later, read_own_stack, NULL))
+		lost(WS_L_TASK_WORK);
+	else
+		t->deferred = 1;
+}
+
+static __always_inline void stack_record_made(struct ws_thread *t)
+{
+	struct ws_later none = {};
+	u64 id = t->id;
+
+	if (cfg_task_work && bpf_map_update_elem(&later, &id, &none, BPF_NOEXIST))
+		lost(WS_L_DEFER_LOST);
+}
+
+static __always_inline void stack_thread_gone(struct ws_thread *t)
+{
+	u64 id = t->id;
+
+	if (cfg_task_work)
+		bpf_map_delete_elem(&later, &id);
+}
+
+/* The old address space is gone; what waited for its stack cannot have it any more. */
+static __always_inline void stack_exec(struct ws_thread *t)
+{
+	if (!t->deferred)
+		return;
+	tell_resolved(t->id, t->ticket, 0);
+	next_ticket(t);
+	lost(WS_L_EXEC_GONE);
+}
+
+/* The thread is about to lose its address space: the last moment to read its stack. */
+static __always_inline void read_before_exit(struct ws_thread *t, struct task_struct *p)
+{
+	u32 key = 0;
+	struct ws_unwind *u;
+	struct ws_raw *raw;
+
+	if (!t->deferred || no_user_stack(p))
+		return;
+	u = bpf_map_lookup_elem(&unwinds, &key);
+	if (!u)
+		return;
+	uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(p));
+	u->work.tls = p->thread.fsbase;
+	uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
+	raw = bpf_map_lookup_elem(&raws, &key);
+	if (raw && too_early(u))
+		SEND_RAW(u, raw, t->id, t->ticket, p->tgid, bpf_probe_read_user);
+	else
+		tell_resolved(t->id, t->ticket,
+			      managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
+					   READ_PROBE));
+	next_ticket(t);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Stacks on their way to user space: each is sent once and then referred to by a hash of its frames.
+ */
+#pragma once
+
+/*
+ * Kernel stacks on their way out: 0 in sched_switch, 1 in the timer (which may interrupt it), 2 of
+ * wakers.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 3);
+	__type(key, u32);
+	__type(value, struct ws_kstack);
+} kstacks SEC(".maps");
+
+static __always_inline u64 mix(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0xff51afd7ed558ccdull;
+	return hash ^ (hash >> 32);
+}
+
+u64 managed_woken; /* when user space was last woken for a new stack of managed code */
+
+/* New names are wanted soon, but not one by one. */
+static __always_inline u64 managed_flags(void)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (now - managed_woken <= 10000000)
+		return ring_flags();
+	managed_woken = now;
+	return BPF_RB_FORCE_WAKEUP;
+}
+
+/* Sends a stack to user space unless it is there already. */
+static __always_inline void publish(u64 hash, void *record, u32 size, u32 managed)
+{
+	u8 one = 1;
+
+	if (bpf_map_lookup_elem(&seen, &hash))
+		return;
+	if (bpf_ringbuf_output(&events, record, size, managed ? managed_flags() : ring_flags())) {
+		lost(WS_L_RING_STACK);
+		return;
+	}
+	if (bpf_map_update_elem(&seen, &hash, &one, BPF_ANY))
+		lost(WS_L_SEEN_FULL);
+}
+
+/* The frames in `k->pc`, `bytes` of them as the helper returned: their hash, 0 for none. */
+static __always_inline u64 kernel_hash(struct ws_kstack *k, long bytes)
+{
+	u64 hash = 0x9e3779b97f4a7c15ull;
+	u32 n;
+
+	if (bytes <= 0) {
+		if (bytes < 0)
+			lost(WS_L_KSTACK);
+		return 0;
+	}
+	n = (u64)bytes / 8;
+	if (n > WS_KFRAMES)
+		n = WS_KFRAMES;
+	for (u32 i = 0; i < WS_KFRAMES; i++) {
+		if (i >= n)
+			break;
+		hash = mix(hash, k->pc[i]);
+	}
+	k->head.kind = WS_EV_KSTACK;
+	k->head.size = sizeof(*k);
+	k->hash = hash;
+	k->n = n;
+	publish(hash, k, offsetof(struct ws_kstack, pc) + n * 8, 0);
+	return hash;
+}
+
+/* Publishes what the unwinder left. */
+static __always_inline u64 user_hash(struct uw_stack *out)
+{
+	struct uw_work *w = (void *)out - offsetof(struct uw_work, out);
+	u32 n = out->n;
+
+	if (n > UW_MAX_FRAMES)
+		n = UW_MAX_FRAMES;
+	publish(out->hash, out, offsetof(struct uw_stack, frames) + n * 8, w->hs.told);
+	return out->hash;
+}
+
+static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
+{
+	struct ws_resolve r = {
+		.head = { WS_EV_RESOLVE, sizeof(r) }, .id = id, .ticket = ticket, .ustack = hash,
+	};
+
+	if (bpf_ringbuf_output(&events, &r, sizeof(r), ring_flags()))
+		lost(WS_L_RING_RESOLVE);
+}
