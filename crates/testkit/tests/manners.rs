@@ -174,10 +174,7 @@ fn each_program_of_a_process_has_its_name() {
         assert_eq!(thread.name, "sleep");
         // Starting `sleep` computes a little too, and a shell may wait for its own pages.
         let on_cpu = time("sh", "on_cpu")?;
-        assert!(
-            on_cpu > thread.on_cpu_ns as u64 / 2,
-            "{on_cpu} of {thread:?}"
-        );
+        assert!(on_cpu > thread.on_cpu_ns / 2, "{on_cpu} of {thread:?}");
         let blocked = time("sleep", "blocked")?;
         assert!(blocked >= 290_000_000, "{blocked} of {thread:?}");
         let text = tool.run(&["report", recorded.path().to_str().unwrap()])?;
