@@ -223,8 +223,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     outcome
 }
 
-/// Where a recording goes: to `path`, else to `wallscope-20260131-154500.pb.gz` (local time) in this
-/// folder.
+/// Where a recording goes: to `path`, else to a file in this folder named after the time.
 ///
 /// # Errors
 /// It cannot be written there.
@@ -232,8 +231,13 @@ pub fn output(path: Option<&Path>) -> anyhow::Result<Output> {
     if let Some(path) = path {
         return Output::create(path);
     }
+    Output::create_beside(&dated_name())
+}
+
+/// `wallscope-20260131-154500.pb.gz`, local time.
+pub fn dated_name() -> PathBuf {
     let name = jiff::Zoned::now().strftime("wallscope-%Y%m%d-%H%M%S.pb.gz");
-    Output::create_beside(Path::new(&name.to_string()))
+    name.to_string().into()
 }
 
 /// Measures, names and writes. Beside the recording and its file comes what to end with once all is
