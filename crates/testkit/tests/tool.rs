@@ -16,8 +16,9 @@ const REPORT: &str = r#"{"schema":"wallscope.report/1","domain":{},"window":{"st
 /// A shell script in the tool's place; `record` is what its record verb does.
 fn stand_in(folder: &Path, record: &str) -> Tool {
     let path = folder.join("wallscope");
+    // A runner in the background ignores SIGINT, its children inherit that, and no shell can undo it.
     let script = format!(
-        "#!/bin/sh\ncase $1 in\nrecord) {record} ;;\nreport) cat <<'X'\n{REPORT}\nX\n;;\nexport) echo 't;_start;f;on_cpu 8' ;;\nesac\n"
+        "#!/usr/bin/env -S --default-signal=INT sh\ncase $1 in\nrecord) {record} ;;\nreport) cat <<'X'\n{REPORT}\nX\n;;\nexport) echo 't;_start;f;on_cpu 8' ;;\nesac\n"
     );
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
