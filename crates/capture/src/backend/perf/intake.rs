@@ -156,15 +156,13 @@ impl Looker {
         let long = length >= self.spacing_ns + self.spacing_ns / 4;
         let sight = t.sight.take_if(|s| s.at < end);
         let sight = sight.filter(|s| s.at >= begin && s.until < end);
-        let tried = t.tried_ns.take_if(|at| *at < end);
         if !long {
             t.guessed_ns += length;
-            let tried = tried.is_some_and(|at| at >= begin);
-            self.chance.add(tried, sight.is_some());
         }
         let Some(s) = sight else { return };
-        let took = s.until - s.at;
-        let chance = self.chance.of(length, took, self.spacing_ns);
+        // Its chance to be seen: that a look began in it, and ended in it as well.
+        let width = length.saturating_sub(s.until - s.at).max(1);
+        let chance = (width as f64 / self.spacing_ns as f64).min(1.0);
         let (ns, weight) = match (long, s.late) {
             (true, _) => (length, Weight::Own),
             (false, false) => ((length as f64 / chance) as u64, Weight::Short),

@@ -4,7 +4,6 @@
 //! mod.rs      the events and their rings
 //! record.rs   what lies in the rings
 //! course.rs   a thread's time by its switches: the totals of this backend
-//! chance.rs   how likely a short wait was to be seen
 //! intake.rs   records -> threads, their courses, samples
 //! ```
 //!
@@ -18,7 +17,6 @@
 //! Where the kernel may not be sampled (`perf_event_paranoid` 2), samples fall on user code only;
 //! the rest of the time on a CPU is told by the tick. It does not see kernel stacks.
 
-mod chance;
 mod course;
 mod intake;
 mod record;
@@ -32,7 +30,6 @@ use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
 
 use super::ring::Ring;
-pub use chance::Chance;
 pub use course::{Course, Lag};
 pub use record::{Record, Running};
 

@@ -16,7 +16,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    backend::perf::{Chance, Clock, Course, Lag, Running},
+    backend::perf::{Clock, Course, Lag, Running},
     session::{self, managed, processes::Processes, resources::Locks as _},
     syscalls,
     target::{Target, cgroup_members},
@@ -63,8 +63,6 @@ pub struct Looker {
     pub sampling_ns: u64,
     /// How late switches in are recorded.
     pub lag: Lag,
-    /// How likely short waits are to be seen where switches are recorded.
-    pub chance: Chance,
     /// Up to when all records have been taken, ns.
     pub drained_ns: u64,
     /// Threads may have been born unseen.
@@ -92,7 +90,6 @@ impl Looker {
             spacing_ns: 0,
             sampling_ns: 0,
             lag: Lag::default(),
-            chance: Chance::default(),
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
@@ -230,7 +227,6 @@ impl Looker {
             return true;
         }
         let at = session::now();
-        self.watch.threads[index].tried_ns = (!late).then_some(at);
         match self.see(index, at) {
             None => return true,
             Some(Doing::Running) => {}

@@ -51,8 +51,6 @@ pub struct Thread {
     pub sight: Option<Sight>,
     /// Until when the last look knows it to have stood where it was seen, ns.
     pub stood_ns: u64,
-    /// When the last look at it began, unless that came late, ns.
-    pub tried_ns: Option<u64>,
     /// Time off the CPU in intervals that were too short to be seen for certain, ns.
     pub guessed_ns: u64,
     /// What its records said before they stopped: voluntary and involuntary switches.
@@ -104,7 +102,6 @@ impl Thread {
             stack: None,
             sight: None,
             stood_ns: 0,
-            tried_ns: None,
             guessed_ns: 0,
             switches_by_records: None,
             repaired_ns: 0,
