@@ -31,7 +31,7 @@ pub mod truth;
 
 pub use program::Program;
 pub use score::{Row, Scorecard};
-pub use tool::Tool;
+pub use tool::{Tool, with_tool};
 pub use truth::Truth;
 
 /// Why an experiment could not be made (as against: it was made, and failed).

@@ -77,6 +77,26 @@ pub struct Run {
 
 const LIVE_LIMIT: Duration = Duration::from_secs(60);
 
+/// Makes a live test with the real binary, up to three times: what else runs on the machine is part of
+/// what is measured. What cannot run here is said, and is a failure if `WALLSCOPE_REQUIRE_LIVE` is set.
+///
+/// # Panics
+/// The last try failed.
+pub fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
+    let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
+    let mut last = None;
+    for _ in 0..3 {
+        match Tool::find().and_then(|tool| test(&tool)) {
+            Ok(()) => return,
+            Err(Error::CannotRunHere(why)) if !required => {
+                return eprintln!("skipped {name}: {why}");
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    panic!("{name}: {}", last.map_or(String::new(), |e| e.to_string()));
+}
+
 impl Tool {
     /// The binary at `path`, whatever it is.
     pub fn at(path: impl Into<PathBuf>) -> Tool {

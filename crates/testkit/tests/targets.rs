@@ -2,24 +2,7 @@
 //! and they show threads that stand still.
 
 use serde_json::Value;
-use wallscope_testkit::{Error, Program, Tool, program};
-
-/// Runs a test with the real binary, up to three times: what else runs on the machine is part of
-/// what is measured.
-fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
-    let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
-    let mut last = None;
-    for _ in 0..3 {
-        match Tool::find().and_then(|tool| test(&tool)) {
-            Ok(()) => return,
-            Err(Error::CannotRunHere(why)) if !required => {
-                return eprintln!("skipped {name}: {why}");
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    panic!("{name}: {}", last.map_or(String::new(), |e| e.to_string()));
-}
+use wallscope_testkit::{Error, Program, Tool, program, with_tool};
 
 /// What the tool prints, if it ends with `status`.
 fn said(tool: &Tool, arguments: &[&str], status: i32) -> Result<String, Error> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use wallscope_testkit::{Error, Program, Tool};
+use wallscope_testkit::{Error, Program, with_tool};
 
 /// How long the screen may take to show something; machines that test are slow at times.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,21 +108,6 @@ impl Drop for Terminal {
         // The server is ours alone: it goes by its socket.
         let _ = Terminal::tmux(self.folder.path(), &["kill-server"]);
     }
-}
-
-fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
-    let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
-    let mut last = None;
-    for _ in 0..3 {
-        match Tool::find().and_then(|tool| test(&tool)) {
-            Ok(()) => return,
-            Err(Error::CannotRunHere(why)) if !required || why.contains("tmux") => {
-                return eprintln!("skipped {name}: {why}");
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    panic!("{name}: {}", last.map_or(String::new(), |e| e.to_string()));
 }
 
 #[test]
