@@ -11,6 +11,9 @@ usage: cargo xtask TASK
   bench [--quick]      what measuring costs, beside the bare program and other tools
   bench --files [--quick]
                        files read and written: time, memory, beside inferno
+  bench --real [--quick]
+                       databases, servers and compilers of Debian's, where installed: their ledgers,
+                       whole stacks, and how much slower they get
   verify [--quick] [--no-write] [--without NAME]
                        every promised number at full length; writes docs/verification.md, which
                        says what was left out
@@ -29,12 +32,21 @@ nothing.
 
 fn run(arguments: &[&str]) -> Outcome<bool> {
     match arguments {
-        ["bench", flags @ ..] if flags.iter().all(|f| ["--quick", "--files"].contains(f)) => {
+        ["bench", flags @ ..]
+            if flags
+                .iter()
+                .all(|f| ["--quick", "--files", "--real"].contains(f)) =>
+        {
             let effort = match flags.contains(&"--quick") {
                 true => bench::Effort::QUICK,
                 false => bench::Effort::FULL,
             };
-            bench::run(effort, flags.contains(&"--files"))
+            let what = match (flags.contains(&"--files"), flags.contains(&"--real")) {
+                (true, _) => bench::What::Files,
+                (_, true) => bench::What::Real,
+                _ => bench::What::Usual,
+            };
+            bench::run(effort, what)
         }
         ["verify", "--only", name] => verify::only(name, false),
         ["verify", "--only", name, "--quick"] => verify::only(name, true),

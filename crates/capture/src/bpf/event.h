@@ -172,7 +172,7 @@ struct ws_resolve {
  * that has just been opened): registers and memory as they are, to be unwound when measuring is
  * over. Stands for `ticket`, like a resolve.
  */
-#define WS_RAW_BYTES 16384
+#define WS_RAW_BYTES 28672 /* with the head less than 32 KiB, the most of a per-CPU value */
 struct ws_raw {
 	struct ws_head head;
 	u64 id;

@@ -37,7 +37,7 @@ static __always_inline bool too_early(struct ws_unwind *u)
 		/* Page by page, as a read that crosses the end of the stack fails whole. */   \
 		if (READ(raw_->bytes, (u32)len_, (void *)sp_))                                 \
 			len_ = 0;                                                                     \
-		for (int page_ = 0; len_ && page_ < 3; page_++) {                              \
+		for (int page_ = 0; len_ && page_ < WS_RAW_BYTES / 4096 - 1; page_++) {                              \
 			if (len_ > WS_RAW_BYTES - 4096 ||                                             \
 			    READ(raw_->bytes + len_, 4096, (void *)(sp_ + len_)))                     \
 				break;                                                                       \

@@ -85,6 +85,9 @@ pub struct StillBlocked {
     pub since: u64,
 }
 
+/// So many processes are still cheaper looked at one by one than among all of the machine.
+const FEW: usize = 4;
+
 /// All threads of the recording, by the order in which they were met.
 pub struct Accounts {
     threads: Vec<Thread>,
@@ -131,6 +134,21 @@ impl Accounts {
     /// Threads that had not ended at the last tick.
     pub fn alive(&self) -> usize {
         self.live.len()
+    }
+
+    /// The processes of living threads, where they are few.
+    pub fn few_processes(&self) -> Option<Vec<u32>> {
+        let mut pids = Vec::new();
+        for index in &self.live {
+            let pid = self.threads[*index as usize].pid;
+            if !pids.contains(&pid) {
+                if pids.len() == FEW {
+                    return None;
+                }
+                pids.push(pid);
+            }
+        }
+        Some(pids)
     }
 
     /// Most threads that were alive at once, between two ticks.

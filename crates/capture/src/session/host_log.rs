@@ -11,6 +11,8 @@ use super::now;
 
 /// Processes whose limits are read.
 const MOST: usize = 16;
+/// Targets that listen nowhere are asked again whether they do after so many seconds.
+const ASK_AGAIN: usize = 5;
 /// Rows of connections, and listening sockets, that are kept.
 const MOST_CONNECTIONS: usize = 24;
 
@@ -59,8 +61,12 @@ impl HostLog {
         if now < self.next_ns {
             return false;
         }
+        let listen = self.listeners.values().any(|own| *own);
         let facts = HostFacts {
-            listeners: self.listeners(),
+            listeners: match listen || self.facts.len() % ASK_AGAIN == 0 {
+                true => self.listeners(),
+                false => Vec::new(),
+            },
             ..self.reader.read()
         };
         self.push(facts);

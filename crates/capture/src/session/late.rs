@@ -1,7 +1,7 @@
 //! Stacks that the kernel programs could not unwind, because the code they ran through was too new:
 //! a program that has just begun, a library that has just been opened.
 //!
-//! Their registers and up to 16 KiB of stack were copied as they were. Once measuring is over they
+//! Their registers and up to 28 KiB of stack were copied as they were. Once measuring is over they
 //! are unwound by the same steps in user space, with the mappings that there were when the copy was
 //! taken. Those of processes with a Java VM are not put off that long: what the VM keeps about its
 //! code goes with it. So that no program can fill our memory, copies are rationed.

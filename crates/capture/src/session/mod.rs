@@ -370,7 +370,7 @@ fn by_ebpf(
         peers.followed = kernel.has_hook("ws_sent");
         peers.begin(&mut programs, &chosen.pids, now());
     }
-    programs.visit(Visit::Begin, |_| {})?;
+    programs.visit(Visit::Begin, None, |_| {})?;
     ring.consume()
         .map_err(Error::bpf("cannot read the event ring"))?;
     host.take_all();
@@ -416,7 +416,11 @@ fn by_ebpf(
                 } else {
                     Visit::Dump
                 };
-                if let Err(e) = programs.visit(order, |v| intake.borrow_mut().visited(&v, false)) {
+                let few = intake.borrow().accounts.few_processes();
+                let visit = programs.visit(order, few.as_deref(), |v| {
+                    intake.borrow_mut().visited(&v, false);
+                });
+                if let Err(e) = visit {
                     notes.push(format!("a look could not be taken: {e}"));
                 }
                 let _ = ring.consume();
@@ -433,9 +437,11 @@ fn by_ebpf(
                 observer.look(look);
             }
             Event::Tick => {
-                if let Err(e) =
-                    programs.visit(Visit::Dump, |v| intake.borrow_mut().visited(&v, false))
-                {
+                let few = intake.borrow().accounts.few_processes();
+                let visit = programs.visit(Visit::Dump, few.as_deref(), |v| {
+                    intake.borrow_mut().visited(&v, false);
+                });
+                if let Err(e) = visit {
                     notes.push(format!("a time slice could not be closed: {e}"));
                 }
                 let time = now();
@@ -469,7 +475,7 @@ fn by_ebpf(
     };
 
     observer.over();
-    if let Err(e) = programs.visit(Visit::End, |v| intake.borrow_mut().visited(&v, true)) {
+    if let Err(e) = programs.visit(Visit::End, None, |v| intake.borrow_mut().visited(&v, true)) {
         notes.push(format!(
             "the last figures of living threads could not be read: {e}"
         ));

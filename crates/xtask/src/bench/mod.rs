@@ -3,8 +3,8 @@
 //! `compare` runs a workload bare and under each measuring tool in turn, several rounds, so that a
 //! machine that slows down for a while does so for all of them; a tool's figure is the median over
 //! the rounds of its ratio to the bare run of the same round. `own` takes wallscope's own figures:
-//! delays, CPU, memory; `probes` what single functions cost. `exchange` times files read and written.
-//! `peer` starts and ends the tools.
+//! delays, CPU, memory; `probes` what single functions cost. `exchange` times files read and written,
+//! `real` tries programs of others. `peer` starts and ends the tools.
 //!
 //! Only the workload's own figure is compared, taken by itself from release to end; starting and
 //! ending a tool are not in it.
@@ -14,6 +14,7 @@ mod exchange;
 mod own;
 mod peer;
 mod probes;
+mod real;
 
 pub use compare::{Comparison, Standing};
 pub use own::Figure;
@@ -110,18 +111,32 @@ pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
     Ok(measured)
 }
 
-/// The task: everything, or files read and written only.
+/// Which benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Truth programs, own figures, probes, files.
+    Usual,
+    /// Files read and written.
+    Files,
+    /// Programs of others.
+    Real,
+}
+
+/// The task; whether everything holds that is held here.
 ///
 /// # Errors
 /// As [`measure`], and when folded stacks differ from another tool's.
-pub fn run(effort: Effort, only_files: bool) -> Outcome<bool> {
+pub fn run(effort: Effort, what: What) -> Outcome<bool> {
     let tool = release_tool()?;
     println!("{}, {}", machine::date(), machine::describe());
     println!(
         "load before: {:.2}; more than a few tenths spoils the figures\n",
         machine::load()
     );
-    if !only_files {
+    if what == What::Real {
+        return real::all(&tool, effort.seconds, effort.rounds);
+    }
+    if what == What::Usual {
         measure(&tool, effort)?;
     }
     for figure in exchange::all(&tool, effort.files)? {

@@ -8,10 +8,10 @@ pub mod taps;
 pub mod timer;
 
 mod allowed;
+mod visit;
 
 use std::{
     fs,
-    io::Read,
     mem::MaybeUninit,
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
     sync::Mutex,
@@ -19,7 +19,7 @@ use std::{
 };
 
 use libbpf_rs::{
-    Iter, Link, MapCore, MapFlags, MapHandle, MapMut, MapType, OpenObject, PrintLevel, RingBuffer,
+    Link, MapCore, MapFlags, MapHandle, MapMut, MapType, OpenObject, PrintLevel, RingBuffer,
     RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
@@ -27,10 +27,12 @@ use wallscope_model::{BlockReason, shape};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use allowed::{Kernel, Mechanism};
+use visit::Visitor;
+pub use visit::{Visit, Visited};
 
 use crate::{
     Error,
-    event::{Dump, Head, LockSum, MonitorPlace, PARTS, SocketRecord, kind},
+    event::{LockSum, MonitorPlace, PARTS, SocketRecord},
     places::Places,
     syscalls,
 };
@@ -65,27 +67,6 @@ pub struct Settings {
     pub events: (bool, bool),
 }
 
-/// The order given to the task iterator (`set_iter`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visit {
-    /// Make records for the targets.
-    Begin = 0,
-    /// Copy the books of threads that changed.
-    Dump = 1,
-    /// Copy all books and charge what is still open.
-    End = 2,
-    /// Copy all books.
-    All = 3,
-}
-
-/// What the task iterator tells of a thread.
-pub enum Visited<'a> {
-    /// Its books.
-    Books(&'a Dump),
-    /// The bytes of its `struct ws_shape_event`.
-    Shape(&'a [u8]),
-}
-
 /// Where the run time of the programs went, so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTime {
@@ -112,8 +93,7 @@ impl RunTime {
 pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
     links: Vec<Link>,
-    iterator: Link,
-    buffer: Vec<u8>,
+    visitor: Visitor,
 }
 
 /// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
@@ -189,16 +169,11 @@ impl Programs {
                 )
                 .map_err(Error::bpf("cannot fill the table of system calls"))?;
         }
-        let iterator = skel
-            .progs
-            .ws_tasks
-            .attach()
-            .map_err(Error::bpf("cannot attach the task iterator"))?;
+        let visitor = Visitor::new(&skel.progs.ws_tasks)?;
         Ok(Programs {
             skel,
             links: Vec::new(),
-            iterator,
-            buffer: Vec::new(),
+            visitor,
         })
     }
 
@@ -328,41 +303,6 @@ impl Programs {
     pub fn add_cgroups(&self, ids: &[u64]) -> Result<(), Error> {
         let keys = ids.iter().map(|id| id.to_ne_bytes());
         name_targets(&self.skel.maps.cgroups, keys, "cgroup")
-    }
-
-    /// Runs the task iterator; `dump` gets each thread's books, and at the end the bytes of its
-    /// histogram of interval lengths.
-    ///
-    /// # Errors
-    /// The iterator cannot be read.
-    pub fn visit(&mut self, order: Visit, mut dump: impl FnMut(Visited<'_>)) -> Result<(), Error> {
-        let state = self
-            .skel
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .expect("the programs have state");
-        state.set_iter = order as u32;
-        let mut iter =
-            Iter::new(&self.iterator).map_err(Error::bpf("cannot start the task iterator"))?;
-        self.buffer.clear();
-        iter.read_to_end(&mut self.buffer)
-            .map_err(|e| Error::io("cannot read the task iterator", e))?;
-        let mut rest = &self.buffer[..];
-        while let Ok((head, _)) = Head::read_from_prefix(rest) {
-            let Some((bytes, after)) = rest.split_at_checked(head.size as usize) else {
-                break;
-            };
-            rest = after;
-            if head.kind == kind::SHAPE {
-                dump(Visited::Shape(bytes));
-            } else if let Ok(d) = Dump::read_from_bytes(bytes) {
-                dump(Visited::Books(&d));
-            } else {
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// A reader of the event ring; `take` gets each event's bytes. `turn`, where there is one, gets
