@@ -88,11 +88,16 @@ pub fn text(analysis: &Analysis<'_>, name: &str, view: View) -> Result<String, F
 fn head(out: &mut String, rec: &Recording, a: &Annotation, view: View, whole: u64) {
     let module = a.module.map_or("", |m| rec.modules[m.0 as usize].name());
     let _ = writeln!(out, "{}  {module}", a.function);
+    let unit = &rec.domain.unit;
+    let what = match unit.is_time() {
+        true => format!("view {view}"),
+        false => unit.name().to_string(),
+    };
     let _ = writeln!(
         out,
-        "view {view}: {} of {} in it and what it calls ({}), {} in itself; {} samples",
-        units::value(&rec.domain.unit, a.spent.total_ns),
-        units::value(&rec.domain.unit, whole),
+        "{what}: {} of {} in it and what it calls ({}), {} in itself; {} samples",
+        units::value(unit, a.spent.total_ns),
+        units::value(unit, whole),
         units::share_of(a.spent.total_ns, whole),
         units::share_of(a.spent.own_ns, whole),
         units::count(a.samples)

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use wallscope_capture::probes::spec::{self, Spec};
 use wallscope_capture::probes::{self, Announced, Options, Watcher};
 use wallscope_capture::session::Stop;
+use wallscope_capture::target::Target;
 use wallscope_model::calls::Calls;
 use wallscope_report::calls::{self, Look};
 
@@ -130,9 +131,14 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
     }
     // Opened before anything is measured.
     let hlog = asked.hlog.as_deref().map(Output::create).transpose()?;
-    let slow = (asked.slow)
-        .map(|(quantile, page)| Slow::start(&target, quantile, page))
+    let mut slow = (asked.slow)
+        .map(|(quantile, page)| Slow::open(quantile, page))
         .transpose()?;
+    // A command is recorded once it is there.
+    let there = !matches!(target, Target::Command(_));
+    if let Some(slow) = slow.as_mut().filter(|_| there) {
+        slow.record(target.clone()).map_err(failed)?;
+    }
     let options = Options {
         target,
         asked: asked.functions,
@@ -146,9 +152,9 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         terminal: io::stderr().is_terminal(),
         look: asked.look,
         lines: 0,
+        slow,
     };
-    let measured = probes::measure(&options, &mut teller)
-        .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    let measured = probes::measure(&options, &mut teller).map_err(failed)?;
     teller.clear();
     let result = &measured.calls;
     if let Some(mut file) = hlog {
@@ -161,7 +167,7 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         calls::text(result, &asked.look, &style())
     };
     output::to_stdout(|w| w.write_all(out.as_bytes()))?;
-    if let Some(slow) = slow {
+    if let Some(slow) = teller.slow.take() {
         let said = slow.finish(&measured)?;
         if !asked.json {
             output::to_stdout(|w| w.write_all(said.as_bytes()))?;
@@ -174,6 +180,10 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
     }
 }
 
+fn failed(error: wallscope_capture::Error) -> Failure {
+    Failure::of(error.exit_code(), anyhow::Error::new(error))
+}
+
 /// Functions whose cost is printed one by one.
 const MOST_ANNOUNCED: usize = 8;
 
@@ -183,6 +193,8 @@ pub struct Teller {
     look: Look,
     /// Of the display, to be overwritten.
     lines: usize,
+    /// What is recorded beside.
+    slow: Option<Slow>,
 }
 
 impl Teller {
@@ -192,6 +204,7 @@ impl Teller {
             terminal: false,
             look: Look::default(),
             lines: 0,
+            slow: None,
         }
     }
 
@@ -226,6 +239,13 @@ impl Watcher for Teller {
 
     fn live(&mut self, target: &str) {
         eprintln!("wallscope: measuring {target} (Ctrl-C ends it)");
+    }
+
+    fn begins(&mut self, pid: u32) -> Result<(), wallscope_capture::Error> {
+        match &mut self.slow {
+            Some(slow) => slow.record(Target::Pids(vec![pid])),
+            None => Ok(()),
+        }
     }
 
     fn step(&mut self, so_far: &Calls) {

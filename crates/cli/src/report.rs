@@ -116,7 +116,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if let Some(function) = &args.annotate {
             annotate::text(&analysis, function, args.view.unwrap_or(View::Wall))?
         } else if let Some(key) = &args.by {
-            groups_text(&groups(&analysis, key), key)
+            let unit = &recording.domain.unit;
+            groups_text(&groups(&analysis, key), key, unit, usize::MAX - 1)
         } else if args.md {
             markdown::render(&analysis, &headline)
         } else {

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
+use wallscope_capture::Error;
 use wallscope_capture::probes::Measured;
 use wallscope_capture::session::{self, Captured, Live, Observer, Options, Progress, Stopper};
 use wallscope_capture::target::Target;
@@ -38,14 +39,19 @@ pub fn quantile(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A recording under way beside the probes, and the files for what comes of it.
+/// The files for what comes of it, and the recording beside the probes once it is under way.
 pub struct Slow {
     quantile: f64,
     page: (PathBuf, Output),
     slow: (PathBuf, Output),
     typical: (PathBuf, Output),
+    recording: Option<Recorder>,
+}
+
+/// A recording under way.
+struct Recorder {
     stopper: Stopper,
-    thread: JoinHandle<Result<Captured, wallscope_capture::Error>>,
+    thread: JoinHandle<Result<Captured, Error>>,
 }
 
 /// Hands over what stops the recording once it is live.
@@ -61,14 +67,8 @@ impl Observer for Waiter {
 }
 
 impl Slow {
-    /// Opens the files, then starts to record; returns when it is live.
-    pub fn start(target: &Target, quantile: f64, page: Option<PathBuf>) -> Result<Slow, Failure> {
-        if matches!(target, Target::Command(_)) {
-            return Err(Failure::usage(
-                "--slow records beside the probes, which needs a process that is there: start it, and \
-                 use -p PID",
-            ));
-        }
+    /// Opens the files.
+    pub fn open(quantile: f64, page: Option<PathBuf>) -> Result<Slow, Failure> {
         let page = page.unwrap_or_else(|| {
             let mut path = crate::record::dated_name();
             path.set_extension("");
@@ -82,38 +82,47 @@ impl Slow {
             let output = Output::create(&path)?;
             Ok((path, output))
         };
-        let (slow, typical) = (open(beside("slow"))?, open(beside("typical"))?);
+        Ok(Slow {
+            quantile,
+            slow: open(beside("slow"))?,
+            typical: open(beside("typical"))?,
+            page: open(page)?,
+            recording: None,
+        })
+    }
+
+    /// Starts to record; returns when it is live.
+    pub fn record(&mut self, target: Target) -> Result<(), Error> {
         let options = Options {
             moments: true,
             hz: HZ,
             off_cpu_period: PERIOD,
             backend: Some(wallscope_capture::backend::Backend::Ebpf),
-            ..Options::new(target.clone())
+            ..Options::new(target)
         };
         let (sender, live) = mpsc::channel();
         let thread = std::thread::spawn(move || session::record(&options, &mut Waiter(sender)));
         let Ok(stopper) = live.recv() else {
             return Err(match thread.join() {
-                Ok(Err(e)) => Failure::of(e.exit_code(), anyhow::Error::new(e)),
-                _ => anyhow::anyhow!("the recording beside the probes ended before it was live")
-                    .into(),
+                Ok(Err(e)) => e,
+                _ => Error::Io {
+                    what: "cannot record beside the probes".into(),
+                    cause: std::io::Error::other("it ended before it was live"),
+                },
             });
         };
-        Ok(Slow {
-            quantile,
-            page: open(page)?,
-            slow,
-            typical,
-            stopper,
-            thread,
-        })
+        self.recording = Some(Recorder { stopper, thread });
+        Ok(())
     }
 
     /// Ends the recording, divides it by the calls that were measured, and writes what came of it.
     /// Returns it in words.
     pub fn finish(mut self, measured: &Measured) -> Result<String, Failure> {
-        self.stopper.stop();
-        let captured = match self.thread.join() {
+        let Some(Recorder { stopper, thread }) = self.recording.take() else {
+            return Ok("Nothing was recorded beside the probes.\n".into());
+        };
+        stopper.stop();
+        let captured = match thread.join() {
             Ok(captured) => {
                 captured.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?
             }

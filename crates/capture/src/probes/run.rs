@@ -74,6 +74,11 @@ pub trait Watcher {
     fn announced(&mut self, facts: &Announced);
     /// Measuring is live.
     fn live(&mut self, target: &str);
+    /// The command stands, and is about to begin.
+    ///
+    /// # Errors
+    /// What keeps it from beginning.
+    fn begins(&mut self, pid: u32) -> Result<(), Error>;
     /// A stretch of time is over: the result so far.
     fn step(&mut self, so_far: &Calls);
     /// Whether [`Watcher::step`] is of any use, as it costs some.
@@ -222,6 +227,7 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
     events.tick_every(start_ns, slice_ns)?;
     watcher.live(&options.target.describe());
     if let Some(held) = &mut held {
+        watcher.begins(held.pid())?;
         held.release()?;
     }
 

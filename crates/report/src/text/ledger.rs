@@ -5,7 +5,9 @@ use wallscope_model::State;
 use super::layout::{Ink, cells, clean, pad, shorten, wrap};
 use super::units::{self, count, ns, share_of};
 use super::{MOST_ROWS, Page, label};
-use crate::view::{Analysis, LedgerRow, ledger_rows, process_rows, reason_rows};
+use crate::view::{
+    Analysis, LedgerRow, groups, groups_text, ledger_rows, process_rows, reason_rows,
+};
 
 impl Page<'_> {
     pub(super) fn ledger(&mut self, a: &Analysis, total: &LedgerRow) {
@@ -91,6 +93,9 @@ impl Page<'_> {
     }
 
     pub(super) fn threads(&mut self, a: &Analysis, total: &LedgerRow) {
+        if !self.unit.is_time() {
+            return self.counted(a);
+        }
         let processes = process_rows(a.recording);
         if processes.len() > 1 {
             self.heading("Processes", "");
@@ -100,6 +105,20 @@ impl Page<'_> {
             self.heading("Threads", "");
             let rows = ledger_rows(a.recording);
             self.ledger_table("thread", "tid", &rows, |r| r.tid.unwrap_or(0));
+        }
+    }
+
+    /// Of what is no time: how much of it each process and thread has.
+    fn counted(&mut self, a: &Analysis) {
+        for (heading, key) in [("Processes", "process"), ("Threads", "thread")] {
+            let rows = groups(a, key);
+            if rows.len() > 1 {
+                self.heading(heading, "");
+                let unit = &a.recording.domain.unit;
+                for line in groups_text(&rows, key, unit, MOST_ROWS).lines() {
+                    self.line(&format!("  {line}"));
+                }
+            }
         }
     }
 

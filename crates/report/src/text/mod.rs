@@ -228,12 +228,15 @@ impl Page<'_> {
                 n => format!("{} and {} more threads", clean(&s.thread), n - 1),
             };
             let reason = s.reason.map(|r| format!(" ({r})")).unwrap_or_default();
+            let state = match self.unit.is_time() {
+                true => format!("  {}{reason}", label(s.state)),
+                false => String::new(),
+            };
             let head = format!(
-                "{:>3}. {} {}  {}{reason}  {threads}",
+                "{:>3}. {} {}{state}  {threads}",
                 i + 1,
                 pad(&share_of(s.ns, total.shown_ns()), -6),
                 pad(&self.value(s.ns), -7),
-                label(s.state),
             );
             for line in wrap(&head, self.style.width, 6) {
                 let line = self.style.ink(Ink::State(s.state), &line);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use wallscope_model::{Sample, State};
+use wallscope_model::{Sample, State, Unit};
 
 use unicode_width::UnicodeWidthStr as _;
 
 use super::Analysis;
-use crate::text::units::{ns, share_of};
+use crate::text::units::{self, share_of};
 
 /// Time with one value of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,28 +75,58 @@ pub fn groups(analysis: &Analysis<'_>, key: &str) -> Vec<GroupRow> {
     rows
 }
 
-/// Groups as a table for people.
-pub fn groups_text(rows: &[GroupRow], key: &str) -> String {
+/// Groups as a table for people, the first `most` of them and the rest together. What is no time has
+/// no states to be divided by.
+pub fn groups_text(rows: &[GroupRow], key: &str, unit: &Unit, most: usize) -> String {
     let all: u64 = rows.iter().map(GroupRow::total_ns).sum();
-    let value = |r: &GroupRow| r.value.clone().unwrap_or_else(|| format!("[no {key}]"));
-    let width = rows.iter().map(|r| value(r).width()).max().unwrap_or(0);
+    // One by itself is as short as a word that it was left out.
+    let shown = if rows.len() > most + 1 {
+        most
+    } else {
+        rows.len()
+    };
+    let name = |value: &Option<String>| value.clone().unwrap_or_else(|| format!("[no {key}]"));
+    let mut lines: Vec<(String, [u64; State::COUNT])> = rows[..shown]
+        .iter()
+        .map(|r| (name(&r.value), r.ns))
+        .collect();
+    if shown < rows.len() {
+        let mut rest = [0; State::COUNT];
+        for row in &rows[shown..] {
+            rest.iter_mut().zip(row.ns).for_each(|(sum, ns)| *sum += ns);
+        }
+        lines.push((format!("{} more", rows.len() - shown), rest));
+    }
+    let width = lines
+        .iter()
+        .map(|(name, _)| name.width())
+        .max()
+        .unwrap_or(0);
     let width = width.max(key.width());
-    let mut out = format!(
-        "{key:<width$} {:>9} {:>8} {:>9} {:>9} {:>9}\n",
-        "wall", "share", "on-CPU", "runnable", "blocked"
-    );
-    for r in rows {
-        let state = |s: State| ns(r.ns[s as usize]);
-        let pad = " ".repeat(width - value(r).width());
-        out.push_str(&format!(
-            "{}{pad} {:>9} {:>8} {:>9} {:>9} {:>9}\n",
-            value(r),
-            ns(r.total_ns()),
-            share_of(r.total_ns(), all),
-            state(State::OnCpu),
-            state(State::Runnable),
-            state(State::Blocked),
-        ));
+    let states: &[(State, &str)] = match unit.is_time() {
+        true => &[
+            (State::OnCpu, "on-CPU"),
+            (State::Runnable, "runnable"),
+            (State::Blocked, "blocked"),
+        ],
+        false => &[],
+    };
+    let what = if unit.is_time() { "wall" } else { unit.name() };
+    let column = what.width().max(9);
+    let mut out = format!("{key:<width$} {what:>column$} {:>8}", "share");
+    for (_, state) in states {
+        out.push_str(&format!(" {state:>9}"));
+    }
+    out.push('\n');
+    for (name, ns) in lines {
+        let pad = " ".repeat(width - name.width());
+        let total: u64 = ns.iter().sum();
+        let (value, share) = (units::value(unit, total), share_of(total, all));
+        out.push_str(&format!("{name}{pad} {value:>column$} {share:>8}"));
+        for (state, _) in states {
+            out.push_str(&format!(" {:>9}", units::ns(ns[*state as usize])));
+        }
+        out.push('\n');
     }
     out
 }

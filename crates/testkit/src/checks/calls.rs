@@ -1,6 +1,9 @@
 //! Calls of single functions against a program that knows: how many, how long each, what they waited
 //! for, and how they were left.
 
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -214,16 +217,59 @@ pub(super) fn forked(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// The calls beyond the 95th percentile wait for a lock, the typical ones sleep: stacks and ledgers of
-/// both sides, each a recording of its own.
+/// both sides, each a recording of its own; of a process that is there, and of a command.
 pub(super) fn slow(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
-    let page = folder.path().join("calls.html");
-    let page_text = page.to_string_lossy();
-    let arguments = ["calls_timed", "--slow", "p95", "-o", &*page_text];
-    run(tool, "latency", &arguments, &[], length)?;
     let mut card = Scorecard::default();
+    for (how, measure) in [
+        ("attached", slow_attached as fn(_, &[&str], _) -> _),
+        ("command", slow_command),
+    ] {
+        let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
+        let page = folder.path().join("calls.html");
+        let page = page.to_string_lossy();
+        measure(
+            tool,
+            &["calls_timed", "--slow", "p95", "-o", &*page],
+            length,
+        )?;
+        sides(tool, folder.path(), how, &mut card)?;
+    }
+    Ok(card)
+}
+
+fn slow_attached(tool: &Tool, arguments: &[&str], length: Length) -> Result<(), Error> {
+    run(tool, "latency", arguments, &[], length).map(|_| ())
+}
+
+fn slow_command(tool: &Tool, arguments: &[&str], length: Length) -> Result<(), Error> {
+    let mut child = Command::new(tool.path())
+        .arg("latency")
+        .args(arguments)
+        .arg("--")
+        .arg(crate::program::path())
+        .args(["calls", "--seconds", &length.text()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| Error::Start(format!("latency: {e}")))?;
+    // The program's gate is its standard input, which is the tool's: open from the start, and closed at
+    // the end by waiting.
+    let gate = child.stdin.as_mut().expect("stdin is piped");
+    let told = gate.write_all(b"go\n");
+    let ended = child.wait();
+    let fails = |e: std::io::Error| Error::Output(format!("latency of a command: {e}"));
+    told.map_err(fails)?;
+    match ended.map_err(fails)? {
+        status if status.success() => Ok(()),
+        status => Err(Error::Output(format!("latency of a command: {status}"))),
+    }
+}
+
+/// What the recordings of slow and typical calls in `folder` say.
+fn sides(tool: &Tool, folder: &Path, how: &str, card: &mut Scorecard) -> Result<(), Error> {
     for (side, reason) in [("slow", "lock"), ("typical", "timer")] {
-        let file = folder.path().join(format!("calls-{side}.pb.gz"));
+        let file = folder.join(format!("calls-{side}.pb.gz"));
         let file = file.to_string_lossy();
         let read = |verb: &[&str]| -> Result<String, Error> {
             let output = tool.run(&[&[verb[0], &*file], &verb[1..]].concat())?;
@@ -244,7 +290,7 @@ pub(super) fn slow(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         }
         let share = 100.0 * for_it / blocked;
         card.at_least(
-            format!("{side} calls: of blocked time, {reason}"),
+            format!("{how}: {side} calls: of blocked time, {reason}"),
             share,
             60.0,
             "%",
@@ -263,15 +309,16 @@ pub(super) fn slow(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             };
         }
         let share = 100.0 * within / all;
-        card.at_least(format!("{side} calls: stacks through it"), share, 95.0, "%");
+        let what = format!("{how}: {side} calls: stacks through it");
+        card.at_least(what, share, 95.0, "%");
     }
-    let text = std::fs::read_to_string(&page).unwrap_or_default();
+    let text = std::fs::read_to_string(folder.join("calls.html")).unwrap_or_default();
     let drawn = text.contains("calls_timed") && text.contains("</html>");
     card.at_least(
-        "the flame graph is drawn",
+        format!("{how}: the flame graph is drawn"),
         f64::from(u8::from(drawn)),
         1.0,
         "",
     );
-    Ok(card)
+    Ok(())
 }
