@@ -63,7 +63,7 @@ impl HostLog {
         }
         let listen = self.listeners.values().any(|own| *own);
         let facts = HostFacts {
-            listeners: match listen || self.facts.len() % ASK_AGAIN == 0 {
+            listeners: match listen || self.facts.len().is_multiple_of(ASK_AGAIN) {
                 true => self.listeners(),
                 false => Vec::new(),
             },
