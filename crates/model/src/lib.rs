@@ -30,6 +30,7 @@ pub mod calls;
 pub mod compare;
 pub mod crowding;
 pub mod merge;
+pub mod place;
 pub mod scale;
 pub mod shape;
 pub mod stats;

@@ -308,7 +308,7 @@ fn function(row: &FunctionRow) -> Function {
                 high_ns,
                 self_low_ns: v.own.low_ns,
                 self_high_ns: v.own.high_ns,
-                innermost_user_ns: v.user.ns,
+                place_ns: v.place.ns,
             },
         ))
     });

@@ -94,7 +94,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
         ));
         let value = |r: &crate::view::FunctionRow| {
             let v = r.view(*view);
-            if *view == View::OnCpu { v.own } else { v.user }
+            if *view == View::OnCpu { v.own } else { v.place }
         };
         let mut order: Vec<_> = functions.iter().filter(|r| value(r).ns > 0).collect();
         order.sort_by_key(|r| std::cmp::Reverse(value(r).ns));

@@ -44,35 +44,3 @@ pub fn is_scheduler(name: &str) -> bool {
     ];
     NAMES.contains(&name) || name.starts_with("preempt_schedule")
 }
-
-/// Whether a function belongs to the C library, the loader, or a language's standard library: time
-/// there is spent on behalf of who called it.
-pub fn is_runtime(name: &str, module: &str) -> bool {
-    const MODULES: [&str; 12] = [
-        "libc.so",
-        "libc-",
-        "libpthread",
-        "ld-linux",
-        "ld-musl",
-        "libm.so",
-        "libm-",
-        "librt",
-        "libgcc_s",
-        "libstdc++",
-        "libc++",
-        "[vdso]",
-    ];
-    const NAMES: [&str; 10] = [
-        "std::",
-        "core::",
-        "alloc::",
-        "<std::",
-        "<core::",
-        "<alloc::",
-        "__gnu_cxx::",
-        "runtime.",
-        "runtime/",
-        "sync.",
-    ];
-    MODULES.iter().any(|m| module.starts_with(m)) || NAMES.iter().any(|n| name.starts_with(n))
-}

@@ -52,7 +52,7 @@ fn the_stacks_of_every_view_sum_to_the_ledger() {
         let want = ledger_of(&rec, *view);
         assert_eq!(analysis.total(*view).shown_ns(), want);
         let own: u64 = functions.iter().map(|f| f.view(*view).own.ns).sum();
-        let user: u64 = functions.iter().map(|f| f.view(*view).user.ns).sum();
+        let user: u64 = functions.iter().map(|f| f.view(*view).place.ns).sum();
         assert_eq!((own, user), (want, want), "{view}");
         let folded = fold(
             &rec,
@@ -414,7 +414,7 @@ proptest! {
             for view in View::ALL {
                 let v = row.view(*view);
                 let total = analysis.total(*view).shown_ns();
-                for value in [v.own, v.total, v.user] {
+                for value in [v.own, v.total, v.place] {
                     prop_assert!(value.low_ns <= value.ns && value.ns <= value.high_ns);
                     prop_assert!(value.high_ns <= total);
                 }

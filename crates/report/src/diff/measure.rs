@@ -10,6 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::compare::{Estimate, estimate};
 use wallscope_model::crowding::Crowding;
+use wallscope_model::place;
 use wallscope_model::stats::MAX_BLOCKS;
 use wallscope_model::{Frame, FrameKind, Recording, State, View};
 
@@ -319,14 +320,18 @@ fn blamed(
             all
         }
         Metric::Program => {
-            let is = |f: &&u32| &names.all[**f as usize];
-            let own = calls().find(|f| {
-                let f = is(f);
-                f.kind != FrameKind::Kernel && !name::is_runtime(&f.name, &f.module)
+            let frame = |i: usize| &rec.frames[stack.frames[i].0 as usize];
+            let at = place::place(rec, stack, true, |(i, line)| {
+                place::whose(rec, frame(i), line)
             });
-            let user = || calls().find(|f| is(f).kind != FrameKind::Kernel);
-            let works = || calls().find(|f| !name::is_scheduler(&is(f).name));
-            vec![*own.or_else(user).or_else(works).unwrap_or(leaf)]
+            let chosen = at.map(|(i, line)| frames[stack.frames[i].0 as usize][line.unwrap_or(0)]);
+            let kernel = |f: &u32| names.all[*f as usize].kind == FrameKind::Kernel;
+            let works = || calls().find(|f| !name::is_scheduler(&names.all[**f as usize].name));
+            vec![
+                chosen
+                    .filter(|f| !kernel(f))
+                    .unwrap_or(*works().unwrap_or(leaf)),
+            ]
         }
     }
 }

@@ -126,7 +126,8 @@ pub(super) struct Function {
     pub(super) views: BTreeMap<&'static str, FunctionView>,
 }
 
-/// `low_ns` and `high_ns` are the 95 % interval of `total_ns`; the others of their own.
+/// `low_ns` and `high_ns` are the 95 % interval of `total_ns`; the others of their own. `place_ns`: time
+/// in which it was the function that people would name.
 #[derive(Serialize)]
 pub(super) struct FunctionView {
     pub(super) self_ns: u64,
@@ -135,7 +136,7 @@ pub(super) struct FunctionView {
     pub(super) high_ns: u64,
     pub(super) self_low_ns: u64,
     pub(super) self_high_ns: u64,
-    pub(super) innermost_user_ns: u64,
+    pub(super) place_ns: u64,
 }
 
 #[derive(Serialize)]

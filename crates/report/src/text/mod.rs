@@ -135,10 +135,10 @@ impl Page<'_> {
         // is what tells.
         let (title, value): (_, fn(&ViewValue) -> &Value) = match view {
             View::OnCpu => ("On-CPU: where it computes", |v| &v.own),
-            View::OffCpu => ("Off-CPU: where it is blocked", |v| &v.user),
-            View::RunQueue => ("Run queue: where it waits for a CPU", |v| &v.user),
-            View::Wall if self.unit.is_time() => ("Wall: all of the time", |v| &v.user),
-            View::Wall => ("Where they happened", |v| &v.user),
+            View::OffCpu => ("Off-CPU: where it is blocked", |v| &v.place),
+            View::RunQueue => ("Run queue: where it waits for a CPU", |v| &v.place),
+            View::Wall if self.unit.is_time() => ("Wall: all of the time", |v| &v.place),
+            View::Wall => ("Where they happened", |v| &v.place),
         };
         let mut about = format!(
             "{} in {} samples",

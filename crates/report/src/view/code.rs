@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::{FrameId, FrameKind, Recording};
+use wallscope_model::place::{self, Whose};
+use wallscope_model::{FrameId, FrameKind, Recording, Stack};
 
 use crate::name;
 
@@ -27,6 +28,8 @@ pub(super) struct Call {
     pub line: u32,
     /// Whether it is inlined into the next one.
     pub inlined: bool,
+    /// Whose code it is.
+    pub whose: Whose,
 }
 
 /// The functions of a recording, and those of each frame.
@@ -60,6 +63,7 @@ impl Code {
                     function,
                     line: 0,
                     inlined: false,
+                    whose: place::whose(rec, frame, None),
                 });
             }
             for (i, line) in frame.lines.iter().enumerate() {
@@ -72,6 +76,7 @@ impl Code {
                     function,
                     line: line.line,
                     inlined: i + 1 < frame.lines.len(),
+                    whose: place::whose(rec, frame, Some(i)),
                 });
             }
             code.ends.push(code.calls.len() as u32);
@@ -96,16 +101,16 @@ impl Code {
         &self.calls[from as usize..self.ends[i] as usize]
     }
 
-    /// The innermost function of the program itself: the first user frame, else the first kernel
-    /// frame that does more than give up the CPU.
-    pub(super) fn innermost_user(&self, frames: &[FrameId]) -> Option<u32> {
-        let calls = || frames.iter().flat_map(|f| self.calls(*f));
-        calls()
-            .find(|c| self.functions[c.function as usize].kind != FrameKind::Kernel)
-            .or_else(|| {
-                calls().find(|c| !name::is_scheduler(&self.functions[c.function as usize].name))
-            })
-            .or_else(|| calls().next())
-            .map(|c| c.function)
+    /// The function that people would name ([`place::place`]); of kernel stacks the innermost that
+    /// does more than give up the CPU.
+    pub(super) fn place(&self, rec: &Recording, stack: &Stack) -> Option<u32> {
+        let call = |(i, line): place::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
+        let chosen = call(place::place(rec, stack, true, |at| call(at).whose)?);
+        if chosen.whose < Whose::Kernel {
+            return Some(chosen.function);
+        }
+        let mut calls = stack.frames.iter().flat_map(|f| self.calls(*f));
+        let works = |c: &&Call| !name::is_scheduler(&self.functions[c.function as usize].name);
+        Some(calls.find(works).map_or(chosen.function, |c| c.function))
     }
 }

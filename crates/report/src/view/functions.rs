@@ -27,8 +27,8 @@ pub struct ViewValue {
     pub own: Value,
     /// Time in which it was anywhere on the stack; recursion counts once.
     pub total: Value,
-    /// Time in which it was the innermost function of the program, kernel frames passed over.
-    pub user: Value,
+    /// Time in which it was the function that people would name ([`wallscope_model::place`]).
+    pub place: Value,
 }
 
 /// A function in every view.
@@ -48,7 +48,7 @@ impl FunctionRow {
 }
 
 const STATES: usize = State::COUNT;
-/// Self, total, innermost user.
+/// Self, total, place.
 const METRICS: usize = 3;
 
 /// Sampled time of something, by state and block.
@@ -128,7 +128,7 @@ impl Analysis<'_> {
                     ViewValue {
                         own: value(0),
                         total: value(1),
-                        user: value(2),
+                        place: value(2),
                     }
                 }),
             })
@@ -153,7 +153,7 @@ impl Analysis<'_> {
             for view in View::ALL {
                 if view.includes(u.state) {
                     let v = &mut row.views[*view as usize];
-                    for value in [&mut v.own, &mut v.total, &mut v.user] {
+                    for value in [&mut v.own, &mut v.total, &mut v.place] {
                         value.ns += u.ns;
                         value.low_ns += u.ns;
                         value.high_ns += u.ns;
@@ -244,7 +244,7 @@ impl Analysis<'_> {
                 continue;
             };
             add(leaf.function, 0);
-            if let Some(function) = self.code.innermost_user(&stack.frames) {
+            if let Some(function) = self.code.place(self.recording, stack) {
                 add(function, 2);
             }
             for call in calls() {

@@ -2,60 +2,12 @@
 
 use std::sync::Arc;
 
-use wallscope_model::{Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Role, StackId};
+use wallscope_model::{Above, Actor, Hop, LabelValue, LabelsId, Role, StackId};
 
 use super::Analysis;
 
 /// The key of the label that says what a thread waited for.
 pub const RESOURCE: &str = "resource";
-
-/// Code that waits on behalf of somebody, and is not who people mean.
-const MACHINERY: &[&str] = &[
-    "std::",
-    "core::",
-    "alloc::",
-    "<std::",
-    "<core::",
-    "<alloc::",
-    "parking_lot",
-    "tokio::",
-    "crossbeam",
-    "pthread_",
-    "__",
-    "_start",
-    "start_thread",
-    "clone",
-    "futex_",
-    "syscall",
-    "java.lang.Object.wait",
-    "java.util.concurrent.locks.",
-    "jdk.internal.misc.",
-];
-
-/// How modules are called that run managed code, or only lead from it to C.
-const VMS: &[&str] = &[
-    "libjvm.so",
-    "libpython",
-    "python",
-    "_ctypes.",
-    "libffi.so",
-    "node",
-    "libnode.so",
-];
-
-/// Parts of the paths of sources that are not the program's own: inlined functions of libraries have
-/// the program's module, and in line tables bare names.
-const FILES: &[&str] = &[
-    "/rustc/",
-    "/.cargo/registry/",
-    "/usr/include/",
-    "/usr/src/",
-    "/usr/lib/",
-    "/usr/local/lib/",
-    "/site-packages/",
-    "/lib/python3",
-    "node:",
-];
 
 /// The hops of a recording, scaled.
 pub struct Waits {
@@ -142,55 +94,11 @@ impl Analysis<'_> {
         format!("[{how} by {}]", self.actor(hop))
     }
 
-    /// The function of a stack that people would name: the innermost of the program's own, not of
-    /// the C library, of a runtime's locks, or of a library that came as source. Kernel functions only
-    /// where there is nothing else.
+    /// The name of the function of a stack that people would name ([`wallscope_model::place`]).
     pub fn place(&self, stack: StackId) -> Option<String> {
-        let rec = self.recording;
-        let of_others = |file: &str| FILES.iter().any(|f| file.contains(f));
-        let files: Vec<bool> = rec.stacks[stack.0 as usize]
-            .frames
-            .iter()
-            .flat_map(|f| {
-                let lines = &rec.frames[f.0 as usize].lines;
-                // An address without a name is one frame too.
-                let unnamed = lines.is_empty().then_some(false);
-                let named = lines.iter();
-                named
-                    .map(move |l| of_others(&rec.functions[l.function.0 as usize].file))
-                    .chain(unnamed)
-            })
-            .collect();
-        let frames = self.frames(&rec.stacks[stack.0 as usize]);
-        let user = || {
-            frames
-                .iter()
-                .zip(&files)
-                .filter(|(f, _)| f.function.kind != FrameKind::Kernel)
-        };
-        let own = |and_vms: bool| {
-            user().find(|(f, of_others)| {
-                let library = [
-                    "libc.so",
-                    "libc-",
-                    "libpthread",
-                    "ld-linux",
-                    "[vdso]",
-                    "libstdc++",
-                ];
-                let (name, module) = (&*f.function.name, &*f.function.module);
-                !**of_others
-                    && !library.iter().any(|l| module.starts_with(l))
-                    && !MACHINERY.iter().any(|m| name.starts_with(m))
-                    && !name.ends_with(" Runtime1 stub")
-                    && (and_vms || !VMS.iter().any(|vm| module.starts_with(vm)))
-            })
-        };
-        // A runtime's own functions only where it runs nothing for the program.
-        let own = own(false).or_else(|| own(true));
-        let user = own.or_else(|| user().next()).map(|(f, _)| f);
-        let chosen = user.or_else(|| frames.first())?;
-        Some(chosen.function.name.to_string())
+        let stack = &self.recording.stacks[stack.0 as usize];
+        let function = self.code.place(self.recording, stack)?;
+        Some(self.code.functions[function as usize].name.to_string())
     }
 
     /// What somebody does in a hop, as one line of a tree.

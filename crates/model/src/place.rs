@@ -1,0 +1,530 @@
+//! Where in the program a stack stands: the function that people would name.
+//!
+//! The innermost frame of a blocked stack is always the same few functions of the C library, and often
+//! those above it are the same few of a runtime's locks. What a person can act on is the program's own
+//! innermost function: the first one towards the root that is neither kernel, system library, language
+//! runtime nor a library that came as source. Where a script runs, the script's. Where the program has
+//! none of its own on the stack, the innermost one of its libraries, then any.
+
+use crate::{Frame, FrameKind, ModuleKind, Recording, Stack};
+
+/// Whose code a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// The program's own.
+    Program,
+    /// Of a library that was built into it or installed beside it.
+    Library,
+    /// Of the language, of the system, or only a way into the kernel.
+    System,
+    /// The kernel's.
+    Kernel,
+}
+
+/// Folders of system libraries.
+const SYSTEM: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
+
+/// How names of the languages' standard libraries begin, after `<` and `&` are passed over.
+const STANDARD: [&str; 10] = [
+    "std::",
+    "core::",
+    "alloc::",
+    "__gnu_cxx::",
+    "__cxxabiv1::",
+    "__rust_",
+    "__libc_",
+    "_start",
+    "hashbrown::",
+    "__gthread_",
+];
+
+/// Go's, in packages whose paths have no domain; what follows may be further down in their tree.
+const GO: [&str; 22] = [
+    "runtime",
+    "sync",
+    "internal",
+    "net",
+    "os",
+    "io",
+    "bufio",
+    "time",
+    "syscall",
+    "database/sql",
+    "crypto",
+    "encoding",
+    "compress",
+    "reflect",
+    "context",
+    "strings",
+    "bytes",
+    "fmt",
+    "sort",
+    "log",
+    "math",
+    "strconv",
+];
+
+/// Locks, executors and reactors that are built into programs: they wait on somebody's behalf.
+const LIBRARIES: [&str; 16] = [
+    "parking_lot",
+    "lock_api::",
+    "tokio::",
+    "crossbeam",
+    "rayon",
+    "futures",
+    "async_std::",
+    "mio::",
+    "smol::",
+    "boost::",
+    "absl::",
+    "folly::",
+    "tbb::",
+    "oneapi::",
+    "uv_",
+    "uv__",
+];
+
+/// Parts of the paths of sources that came from elsewhere: inlined functions of libraries have the
+/// program's module.
+const SOURCES: [(&str, Whose); 9] = [
+    ("/rustc/", Whose::System),
+    ("/usr/include/", Whose::System),
+    ("/usr/lib/", Whose::System),
+    ("/usr/local/go/src/", Whose::System),
+    ("/usr/local/lib/", Whose::Library),
+    ("/.cargo/registry/", Whose::Library),
+    ("/.cargo/git/", Whose::Library),
+    ("/go/pkg/mod/", Whose::Library),
+    ("/node_modules/", Whose::Library),
+];
+
+/// System calls and the C library's ways to them: in a statically linked program they lie in the
+/// program's own file.
+const WAYS_TO_THE_KERNEL: [&str; 10] = [
+    "__syscall",
+    "syscall",
+    "__futex",
+    "futex",
+    "pthread_",
+    "__pthread_",
+    "__GI_",
+    "__lll_",
+    "__internal_syscall",
+    "__timedwait",
+];
+const CALLS: [&str; 30] = [
+    "read",
+    "write",
+    "pread",
+    "pwrite",
+    "pread64",
+    "pwrite64",
+    "readv",
+    "writev",
+    "recv",
+    "recvfrom",
+    "recvmsg",
+    "send",
+    "sendto",
+    "sendmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "poll",
+    "ppoll",
+    "select",
+    "epoll_wait",
+    "epoll_pwait",
+    "nanosleep",
+    "clock_nanosleep",
+    "usleep",
+    "sleep",
+    "fsync",
+    "fdatasync",
+    "wait4",
+    "waitpid",
+];
+
+/// A function of a stack: the frame's position, and the function's among the frame's lines; `None`: the
+/// frame has no name.
+pub type At = (usize, Option<usize>);
+
+/// The function of a stack that people would name; `None`: it has no frames. `whose` judges a frame's
+/// function, as [`whose`] does. `inlined`: functions that were inlined count by themselves, else for the
+/// one that they were inlined into, which has an address and can be probed.
+pub fn place(
+    recording: &Recording,
+    stack: &Stack,
+    inlined: bool,
+    mut whose: impl FnMut(At) -> Whose,
+) -> Option<At> {
+    let frame = |i: usize| &recording.frames[stack.frames[i].0 as usize];
+    let calls = |i: usize| {
+        let lines = frame(i).lines.len();
+        let from = if inlined { 0 } else { lines.saturating_sub(1) };
+        let named = (from..lines).map(move |line| (i, Some(line)));
+        named.chain((lines == 0).then_some((i, None)))
+    };
+    let all = 0..stack.frames.len();
+    let script = |i: &usize| is_script(frame(*i).kind);
+    let scripts = all.clone().any(|i| script(&i));
+    // No library below it: the program holds its own ways to the kernel.
+    let innermost = all.clone().find(|i| frame(*i).kind != FrameKind::Kernel);
+    let alone = innermost.is_some_and(|i| in_program(recording, frame(i)));
+    let mut best: Option<(Whose, At)> = None;
+    for i in all.clone().filter(|i| !scripts || script(i)) {
+        for at in calls(i) {
+            let mut is = whose(at);
+            if alone && is < Whose::System && leads_to_kernel(recording, frame(i), at.1) {
+                is = Whose::System;
+            }
+            if is == Whose::Program {
+                return Some(at);
+            }
+            if is < Whose::Kernel && best.is_none_or(|(known, _)| is < known) {
+                best = Some((is, at));
+            }
+        }
+    }
+    let first = || all.clone().flat_map(calls).next();
+    best.map(|(_, at)| at).or_else(first)
+}
+
+/// Whose code a frame's function is, the one at `line` of its lines.
+pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose {
+    if frame.kind == FrameKind::Kernel {
+        return Whose::Kernel;
+    }
+    let function = line.map(|l| &recording.functions[frame.lines[l].function.0 as usize]);
+    let (name, file) = function.map_or(("", ""), |f| (&*f.name, &*f.file));
+    match frame.kind {
+        FrameKind::Python => {
+            let path = (frame.module).map_or("", |m| &*recording.modules[m.0 as usize].path);
+            return of_python(if path.is_empty() { file } else { path });
+        }
+        FrameKind::Java if is_java_standard(name) => return Whose::System,
+        FrameKind::JavaScript if file.starts_with("node:") => return Whose::System,
+        FrameKind::JavaScript if file.contains("/node_modules/") => return Whose::Library,
+        FrameKind::Java | FrameKind::JavaScript => return Whose::Program,
+        _ => {}
+    }
+    if !in_program(recording, frame) {
+        return Whose::System;
+    }
+    let bare = name.trim_start_matches(['<', '&', '(', '*']);
+    if STANDARD.iter().any(|s| bare.starts_with(s))
+        || GO.iter().any(|package| in_go_package(bare, package))
+        || name.ends_with(" Runtime1 stub")
+    {
+        return Whose::System;
+    }
+    let module = (frame.module).map_or("", |m| recording.modules[m.0 as usize].name());
+    if is_vm(module) {
+        return Whose::System;
+    }
+    if LIBRARIES.iter().any(|l| bare.starts_with(l)) {
+        return Whose::Library;
+    }
+    let source = SOURCES.iter().find(|(part, _)| file.contains(part));
+    source.map_or(Whose::Program, |(_, whose)| *whose)
+}
+
+fn is_script(kind: FrameKind) -> bool {
+    matches!(
+        kind,
+        FrameKind::Python | FrameKind::Java | FrameKind::JavaScript
+    )
+}
+
+/// Whether a frame's code is no system library's.
+fn in_program(recording: &Recording, frame: &Frame) -> bool {
+    // Profiles of other tools may not tell modules.
+    let Some(module) = frame.module.map(|m| &recording.modules[m.0 as usize]) else {
+        return true;
+    };
+    match module.kind {
+        ModuleKind::Jit | ModuleKind::Source => true,
+        ModuleKind::Elf => {
+            !(module.name().contains(".so") && SYSTEM.iter().any(|s| module.path.starts_with(s)))
+        }
+        ModuleKind::Kernel | ModuleKind::Vdso => false,
+    }
+}
+
+fn leads_to_kernel(recording: &Recording, frame: &Frame, line: Option<usize>) -> bool {
+    line.is_some_and(|line| {
+        let name = &*recording.functions[frame.lines[line].function.0 as usize].name;
+        let bare = name.trim_start_matches("__libc_").trim_start_matches('_');
+        WAYS_TO_THE_KERNEL.iter().any(|w| name.starts_with(w)) || CALLS.contains(&bare)
+    })
+}
+
+/// Whether a module runs managed code, or only leads from it to C.
+fn is_vm(module: &str) -> bool {
+    const LIBRARIES: [&str; 5] = [
+        "libjvm.so",
+        "libpython",
+        "libnode.so",
+        "_ctypes.",
+        "libffi.so",
+    ];
+    let version = module.strip_prefix("python");
+    let python = version.is_some_and(|v| v.chars().all(|c| c.is_ascii_digit() || c == '.'));
+    python
+        || ["node", "nodejs", "java"].contains(&module)
+        || LIBRARIES.iter().any(|l| module.starts_with(l))
+}
+
+/// Python's code, by where it lies.
+fn of_python(path: &str) -> Whose {
+    if path.contains("/site-packages/") || path.contains("/dist-packages/") {
+        Whose::Library
+    } else if path.starts_with('<') || path.contains("/lib/python3") {
+        Whose::System
+    } else {
+        Whose::Program
+    }
+}
+
+/// The classes that come with every Java.
+fn is_java_standard(method: &str) -> bool {
+    const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+    PACKAGES.iter().any(|p| method.starts_with(p))
+}
+
+/// Whether `name` is of Go's `package` or one below it: `net.(*conn).Read`, `net/http.Serve`. What
+/// compilers append to names of C looks alike.
+fn in_go_package(name: &str, package: &str) -> bool {
+    const APPENDED: [&str; 6] = ["part.", "constprop.", "isra.", "cold", "llvm.", "lto_priv"];
+    match name.strip_prefix(package) {
+        Some(rest) if rest.starts_with('/') => rest.contains('.'),
+        Some(rest) => rest
+            .strip_prefix('.')
+            .is_some_and(|rest| !APPENDED.iter().any(|a| rest.starts_with(a))),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{FrameId, Function, FunctionId, Line, Module, ModuleId, StackEnd};
+
+    /// A frame: its kind, its module, and its functions with their files, innermost first.
+    type Spec<'a> = (FrameKind, &'a str, &'a [(&'a str, &'a str)]);
+
+    /// What people would name of a stack given leaf first.
+    fn named(inlined: bool, frames: &[Spec<'_>]) -> String {
+        let mut rec = Recording::default();
+        let mut ids = Vec::new();
+        for (kind, module, lines) in frames {
+            let id = ModuleId(rec.modules.len() as u32);
+            rec.modules.push(Module {
+                kind: match kind {
+                    FrameKind::Kernel => ModuleKind::Kernel,
+                    FrameKind::Native => ModuleKind::Elf,
+                    _ => ModuleKind::Source,
+                },
+                path: Arc::from(*module),
+                build_id: Arc::from(""),
+                pid: 0,
+            });
+            let lines = lines.iter().map(|(name, file)| {
+                let function = FunctionId(rec.functions.len() as u32);
+                rec.functions.push(Function {
+                    name: Arc::from(*name),
+                    system_name: Arc::from(""),
+                    file: Arc::from(*file),
+                    start_line: 0,
+                });
+                Line { function, line: 1 }
+            });
+            let lines = lines.collect();
+            ids.push(FrameId(rec.frames.len() as u32));
+            rec.frames.push(Frame {
+                kind: *kind,
+                module: Some(id),
+                address: 0,
+                lines,
+            });
+        }
+        let stack = Stack {
+            frames: ids,
+            end: StackEnd::Root,
+        };
+        let frame = |i: usize| &rec.frames[stack.frames[i].0 as usize];
+        let at = place(&rec, &stack, inlined, |(i, l)| whose(&rec, frame(i), l));
+        let (i, line) = at.expect("it has frames");
+        line.map_or("?".into(), |l| {
+            rec.functions[frame(i).lines[l].function.0 as usize]
+                .name
+                .to_string()
+        })
+    }
+
+    const LIBC: &str = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+    use FrameKind::{Java, JavaScript, Kernel, Native, Python};
+
+    #[test]
+    fn waits_are_the_programs_and_not_those_of_its_locks() {
+        let stack: [Spec<'_>; 6] = [
+            (Kernel, "[kernel]", &[("futex_wait", "")]),
+            (Native, LIBC, &[("syscall", "")]),
+            (
+                Native,
+                "/srv/shop",
+                &[
+                    (
+                        "parking_lot_core::parking_lot::park",
+                        "/root/.cargo/registry/src/p/lib.rs",
+                    ),
+                    ("parking_lot::raw_mutex::RawMutex::lock_slow", ""),
+                ],
+            ),
+            (
+                Native,
+                "/srv/shop",
+                &[
+                    ("lock_api::mutex::Mutex<R,T>::lock", ""),
+                    ("shop::cache_get", "src/main.rs"),
+                    ("shop::handle", "src/main.rs"),
+                ],
+            ),
+            (
+                Native,
+                "/srv/shop",
+                &[("<F as core::ops::FnOnce>::call_once", "")],
+            ),
+            (Native, LIBC, &[("start_thread", "")]),
+        ];
+        assert_eq!(named(true, &stack), "shop::cache_get");
+        assert_eq!(named(false, &stack), "shop::handle");
+    }
+
+    #[test]
+    fn without_own_code_a_librarys_is_named_and_then_any() {
+        let idle: [Spec<'_>; 4] = [
+            (Native, LIBC, &[("epoll_wait", "")]),
+            (Native, "/srv/shop", &[("mio::poll::Poll::poll", "")]),
+            (Native, "/srv/shop", &[("tokio::runtime::park", "")]),
+            (Native, "/srv/shop", &[("std::thread::spawn", "")]),
+        ];
+        assert_eq!(named(true, &idle), "mio::poll::Poll::poll");
+        assert_eq!(named(true, &idle[..1]), "epoll_wait");
+        let kernel: [Spec<'_>; 1] = [(Kernel, "[kernel]", &[("kswapd", "")])];
+        assert_eq!(named(true, &kernel), "kswapd");
+    }
+
+    #[test]
+    fn programs_without_libraries_hold_their_own_ways_to_the_kernel() {
+        let still: [Spec<'_>; 3] = [
+            (Native, "/srv/tool", &[("__syscall_cp_asm", "")]),
+            (Native, "/srv/tool", &[("read", "")]),
+            (Native, "/srv/tool", &[("load_index", "")]),
+        ];
+        assert_eq!(named(true, &still), "load_index");
+        // Called through the C library, a function of that name is the program's own.
+        let own: [Spec<'_>; 2] = [
+            (Native, LIBC, &[("recv", "")]),
+            (Native, "/srv/tool", &[("read", "")]),
+        ];
+        assert_eq!(named(true, &own), "read");
+    }
+
+    #[test]
+    fn languages_own_packages_are_passed_over() {
+        let go: [Spec<'_>; 4] = [
+            (Native, "/srv/node_exporter", &[("runtime.gopark", "")]),
+            (
+                Native,
+                "/srv/node_exporter",
+                &[("internal/poll.(*FD).Read", "")],
+            ),
+            (
+                Native,
+                "/srv/node_exporter",
+                &[("net/http.(*conn).serve", "")],
+            ),
+            (Native, "/srv/node_exporter", &[("main.scrape", "")]),
+        ];
+        assert_eq!(named(true, &go), "main.scrape");
+        let c: [Spec<'_>; 1] = [(Native, "/srv/tool", &[("net.part.0", "")])];
+        assert_eq!(named(true, &c), "net.part.0");
+        let python: [Spec<'_>; 3] = [
+            (
+                Python,
+                "/usr/lib/python3.11/socket.py",
+                &[("recv_into", "")],
+            ),
+            (
+                Python,
+                "/srv/venv/lib/python3.11/site-packages/db/api.py",
+                &[("query", "")],
+            ),
+            (Python, "/srv/shop/views.py", &[("index", "")]),
+        ];
+        assert_eq!(named(true, &python), "index");
+        assert_eq!(named(true, &python[..2]), "query");
+        let java: [Spec<'_>; 2] = [
+            (
+                Java,
+                "[java]",
+                &[("java.util.concurrent.locks.LockSupport.park", "")],
+            ),
+            (Java, "[java]", &[("shop.Cache.get", "")]),
+        ];
+        assert_eq!(named(true, &java), "shop.Cache.get");
+        let node: [Spec<'_>; 3] = [
+            (JavaScript, "[javascript]", &[("readFileSync", "node:fs")]),
+            (
+                JavaScript,
+                "[javascript]",
+                &[("parse", "/srv/node_modules/y/index.js")],
+            ),
+            (JavaScript, "[javascript]", &[("load", "/srv/shop/app.js")]),
+        ];
+        assert_eq!(named(true, &node), "load");
+    }
+
+    #[test]
+    fn a_vms_own_functions_are_not_the_programs() {
+        let stack: [Spec<'_>; 2] = [
+            (Native, "/usr/bin/python3.11", &[("take_gil", "")]),
+            (Python, "/srv/job.py", &[("work", "")]),
+        ];
+        assert_eq!(named(true, &stack), "work");
+        let tool: [Spec<'_>; 1] = [(Native, "/srv/pythonic", &[("main", "")])];
+        assert_eq!(whose_first(&tool), Whose::Program);
+        let vm: [Spec<'_>; 1] = [(Native, "/usr/bin/node", &[("uv_run", "")])];
+        assert_eq!(whose_first(&vm), Whose::System);
+    }
+
+    fn whose_first(frames: &[Spec<'_>]) -> Whose {
+        let (kind, module, lines) = frames[0];
+        let mut rec = Recording::default();
+        rec.modules.push(Module {
+            kind: ModuleKind::Elf,
+            path: Arc::from(module),
+            build_id: Arc::from(""),
+            pid: 0,
+        });
+        rec.functions.push(Function {
+            name: Arc::from(lines[0].0),
+            system_name: Arc::from(""),
+            file: Arc::from(""),
+            start_line: 0,
+        });
+        let frame = Frame {
+            kind,
+            module: Some(ModuleId(0)),
+            address: 0,
+            lines: vec![Line {
+                function: FunctionId(0),
+                line: 1,
+            }],
+        };
+        whose(&rec, &frame, Some(0))
+    }
+}
