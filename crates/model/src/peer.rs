@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{ContextId, StackId};
 
 /// What was seen of the connections of a thread that waits, beside its stack.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitSeen {
     /// A request of the thread, or of its process, was in flight when the wait began. `None`:
     /// connections were not followed.

@@ -3,6 +3,8 @@
 
 #[path = "tiers/bad_days.rs"]
 mod bad_days;
+#[path = "tiers/lower.rs"]
+mod lower;
 #[path = "tiers/place.rs"]
 mod place;
 #[path = "tiers/run.rs"]

@@ -224,6 +224,18 @@ impl EventSpec {
         Ok(())
     }
 
+    /// Whether it happens in the kernel only, so that user mode alone has none of it.
+    pub fn is_of_the_kernel(&self) -> bool {
+        let kernel = [
+            b::PERF_COUNT_SW_CONTEXT_SWITCHES,
+            b::PERF_COUNT_SW_CPU_MIGRATIONS,
+            b::PERF_COUNT_SW_CGROUP_SWITCHES,
+        ];
+        let software = self.kind == b::PERF_TYPE_SOFTWARE;
+        self.source == Source::Tracepoint
+            || (software && kernel.iter().any(|k| u64::from(*k) == self.config))
+    }
+
     /// The kernel's description of it.
     pub fn attributes(&self) -> b::perf_event_attr {
         let mut a = b::perf_event_attr {

@@ -179,9 +179,12 @@ impl Row {
             let opened = match open(self) {
                 Err(e) if !self.user_only && self.fds.is_empty() && is_refusal(&e) => {
                     self.user_only = true;
-                    // Kernel-side software events have nothing to tell of user mode.
-                    let no_use = self.spec.source == Source::Tracepoint || self.is_of_the_kernel();
-                    if no_use { Err(e) } else { open(self) }
+                    // Nothing to tell of user mode.
+                    if self.spec.is_of_the_kernel() {
+                        Err(e)
+                    } else {
+                        open(self)
+                    }
                 }
                 other => other,
             };
@@ -199,17 +202,6 @@ impl Row {
         if self.fds.is_empty() && self.refused.is_none() {
             self.refused = Some("nothing to count: the target has ended".into());
         }
-    }
-
-    /// Whether it happens in the kernel only, so that user mode alone has none of it.
-    fn is_of_the_kernel(&self) -> bool {
-        let kernel = [
-            b::PERF_COUNT_SW_CONTEXT_SWITCHES,
-            b::PERF_COUNT_SW_CPU_MIGRATIONS,
-            b::PERF_COUNT_SW_CGROUP_SWITCHES,
-        ];
-        self.spec.kind == b::PERF_TYPE_SOFTWARE
-            && kernel.iter().any(|k| u64::from(*k) == self.spec.config)
     }
 
     fn open_one(

@@ -47,7 +47,7 @@ pub(crate) mod look;
 pub(crate) mod managed;
 mod pace;
 mod parts;
-mod peers;
+pub(crate) mod peers;
 pub(crate) mod processes;
 pub(crate) mod resources;
 mod samples;

@@ -60,7 +60,7 @@ impl Peers {
             }
         };
         let by_inode: FxHashMap<u32, &Socket> = before.iter().map(|s| (s.inode, s)).collect();
-        let listening = listening(&before);
+        let listening = Listening::of(&before);
         let mut connected = Vec::new();
         let mut old = 0;
         for pid in pids {
@@ -121,50 +121,12 @@ impl Peers {
         accounts: &Accounts,
         mut stack: impl FnMut(User, u32) -> wallscope_model::StackId,
     ) -> Vec<Peer> {
-        let after = sockets::list().unwrap_or_default();
-        let owners = sockets::owners();
-        let lookup = Lookup {
-            sockets: &after,
-            owners: &owners,
-        };
-        let mut peers: BTreeMap<(u32, bool, String), Peer> = BTreeMap::new();
-        let mut place: FxHashMap<u64, (u32, bool, String)> = FxHashMap::default();
-        for s in self.gone.iter().chain(&self.open) {
-            let key = (s.pid, s.inbound == 0, address(s));
-            let running = if s.since > 0 {
-                now.saturating_sub(s.since)
-            } else {
-                0
-            };
-            if s.requests == 0 && running == 0 {
-                continue;
-            }
-            place.insert(s.cookie, key.clone());
-            let peer = peers
-                .entry(key)
-                .or_insert_with_key(|(pid, asks, address)| Peer {
-                    pid: *pid,
-                    asks: *asks,
-                    address: Arc::from(address.as_str()),
-                    ..Peer::default()
-                });
-            peer.connections += 1;
-            peer.requests += u64::from(s.requests);
-            peer.in_flight_ns += s.in_flight + running;
-            if peer.peer_pid == 0
-                && let Some((pid, name)) =
-                    (self.others.get(&s.cookie).cloned()).or_else(|| lookup.other_end(s))
-            {
-                (peer.peer_pid, peer.peer_name) = (pid, Arc::from(name));
-            }
-        }
+        let all: Vec<SocketRecord> = self.gone.into_iter().chain(self.open).collect();
+        let mut found = Found::new(&all, &self.others, now);
         let mut sums: Vec<_> = self.answered.into_iter().collect();
         sums.sort_by_key(|((cookie, id, _), (_, ns))| (std::cmp::Reverse(*ns), *cookie, *id));
         for ((cookie, id, user), (requests, ns)) in sums {
-            let (Some(key), Some(context)) = (place.get(&cookie), accounts.index(id)) else {
-                continue;
-            };
-            let Some(peer) = peers.get_mut(key) else {
+            let (Some(peer), Some(context)) = (found.with(cookie), accounts.index(id)) else {
                 continue;
             };
             let stack = stack(user, context);
@@ -183,37 +145,110 @@ impl Peers {
                 }),
             }
         }
-        let mut peers: Vec<Peer> = peers.into_values().collect();
+        found.peers()
+    }
+}
+
+/// A process, whether it asks, and its peer's address.
+type Place = (u32, bool, String);
+
+/// Connections added up by process and peer.
+pub(crate) struct Found {
+    peers: BTreeMap<Place, Peer>,
+    /// Where each connection stands, by cookie.
+    places: FxHashMap<u64, Place>,
+}
+
+impl Found {
+    /// Those of `all` that carried a request. `others`: who was at the other end earlier, by cookie;
+    /// the rest is looked for now. `now`: up to when open requests count.
+    pub fn new(all: &[SocketRecord], others: &FxHashMap<u64, (u32, String)>, now: u64) -> Found {
+        let after = sockets::list().unwrap_or_default();
+        let owners = sockets::owners();
+        let lookup = Lookup {
+            sockets: &after,
+            owners: &owners,
+        };
+        let mut found = Found {
+            peers: BTreeMap::new(),
+            places: FxHashMap::default(),
+        };
+        for s in all {
+            let running = if s.since > 0 {
+                now.saturating_sub(s.since)
+            } else {
+                0
+            };
+            if s.requests == 0 && running == 0 {
+                continue;
+            }
+            let key = (s.pid, s.inbound == 0, address(s));
+            found.places.insert(s.cookie, key.clone());
+            let peer = (found.peers.entry(key)).or_insert_with_key(|(pid, asks, address)| Peer {
+                pid: *pid,
+                asks: *asks,
+                address: Arc::from(address.as_str()),
+                ..Peer::default()
+            });
+            peer.connections += 1;
+            peer.requests += u64::from(s.requests);
+            peer.in_flight_ns += s.in_flight + running;
+            if peer.peer_pid == 0
+                && let Some((pid, name)) =
+                    (others.get(&s.cookie).cloned()).or_else(|| lookup.other_end(s))
+            {
+                (peer.peer_pid, peer.peer_name) = (pid, Arc::from(name));
+            }
+        }
+        found
+    }
+
+    /// The peer at the other end of a connection.
+    fn with(&mut self, cookie: u64) -> Option<&mut Peer> {
+        self.peers.get_mut(self.places.get(&cookie)?)
+    }
+
+    /// The peers, those with the longest waits first.
+    pub fn peers(self) -> Vec<Peer> {
+        let mut peers: Vec<Peer> = self.peers.into_values().collect();
         peers.sort_by_key(|p| std::cmp::Reverse(p.in_flight_ns));
         peers
     }
 }
 
 /// Ends that connections are accepted at.
-struct Listening {
+pub(crate) struct Listening {
     ports: HashSet<u16>,
     paths: HashSet<String>,
 }
 
-fn listening(all: &[Socket]) -> Listening {
-    let mut found = Listening {
-        ports: HashSet::new(),
-        paths: HashSet::new(),
-    };
-    for s in all.iter().filter(|s| s.listens) {
-        match &s.ends {
-            Ends::Tcp { local, .. } => {
-                found.ports.insert(local.port());
+impl Listening {
+    /// Those of all sockets of the machine.
+    pub fn of(all: &[Socket]) -> Listening {
+        let mut found = Listening {
+            ports: HashSet::new(),
+            paths: HashSet::new(),
+        };
+        for s in all.iter().filter(|s| s.listens) {
+            match &s.ends {
+                Ends::Tcp { local, .. } => {
+                    found.ports.insert(local.port());
+                }
+                Ends::Unix { path, .. } => found.paths.extend(path.clone()),
             }
-            Ends::Unix { path, .. } => found.paths.extend(path.clone()),
         }
+        found
     }
-    found
 }
 
 /// A connection of `pid` as the kernel programs keep it, with a request in flight if the data that
 /// was sent last says so.
-fn record(s: &Socket, pid: u32, listening: &Listening, now: u64) -> Option<SocketRecord> {
+pub(crate) fn record(
+    s: &Socket,
+    pid: u32,
+    listening: &Listening,
+    now: u64,
+) -> Option<SocketRecord> {
     let mut r = SocketRecord {
         cookie: s.cookie,
         pid,
@@ -303,13 +338,16 @@ fn address(s: &SocketRecord) -> String {
 }
 
 /// Who is at the other end, as far as this machine tells.
-struct Lookup<'a> {
-    sockets: &'a [Socket],
-    owners: &'a FxHashMap<u32, u32>,
+pub(crate) struct Lookup<'a> {
+    /// All sockets of the machine.
+    pub sockets: &'a [Socket],
+    /// Whose they are, by inode.
+    pub owners: &'a FxHashMap<u32, u32>,
 }
 
 impl Lookup<'_> {
-    fn other_end(&self, s: &SocketRecord) -> Option<(u32, String)> {
+    /// Process and name at the other end of a connection.
+    pub fn other_end(&self, s: &SocketRecord) -> Option<(u32, String)> {
         let pid = match s.peer_pid {
             0 => self.tcp(s).or_else(|| self.unix(s))?,
             pid => pid,

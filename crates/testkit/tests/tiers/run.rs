@@ -148,6 +148,18 @@ pub fn record_of(
     name: &str,
     arguments: impl Fn(u32) -> Vec<OsString>,
 ) -> Result<Outcome, Error> {
+    record_into(tool, place, own, name, None, arguments)
+}
+
+/// The same, and the recording is kept as `keep`.
+pub fn record_into(
+    tool: &Tool,
+    place: Place,
+    own: bool,
+    name: &str,
+    keep: Option<&Path>,
+    arguments: impl Fn(u32) -> Vec<OsString>,
+) -> Result<Outcome, Error> {
     let mut command = Command::new(wallscope_testkit::program::path());
     command.args([name, "--seconds", "1.5", "--hold", "--linger"]);
     if own && !place.is_root() {
@@ -161,6 +173,9 @@ pub fn record_of(
     let truth = program.truth(Duration::from_secs(120))?;
     let said = recording.stop()?;
     program.finish()?;
+    if let Some(keep) = keep {
+        fs::copy(&file, keep).map_err(|e| Error::Output(e.to_string()))?;
+    }
     read(tool, &file, truth, said)
 }
 

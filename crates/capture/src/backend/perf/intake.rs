@@ -1,6 +1,6 @@
 //! Records of perf events → threads, their courses, samples.
 
-use wallscope_model::{Part, StackEnd, State};
+use wallscope_model::{Part, StackEnd, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::{End, FrameWord};
 
@@ -25,12 +25,15 @@ impl Looker {
     /// refused them before, too.
     pub fn join(&mut self, first: usize) {
         let Some(clock) = &mut self.clock else { return };
-        for t in &mut self.watch.threads[first..] {
+        for (index, t) in self.watch.threads[first..].iter_mut().enumerate() {
             if !t.alive || t.course.is_some() {
                 continue;
             }
-            match clock.join(t.tid) {
+            match clock.join(t.tid, 1.0) {
                 Ok(()) => {
+                    if let Some(hits) = &mut self.hits {
+                        hits.join(first + index, t.tid);
+                    }
                     let now = session::now();
                     let Ok(books) = t.schedstat() else { continue };
                     if t.book.seen_ns > t.book.start_ns || t.ran {
@@ -149,7 +152,7 @@ impl Looker {
 
     /// A thread was off the CPU by its own will from `begin` to `end`: what the last look saw, if it
     /// was then, stands for that.
-    fn waited(&mut self, index: usize, begin: u64, end: u64) {
+    pub fn waited(&mut self, index: usize, begin: u64, end: u64) {
         let t = &mut self.watch.threads[index];
         let length = end.saturating_sub(begin);
         // Longer than any time between two looks: it cannot have been missed.
@@ -179,6 +182,7 @@ impl Looker {
             end,
             ns,
             weight,
+            seen: s.seen,
         };
         self.samples.add(self.grid, &look);
         // Each wait ends with a wake-up, and each of them waits for the CPU.
@@ -188,6 +192,7 @@ impl Looker {
             part: Some(Part::Woken),
             ns: (1000.0 / chance) as u64,
             weight: Weight::Wakeup,
+            seen: WaitSeen::default(),
             ..look
         };
         self.samples.add(self.grid, &wakeup);
@@ -195,10 +200,16 @@ impl Looker {
 
     /// A thread was born, and inherited its parent's events.
     fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
-        if self.watch.find(pid, tid).is_some() {
+        let maker = self.watch.find(parent, parent_tid);
+        let root = maker.map(|m| self.watch.threads[m].heir_of.unwrap_or(m));
+        if let Some(known) = self.watch.find(pid, tid) {
+            // It was listed before its birth was told, and given events beside those it inherited.
+            if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
+                hits.leave(known);
+                self.watch.threads[known].heir_of = root;
+            }
             return;
         }
-        let maker = self.watch.find(parent, parent_tid);
         let name = maker.map_or_else(String::new, |m| self.watch.threads[m].name.clone());
         if pid != parent {
             self.processes
@@ -207,8 +218,12 @@ impl Looker {
         let keep = self.watch.has_room();
         let mut thread = Thread::new(pid, tid, name, time, keep);
         thread.course = Some(Course::born(time));
+        thread.heir_of = root;
         thread.rebase(time, SchedStat::default());
-        self.watch.insert(thread);
+        let index = self.watch.insert(thread);
+        if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
+            hits.inherited(index);
+        }
     }
 
     /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,
@@ -270,19 +285,14 @@ impl Looker {
         };
         let t = &mut self.watch.threads[index];
         // A thread that inherited its event before the rate was lowered still has the old one.
-        t.credit_ns += r.period_ns;
+        t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
         if t.credit_ns < period {
             return;
         }
         let ns = t.credit_ns - t.credit_ns % period;
         t.credit_ns %= period;
-        let mut stack = self.unwind_running(r);
-        if matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded)
-            && self.remap(r.pid, now)
-        {
-            stack = self.unwind_running(r);
-        }
-        let stack = self.samples.stack(r.pid, stack.0, stack.1);
+        let (frames, end) = self.stack_of(r, now);
+        let stack = self.samples.stack(r.pid, frames, end);
         let part = if r.user_mode {
             Part::User
         } else {
@@ -300,6 +310,7 @@ impl Looker {
                 end: time,
                 ns,
                 weight: Weight::Own,
+                seen: WaitSeen::default(),
             },
         );
     }
@@ -316,7 +327,16 @@ impl Looker {
     }
 
     /// The stack of a thread of which registers and some stack were copied while it ran.
-    pub fn unwind_running(&mut self, r: &Running) -> (Vec<FrameWord>, StackEnd) {
+    pub fn stack_of(&mut self, r: &Running, now: u64) -> (Vec<FrameWord>, StackEnd) {
+        let stack = self.unwind_running(r);
+        let new = matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded);
+        if new && self.remap(r.pid, now) {
+            return self.unwind_running(r);
+        }
+        stack
+    }
+
+    fn unwind_running(&mut self, r: &Running) -> (Vec<FrameWord>, StackEnd) {
         let mut beyond = false;
         let tables = self.processes.files().tables();
         let stack = self.unwinder.unwind_copy(

@@ -5,6 +5,8 @@
 //! record.rs   what lies in the rings
 //! course.rs   a thread's time by its switches: the totals of this backend
 //! intake.rs   records -> threads, their courses, samples
+//! hits.rs     stacks at events by name
+//! ration.rs   threads that switch too often for a record of each
 //! ```
 //!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
@@ -18,7 +20,9 @@
 //! the rest of the time on a CPU is told by the tick. It does not see kernel stacks.
 
 mod course;
+mod hits;
 mod intake;
+mod ration;
 mod record;
 
 use std::{
@@ -31,10 +35,12 @@ use rustc_hash::FxHashMap;
 
 use super::ring::Ring;
 pub use course::{Course, Lag};
+pub use hits::Hits;
+pub use ration::Ration;
 pub use record::{Record, Running};
 
 /// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
-const DATA_PAGES: usize = 128;
+pub const DATA_PAGES: usize = 128;
 /// Fewest that are worth having: some dozen samples.
 const FEWEST_PAGES: usize = 32;
 /// Bytes of stack with each sample.
@@ -44,11 +50,18 @@ const REGISTERS: u64 = 0xff_01ff;
 /// Descriptors that are left to everything else.
 const RESERVED: usize = 256;
 
+/// The events of a thread.
+struct Joined {
+    events: Vec<OwnedFd>,
+    /// Its samples come so many times as often as others'.
+    share: f64,
+}
+
 /// The events and their rings.
 pub struct Clock {
     rings: Vec<(u32, Ring)>,
     /// The events that were opened for a thread by its id; those it inherited are not ours to hold.
-    events: FxHashMap<u32, Vec<OwnedFd>>,
+    events: FxHashMap<u32, Joined>,
     /// How many more may be opened.
     room: usize,
     /// Records that were written while the last ones were taken.
@@ -66,12 +79,12 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Makes a ring for each of `cpus`; samples will come at `hz`. `descriptors`: how many files
-    /// may be open.
+    /// Makes a ring for each of `cpus`, of at most `pages` data pages; samples will come at `hz`.
+    /// `descriptors`: how many files may be open.
     ///
     /// # Errors
     /// No event of our own is allowed, or no ring.
-    pub fn open(cpus: &[u32], hz: u32, descriptors: usize) -> io::Result<Clock> {
+    pub fn open(cpus: &[u32], hz: u32, descriptors: usize, pages: usize) -> io::Result<Clock> {
         let mut rings = Vec::new();
         for cpu in cpus {
             // An event of our own thread, never switched on, that the ring hangs on: it stays
@@ -81,7 +94,7 @@ impl Clock {
             a.set_exclude_kernel(1);
             match open(&mut a, 0, *cpu) {
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
-                event => rings.push((*cpu, Ring::map(event?, DATA_PAGES, FEWEST_PAGES)?)),
+                event => rings.push((*cpu, Ring::map(event?, pages, FEWEST_PAGES)?)),
             }
         }
         Ok(Clock {
@@ -97,21 +110,22 @@ impl Clock {
         })
     }
 
-    /// Opens the events of a thread.
+    /// Opens the events of a thread, of which only `share` of the time is recorded: samples come more
+    /// often by as much.
     ///
     /// # Errors
     /// They are not allowed, the thread is gone, or there are too many.
-    pub fn join(&mut self, tid: u32) -> io::Result<()> {
+    pub fn join(&mut self, tid: u32, share: f64) -> io::Result<()> {
         if self.room < self.rings.len() {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let mut events = Vec::with_capacity(self.rings.len());
         for index in 0..self.rings.len() {
             let cpu = self.rings[index].0;
-            let event = match self.event(tid, cpu) {
+            let event = match self.event(tid, cpu, share) {
                 Err(e) if self.with_kernel && self.events.is_empty() && is_refusal(&e) => {
                     self.with_kernel = false;
-                    self.event(tid, cpu)?
+                    self.event(tid, cpu, share)?
                 }
                 other => other?,
             };
@@ -123,25 +137,23 @@ impl Clock {
             events.push(event);
         }
         self.room -= events.len();
-        self.events.insert(tid, events);
+        self.events.insert(tid, Joined { events, share });
         Ok(())
     }
 
     /// Closes the events of a thread, and what its children inherited of them.
     pub fn leave(&mut self, tid: u32) {
         if let Some(events) = self.events.remove(&tid) {
-            self.room += events.len();
+            self.room += events.events.len();
         }
     }
 
-    fn event(&self, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
+    fn event(&self, tid: u32, cpu: u32, share: f64) -> io::Result<OwnedFd> {
         let mut a = attributes(b::PERF_COUNT_SW_CPU_CLOCK);
         // The records' trailing id must end with the time: no CPU, no id.
-        a.sample_type |=
-            u64::from(b::PERF_SAMPLE_PERIOD | b::PERF_SAMPLE_REGS_USER | b::PERF_SAMPLE_STACK_USER);
-        a.sample_regs_user = REGISTERS;
-        a.sample_stack_user = STACK;
-        a.__bindgen_anon_1.sample_period = self.told_ns;
+        a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
+        ask_for_stack(&mut a);
+        a.__bindgen_anon_1.sample_period = period(self.told_ns, share);
         a.set_inherit(1);
         a.set_exclude_kernel((!self.with_kernel).into());
         a.set_context_switch(1);
@@ -162,10 +174,13 @@ impl Clock {
             return;
         }
         self.told_ns = period_ns;
-        for event in self.events.values().flatten() {
-            // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old
-            // period in force, which the samples state.
-            unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const period_ns as u64) };
+        for joined in self.events.values() {
+            let period_ns = period(period_ns, joined.share);
+            for event in &joined.events {
+                // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old
+                // period in force, which the samples state.
+                unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const period_ns as u64) };
+            }
         }
     }
 
@@ -210,8 +225,20 @@ impl Clock {
     }
 }
 
+/// Time between two samples where they fall into `share` of the time.
+fn period(told_ns: u64, share: f64) -> u64 {
+    (told_ns as f64 * share) as u64
+}
+
 fn is_refusal(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// Samples have the user's registers and stack.
+fn ask_for_stack(a: &mut b::perf_event_attr) {
+    a.sample_type |= u64::from(b::PERF_SAMPLE_REGS_USER | b::PERF_SAMPLE_STACK_USER);
+    a.sample_regs_user = REGISTERS;
+    a.sample_stack_user = STACK;
 }
 
 fn attributes(event: b::perf_sw_ids) -> b::perf_event_attr {
@@ -251,8 +278,8 @@ mod tests {
         );
         // SAFETY: no arguments.
         let tid = unsafe { libc::gettid() } as u32;
-        let clock = Clock::open(&cpus, 997, 1024).and_then(|mut clock| {
-            clock.join(tid)?;
+        let clock = Clock::open(&cpus, 997, 1024, DATA_PAGES).and_then(|mut clock| {
+            clock.join(tid, 1.0)?;
             Ok(clock)
         });
         let mut clock = match clock {
@@ -286,12 +313,12 @@ mod tests {
 
     #[test]
     fn more_threads_than_descriptors_are_refused() {
-        let Ok(mut clock) = Clock::open(&[0], 99, RESERVED + 1) else {
+        let Ok(mut clock) = Clock::open(&[0], 99, RESERVED + 1, DATA_PAGES) else {
             println!("skipped: perf events of own threads are refused");
             return;
         };
         let refused = clock
-            .join(std::process::id())
+            .join(std::process::id(), 1.0)
             .expect_err("there is no room");
         assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
     }

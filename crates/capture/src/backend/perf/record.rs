@@ -96,66 +96,74 @@ impl Running {
     }
 }
 
+/// Whether a sample was taken in user mode.
+pub fn is_user_mode(misc: u16) -> bool {
+    u32::from(misc) & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_USER
+}
+
+/// What a sample says from `at` on: its user registers, and what was copied of the user stack. `None`:
+/// it has none, as it is of a thread of the kernel or of one that has lost its memory.
+pub fn user_part(body: &[u8], at: usize) -> Option<(Registers, Vec<u8>)> {
+    let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
+    if word(at)? == 0 {
+        return None;
+    }
+    let mut values = [0u64; 17];
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = word(at + 8 + 8 * i)?;
+    }
+    let [
+        ax,
+        bx,
+        cx,
+        dx,
+        si,
+        di,
+        bp,
+        sp,
+        ip,
+        r8,
+        r9,
+        r10,
+        r11,
+        r12,
+        r13,
+        r14,
+        r15,
+    ] = values;
+    let registers = Registers {
+        ip,
+        general: [
+            ax, dx, cx, bx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15,
+        ],
+    };
+    let at = at + 8 + 8 * values.len();
+    let size = word(at)? as usize;
+    let bytes = body.get(at + 8..(at + 8).checked_add(size)?)?;
+    let valid = if size == 0 {
+        0
+    } else {
+        word(at + 8 + size)? as usize
+    };
+    Some((registers, bytes.get(..valid.min(size))?.to_vec()))
+}
+
 /// Reads one record: its time and what it says; `None` for kinds that are of no use.
 pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
     let u32_at = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let u64_at = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
-    let misc = u32::from(misc);
     match kind {
         b::PERF_RECORD_SAMPLE => {
             let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
             let period_ns = u64_at(16)?;
-            let mut at = 32;
-            let mut registers = Registers::default();
-            // No user registers: a thread of the kernel, or one that has lost its memory.
-            if u64_at(24)? == 0 {
-                return None;
-            }
-            let mut values = [0u64; 17];
-            for value in &mut values {
-                *value = u64_at(at)?;
-                at += 8;
-            }
-            let [
-                ax,
-                bx,
-                cx,
-                dx,
-                si,
-                di,
-                bp,
-                sp,
-                ip,
-                r8,
-                r9,
-                r10,
-                r11,
-                r12,
-                r13,
-                r14,
-                r15,
-            ] = values;
-            registers.ip = ip;
-            registers.general = [
-                ax, dx, cx, bx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15,
-            ];
-            let size = u64_at(at)? as usize;
-            at += 8;
-            let bytes = body.get(at..at.checked_add(size)?)?;
-            let valid = if size == 0 {
-                0
-            } else {
-                u64_at(at + size)? as usize
-            };
-            let stack = bytes.get(..valid.min(size))?.to_vec();
-            let user_mode = misc & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_USER;
+            let (registers, stack) = user_part(body, 24)?;
             Some((
                 time,
                 Record::Sample(Box::new(Running {
                     pid,
                     tid,
                     period_ns,
-                    user_mode,
+                    user_mode: is_user_mode(misc),
                     registers,
                     stack,
                 })),
@@ -163,10 +171,10 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
         }
         b::PERF_RECORD_SWITCH => {
             let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
-            let record = if misc & b::PERF_RECORD_MISC_SWITCH_OUT == 0 {
+            let record = if u32::from(misc) & b::PERF_RECORD_MISC_SWITCH_OUT == 0 {
                 Record::In { pid, tid }
             } else {
-                let preempted = misc & b::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
+                let preempted = u32::from(misc) & b::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
                 Record::Out {
                     pid,
                     tid,
@@ -202,11 +210,11 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                     pid: u32_at(0)?,
                     tid: u32_at(4)?,
                     name: String::from_utf8_lossy(&name[..len]).into_owned(),
-                    exec: misc & b::PERF_RECORD_MISC_COMM_EXEC != 0,
+                    exec: u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0,
                 },
             ))
         }
-        _ => match sideband::parse(kind, misc as u16, body)? {
+        _ => match sideband::parse(kind, misc, body)? {
             (time, Change::Lost(n)) => Some((time, Record::Lost(n))),
             (time, change) => Some((time, Record::Change(Box::new(change)))),
         },

@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 
 use wallscope_model::{
     Audit, Context, Ledger, Loss, ModuleId, OnCpu, Recording, Runnable, Slices, StackEnd,
-    UnknownCause,
+    UnknownCause, WaitSeen,
 };
 use wallscope_object::process::SchedStat;
 
 use super::{book::Totals, looker::Looker, samples::Known, thread::Thread};
 use crate::session::build::Stacks;
 
-/// Fills `recording` with what was seen since the last time. Returns modules of code made at run
-/// time with their processes. `last`: nothing more will be seen.
-pub fn assemble(
-    looker: &mut Looker,
-    recording: &mut Recording,
-    last: bool,
-) -> Vec<(ModuleId, u32)> {
+/// What putting a recording together gives beside it.
+pub struct Assembled {
+    /// Modules of code made at run time, with their processes.
+    pub jit: Vec<(ModuleId, u32)>,
+    /// What was seen of connections, by sample.
+    pub seen: Vec<WaitSeen>,
+}
+
+/// Fills `recording` with what was seen since the last time. `last`: nothing more will be seen.
+pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> Assembled {
     let user_only = looker.clock.as_ref().is_some_and(|c| !c.with_kernel);
     let grid = looker.grid;
     let samples = &mut looker.samples;
@@ -69,7 +72,15 @@ pub fn assemble(
         ..grid
     };
     let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
-    recording.samples = looker.samples.finish(&mut stacks, &looker.processes);
+    let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
+    let seen;
+    (recording.samples, seen) = looker.samples.finish(&mut stacks, &looker.processes);
+    if last && let Some(hits) = looker.hits.take() {
+        recording.events = hits.finish(&looker.watch.threads, &mut stacks, &looker.processes);
+    }
+    if last && let Some(connections) = looker.connections.take() {
+        recording.peers = connections.finish();
+    }
     recording.processes = looker.processes.facts();
     for p in &mut recording.processes {
         if let Some(watched) = looker.watch.processes.get(&p.pid) {
@@ -82,6 +93,7 @@ pub fn assemble(
     for (cause, count) in [
         ("stack changed while it was read", looker.tally.raced),
         ("perf record lost (ring full)", lost),
+        ("stack at an event lost (ring full)", hits_lost),
         (
             "sample of a thread that was gone before it was listed",
             looker.tally.strangers,
@@ -108,7 +120,7 @@ pub fn assemble(
     let jit = stacks.jit_modules();
     (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
     (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
-    jit
+    Assembled { jit, seen }
 }
 
 fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
@@ -117,11 +129,19 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
         voluntary1.saturating_sub(voluntary0),
         involuntary1.saturating_sub(involuntary0),
     );
+    let before = t.switches_by_records;
     let recorded = match &t.course {
-        Some(course) => Some((course.voluntary, course.involuntary)),
-        None => t.switches_by_records,
+        Some(course) => {
+            let (voluntary, involuntary) = before.unwrap_or_default();
+            Some((
+                voluntary + course.voluntary,
+                involuntary + course.involuntary,
+            ))
+        }
+        None => before,
     };
-    let (voluntary, involuntary) = recorded.unwrap_or(told);
+    let rationed = t.ration.is_some_and(|r| r.unrecorded_ns > 0);
+    let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
     let mut ledger = Ledger {
         wall_ns,
         on_cpu: divide(totals.on_cpu, ticks(t)),
@@ -135,7 +155,7 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,
         // A witness is who did not make the figures, and was asked to the end.
-        audit: if t.course.is_some() && t.alive {
+        audit: if t.is_recorded() && t.alive {
             audit(t.audit, told)
         } else {
             Audit::default()

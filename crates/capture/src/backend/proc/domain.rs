@@ -2,8 +2,8 @@
 
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
-use super::looker::Looker;
-use crate::session;
+use super::{looker::Looker, thread::Thread};
+use crate::{backend::perf::Hits, session};
 
 /// What stopping running threads came to.
 pub struct Stops {
@@ -94,7 +94,14 @@ pub fn describe(f: Facts<'_>) -> Domain {
         });
     }
     notes.push("where the kernel moves sleepers to another CPU before it takes them off the queue (Linux 6.12 and later), its counter of waiting for a CPU has the rest of such sleeps in it, and so has runnable time here".into());
-    notes.push("idle waiting is not judged in this recording".into());
+    let connections = f.looker.connections.as_ref();
+    match connections.and_then(|c| c.problem.as_ref()) {
+        None => notes.push(format!(
+            "requests in flight are those that {} looks at connections found: whom data was last sent to, by the kernel's tick; their number is that of segments, and their time that of the looks between which they were open",
+            connections.map_or(0, |c| c.asked)
+        )),
+        Some(why) => notes.push(format!("connections are not known: {why}")),
+    }
     let listing_ms = interval_ms.max(100.0);
     let mut limits = match clock {
         None => vec![
@@ -118,11 +125,20 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "the ebpf backend",
         )],
     };
-    if f.events_asked {
-        limits.push(limit(
+    limits.push(limit(
+        "which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go within a second".into(),
+        "the ebpf backend",
+    ));
+    match &f.looker.hits {
+        Some(hits) => limits.extend(hits.limits()),
+        None if f.events_asked => limits.push(limit(
             "stacks at the events that were asked for (-e)".into(),
-            "the ebpf backend",
-        ));
+            "the ebpf or perf backend",
+        )),
+        None => {}
+    }
+    if let Some(what) = rationed(&f.looker.watch.threads, f.looker.grid.start_ns) {
+        limits.push(limit(what, "the ebpf backend"));
     }
     limits.extend([
         limit(format!("which of several waits shorter than {interval_ms:.0} ms a thread was in: reasons and stacks of short waits are sampled"), "a higher rate (-F), or the ebpf backend"),
@@ -286,4 +302,26 @@ pub fn describe(f: Facts<'_>) -> Domain {
     };
     domain.events.extend(on_cpu);
     domain
+        .events
+        .extend(f.looker.hits.iter().flat_map(Hits::describe));
+    domain
+}
+
+/// What is not known of threads whose switches were recorded for a part of the time.
+fn rationed(threads: &[Thread], start_ns: u64) -> Option<String> {
+    let rations = || {
+        let own = |t: &Thread| Some((t.ration?.unrecorded_ns, t.book.seen_ns));
+        threads.iter().filter_map(own).filter(|(ns, _)| *ns > 0)
+    };
+    let [without, all] = rations().fold([0.0, 0.0], |[without, all], (ns, end)| {
+        let life = end.saturating_sub(start_ns);
+        [without + ns as f64, all + life as f64]
+    });
+    (all > 0.0).then(|| {
+        format!(
+            "each switch of {} threads that switch very often: {:.0} % of their time has switch records and samples, between which their totals are the scheduler's counters, and waiting for a CPU counts as woken",
+            rations().count(),
+            100.0 * (1.0 - without / all)
+        )
+    })
 }

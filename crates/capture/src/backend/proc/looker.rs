@@ -1,23 +1,21 @@
 //! Looking at threads: one round after the other, at everybody whose turn it is.
 
-use std::io;
-
 use rustc_hash::FxHashMap;
-use wallscope_model::{BlockReason, Part, Slices, StackEnd, State};
+use wallscope_model::{Slices, State, WaitSeen};
 use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
     book::Kind,
-    counters::Doing,
+    connections::Connections,
+    counters::{Counters, Doing},
     samples::{Look, Samples, Weight},
-    stop::{Glance, Halted, Stopper},
+    stop::Stopper,
     thread::Sight,
-    waiting::{self, Pages, Where},
     watch::Watch,
 };
 use crate::{
-    backend::perf::{Clock, Course, Lag, Running},
-    session::{self, managed, processes::Processes, resources::Locks as _},
+    backend::perf::{Clock, Course, Hits, Lag},
+    session::{self, managed, processes::Processes},
     syscalls,
     target::{Target, cgroup_members},
 };
@@ -55,7 +53,9 @@ pub struct Looker {
     pub table: [u8; syscalls::TABLE],
     pub grid: Slices,
     pub clock: Option<Clock>,
+    pub hits: Option<Hits>,
     pub stopper: Option<Stopper>,
+    pub connections: Option<Connections>,
     pub tally: Tally,
     /// Time between two rounds as it is at present, ns.
     pub spacing_ns: u64,
@@ -69,7 +69,7 @@ pub struct Looker {
     pub relist: bool,
     last_round_ns: u64,
     /// Threads whose stack is still to come: the thread, and the stretch that it stands for.
-    owed: FxHashMap<u32, (usize, u64, u64)>,
+    pub owed: FxHashMap<u32, (usize, u64, u64)>,
 }
 
 impl Looker {
@@ -85,7 +85,9 @@ impl Looker {
             table: syscalls::reasons(),
             grid,
             clock: None,
+            hits: None,
             stopper: None,
+            connections: None,
             tally: Tally::default(),
             spacing_ns: 0,
             sampling_ns: 0,
@@ -116,6 +118,10 @@ impl Looker {
             (self.spacing_ns * 7 / 8 + since / 8).max(period)
         };
         self.last_round_ns = now;
+        if let Some(connections) = &mut self.connections {
+            connections.follow(self.watch.processes.keys().copied(), now);
+            connections.look(now);
+        }
         let mut gone = Vec::new();
         let mut live = std::mem::take(&mut self.watch.live);
         live.retain(|index| {
@@ -204,9 +210,8 @@ impl Looker {
                 return false;
             };
             if let (Some(course), Some(clock)) = (t.course.take(), &mut self.clock) {
-                t.counters = super::counters::Counters::new(books);
-                t.switches_by_records = Some((course.voluntary, course.involuntary));
-                t.repaired_ns = course.repaired_ns;
+                t.counters = Counters::new(books);
+                t.told_by(&course);
                 clock.leave(t.tid);
             }
             t.book.seen_ns = session::now();
@@ -239,6 +244,7 @@ impl Looker {
                         until: t.stood_ns,
                         stack,
                         reason,
+                        seen: t.seen,
                         late,
                     });
                 }
@@ -259,7 +265,7 @@ impl Looker {
             return false;
         };
         let now = session::now();
-        let before = (t.doing, t.stack, t.reason);
+        let before = (t.doing, t.stack, t.seen);
         let same = t.counters.unchanged(books);
         if same && matches!(t.doing, Doing::Blocked(_)) {
             t.quiet = t.quiet.saturating_add(1);
@@ -294,7 +300,7 @@ impl Looker {
             self.stands_for(index, before, begin, edge);
         }
         let t = &self.watch.threads[index];
-        let present = (t.doing, t.stack, t.reason);
+        let present = (t.doing, t.stack, t.seen);
         self.stands_for(index, present, edge, now);
         if self.watch.threads[index].doing == Doing::Running {
             self.halt(index, edge, now);
@@ -306,7 +312,7 @@ impl Looker {
     fn stands_for(
         &mut self,
         index: usize,
-        (doing, stack, _): (Doing, Option<u32>, BlockReason),
+        (doing, stack, seen): (Doing, Option<u32>, WaitSeen),
         begin: u64,
         end: u64,
     ) {
@@ -329,168 +335,9 @@ impl Looker {
                 end,
                 ns,
                 weight: Weight::Own,
+                seen,
             },
         );
-    }
-
-    /// Stops a running thread for a moment to see its stack, if that was permitted. One that halts
-    /// at once had a CPU; any other one waited for it.
-    fn halt(&mut self, index: usize, begin: u64, end: u64) {
-        let t = &self.watch.threads[index];
-        let tid = t.tid;
-        let Some(stopper) = &mut self.stopper else {
-            return;
-        };
-        let glance = stopper.look(t.pid, tid);
-        let late = std::mem::take(&mut stopper.late);
-        match glance {
-            Glance::Running(halted) => self.halted(index, halted, State::OnCpu, begin, end),
-            Glance::Later => {
-                let owed = self.owed.entry(tid).or_insert((index, begin, end));
-                owed.2 = end;
-            }
-            Glance::None => {}
-        }
-        for (tid, halted) in late {
-            if let Some((index, begin, end)) = self.owed.remove(&tid) {
-                self.halted(index, halted, State::Runnable, begin, end);
-            }
-        }
-    }
-
-    /// The stack of a thread that was stopped stands for `begin..end`.
-    fn halted(&mut self, index: usize, halted: Halted, state: State, begin: u64, end: u64) {
-        let t = &self.watch.threads[index];
-        let running = Running {
-            pid: t.pid,
-            tid: t.tid,
-            period_ns: 0,
-            user_mode: true,
-            registers: halted.registers,
-            stack: halted.stack,
-        };
-        let pid = t.pid;
-        let mut stack = self.unwind_running(&running);
-        if matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded) && self.remap(pid, end)
-        {
-            stack = self.unwind_running(&running);
-        }
-        let stack = self.samples.stack(pid, stack.0, stack.1);
-        // A thread halts on its way back to user mode, wherever it was.
-        let part = match state {
-            State::OnCpu => Part::User,
-            _ => Part::Woken,
-        };
-        self.samples.add(
-            self.grid,
-            &Look {
-                thread: index as u32,
-                stack,
-                state,
-                reason: None,
-                part: Some(part),
-                begin,
-                end,
-                ns: end - begin,
-                weight: Weight::Own,
-            },
-        );
-    }
-
-    /// What a thread that has moved does now, and in `stood_ns` until when it is known to. `None`:
-    /// it is gone.
-    fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
-        let t = &mut self.watch.threads[index];
-        let pid = t.pid;
-        t.stack = None;
-        let mut readable = self.watch.processes.get(&pid)?.readable;
-        // Twice: it may move while it is read, and then mostly stays.
-        for _ in 0..2 {
-            if !readable {
-                break;
-            }
-            let t = &mut self.watch.threads[index];
-            let mut buffer = [0u8; 256];
-            let text = match t.place(&mut buffer) {
-                Ok(text) => text,
-                Err(e) if is_gone(&e) => return None,
-                Err(_) => {
-                    readable = false;
-                    break;
-                }
-            };
-            let (call, sp, pc) = match Where::parse(text)? {
-                Where::Running => return Some(Doing::Running),
-                Where::Blocked { call, sp, pc } => (call, sp, pc),
-            };
-            if (sp, pc) == (0, 0) {
-                // It has no user memory any more: it is ending, or has.
-                if matches!(t.letter(), 'Z' | 'X' | '?') {
-                    return None;
-                }
-                t.stood_ns = session::now();
-                t.stack = Some(self.samples.stack(pid, Vec::new(), StackEnd::Gone));
-                return Some(Doing::Blocked(BlockReason::Other));
-            }
-            // First everything that must be of one moment, then what takes longer.
-            let mut pages = Pages::copy(pid, t.tid, sp, pc);
-            let mut wchan = [0u8; 96];
-            let wchan = t.wchan(&mut wchan);
-            let mut reason = waiting::reason(&self.table, pid, wchan, call, t.reason);
-            if let (BlockReason::Lock, Some((_, address))) = (reason, call)
-                && self.processes.managed().is_gil(pid, address)
-            {
-                reason = BlockReason::Gil;
-            }
-            if !t.still(text) {
-                self.tally.raced += 1;
-                continue;
-            }
-            t.stood_ns = session::now();
-            let mut stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
-            if matches!(stack.end, StackEnd::NoMapping | StackEnd::TableNotLoaded)
-                && self.remap(pid, now)
-            {
-                stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
-            }
-            let t = &mut self.watch.threads[index];
-            let managed = self.processes.managed();
-            let managed = managed.read(&mut self.managed, pid, t.tid, &stack.frames);
-            if (stack.again || managed.is_some()) && !t.still(text) {
-                self.tally.raced += 1;
-                continue;
-            }
-            let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
-            self.processes.managed_mut().scripts.name(&words, Some(pid));
-            let java = &mut self.processes.managed_mut().java;
-            java.name(words.iter().copied(), Some(pid));
-            if reason == BlockReason::Lock && java.sleeps(pid, words) {
-                reason = BlockReason::Timer;
-            }
-            let words = managed.map_or_else(Box::default, |m| {
-                self.processes.managed_mut().name(&m);
-                m.words
-            });
-            t.stack = Some(self.samples.mixed(pid, stack.frames, words, stack.end));
-            return Some(Doing::Blocked(reason));
-        }
-        let t = &mut self.watch.threads[index];
-        t.stood_ns = session::now();
-        if readable {
-            // It runs and waits in turn, faster than it can be read.
-            t.stack = Some(self.samples.stack(pid, Vec::new(), StackEnd::Lost));
-            return Some(Doing::Blocked(t.reason));
-        }
-        let letter = t.letter();
-        if let Some(process) = self.watch.processes.get_mut(&pid) {
-            process.readable = false;
-        }
-        Some(match letter {
-            'R' => Doing::Running,
-            'D' => Doing::Blocked(BlockReason::Disk),
-            'T' | 't' => Doing::Blocked(BlockReason::Stopped),
-            _ => Doing::Blocked(BlockReason::Other),
-        })
     }
 
     /// Takes in what is new.
@@ -518,9 +365,4 @@ impl Looker {
         }
         self.join(known);
     }
-}
-
-/// Whether a thread's file says that there is no such thread any more.
-fn is_gone(e: &io::Error) -> bool {
-    e.raw_os_error() == Some(libc::ESRCH) || e.kind() == io::ErrorKind::NotFound
 }

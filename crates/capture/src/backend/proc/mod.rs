@@ -3,9 +3,10 @@
 //! ```text
 //! mod.rs       the order of things: prepare, go live, wait, stop
 //! watch.rs     who: processes, threads, children as they appear; thread.rs: one of them
-//! looker.rs    looking at everybody, round after round; pace.rs: how often
+//! looker.rs    looking at everybody, round after round; pace.rs: how often; sight.rs: one look
 //! waiting.rs   what a waiting thread waits for, and its stack, without stopping it
-//! stop.rs      short stops of running threads, where they are permitted
+//! stop.rs      short stops of running threads, where they are permitted; halt.rs: what they show
+//! connections.rs  with whom connections are, and which have a request in flight
 //! counters.rs  a thread's time by the scheduler's counters
 //! book.rs      a thread's time by slice; samples.rs: stacks and the time they stand for
 //! assemble.rs  all of it -> the recording; domain.rs: what this could not see
@@ -23,12 +24,15 @@
 
 mod assemble;
 pub(crate) mod book;
+mod connections;
 pub(crate) mod counters;
 mod domain;
+mod halt;
 pub(crate) mod looker;
 mod pace;
 mod refusal;
 pub(crate) mod samples;
+mod sight;
 pub(crate) mod spans;
 mod stop;
 pub(crate) mod thread;
@@ -42,7 +46,10 @@ use wallscope_unwind::native::MemoryTables;
 
 use crate::{
     Error,
-    backend::{ebpf::timer::parse_cpu_list, perf::Clock},
+    backend::{
+        ebpf::timer::parse_cpu_list,
+        perf::{Clock, DATA_PAGES, Hits},
+    },
     session::{
         self, Captured, Live, Observer, Options, Progress, Stop,
         cost::{self, CostMeter},
@@ -54,6 +61,8 @@ use crate::{
     },
     target::{Held, Target},
 };
+use assemble::Assembled;
+use connections::Connections;
 use looker::Looker;
 use pace::Pace;
 use stop::Stopper;
@@ -121,8 +130,16 @@ pub(crate) fn record(
     }
     if perf != PerfEvents::Not {
         match open_clock(&mut looker, options, descriptors) {
-            Ok(()) => {
-                for fd in looker.clock.iter().flat_map(Clock::descriptors) {
+            Ok(cpus) => {
+                if let (Some(clock), false) = (&looker.clock, options.events.is_empty()) {
+                    let (hz, gap) = (options.hz, options.event_period);
+                    let kernel = clock.with_kernel;
+                    let hits = Hits::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
+                    looker.hits = Some(hits);
+                }
+                join_all(&mut looker);
+                let clock = looker.clock.iter().flat_map(Clock::descriptors);
+                for fd in clock.chain(looker.hits.iter().flat_map(Hits::descriptors)) {
                     events.sideband(fd)?;
                 }
                 if options.timeline.is_some() {
@@ -135,6 +152,10 @@ pub(crate) fn record(
     }
     if options.allow_stop && looker.clock.is_none() {
         looker.stopper = Some(Stopper::start());
+    }
+    if options.stacks {
+        let pids: Vec<u32> = looker.watch.processes.keys().copied().collect();
+        looker.connections = Some(Connections::begin(&pids, session::now()));
     }
     host.take_all();
     // Everybody is read once before it counts: that opens their files and fills the tables.
@@ -154,6 +175,9 @@ pub(crate) fn record(
         // It stood at our gate until now, which is none of its own time.
         looker.rebase();
         held.release()?;
+    }
+    if let Some(hits) = &mut looker.hits {
+        hits.begin();
     }
 
     let mut notes = Vec::new();
@@ -177,6 +201,9 @@ pub(crate) fn record(
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             let (cpu, sampling) = (meter.own_ns(), looker.sampling_ns);
             looker.drain(followed, session::now());
+            let began = session::now();
+            looker.drain_hits(followed, began);
+            looker.sampling_ns += session::now().saturating_sub(began);
             let sampling = looker.sampling_ns - sampling;
             records_ns += (meter.own_ns() - cpu).saturating_sub(sampling);
         }
@@ -201,6 +228,7 @@ pub(crate) fn record(
                     }
                 }
                 looker.round(due, pace.period_ns(), review && looker.clock.is_some());
+                looker.ration(followed);
                 due = 0;
                 let now = session::now();
                 if session::too_many_slices(&looker.grid, now) {
@@ -229,6 +257,9 @@ pub(crate) fn record(
                 {
                     clock.set_period(pace.period_ns());
                 }
+                if let Some(hits) = &mut looker.hits {
+                    hits.adapt(1_000_000_000 / pace.period_ns().max(1), now);
+                }
             }
             Event::Duration => break Stop::Duration,
             Event::TargetEnded => break Stop::TargetEnded,
@@ -238,6 +269,7 @@ pub(crate) fn record(
 
     observer.over();
     looker.finish(followed, pace.period_ns());
+    looker.drain_hits(followed, session::now());
     let end_ns = session::now();
     let own_cpu_ns = meter.own_ns();
     looker.watch.read_clocks();
@@ -265,7 +297,8 @@ pub(crate) fn record(
             bpf_ns: 0,
             own_cpu_ns,
             rss_bytes: cost::peak_rss_bytes(),
-            kernel_bytes: looker.clock.as_ref().map_or(0, Clock::bytes),
+            kernel_bytes: looker.clock.as_ref().map_or(0, Clock::bytes)
+                + looker.hits.as_ref().map_or(0, Hits::bytes),
             target_stopped_ns: stopped_ns,
         },
         ..Recording::default()
@@ -308,11 +341,11 @@ pub(crate) fn record(
             all
         },
     });
-    let jit = assemble::assemble(&mut looker, &mut recording, true);
+    let Assembled { jit, seen } = assemble::assemble(&mut looker, &mut recording, true);
     Ok(Captured {
         recording,
         sources: looker.processes.into_sources(&jit),
-        seen: Vec::new(),
+        seen,
         moments: Vec::new(),
         stop,
         command_end,
@@ -331,7 +364,7 @@ fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     }
     let mut recording = stretch.recording();
     recording.domain.backend = looker.name().into();
-    let jit = assemble::assemble(looker, &mut recording, false);
+    let Assembled { jit, seen } = assemble::assemble(looker, &mut recording, false);
     recording.losses.clear();
     recording.ledger_slices = Default::default();
     recording.slices = Slices::default();
@@ -340,17 +373,28 @@ fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
         elapsed: stretch.elapsed(),
         sources: looker.processes.sources_of(&look::used(&recording), &jit),
         recording,
-        seen: Vec::new(),
+        seen,
     }
 }
 
-/// Opens perf events of everybody who is watched.
-fn open_clock(looker: &mut Looker, options: &Options, descriptors: usize) -> std::io::Result<()> {
+/// Makes ready for perf events of everybody who is watched. Returns the CPUs.
+fn open_clock(
+    looker: &mut Looker,
+    options: &Options,
+    descriptors: usize,
+) -> std::io::Result<Vec<u32>> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let mut clock = Clock::open(&parse_cpu_list(&list), options.hz, descriptors)?;
+    let cpus = parse_cpu_list(&list);
+    // What an ordinary user may lock has to do for stacks at events too.
+    let pages = if options.events.is_empty() {
+        DATA_PAGES
+    } else {
+        DATA_PAGES / 2
+    };
+    let mut clock = Clock::open(&cpus, options.hz, descriptors, pages)?;
     // The first one decides whether there is any use in it.
     for t in &looker.watch.threads {
-        match clock.join(t.tid) {
+        match clock.join(t.tid, 1.0) {
             Ok(()) => {
                 clock.leave(t.tid);
                 break;
@@ -360,6 +404,11 @@ fn open_clock(looker: &mut Looker, options: &Options, descriptors: usize) -> std
         }
     }
     looker.clock = Some(clock);
+    Ok(cpus)
+}
+
+/// Opens perf events of everybody who is watched.
+fn join_all(looker: &mut Looker) {
     looker.join(0);
     // Threads that were born meanwhile by one that had its events already are told of by records;
     // the others are found by listing, until there are none.
@@ -373,7 +422,6 @@ fn open_clock(looker: &mut Looker, options: &Options, descriptors: usize) -> std
         }
         looker.join(known);
     }
-    Ok(())
 }
 
 /// A descriptor or several are kept open for each thread: as many as we may have.

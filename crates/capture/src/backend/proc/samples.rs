@@ -12,6 +12,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{
     BlockReason, ContextId, Part, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State,
+    WaitSeen,
 };
 use wallscope_unwind::native::{FrameWord, TableSink};
 
@@ -22,8 +23,16 @@ use crate::session::{build::Stacks, processes::Processes};
 type Seen = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
 /// What tells stacks apart: process where it matters, words of both kinds of frames, end.
 type StackKey = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
-/// Thread, stack, state, reason, part, and how the time was come by.
-type Key = (u32, u32, State, Option<BlockReason>, Option<Part>, Weight);
+/// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
+type Key = (
+    u32,
+    u32,
+    State,
+    Option<BlockReason>,
+    Option<Part>,
+    Weight,
+    WaitSeen,
+);
 
 /// How a look's time was come by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,6 +123,8 @@ pub struct Look {
     pub ns: u64,
     /// How that was come by.
     pub weight: Weight,
+    /// For blocked time: the connections that it waits for.
+    pub seen: WaitSeen,
 }
 
 /// What is known of a thread's time exactly and is to be given to what was sampled of it, ns.
@@ -163,7 +174,9 @@ impl Samples {
     pub fn add(&mut self, grid: Slices, l: &Look) {
         let sum = self
             .sums
-            .entry((l.thread, l.stack, l.state, l.reason, l.part, l.weight))
+            .entry((
+                l.thread, l.stack, l.state, l.reason, l.part, l.weight, l.seen,
+            ))
             .or_default();
         sum.count += 1;
         sum.ns += l.ns;
@@ -222,7 +235,8 @@ impl Samples {
         all.count = 0;
         all.slices.iter_mut().for_each(|v| v.count = 0);
         let part = Some(Part::Kernel);
-        let key = (thread, stack, State::OnCpu, None, part, Weight::Own);
+        let seen = WaitSeen::default();
+        let key = (thread, stack, State::OnCpu, None, part, Weight::Own, seen);
         own.push(key);
         self.sums.insert(key, all);
     }
@@ -243,8 +257,8 @@ impl Samples {
         let with_late = in_time.0 < ENOUGH;
         let short = in_time.1 + if with_late { late.1 } else { 0 };
         for key in &own {
-            let (_, stack, state, reason, part, weight) = *key;
-            let own = |state, part| (thread, stack, state, reason, part, Weight::Own);
+            let (_, stack, state, reason, part, weight, seen) = *key;
+            let own = |state, reason, part| (thread, stack, state, reason, part, Weight::Own, seen);
             match weight {
                 Weight::Own if state == State::OnCpu && known.preempted > 0 => {
                     let part = Some(Part::Preempted);
@@ -252,7 +266,7 @@ impl Samples {
                         continue;
                     };
                     let more = sum.times(known.preempted, on_cpu.1);
-                    let key = (thread, stack, State::Runnable, None, part, Weight::Own);
+                    let key = own(State::Runnable, None, part);
                     self.sums.entry(key).or_default().add(more);
                 }
                 Weight::Own => {}
@@ -262,26 +276,28 @@ impl Samples {
                 Weight::Short | Weight::ShortLate => {
                     if let Some(s) = self.sums.remove(key) {
                         let exact = s.times(known.short, short);
-                        self.sums.entry(own(state, part)).or_default().add(exact);
+                        let key = own(state, reason, part);
+                        self.sums.entry(key).or_default().add(exact);
                     }
                 }
                 Weight::Wakeup => {
                     if let Some(s) = self.sums.remove(key) {
                         let exact = s.times(known.woken, wakeups.1);
-                        self.sums.entry(own(state, part)).or_default().add(exact);
+                        let key = own(state, reason, part);
+                        self.sums.entry(key).or_default().add(exact);
                     }
                 }
             }
         }
     }
 
-    /// The samples, with their stacks in `stacks`, which are forgotten here. Looks at incomplete
-    /// stacks are counted there.
+    /// The samples, with their stacks in `stacks`, which are forgotten here, and what was seen of
+    /// connections in each. Looks at incomplete stacks are counted there.
     pub fn finish<S: TableSink>(
         &mut self,
         stacks: &mut Stacks,
         processes: &Processes<S>,
-    ) -> Vec<Sample> {
+    ) -> (Vec<Sample>, Vec<WaitSeen>) {
         self.keys.clear();
         let mut all: Vec<_> = std::mem::take(&mut self.sums)
             .into_iter()
@@ -290,7 +306,7 @@ impl Samples {
         all.sort_by_key(|(key, _)| *key);
         let mut ids: FxHashMap<u32, StackId> = FxHashMap::default();
         all.into_iter()
-            .map(|((thread, stack, state, reason, part, _), sum)| {
+            .map(|((thread, stack, state, reason, part, _, seen), sum)| {
                 let stack = *ids.entry(stack).or_insert_with(|| {
                     let (pid, words, managed, end) = &self.stacks[stack as usize];
                     stacks.user_stack(words, managed, *end, *pid, processes)
@@ -299,7 +315,7 @@ impl Samples {
                 if !end.is_whole() {
                     *stacks.truncated.entry(end).or_default() += sum.count;
                 }
-                Sample {
+                let sample = Sample {
                     context: ContextId(thread),
                     stack,
                     state,
@@ -311,9 +327,10 @@ impl Samples {
                     count: sum.count,
                     ns: sum.ns,
                     slices: sum.slices,
-                }
+                };
+                (sample, seen)
             })
-            .collect()
+            .unzip()
     }
 }
 
@@ -339,6 +356,7 @@ mod tests {
             end: begin + ns,
             ns,
             weight,
+            seen: WaitSeen::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io};
 
-use wallscope_model::BlockReason;
+use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_object::process::{self, SchedStat, Status};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     counters::{Counters, Doing},
     spans::Spans,
 };
-use crate::backend::perf::Course;
+use crate::backend::perf::{Course, Ration};
 
 /// A look at a thread that was off the CPU, until it is known for how long.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,8 @@ pub struct Sight {
     pub stack: u32,
     /// What it was blocked for.
     pub reason: BlockReason,
+    /// The connections that it waited for.
+    pub seen: WaitSeen,
     /// Whether the look came too late to be independent of what the thread did.
     pub late: bool,
 }
@@ -39,21 +41,27 @@ pub struct Thread {
     pub book: Book,
     /// Its time by the scheduler's counters.
     pub counters: Counters,
+    /// Index of the thread whose perf events it has inherited; `None`: it has its own, or none.
+    pub heir_of: Option<usize>,
     /// Its time by its switches, where these are recorded: then the counters are only the witness.
     pub course: Option<Course>,
+    /// Where its switches are too many for a record of each.
+    pub ration: Option<Ration>,
     /// What the last look saw.
     pub doing: Doing,
     /// The reason it was blocked for last.
     pub reason: BlockReason,
     /// The stack it was seen with last, as an index of the samples' stacks.
     pub stack: Option<u32>,
+    /// The connections that it was seen to wait for last.
+    pub seen: WaitSeen,
     /// The same while its switches are recorded.
     pub sight: Option<Sight>,
     /// Until when the last look knows it to have stood where it was seen, ns.
     pub stood_ns: u64,
     /// Time off the CPU in intervals that were too short to be seen for certain, ns.
     pub guessed_ns: u64,
-    /// What its records said before they stopped: voluntary and involuntary switches.
+    /// What records said that have ended: voluntary and involuntary switches.
     pub switches_by_records: Option<(u64, u64)>,
     /// Time of its records that was replaced by the counters, ns.
     pub repaired_ns: u64,
@@ -96,10 +104,13 @@ impl Thread {
             name,
             book: Book::new(now),
             counters: Counters::new(SchedStat::default()),
+            heir_of: None,
             course: None,
+            ration: None,
             doing: Doing::Running,
             reason: BlockReason::Other,
             stack: None,
+            seen: WaitSeen::default(),
             sight: None,
             stood_ns: 0,
             guessed_ns: 0,
@@ -119,6 +130,21 @@ impl Thread {
             place: None,
             wchan: None,
         }
+    }
+
+    /// Its records have ended, for now or for good, with what `course` has counted.
+    pub fn told_by(&mut self, course: &Course) {
+        let (voluntary, involuntary) = self.switches_by_records.unwrap_or_default();
+        self.switches_by_records = Some((
+            voluntary + course.voluntary,
+            involuntary + course.involuntary,
+        ));
+        self.repaired_ns += course.repaired_ns;
+    }
+
+    /// Whether all of its time was recorded, but for what was lost.
+    pub fn is_recorded(&self) -> bool {
+        self.course.is_some() && self.ration.is_none_or(|r| r.unrecorded_ns == 0)
     }
 
     /// What is known of it was shown: what is shown next begins here.

@@ -20,6 +20,15 @@ const PAGE: u64 = 4096;
 /// Most pages read for one stack.
 const PAGES: usize = 512;
 
+/// A system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: u32,
+    /// Its first two arguments.
+    pub arguments: [u64; 2],
+}
+
 /// What the `syscall` file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
@@ -27,8 +36,8 @@ pub enum Where {
     Running,
     /// Blocked.
     Blocked {
-        /// The system call and its first argument; `None`: it got there by an exception or signal.
-        call: Option<(u32, u64)>,
+        /// The system call; `None`: it got there by an exception or signal.
+        call: Option<Call>,
         /// Stack pointer.
         sp: u64,
         /// Program counter.
@@ -51,8 +60,11 @@ impl Where {
                 sp: hex(sp)?,
                 pc: hex(pc)?,
             }),
-            [nr, first, _, _, _, _, _, sp, pc] => Some(Where::Blocked {
-                call: Some((nr.parse().ok()?, hex(first)?)),
+            [nr, first, second, _, _, _, _, sp, pc] => Some(Where::Blocked {
+                call: Some(Call {
+                    number: nr.parse().ok()?,
+                    arguments: [hex(first)?, hex(second)?],
+                }),
                 sp: hex(sp)?,
                 pc: hex(pc)?,
             }),
@@ -67,7 +79,7 @@ pub fn reason(
     table: &[u8; syscalls::TABLE],
     pid: u32,
     wchan: &str,
-    call: Option<(u32, u64)>,
+    call: Option<Call>,
     previous: BlockReason,
 ) -> BlockReason {
     let mode = |fd: u64| {
@@ -82,7 +94,7 @@ pub fn reason(
 fn judge(
     table: &[u8; syscalls::TABLE],
     wchan: &str,
-    call: Option<(u32, u64)>,
+    call: Option<Call>,
     previous: BlockReason,
     mode: impl Fn(u64) -> Option<u32>,
 ) -> BlockReason {
@@ -118,7 +130,11 @@ fn judge(
         "jbd2_",
         "wait_on_buffer",
     ]);
-    let Some((number, argument)) = call else {
+    let Some(Call {
+        number,
+        arguments: [argument, _],
+    }) = call
+    else {
         let fault = io
             || begins(&[
                 "handle_userfault",
@@ -286,7 +302,10 @@ mod tests {
         assert_eq!(
             Where::parse("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ff0 0x401000\n"),
             Some(Where::Blocked {
-                call: Some((202, 1)),
+                call: Some(Call {
+                    number: 202,
+                    arguments: [1, 2],
+                }),
                 sp: 0x7ff0,
                 pc: 0x401000
             })
@@ -300,7 +319,10 @@ mod tests {
     fn reasons_as_the_kernel_programs_tell_them() {
         let table = syscalls::reasons();
         let of = |wchan: &str, call: Option<(i64, u64)>, mode| {
-            let call = call.map(|(n, a)| (n as u32, a));
+            let call = call.map(|(n, a)| Call {
+                number: n as u32,
+                arguments: [a, 0],
+            });
             judge(&table, wchan, call, BlockReason::Timer, |_| mode)
         };
         assert_eq!(

@@ -7,15 +7,6 @@
 //! often the thread was put on a CPU, whether records are missing; and where some are, they replace
 //! what the records say of that stretch, which is reported as repaired.
 //!
-//! The kernel writes the record of a switch-in at the end of its own work for the switch, with that of
-//! perf events in it, some microseconds after the thread's time has begun by every other clock: more
-//! of them after an idle CPU, fewer after another thread. Each switch-in is dated back by the mean
-//! that the thread's counters tell, or all threads' where its own are few, and by [`Lag::MOST`] at
-//! most: what goes beyond that stays visible as a difference between the two witnesses.
-//!
-//! Records are taken later than the counters are read. A reading is therefore kept until all records
-//! up to its moment have been taken, and compared with what they say of that very moment.
-//!
 //! A thread that was there before its events were opened is in a state that only its first record
 //! tells, or the first look at the counters.
 
@@ -23,6 +14,11 @@ use wallscope_model::Slices;
 use wallscope_object::process::SchedStat;
 
 use crate::backend::proc::book::{Book, Kind};
+
+mod lag;
+mod witness;
+
+pub use lag::Lag;
 
 /// What a record says of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,40 +41,6 @@ enum At {
     PutOff,
     Queued,
     Off,
-}
-
-/// How late records of switches in are written, as the counters tell.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lag {
-    late_ns: i64,
-    ins: u64,
-}
-
-impl Lag {
-    /// More than this was never seen, and would be an error of another kind, ns.
-    pub const MOST: u64 = 20_000;
-    /// Switches that are enough to tell.
-    const ENOUGH: u64 = 32;
-
-    fn add(&mut self, late_ns: i64, ins: u64) {
-        self.late_ns += late_ns;
-        self.ins += ins;
-    }
-
-    /// Its own figure, or that of `others` where it has seen too little.
-    fn or(&self, others: &Lag) -> u64 {
-        if self.ins < Lag::ENOUGH {
-            others.ns()
-        } else {
-            self.ns()
-        }
-    }
-
-    /// Of one switch in, ns.
-    pub fn ns(&self) -> u64 {
-        let mean = u64::try_from(self.late_ns).unwrap_or(0) / self.ins.max(1);
-        mean.min(Lag::MOST)
-    }
 }
 
 /// What was booked since the counters were read last, ns.
@@ -115,6 +77,8 @@ pub struct Course {
     /// Waiting that the counter has and the books have not, ns.
     owed: i64,
     lossy: bool,
+    /// Totals are the counters'.
+    by_counters: bool,
     moved: bool,
     /// Checks in a row at which it had run without any record.
     silent: u32,
@@ -142,11 +106,20 @@ impl Course {
             missing: 0,
             owed: 0,
             lossy: false,
+            by_counters: false,
             moved: true,
             silent: 0,
             voluntary: 0,
             involuntary: 0,
             repaired_ns: 0,
+        }
+    }
+
+    /// The counters make its totals, and the records divide them.
+    pub fn by_counters(self) -> Course {
+        Course {
+            by_counters: true,
+            ..self
         }
     }
 
@@ -177,6 +150,11 @@ impl Course {
     /// Since when it is off the CPU by its own will, if it is.
     pub fn off_since(&self) -> Option<u64> {
         (self.at == At::Off).then_some(self.begun)
+    }
+
+    /// The counters as they were compared last.
+    pub fn books(&self) -> SchedStat {
+        self.last
     }
 
     /// Whether anything was recorded since the counters were read last.
@@ -266,104 +244,6 @@ impl Course {
         book.add(grid, self.booked, time, kind, ns);
         self.booked = self.booked.max(time);
         book.seen_ns = book.seen_ns.max(time);
-    }
-
-    /// The counters stand at `books` at `now`. `last`: and nothing later is to be booked.
-    pub fn read(&mut self, now: u64, books: SchedStat, last: bool) {
-        self.reading = Some((now, books));
-        self.closing |= last;
-        self.moved = false;
-    }
-
-    /// All records up to `until` have been taken: compares the last reading, if it is no later.
-    pub fn settle(&mut self, book: &mut Book, grid: Slices, lag: &mut Lag, until: u64) {
-        if let Some((now, books)) = self.reading.take_if(|(now, _)| *now <= until) {
-            self.compare(book, grid, lag, now, books);
-        }
-    }
-
-    /// Gives each switch-in of the stretch `ns` more on the CPU, from the time just before it.
-    fn date_back(&mut self, book: &mut Book, grid: Slices, ns: u64) {
-        let s = &mut self.stretch;
-        let mut back = |from, ins: u64| {
-            let moved = book.shift(grid, self.checked_ns, from, Kind::OnCpu, ins * ns);
-            s.on_cpu += moved;
-            moved
-        };
-        let off = back(Kind::Off, s.ins);
-        let waiting = back(Kind::PutOff, s.ins_waited);
-        s.off = s.off.saturating_sub(off);
-        s.waiting = s.waiting.saturating_sub(waiting);
-    }
-
-    /// Books all time up to `now` and compares with the counters, which then stood at `books`.
-    fn compare(
-        &mut self,
-        book: &mut Book,
-        grid: Slices,
-        lag: &mut Lag,
-        now: u64,
-        books: SchedStat,
-    ) {
-        let ran = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
-        let waited = books.run_delay_ns.saturating_sub(self.last.run_delay_ns);
-        let turns = books.timeslices.saturating_sub(self.last.timeslices);
-        if self.at == At::Unknown {
-            // No record has come: it did one thing all the time.
-            let all = now.saturating_sub(self.booked);
-            self.at = if ran.saturating_mul(2) > all {
-                At::OnCpu
-            } else {
-                At::Off
-            };
-        }
-        self.advance(book, grid, now);
-        let ins = self.stretch.ins + self.stretch.ins_waited;
-        self.missing += turns as i64 - ins as i64;
-        let whole = !self.lossy && self.missing <= 1;
-        if whole {
-            let late_ns = ran as i64 - self.stretch.on_cpu as i64;
-            self.lag.add(late_ns, ins);
-            lag.add(late_ns, ins);
-        }
-        self.date_back(book, grid, self.lag.or(lag));
-        let s = std::mem::take(&mut self.stretch);
-        self.silent = match (ins, turns) {
-            (0, 0) => self.silent,
-            (0, _) => self.silent + 1,
-            _ => 0,
-        };
-        if !whole {
-            let moved = if ran > s.on_cpu {
-                book.shift(
-                    grid,
-                    self.checked_ns,
-                    Kind::Off,
-                    Kind::OnCpu,
-                    ran - s.on_cpu,
-                )
-            } else {
-                book.shift(
-                    grid,
-                    self.checked_ns,
-                    Kind::OnCpu,
-                    Kind::Off,
-                    s.on_cpu - ran,
-                )
-            };
-            self.repaired_ns += moved;
-            // Which state it is in is for the next record to tell.
-            (self.at, self.begun) = (At::Unknown, now);
-            (self.missing, self.lossy) = (0, false);
-        }
-        self.owed += waited as i64 - s.waiting as i64;
-        if self.owed > 0 {
-            // It may have begun to wait before the last check, in the slice before this one's.
-            let since = self.checked_ns.saturating_sub(grid.width_ns);
-            let waited = book.shift(grid, since, Kind::Off, Kind::Woken, self.owed as u64);
-            self.owed -= waited as i64;
-        }
-        (self.last, self.checked_ns) = (books, now);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Stream sockets of the machine as `sock_diag` shows them, to anyone, without tracing: addresses,
 //! and when data was last sent and received. And whose they are, by `/proc/PID/fd`.
 
+mod talk;
+
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,6 +13,8 @@ use rustc_hash::FxHashMap;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
+
+pub use talk::{Asker, Talk};
 
 /// The two ends of a stream socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,11 +137,21 @@ pub fn list() -> io::Result<Vec<Socket>> {
     Ok(all)
 }
 
-fn dump(netlink: &OwnedFd, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<()> {
+fn dump(netlink: &OwnedFd, request: &[u8], take: impl FnMut(&[u8])) -> io::Result<()> {
+    exchange(netlink, request, FLAGS_DUMP, take)
+}
+
+/// Sends a request and takes the answers: of a dump up to its end, otherwise one.
+fn exchange(
+    netlink: &OwnedFd,
+    request: &[u8],
+    flags: u16,
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let mut message = Vec::new();
     message.extend((16 + request.len() as u32).to_ne_bytes());
     message.extend(TYPE_SOCK_DIAG.to_ne_bytes());
-    message.extend(FLAGS_DUMP.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
     message.extend([0; 8]);
     message.extend(request);
     send(netlink, &message, SendFlags::empty())?;
@@ -156,6 +170,9 @@ fn dump(netlink: &OwnedFd, request: &[u8], mut take: impl FnMut(&[u8])) -> io::R
                     return Err(io::Error::from_raw_os_error(-code));
                 }
                 _ => take(&own[16..]),
+            }
+            if flags != FLAGS_DUMP {
+                return Ok(());
             }
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
@@ -257,7 +274,8 @@ pub fn of_process(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn inode_of(link: &Path) -> Option<u32> {
+/// The inode of the socket that a descriptor's link in `/proc` names, if it names one.
+pub fn inode_of(link: &Path) -> Option<u32> {
     let text = link.to_str()?;
     text.strip_prefix("socket:[")?
         .strip_suffix(']')?

@@ -1,0 +1,511 @@
+//! Connections of the watched processes by looking at them: with whom, and whether a request is in
+//! flight.
+//!
+//! Nobody tells here who sends and receives. The kernel keeps for each TCP connection when data last
+//! went either way (by its tick, some milliseconds) and how many segments did: whoever was sent to last
+//! owes the next word. A unix socket keeps its queues only: what is unread there is in flight, and when
+//! nothing is, that is not known. Every round of looks asks for some of the connections, and what it
+//! finds stands for the time since it asked for that one before; requests are counted by segments, of
+//! which one direction mostly has one for each.
+//!
+//! Whose a request is cannot be seen: a wait is taken to be for the connections that its call names (a
+//! descriptor, a poll list, an epoll set). A wait that names none has nothing in flight if its process
+//! has nothing, and is not judged otherwise.
+//!
+//! Connections that come and go between two listings are not seen.
+
+use std::{collections::HashSet, fs, io};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Peer, WaitSeen};
+use wallscope_object::sockets::{self, Asker, Ends, Socket, Talk};
+
+use super::waiting::{Call, read_memory};
+use crate::{
+    event::SocketRecord,
+    session::peers::{self, Found, Listening, Lookup},
+    syscalls::{self, Argument},
+};
+
+/// Least time between two listings, ns; they take a hundredth of the time at most.
+const LIST_EVERY: u64 = 1_000_000_000;
+/// The same where a wait names a connection that no listing has shown yet.
+const LIST_SOON: u64 = 100_000_000;
+const LIST_SHARE: u64 = 100;
+/// Connections that are asked for in one round.
+const EACH_ROUND: usize = 12;
+/// For how long an epoll set is believed to be the same, ns.
+const SET_LASTS: u64 = 200_000_000;
+/// Most descriptors of a set that are looked at.
+const MOST_OF_SET: usize = 256;
+/// Messages without any answer after which a connection is no dialogue.
+const ONE_WAY: u32 = 8;
+/// A request that goes unanswered is believed for so long, ms.
+const BELIEVED_MS: u32 = 60_000;
+
+/// One connection.
+struct Connection {
+    socket: Socket,
+    record: SocketRecord,
+    /// Whether a request is in flight; `None`: that cannot be told.
+    pending: Option<bool>,
+    /// The same when it was first asked for.
+    at_first: bool,
+    /// Segments sent and received when it was first asked for, and last.
+    segments: [(u32, u32); 2],
+    asked_ns: u64,
+}
+
+/// All of them.
+pub struct Connections {
+    asker: Option<Asker>,
+    /// By cookie.
+    open: FxHashMap<u64, Connection>,
+    gone: Vec<SocketRecord>,
+    /// Inodes of the watched processes' sockets -> cookies; `None`: no connection.
+    inodes: FxHashMap<u32, Option<u64>>,
+    /// Epoll sets by process and descriptor: when they were read, and the inodes of their sockets.
+    sets: FxHashMap<(u32, u32), (u64, Vec<u32>)>,
+    talkers: HashSet<u32>,
+    arguments: [u8; syscalls::TABLE],
+    /// Whose turn it is, in the order of cookies.
+    turn: Vec<u64>,
+    listed_ns: u64,
+    due_ns: u64,
+    /// A wait named a connection that is not known yet.
+    wanted: bool,
+    /// Who was at the other end at the start, by cookie.
+    others: FxHashMap<u64, (u32, String)>,
+    /// Connections that were asked for, all together.
+    pub asked: u64,
+    /// Why there are none.
+    pub problem: Option<String>,
+}
+
+/// Who owes the next word on a connection, and since when it is not believed any more.
+fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> Option<bool> {
+    let (ago_ms, segments, unacknowledged, unread) = match *talk {
+        Talk::Unix {
+            unread,
+            unread_there,
+        } => return (unread > 0 || unread_there > 0).then_some(true),
+        Talk::Tcp {
+            ago_ms,
+            segments,
+            unacknowledged,
+            unread,
+            ..
+        } => (ago_ms, segments, unacknowledged, unread),
+    };
+    let (sent, heard, acknowledged) = ago_ms;
+    // As seen by the one who asks: messages there, and answers back.
+    let (messages, answers, asked, answered) = if inbound {
+        (segments.1, segments.0, heard, sent)
+    } else {
+        (segments.0, segments.1, sent, heard)
+    };
+    if messages == 0 || (answers == 0 && messages >= ONE_WAY) || asked > BELIEVED_MS {
+        return Some(false);
+    }
+    if answers == 0 || (inbound && unread > 0) || (!inbound && unacknowledged) {
+        return Some(true);
+    }
+    if asked != answered {
+        return Some(asked < answered);
+    }
+    // Both within a tick. What we sent is acknowledged after what we heard: sent later.
+    if !inbound && acknowledged < heard {
+        return Some(true);
+    }
+    let (pending, (sent, heard)) = before?;
+    let more = (
+        segments.0.wrapping_sub(sent),
+        segments.1.wrapping_sub(heard),
+    );
+    let (messages, answers) = if inbound { (more.1, more.0) } else { more };
+    Some(match messages.cmp(&answers) {
+        std::cmp::Ordering::Greater => true,
+        std::cmp::Ordering::Less => false,
+        std::cmp::Ordering::Equal => pending,
+    })
+}
+
+impl Connection {
+    fn new(socket: &Socket, record: SocketRecord, now: u64) -> Connection {
+        Connection {
+            socket: socket.clone(),
+            record,
+            pending: None,
+            at_first: false,
+            segments: [(0, 0); 2],
+            asked_ns: now,
+        }
+    }
+
+    /// Takes what it is now; what it is stands for the time since `asked_ns`.
+    fn take(&mut self, talk: &Talk, now: u64, is_first: bool) {
+        let inbound = self.record.inbound != 0;
+        let segments = match talk {
+            Talk::Tcp { segments, .. } => *segments,
+            Talk::Unix { .. } => (0, 0),
+        };
+        let before = self.pending.filter(|_| !is_first);
+        let before = before.map(|pending| (pending, self.segments[1]));
+        let started = self.pending != Some(true);
+        self.pending = in_flight(inbound, talk, before);
+        let pending = self.pending == Some(true);
+        if is_first {
+            self.at_first = pending;
+            self.segments = [segments; 2];
+        } else if pending {
+            self.record.in_flight += now.saturating_sub(self.asked_ns);
+        }
+        self.segments[1] = segments;
+        self.asked_ns = now;
+        self.record.requests = match talk {
+            Talk::Tcp { .. } => self.requests(inbound, pending),
+            // As many as were seen to begin.
+            Talk::Unix { .. } => self.record.requests + u32::from(pending && started),
+        };
+    }
+
+    /// Messages each way were as many, but for those that were open at the edges: of both counts the
+    /// smaller one, as a message may have several segments.
+    fn requests(&self, inbound: bool, pending: bool) -> u32 {
+        let [first, last] = self.segments;
+        let sent = last.0.wrapping_sub(first.0);
+        let heard = last.1.wrapping_sub(first.1);
+        let (messages, answers) = if inbound {
+            (heard, sent)
+        } else {
+            (sent, heard)
+        };
+        (messages + u32::from(self.at_first)).min(answers + u32::from(pending))
+    }
+}
+
+impl Connections {
+    /// Those that `pids` have now.
+    pub fn begin(pids: &[u32], now: u64) -> Connections {
+        let mut all = Connections {
+            asker: None,
+            open: FxHashMap::default(),
+            gone: Vec::new(),
+            inodes: FxHashMap::default(),
+            sets: FxHashMap::default(),
+            talkers: HashSet::new(),
+            arguments: syscalls::arguments(),
+            turn: Vec::new(),
+            listed_ns: 0,
+            due_ns: now,
+            wanted: false,
+            others: FxHashMap::default(),
+            asked: 0,
+            problem: None,
+        };
+        let begun = Asker::open().and_then(|asker| {
+            all.asker = Some(asker);
+            all.list(pids.iter().copied(), now)
+        });
+        match begun {
+            Ok(listed) if !all.open.is_empty() => {
+                let owners = sockets::owners();
+                let lookup = Lookup {
+                    sockets: &listed,
+                    owners: &owners,
+                };
+                let other = |c: &Connection| Some((c.record.cookie, lookup.other_end(&c.record)?));
+                all.others = all.open.values().filter_map(other).collect();
+            }
+            Ok(_) => {}
+            Err(e) => all.problem = Some(e.to_string()),
+        }
+        all
+    }
+
+    /// Looks for connections that are new, if it is time to.
+    pub fn follow(&mut self, pids: impl Iterator<Item = u32>, now: u64) {
+        let soon = self.wanted && now >= self.listed_ns + LIST_SOON;
+        if self.problem.is_some() || (now < self.due_ns && !soon) {
+            return;
+        }
+        // Refused later on: what is known stays known.
+        let _ = self.list(pids, now);
+    }
+
+    fn list(&mut self, pids: impl Iterator<Item = u32>, now: u64) -> io::Result<Vec<Socket>> {
+        let all = sockets::list()?;
+        let by_inode: FxHashMap<u32, &Socket> = all.iter().map(|s| (s.inode, s)).collect();
+        let listening = Listening::of(&all);
+        self.inodes.clear();
+        self.sets.clear();
+        for pid in pids {
+            for inode in sockets::of_process(pid) {
+                let socket = by_inode.get(&inode);
+                if socket.is_some() {
+                    self.talkers.insert(pid);
+                }
+                let connected = socket.filter(|s| !s.listens && is_connected(s));
+                let cookie = connected.map(|s| s.cookie);
+                self.inodes.insert(inode, cookie);
+                let Some(socket) = connected.filter(|s| !self.open.contains_key(&s.cookie)) else {
+                    continue;
+                };
+                if let Some(mut record) = peers::record(socket, pid, &listening, now) {
+                    // By the looks from here on.
+                    (record.since, record.requests) = (0, 0);
+                    let mut connection = Connection::new(socket, record, now);
+                    if let Some(talk) = self.asker.as_ref().and_then(|a| a.talk(socket)) {
+                        connection.take(&talk, now, true);
+                        self.open.insert(socket.cookie, connection);
+                        self.turn.push(socket.cookie);
+                    }
+                }
+            }
+        }
+        let took = crate::session::now().saturating_sub(now);
+        (self.listed_ns, self.wanted) = (now, false);
+        self.due_ns = now + LIST_EVERY.max(took * LIST_SHARE);
+        Ok(all)
+    }
+
+    /// One round: asks for those whose turn it is.
+    pub fn look(&mut self, now: u64) {
+        let Some(asker) = &self.asker else { return };
+        let round = EACH_ROUND.min(self.turn.len());
+        let mut again = Vec::with_capacity(round);
+        for cookie in self.turn.drain(..round) {
+            let Some(connection) = self.open.get_mut(&cookie) else {
+                continue;
+            };
+            self.asked += 1;
+            match asker.talk(&connection.socket) {
+                Some(talk) => {
+                    connection.take(&talk, now, false);
+                    again.push(cookie);
+                }
+                None => self
+                    .gone
+                    .extend(self.open.remove(&cookie).map(|c| c.record)),
+            }
+        }
+        self.turn.append(&mut again);
+    }
+
+    /// What is known of the connections that a call of a thread of `pid` waits for.
+    pub fn seen(&mut self, pid: u32, call: Option<Call>, now: u64) -> WaitSeen {
+        let talks = self.talkers.contains(&pid);
+        if self.asker.is_none() || self.problem.is_some() {
+            return WaitSeen {
+                in_flight: None,
+                talks,
+            };
+        }
+        let named = call.map_or_else(Vec::new, |call| self.named(pid, call, now));
+        let mut known = Some(false);
+        let mut any = false;
+        for inode in named {
+            let state = match self.inodes.get(&inode) {
+                // A datagram socket, or a listening one.
+                Some(None) => continue,
+                Some(Some(cookie)) => self.open.get(cookie).and_then(|c| c.pending),
+                None => {
+                    self.wanted = true;
+                    None
+                }
+            };
+            any = true;
+            known = match (known, state) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            };
+        }
+        if !any {
+            let own = self.open.values().filter(|c| c.record.pid == pid);
+            let all_quiet = own.clone().all(|c| c.pending == Some(false));
+            known = all_quiet.then_some(false);
+        }
+        WaitSeen {
+            in_flight: known,
+            talks,
+        }
+    }
+
+    /// Inodes of the sockets that a call names.
+    fn named(&mut self, pid: u32, call: Call, now: u64) -> Vec<u32> {
+        let argument = self.arguments.get(call.number as usize).copied();
+        let [first, second, ..] = call.arguments;
+        match argument {
+            Some(a) if a == Argument::Descriptor as u8 => {
+                // Descriptors are ints: the upper half of the register means nothing.
+                let fd = first as u32;
+                match socket_of(pid, fd) {
+                    Some(inode) => vec![inode],
+                    None => self.set(pid, fd, now),
+                }
+            }
+            Some(a) if a == Argument::PollList as u8 => {
+                let most = (second as usize).min(MOST_OF_SET);
+                // struct pollfd: descriptor, events, what came of it.
+                let list = read_memory(pid, first, most * 8);
+                let fds = list.chunks_exact(8).map(|row| {
+                    let fd = [row[0], row[1], row[2], row[3]];
+                    i32::from_ne_bytes(fd)
+                });
+                fds.filter(|fd| *fd >= 0)
+                    .filter_map(|fd| socket_of(pid, fd as u32))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The sockets of an epoll set.
+    fn set(&mut self, pid: u32, fd: u32, now: u64) -> Vec<u32> {
+        if let Some((read, inodes)) = self.sets.get(&(pid, fd))
+            && now < read + SET_LASTS
+        {
+            return inodes.clone();
+        }
+        let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+        let inodes: Vec<u32> = members(&text)
+            .take(MOST_OF_SET)
+            .filter_map(|fd| socket_of(pid, fd))
+            .collect();
+        self.sets.insert((pid, fd), (now, inodes.clone()));
+        inodes
+    }
+
+    /// The peers.
+    pub fn finish(mut self) -> Vec<Peer> {
+        let open = self.open.drain().map(|(_, c)| c.record);
+        let mut all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
+        all.sort_by_key(|s| s.cookie);
+        Found::new(&all, &self.others, 0).peers()
+    }
+}
+
+/// Whether it has another end.
+fn is_connected(socket: &Socket) -> bool {
+    match &socket.ends {
+        Ends::Tcp { peer, .. } => peer.port() != 0,
+        Ends::Unix { peer_inode, .. } => *peer_inode != 0,
+    }
+}
+
+/// Descriptors in an epoll set, as its `fdinfo` lists them.
+fn members(text: &str) -> impl Iterator<Item = u32> {
+    text.lines().filter_map(|line| {
+        let rest = line.strip_prefix("tfd:")?;
+        rest.split_ascii_whitespace().next()?.parse().ok()
+    })
+}
+
+fn socket_of(pid: u32, fd: u32) -> Option<u32> {
+    let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    sockets::inode_of(&link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk(ago_ms: (u32, u32, u32), segments: (u32, u32)) -> Talk {
+        Talk::Tcp {
+            ago_ms,
+            bytes: (0, 0),
+            segments,
+            unacknowledged: false,
+            unread: 0,
+        }
+    }
+
+    #[test]
+    fn who_was_sent_to_last_owes_the_next_word() {
+        // We asked 8 ms ago, and heard before that.
+        assert_eq!(
+            in_flight(false, &talk((8, 90, 90), (5, 4)), None),
+            Some(true)
+        );
+        assert_eq!(
+            in_flight(false, &talk((90, 8, 90), (5, 5)), None),
+            Some(false)
+        );
+        assert_eq!(
+            in_flight(true, &talk((90, 8, 90), (4, 5)), None),
+            Some(true)
+        );
+        assert_eq!(
+            in_flight(true, &talk((8, 90, 8), (5, 5)), None),
+            Some(false)
+        );
+        // Nothing was said, or never an answer to anything, or too long ago.
+        assert_eq!(
+            in_flight(false, &talk((0, 0, 0), (0, 0)), None),
+            Some(false)
+        );
+        assert_eq!(
+            in_flight(false, &talk((1, 90, 1), (40, 0)), None),
+            Some(false)
+        );
+        assert_eq!(in_flight(false, &talk((1, 1, 1), (1, 0)), None), Some(true));
+        let old = BELIEVED_MS + 1;
+        assert_eq!(
+            in_flight(false, &talk((old, old + 9, 0), (5, 4)), None),
+            Some(false)
+        );
+    }
+
+    #[test]
+    fn within_a_tick_acknowledgements_and_counts_decide() {
+        // An answer, and the next request at once, which was acknowledged a tick later.
+        assert_eq!(
+            in_flight(false, &talk((30, 30, 22), (6, 5)), None),
+            Some(true)
+        );
+        let tie = talk((30, 30, 30), (6, 6));
+        assert_eq!(in_flight(false, &tie, None), None);
+        assert_eq!(in_flight(false, &tie, Some((true, (5, 5)))), Some(true));
+        assert_eq!(in_flight(false, &tie, Some((false, (5, 5)))), Some(false));
+        assert_eq!(in_flight(false, &tie, Some((false, (5, 6)))), Some(true));
+        assert_eq!(in_flight(true, &tie, Some((true, (5, 6)))), Some(false));
+    }
+
+    #[test]
+    fn requests_are_counted_with_those_at_the_edges() {
+        let mut c = Connection {
+            socket: Socket {
+                cookie: 1,
+                inode: 2,
+                listens: false,
+                state: "established",
+                queues: None,
+                retransmits: 0,
+                ends: Ends::Unix {
+                    path: None,
+                    peer_inode: 3,
+                },
+                last_ms: None,
+                bytes: None,
+            },
+            record: SocketRecord::default(),
+            pending: None,
+            at_first: false,
+            segments: [(0, 0); 2],
+            asked_ns: 0,
+        };
+        // One is open at the start, three more are asked, of which the last one is open at the end;
+        // answers have two segments each.
+        c.take(&talk((8, 90, 90), (7, 12)), 10, true);
+        c.take(&talk((8, 90, 90), (10, 18)), 30, false);
+        assert_eq!((c.record.requests, c.record.in_flight), (4, 20));
+    }
+
+    #[test]
+    fn an_epoll_set_lists_its_members() {
+        let text = "pos:\t0\nflags:\t02000002\ntfd:        4 events:       19 data:  4\n\
+                    tfd:       17 events: 1 data: 11  pos:0 ino:5\n";
+        assert_eq!(members(text).collect::<Vec<_>>(), [4, 17]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Stacks of running threads by short stops, where these are permitted.
+
+use wallscope_model::{Part, State, WaitSeen};
+
+use super::{
+    looker::Looker,
+    samples::{Look, Weight},
+    stop::{Glance, Halted},
+};
+use crate::backend::perf::Running;
+
+impl Looker {
+    /// Stops a running thread for a moment to see its stack, if that was permitted. One that halts
+    /// at once had a CPU; any other one waited for it.
+    pub fn halt(&mut self, index: usize, begin: u64, end: u64) {
+        let t = &self.watch.threads[index];
+        let tid = t.tid;
+        let Some(stopper) = &mut self.stopper else {
+            return;
+        };
+        let glance = stopper.look(t.pid, tid);
+        let late = std::mem::take(&mut stopper.late);
+        match glance {
+            Glance::Running(halted) => self.halted(index, halted, State::OnCpu, begin, end),
+            Glance::Later => {
+                let owed = self.owed.entry(tid).or_insert((index, begin, end));
+                owed.2 = end;
+            }
+            Glance::None => {}
+        }
+        for (tid, halted) in late {
+            if let Some((index, begin, end)) = self.owed.remove(&tid) {
+                self.halted(index, halted, State::Runnable, begin, end);
+            }
+        }
+    }
+
+    /// The stack of a thread that was stopped stands for `begin..end`.
+    fn halted(&mut self, index: usize, halted: Halted, state: State, begin: u64, end: u64) {
+        let t = &self.watch.threads[index];
+        let running = Running {
+            pid: t.pid,
+            tid: t.tid,
+            period_ns: 0,
+            user_mode: true,
+            registers: halted.registers,
+            stack: halted.stack,
+        };
+        let pid = t.pid;
+        let (frames, how) = self.stack_of(&running, end);
+        let stack = self.samples.stack(pid, frames, how);
+        // A thread halts on its way back to user mode, wherever it was.
+        let part = match state {
+            State::OnCpu => Part::User,
+            _ => Part::Woken,
+        };
+        self.samples.add(
+            self.grid,
+            &Look {
+                thread: index as u32,
+                stack,
+                state,
+                reason: None,
+                part: Some(part),
+                begin,
+                end,
+                ns: end - begin,
+                weight: Weight::Own,
+                seen: WaitSeen::default(),
+            },
+        );
+    }
+}

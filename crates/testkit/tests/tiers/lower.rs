@@ -1,0 +1,193 @@
+//! What the tiers without eBPF have learnt from it: requests in flight, stacks at events; and what the
+//! perf tier costs those who switch all the time.
+
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
+
+use serde_json::Value;
+use wallscope_testkit::{Error, Tool};
+
+use crate::{
+    place::Place,
+    run::{self, Outcome, attach, record, retried, tool},
+};
+
+fn off(what: &str, truth: f64, seen: f64, most: f64) -> Result<(), Error> {
+    if (truth - seen).abs() <= most {
+        return Ok(());
+    }
+    Err(Error::Output(format!(
+        "{what}: {seen:.1}, truth {truth:.1}, ± {most:.1}"
+    )))
+}
+
+/// An event loop that waits for a slow upstream is not idle, and its upstream has a name.
+#[test]
+fn a_slow_upstream_is_named_without_kernel_programs() {
+    let Some(tool) = tool() else { return };
+    for (place, backend) in [
+        (Place::Root, "perf"),
+        (Place::User, "proc"),
+        (Place::Filtered, "proc"),
+    ] {
+        retried(&format!("upstream by {backend} as {place:?}"), || {
+            let o = attach(&tool, place, &["--backend", backend], "upstream")?;
+            let port = o.truth.extra("upstream_port")?;
+            let address = format!("127.0.0.1:{port}");
+            let peers = || o.report.peers.iter();
+            let found = peers().find(|p| p.asks && p.address == address);
+            let Some(peer) = found else {
+                return Err(Error::Output(format!(
+                    "no {address} in {:?}",
+                    o.report.peers
+                )));
+            };
+            // Some are open at the edges; what is seen is seen at so many moments.
+            let requests = o.truth.extra("requests")?;
+            off("requests", requests, peer.requests as f64, 2.0)?;
+            let own = |t: &&wallscope_testkit::truth::ThreadTruth| t.name == "loop";
+            let own = o.truth.threads.iter().find(own);
+            let seen = own.and_then(|t| o.report.thread(t.pid, t.tid));
+            let Some(seen) = seen else {
+                return Err(Error::Output("the loop was not seen".into()));
+            };
+            let of_wall = |ns: f64| 100.0 * ns / seen.wall_ns as f64;
+            let awaited = of_wall(o.truth.extra("awaited_ns")?);
+            let in_flight = of_wall(peer.in_flight_ns as f64);
+            off(
+                "% of wall until upstream answered",
+                awaited,
+                in_flight,
+                15.0,
+            )?;
+            // Beside that it waits for its gate and for its client.
+            let owed = of_wall(o.truth.extra("owed_ns")?);
+            let apart = seen.blocked.get("lock").copied().unwrap_or(0);
+            let busy = seen.wall_ns - seen.idle_ns;
+            let busy = of_wall(busy.saturating_sub(apart) as f64);
+            off("% of wall not idle", owed, busy, 15.0)?;
+            Ok(format!(
+                "{} of {requests} requests, not idle {busy:.1} %, truth {owed:.1} %",
+                peer.requests
+            ))
+        });
+    }
+}
+
+const FAULTS: &str = "page-faults";
+const WRITES: &str = "syscalls:sys_enter_write";
+
+/// Hits of the program's thread, and by function.
+fn hits(
+    tool: &Tool,
+    file: &Path,
+    event: &str,
+    tid: u32,
+) -> Result<(f64, BTreeMap<String, f64>), Error> {
+    let file = file.to_str().expect("a plain path");
+    let output = tool.run(&["report", file, "--json", "--value", event])?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|e| Error::Output(format!("{event}: {e}")))?;
+    let rows = |key: &str| said[key].as_array().cloned().unwrap_or_default();
+    let thread = rows("threads").into_iter().find(|t| t["tid"] == tid);
+    let all = thread.and_then(|t| t["wall_ns"].as_f64()).unwrap_or(0.0);
+    let by = rows("functions").into_iter().filter_map(|f| {
+        let name = f["name"].as_str()?.to_string();
+        Some((name, f["views"]["wall"]["total_ns"].as_f64()?))
+    });
+    Ok((all, by.collect()))
+}
+
+#[test]
+fn stacks_at_events_of_own_threads() {
+    let Some(tool) = tool() else { return };
+    for place in [Place::Root, Place::User] {
+        // Names of tracepoints are root's to read.
+        let events = match place {
+            Place::Root => format!("{FAULTS},{WRITES}"),
+            _ => FAULTS.to_string(),
+        };
+        retried(&format!("-e {events} as {place:?}"), || {
+            let keep = run::folder();
+            let kept = keep.path().join("kept.pb.gz");
+            let o = run::record_into(&tool, place, true, "events", Some(&kept), |pid| {
+                let arguments = ["--backend", "perf", "-e", &events, "-p", &pid.to_string()];
+                arguments.iter().map(OsString::from).collect()
+            })?;
+            let named = |t: &&wallscope_testkit::truth::ThreadTruth| t.name == "events";
+            let own = o.truth.threads.iter().find(named);
+            let tid = own.map_or(0, |t| t.tid);
+            let mut told = Vec::new();
+            for (event, functions) in [
+                (FAULTS, &["events_touch"][..]),
+                (WRITES, &["events_write_much", "events_write_little"]),
+            ] {
+                if !events.contains(event) {
+                    continue;
+                }
+                let (all, by) = hits(&tool, &kept, event, tid)?;
+                let right: Vec<f64> = (functions.iter())
+                    .map(|name| o.truth.extra(name))
+                    .collect::<Result<_, _>>()?;
+                let sum: f64 = right.iter().sum();
+                // It starts its clock with some faults, and ends with a line.
+                off(event, sum, all, 64.0)?;
+                for (name, right) in functions.iter().zip(right) {
+                    let seen = by.get(*name).copied().unwrap_or(0.0);
+                    // A hundred stacks a second: four standard deviations.
+                    off(&format!("{event} in {name}"), right, seen, 0.17 * sum)?;
+                }
+                told.push(format!("{all} of {sum} {event}"));
+            }
+            Ok(told.join(", "))
+        });
+    }
+}
+
+#[test]
+fn events_of_the_kernel_are_refused_to_who_may_not_measure_it() {
+    let Some(tool) = tool() else { return };
+    let refused = record(&tool, Place::User, "mix", |pid| {
+        let arguments = [
+            "--backend",
+            "perf",
+            "-e",
+            "context-switches",
+            "-p",
+            &pid.to_string(),
+        ];
+        arguments.iter().map(OsString::from).collect()
+    });
+    match refused {
+        Err(Error::CannotRunHere(said)) if said.contains("perf_event_paranoid") => {
+            println!("refused: {said}");
+        }
+        Err(e) => panic!("{e}"),
+        // Hosts on which everybody may.
+        Ok(o) => println!("skipped: {} may measure the kernel", o.domain["privilege"]),
+    }
+}
+
+/// Two threads that hand a byte to and fro do not have each switch recorded; their totals stay exact.
+#[test]
+fn who_switches_all_the_time_is_recorded_in_turns() {
+    let Some(tool) = tool() else { return };
+    retried("pingpong by perf", || {
+        let o: Outcome = run::record_into(&tool, Place::Root, true, "pingpong", None, |pid| {
+            let arguments = ["--backend", "perf", "-p", &pid.to_string()];
+            arguments.iter().map(OsString::from).collect()
+        })?;
+        let told = run::judge(&o, "perf", 0.5)?;
+        let limits = o.domain["limits"].to_string();
+        if !limits.contains("switch very often") {
+            return Err(Error::Output(format!(
+                "every switch was recorded: {limits}"
+            )));
+        }
+        for own in o.truth.threads.iter().filter(|t| t.work_wall_ns > 0) {
+            let seen = o.report.thread(own.pid, own.tid);
+            let seen = seen.map_or(0, |t| t.voluntary_switches);
+            off("switches", own.voluntary_switches as f64, seen as f64, 50.0)?;
+        }
+        Ok(told)
+    });
+}
