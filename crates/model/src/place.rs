@@ -24,8 +24,9 @@ pub enum Whose {
 /// Folders of system libraries.
 const SYSTEM: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
 
-/// How names of the languages' standard libraries begin, after `<` and `&` are passed over.
-const STANDARD: [&str; 10] = [
+/// How names of the languages' standard libraries begin, and of the locks that stand in for theirs, after
+/// `<` and `&` are passed over.
+const STANDARD: [&str; 13] = [
     "std::",
     "core::",
     "alloc::",
@@ -36,6 +37,9 @@ const STANDARD: [&str; 10] = [
     "_start",
     "hashbrown::",
     "__gthread_",
+    "parking_lot",
+    "lock_api::",
+    "crossbeam",
 ];
 
 /// Go's, in packages whose paths have no domain; what follows may be further down in their tree.
@@ -64,12 +68,9 @@ const GO: [&str; 22] = [
     "strconv",
 ];
 
-/// Locks, executors and reactors that are built into programs: they wait on somebody's behalf.
-const LIBRARIES: [&str; 16] = [
-    "parking_lot",
-    "lock_api::",
+/// Executors and reactors that are built into programs: they wait on somebody's behalf.
+const LIBRARIES: [&str; 13] = [
     "tokio::",
-    "crossbeam",
     "rayon",
     "futures",
     "async_std::",
@@ -227,6 +228,21 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     }
     let source = SOURCES.iter().find(|(part, _)| file.contains(part));
     source.map_or(Whose::Program, |(_, whose)| *whose)
+}
+
+/// Whether a thread that waits so sleeps on a word of its own, which tells nothing of the lock that it
+/// waits for: locks of parking_lot and channels and parking of Rust's standard library keep their
+/// queues elsewhere.
+pub fn parks(recording: &Recording, stack: &Stack) -> bool {
+    let frames = stack.frames.iter().map(|f| &recording.frames[f.0 as usize]);
+    frames.flat_map(|f| &f.lines).any(|line| {
+        let name = recording.functions[line.function.0 as usize]
+            .name
+            .trim_start_matches('<');
+        name.starts_with("parking_lot")
+            || (name.starts_with("std::") && name.contains("::thread_parking::"))
+            || name.starts_with("std::thread::park")
+    })
 }
 
 fn is_script(kind: FrameKind) -> bool {
@@ -407,11 +423,11 @@ mod tests {
     fn without_own_code_a_librarys_is_named_and_then_any() {
         let idle: [Spec<'_>; 4] = [
             (Native, LIBC, &[("epoll_wait", "")]),
-            (Native, "/srv/shop", &[("mio::poll::Poll::poll", "")]),
+            (Native, "/srv/shop", &[("parking_lot::condvar::wait", "")]),
             (Native, "/srv/shop", &[("tokio::runtime::park", "")]),
             (Native, "/srv/shop", &[("std::thread::spawn", "")]),
         ];
-        assert_eq!(named(true, &idle), "mio::poll::Poll::poll");
+        assert_eq!(named(true, &idle), "tokio::runtime::park");
         assert_eq!(named(true, &idle[..1]), "epoll_wait");
         let kernel: [Spec<'_>; 1] = [(Kernel, "[kernel]", &[("kswapd", "")])];
         assert_eq!(named(true, &kernel), "kswapd");

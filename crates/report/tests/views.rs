@@ -462,3 +462,65 @@ fn both_pictures_of_a_calibration_are_of_one_window() {
     let text = wallscope_report::calibrate::sentences(&none).join(" ");
     assert!(text.contains("idle"), "{text}");
 }
+
+#[test]
+fn what_threads_park_for_is_told_by_place_and_not_by_their_own_words() {
+    let mut rec = synthetic::recording(3);
+    rec.locks.clear();
+    let park = FunctionId(rec.functions.len() as u32);
+    rec.functions.push(Function {
+        name: "parking_lot_core::parking_lot::park".into(),
+        system_name: "".into(),
+        file: "".into(),
+        start_line: 0,
+    });
+    let locks: Vec<usize> = (0..rec.samples.len())
+        .filter(|i| rec.samples[*i].reason == Some(BlockReason::Lock))
+        .collect();
+    let mut words = std::collections::BTreeSet::new();
+    for i in locks {
+        let context = rec.samples[i].context;
+        let labels = LabelsId(rec.label_sets.len() as u32);
+        let word = format!("futex {:#x}", 0x1000 + u64::from(context.0));
+        rec.label_sets.push(vec![Label {
+            key: "resource".into(),
+            value: LabelValue::Text(word.as_str().into()),
+        }]);
+        rec.samples[i].labels = Some(labels);
+        if words.insert(word) {
+            rec.locks.push(LockWait {
+                context,
+                labels: Some(labels),
+                address: 0x1000,
+                total_ns: 5,
+                longest_ns: 5,
+                count: 1,
+            });
+        }
+    }
+    assert!(words.len() > 1, "several threads wait for locks");
+    let by_word = Analysis::new(&rec, Idle::Show).locks();
+    assert_eq!(by_word.len(), words.len());
+
+    // The same waits, seen to go through a lock that parks.
+    let stacks: Vec<_> = (rec.samples.iter())
+        .filter(|s| s.reason == Some(BlockReason::Lock))
+        .map(|s| s.stack.0 as usize)
+        .collect();
+    for stack in stacks {
+        let leaf = rec.stacks[stack].frames[0].0 as usize;
+        if rec.frames[leaf].lines.iter().all(|l| l.function != park) {
+            let line = Line {
+                function: park,
+                line: 0,
+            };
+            rec.frames[leaf].lines.insert(0, line);
+        }
+    }
+    let analysis = Analysis::new(&rec, Idle::Show);
+    let by_place = analysis.locks();
+    assert!(by_place.len() < by_word.len(), "{by_place:?}");
+    assert!(by_place.iter().all(|l| l.name.starts_with("parked in ")));
+    let waiters = by_place.iter().map(|l| l.waiters).max();
+    assert!(waiters > Some(1), "threads are put together: {by_place:?}");
+}

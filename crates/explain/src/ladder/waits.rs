@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use wallscope_model::place::parks;
 use wallscope_model::scale::Scaled;
 use wallscope_model::{
     Above, Actor, BlockReason, ContextId, FrameKind, Hop, LabelValue, LabelsId, Recording, Role,
@@ -68,9 +69,13 @@ pub(super) const RESOLVERS: &[&str] = &[
     "java.net.InetAddress",
 ];
 
-/// The resource that a wait was for, where the recording names it.
+/// The resource that a wait was for, where the recording names it, and it is no word of the waiting
+/// thread's own.
 pub(super) fn resource(recording: &Recording, sample: &Sample) -> Option<Arc<str>> {
-    text_label(recording, sample.labels, "resource")
+    let name = text_label(recording, sample.labels, "resource")?;
+    let own = sample.reason == Some(BlockReason::Lock)
+        && parks(recording, &recording.stacks[sample.stack.0 as usize]);
+    (!own).then_some(name)
 }
 
 /// The text that `key` has in a set of labels.

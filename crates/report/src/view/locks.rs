@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wallscope_model::{BlockReason, Hop, Role};
+use wallscope_model::{BlockReason, Hop, Role, StackId, place};
 
 use super::{Analysis, waits::hop_line};
 
@@ -64,6 +64,8 @@ struct Sum {
     idle: u64,
     waiters: BTreeSet<u32>,
     exact: bool,
+    /// Some of it was counted together with waits for others.
+    uncounted: bool,
     waits: BTreeMap<String, u64>,
     holders: BTreeMap<Of, (u64, BTreeMap<String, u64>)>,
 }
@@ -82,10 +84,22 @@ impl Analysis<'_> {
     pub fn locks(&self) -> Vec<LockRow> {
         let rec = self.recording;
         let waits = self.waits();
+        let parked = self.parked(&waits.sample_ns);
         let mut sums: BTreeMap<Arc<str>, Sum> = BTreeMap::new();
         for l in &rec.locks {
-            let name =
+            let mut name =
                 (self.resource(l.labels)).unwrap_or_else(|| format!("{:#x}", l.address).into());
+            match parked.get(&name).map(|places| &places[..]) {
+                // All of the word's waits were for the same.
+                Some([place]) => name = place.clone(),
+                Some(several) => {
+                    for place in several {
+                        sums.entry(place.clone()).or_default().uncounted = true;
+                    }
+                    continue;
+                }
+                None => {}
+            }
             let sum = sums.entry(name).or_default();
             sum.total += l.total_ns;
             sum.longest = sum.longest.max(l.longest_ns);
@@ -101,9 +115,11 @@ impl Analysis<'_> {
                 continue;
             }
             let ns = waits.sample_ns[i];
-            let name = self
-                .resource(s.labels)
-                .unwrap_or_else(|| "lock without a name".into());
+            let name = self.resource(s.labels);
+            let name = match name.as_ref().filter(|name| parked.contains_key(*name)) {
+                Some(_) => self.parked_in(s.stack),
+                None => name.unwrap_or_else(|| "lock without a name".into()),
+            };
             let sum = sums.entry(name).or_default();
             sum.sampled += ns;
             sum.idle += if s.idle { ns } else { 0 };
@@ -160,13 +176,14 @@ impl Analysis<'_> {
                     .collect();
                 holders.sort_by_key(|h| std::cmp::Reverse(h.ns));
                 let idle = sum.idle as f64 / sum.sampled.max(1) as f64;
+                let exact = sum.exact && !sum.uncounted;
                 let row = LockRow {
                     name,
-                    total_ns: if sum.exact { sum.total } else { sum.sampled },
-                    longest_ns: sum.longest,
-                    count: sum.count,
+                    total_ns: if exact { sum.total } else { sum.sampled },
+                    longest_ns: if exact { sum.longest } else { 0 },
+                    count: if exact { sum.count } else { 0 },
                     waiters: sum.waiters.len(),
-                    exact: sum.exact,
+                    exact,
                     waits: shares(sum.waits),
                     holders,
                 };
@@ -180,5 +197,32 @@ impl Analysis<'_> {
             other.cmp(in_earnest).then(by_all).then(a.name.cmp(&b.name))
         });
         rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// Words that threads park on ([`place::parks`]), and where they did. Each is one thread's and stands
+    /// for whatever it waits for, so waits are told apart by their places.
+    fn parked(&self, sample_ns: &[u64]) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
+        let rec = self.recording;
+        let mut parked: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+        for (s, ns) in rec.samples.iter().zip(sample_ns) {
+            let stack = &rec.stacks[s.stack.0 as usize];
+            if s.reason != Some(BlockReason::Lock) || *ns == 0 || !place::parks(rec, stack) {
+                continue;
+            }
+            let Some(word) = self.resource(s.labels) else {
+                continue;
+            };
+            let place = self.parked_in(s.stack);
+            let places = parked.entry(word).or_default();
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        parked
+    }
+
+    fn parked_in(&self, stack: StackId) -> Arc<str> {
+        let place = self.place(stack).unwrap_or_else(|| "[no stack]".into());
+        format!("parked in {place} (each thread on a word of its own)").into()
     }
 }

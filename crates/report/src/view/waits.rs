@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wallscope_model::place;
 use wallscope_model::{Above, Actor, Hop, LabelValue, LabelsId, Role, StackId};
 
 use super::Analysis;
@@ -117,9 +118,9 @@ impl Analysis<'_> {
 
 /// See [`Analysis::hop_line`].
 pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
-    let place = hop.stack.and_then(|s| a.place(s));
+    let stands = hop.stack.and_then(|s| a.place(s));
     let at = |word: &str| {
-        place
+        stands
             .as_ref()
             .map_or(String::new(), |p| format!(" {word} {p}"))
     };
@@ -135,8 +136,10 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
         Role::Runnable => format!("{who} waits for a CPU"),
         Role::Blocked => {
             let reason = hop.reason.map_or("blocked", |r| r.name());
-            let what = a
-                .resource(hop.labels)
+            // A word that only this thread parks on says nothing.
+            let stack = |s: StackId| &a.recording.stacks[s.0 as usize];
+            let parks = (hop.stack).is_some_and(|s| place::parks(a.recording, stack(s)));
+            let what = (a.resource(hop.labels).filter(|_| !parks))
                 .map_or(String::new(), |r| format!(": {r}"));
             format!("{who} is blocked ({reason}{what}){}", at("in"))
         }
