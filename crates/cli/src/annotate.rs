@@ -14,7 +14,7 @@ use wallscope_object::elf::{Elf, SymbolTable};
 use wallscope_object::mapped::MappedFile;
 use wallscope_report::text::units;
 use wallscope_report::view::{Analysis, Annotation, Spent};
-use wallscope_symbolize::{Sources, resolve};
+use wallscope_symbolize::{Sources, resolve, without_arguments};
 
 use crate::failure::Failure;
 
@@ -27,14 +27,16 @@ const LONGEST: u64 = 16 << 20;
 /// Functions of the same name, in other files or modules, that are shown.
 const MOST: usize = 4;
 
-/// The function called `name`, or the only one whose name ends so or holds it.
-fn find(analysis: &Analysis<'_>, name: &str) -> Result<Arc<str>, Failure> {
+/// The function called `name`, or the only one that is so without its arguments, whose name ends so, or
+/// holds it.
+pub fn find(analysis: &Analysis<'_>, name: &str) -> Result<Arc<str>, Failure> {
     let like = analysis.functions_like(name);
     let is = |test: &dyn Fn(&str) -> bool| -> Vec<Arc<str>> {
         like.iter().filter(|n| test(n)).cloned().collect()
     };
-    let ends = |n: &str| n.ends_with(&format!("::{name}"));
-    for found in [is(&|n| n == name), is(&ends), like.clone()] {
+    let bare = |n: &str| without_arguments(n) == name;
+    let ends = |n: &str| without_arguments(n).ends_with(&format!("::{name}"));
+    for found in [is(&|n| n == name), is(&bare), is(&ends), like.clone()] {
         match found.as_slice() {
             [] => {}
             [one] => return Ok(one.clone()),

@@ -3,6 +3,7 @@
 use wallscope_report::view::{Analysis, Idle, Whose};
 use wallscope_report::waits;
 
+use crate::annotate;
 use crate::failure::Failure;
 use crate::{
     live::{BRIEFLY, Source},
@@ -46,12 +47,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
             args.least
         )));
     }
-    let whose = match (args.thread, args.function) {
-        (Some(name), _) => Whose::Thread(name),
-        (_, name) => Whose::Function(name.unwrap_or_default()),
-    };
     let (recording, _) = args.source.recording("why", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
+    let whose = match (args.thread, args.function) {
+        (Some(name), _) => Whose::Thread(name),
+        (_, name) => {
+            let found = annotate::find(&analysis, &name.unwrap_or_default())?;
+            Whose::Function(found.to_string())
+        }
+    };
     let text = if args.json {
         waits::why_json(&analysis, &whose)
     } else {

@@ -4,7 +4,7 @@
 //! those above it are the same few of a runtime's locks. What a person can act on is the program's own
 //! innermost function: the first one towards the root that is neither kernel, system library, language
 //! runtime nor a library that came as source. Where a script runs, the script's. Where the program has
-//! none of its own on the stack, the innermost one of its libraries, then any.
+//! none of its own on the stack, the innermost one of its libraries, then of its language, then any.
 
 use crate::{Frame, FrameKind, ModuleKind, Recording, Stack};
 
@@ -15,7 +15,10 @@ pub enum Whose {
     Program,
     /// Of a library that was built into it or installed beside it.
     Library,
-    /// Of the language, of the system, or only a way into the kernel.
+    /// Of the language or its runtime, or of a stand-in for the language's locks, in the program's file
+    /// or the runtime's.
+    Language,
+    /// Of the system, or only a way into the kernel.
     System,
     /// The kernel's.
     Kernel,
@@ -88,10 +91,10 @@ const LIBRARIES: [&str; 13] = [
 /// Parts of the paths of sources that came from elsewhere: inlined functions of libraries have the
 /// program's module.
 const SOURCES: [(&str, Whose); 9] = [
-    ("/rustc/", Whose::System),
-    ("/usr/include/", Whose::System),
-    ("/usr/lib/", Whose::System),
-    ("/usr/local/go/src/", Whose::System),
+    ("/rustc/", Whose::Language),
+    ("/usr/include/", Whose::Language),
+    ("/usr/lib/", Whose::Language),
+    ("/usr/local/go/src/", Whose::Language),
     ("/usr/local/lib/", Whose::Library),
     ("/.cargo/registry/", Whose::Library),
     ("/.cargo/git/", Whose::Library),
@@ -203,8 +206,8 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
             let path = (frame.module).map_or("", |m| &*recording.modules[m.0 as usize].path);
             return of_python(if path.is_empty() { file } else { path });
         }
-        FrameKind::Java if is_java_standard(name) => return Whose::System,
-        FrameKind::JavaScript if file.starts_with("node:") => return Whose::System,
+        FrameKind::Java if is_java_standard(name) => return Whose::Language,
+        FrameKind::JavaScript if file.starts_with("node:") => return Whose::Language,
         FrameKind::JavaScript if file.contains("/node_modules/") => return Whose::Library,
         FrameKind::Java | FrameKind::JavaScript => return Whose::Program,
         _ => {}
@@ -217,11 +220,11 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
         || GO.iter().any(|package| in_go_package(bare, package))
         || name.ends_with(" Runtime1 stub")
     {
-        return Whose::System;
+        return Whose::Language;
     }
     let module = (frame.module).map_or("", |m| recording.modules[m.0 as usize].name());
     if is_vm(module) {
-        return Whose::System;
+        return Whose::Language;
     }
     if LIBRARIES.iter().any(|l| bare.starts_with(l)) {
         return Whose::Library;
@@ -296,7 +299,7 @@ fn of_python(path: &str) -> Whose {
     if path.contains("/site-packages/") || path.contains("/dist-packages/") {
         Whose::Library
     } else if path.starts_with('<') || path.contains("/lib/python3") {
-        Whose::System
+        Whose::Language
     } else {
         Whose::Program
     }
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn without_own_code_a_librarys_is_named_and_then_any() {
+    fn without_own_code_a_librarys_is_named_then_the_languages_and_then_any() {
         let idle: [Spec<'_>; 4] = [
             (Native, LIBC, &[("epoll_wait", "")]),
             (Native, "/srv/shop", &[("parking_lot::condvar::wait", "")]),
@@ -428,6 +431,8 @@ mod tests {
             (Native, "/srv/shop", &[("std::thread::spawn", "")]),
         ];
         assert_eq!(named(true, &idle), "tokio::runtime::park");
+        let thread: [Spec<'_>; 2] = [idle[0], idle[3]];
+        assert_eq!(named(true, &thread), "std::thread::spawn");
         assert_eq!(named(true, &idle[..1]), "epoll_wait");
         let kernel: [Spec<'_>; 1] = [(Kernel, "[kernel]", &[("kswapd", "")])];
         assert_eq!(named(true, &kernel), "kswapd");
@@ -514,7 +519,7 @@ mod tests {
         let tool: [Spec<'_>; 1] = [(Native, "/srv/pythonic", &[("main", "")])];
         assert_eq!(whose_first(&tool), Whose::Program);
         let vm: [Spec<'_>; 1] = [(Native, "/usr/bin/node", &[("uv_run", "")])];
-        assert_eq!(whose_first(&vm), Whose::System);
+        assert_eq!(whose_first(&vm), Whose::Language);
     }
 
     fn whose_first(frames: &[Spec<'_>]) -> Whose {

@@ -29,6 +29,27 @@ pub fn demangle(raw: &[u8]) -> String {
     clean(plain.finish())
 }
 
+/// A demangled name without its arguments: `ns::f` of `ns::f(int) const`.
+pub fn without_arguments(name: &str) -> &str {
+    // Of `(anonymous namespace)::f(int)` and `A::operator()(int)` the right ones.
+    let mut depth = 0;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            '(' if depth == 0 => {
+                let rest = &name[at..];
+                if rest.starts_with("(anonymous namespace)") || name[..at].ends_with("operator") {
+                    continue;
+                }
+                return &name[..at];
+            }
+            _ => {}
+        }
+    }
+    name
+}
+
 /// The symbol as the table has it, made printable and capped.
 pub(crate) fn printable(raw: &[u8]) -> String {
     let mut plain = Capped::default();

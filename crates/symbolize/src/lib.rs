@@ -44,7 +44,7 @@ use wallscope_object::kallsyms;
 use wallscope_object::mapped::open_regular;
 use wallscope_object::process::inner_pid;
 
-pub use demangle::demangle;
+pub use demangle::{demangle, without_arguments};
 pub use source::{ModuleSource, Sources, TargetRoot};
 
 use losses::Losses;

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use wallscope_object::elf::{Binding, Elf, Symbol};
-use wallscope_symbolize::{demangle, functions};
+use wallscope_symbolize::{demangle, functions, without_arguments};
 
 use super::{
     modules::Module,
@@ -269,27 +269,6 @@ fn fit(asked: &str, pattern: bool, raw: &[u8]) -> Option<(Fit, String)> {
         return None;
     };
     Some((fit, name))
-}
-
-/// `ns::f` of `ns::f(int) const`.
-fn without_arguments(name: &str) -> &str {
-    // Of `(anonymous namespace)::f(int)` and `A::operator()(int)` the right ones.
-    let mut depth = 0;
-    for (at, c) in name.char_indices() {
-        match c {
-            '<' => depth += 1,
-            '>' if depth > 0 => depth -= 1,
-            '(' if depth == 0 => {
-                let rest = &name[at..];
-                if rest.starts_with("(anonymous namespace)") || name[..at].ends_with("operator") {
-                    continue;
-                }
-                return &name[..at];
-            }
-            _ => {}
-        }
-    }
-    name
 }
 
 /// Of several names of one function, the one people know it by is the least.

@@ -68,11 +68,20 @@ struct Block {
     wake: Rc<Wake>,
 }
 
+/// A sample on a CPU.
+struct OnCpu {
+    at: u64,
+    /// The time that it stands for.
+    ns: u64,
+    kernel: u64,
+    user: User,
+}
+
 /// What one thread did, as far as it was sampled.
 #[derive(Default)]
 struct Past {
     blocks: VecDeque<Block>,
-    on_cpu: VecDeque<(u64, u64, User)>,
+    on_cpu: VecDeque<OnCpu>,
     /// Waits for a CPU: begin, end, weight, which part of runnable time.
     queued: VecDeque<(u64, u64, u64, u8)>,
 }
@@ -188,7 +197,12 @@ impl Chains {
             }
             state::ON_CPU => {
                 let past = self.past.entry(s.id).or_default();
-                past.on_cpu.push_back((s.end, key.kernel, key.user));
+                past.on_cpu.push_back(OnCpu {
+                    at: s.end,
+                    ns: s.ns,
+                    kernel: key.kernel,
+                    user: key.user,
+                });
             }
             state::RUNNABLE => {
                 let past = self.past.entry(s.id).or_default();
@@ -433,9 +447,16 @@ impl Chains {
         if known > at.from {
             let ns = upto(known);
             let blocked = self.earlier(&at, wake.waker, who, known, ns, kernel, path);
-            if ns > blocked {
-                self.parts
-                    .add(&at, Part::of(Role::Cut, who), ns - blocked, 0);
+            let before = Follow {
+                to: known,
+                ns,
+                count: 0,
+                ..at
+            };
+            let rest = self.queued(&before, wake.waker, who, ns - blocked);
+            let rest = self.computed(&before, wake.waker, who, rest);
+            if rest > 0 {
+                self.parts.add(&at, Part::of(Role::Cut, who), rest, 0);
             }
         }
         for (i, step) in wake.steps.iter().enumerate() {
@@ -474,17 +495,36 @@ impl Chains {
         }
     }
 
+    /// Adds what of `at`, with `ns` to give away, its samples say that `id` computed; returns what is
+    /// left.
+    fn computed(&mut self, at: &Follow, id: u64, who: &Who, ns: u64) -> u64 {
+        let sampled: u64 = self.past.get(&id).map_or(0, |past| {
+            let inside = past
+                .on_cpu
+                .iter()
+                .filter(|s| (at.from..at.to).contains(&s.at));
+            inside.map(|s| s.ns).sum()
+        });
+        let length = u128::from((at.to - at.from).max(1));
+        let part = (u128::from(at.ns) * u128::from(sampled) / length) as u64;
+        let part = part.min(ns);
+        if part > 0 {
+            self.computing(&Follow { ns: part, ..*at }, id, who);
+        }
+        ns - part
+    }
+
     /// The waker was on a CPU. Where, the on-CPU samples that fell into such stretches tell: they are
     /// counted here, and the time is divided by them at the end, when there are enough.
     fn computing(&mut self, at: &Follow, waker: u64, who: &Who) {
         self.parts.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
         let seen: Vec<(u64, User)> = self.past.get(&waker).map_or(Vec::new(), |past| {
-            let from = past.on_cpu.partition_point(|s| s.0 < at.from);
+            let from = past.on_cpu.partition_point(|s| s.at < at.from);
             past.on_cpu
                 .iter()
                 .skip(from)
-                .take_while(|s| s.0 < at.to)
-                .map(|s| (s.1, s.2))
+                .take_while(|s| s.at < at.to)
+                .map(|s| (s.kernel, s.user))
                 .collect()
         });
         // A wait that stands for more time than its own makes its samples do so too.

@@ -166,14 +166,18 @@ fn what_is_older_than_the_changes_that_are_remembered_comes_from_samples() {
     let mut c = Chains::default();
     let timer = wake(2, 10 * MS, 14 * MS, 0, &[]);
     c.wake(&timer);
+    sample(&mut c, 2, 4 * MS, 8 * MS, state::RUNNABLE);
+    sample(&mut c, 2, 8 * MS, 9 * MS, state::ON_CPU);
     sample(&mut c, 2, 10 * MS, 14 * MS, state::BLOCKED);
     let of_2 = [(16 * MS, state::ON_CPU, 0)];
-    c.wake(&wake(1, 10 * MS, 20 * MS, 2, &of_2));
-    sample(&mut c, 1, 10 * MS, 20 * MS, state::BLOCKED);
+    c.wake(&wake(1, 0, 20 * MS, 2, &of_2));
+    sample(&mut c, 1, 0, 20 * MS, state::BLOCKED);
     let (_, nodes) = c.finish(&FxHashMap::default());
-    assert_eq!(find(&nodes, Role::Blocked, 2)[0].ns, 4 * MS);
-    assert_eq!(find(&nodes, Role::Cut, 2)[0].ns, 2 * MS);
-    assert_eq!(find(&nodes, Role::OnCpu, 2)[0].ns, 4 * MS);
+    let of = |role| -> u64 { find(&nodes, role, 2).iter().map(|n| n.ns).sum() };
+    assert_eq!(of(Role::Blocked), 4 * MS);
+    assert_eq!(of(Role::Runnable), 4 * MS);
+    assert_eq!(of(Role::OnCpu), 4 * MS + MS);
+    assert_eq!(of(Role::Cut), 7 * MS);
 }
 
 #[test]

@@ -165,7 +165,8 @@ impl Samples {
             talks: s.flags & SAMPLE_TALKS != 0,
         };
         // What is not over was ended by nobody.
-        if matches!(s.state, state::ON_CPU | state::BLOCKED) && s.flags & SAMPLE_OPEN == 0 {
+        let told = matches!(s.state, state::ON_CPU | state::BLOCKED | state::RUNNABLE);
+        if told && s.flags & SAMPLE_OPEN == 0 {
             self.done.push((key, *s));
         }
         if let Some(each) = self.each.as_mut().filter(|_| s.state != state::HIT) {
