@@ -1,6 +1,7 @@
 //! What crosses from the kernel programs: the mirror of `bpf/event.h`, field by field.
 
 use wallscope_model::BlockReason;
+use wallscope_unwind::runtime::hotspot::Parking;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Number of parts of runnable time.
@@ -393,7 +394,12 @@ pub struct MonitorPlace {
     pub pending: u64,
     /// Offset of the owner in a monitor.
     pub owner: u64,
+    /// Where the pointer to its object is, and where to look there for what it is parked for.
+    pub parked: Option<(u64, Parking)>,
 }
+
+/// Of what a parked thread waits for the class is told, in four bytes, and this.
+pub const PARKED: u64 = 1 << 63;
 
 /// `struct ws_owner`: whose the Java monitor was that a thread began to wait for.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Which monitor a Java thread waits to enter, and whose that is.
+ * Which monitor a Java thread waits to enter, and whose that is; of what class it is parked for.
  *
  * To the kernel such a wait is one at a futex of the thread's own, which says nothing. The VM's record of
  * the thread says more; user space tells where that is, and what comes of the owner's word.
@@ -10,7 +10,18 @@
 struct ws_java_thread {
 	u64 pending; /* address of the pointer to the monitor it is about to enter */
 	u64 owner;   /* offset of the owner in a monitor */
+	u64 object;  /* address of the pointer to its java.lang.Thread, 0: not known */
+	u64 base;    /* what short pointers to objects count from */
+	u32 blocker; /* in its java.lang.Thread: what it is parked for, short */
+	u32 class;   /* in any object: its class, short */
+	u32 shift;   /* of short pointers */
+	u32 pad;
 };
+_Static_assert(sizeof(struct ws_java_thread) == 48, "as user space writes it");
+
+/* The "monitor" of a parked thread is its object's class: objects move, classes do not. */
+#define WS_PARKED (1ull << 63)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -21,6 +32,22 @@ struct {
 
 /* How many there are, so that where there is none nobody pays for a look. User space sets it. */
 u32 java_known;
+
+/* The class of what a thread is parked for, 0: it is not parked, or that is not known. */
+static __always_inline u64 parked_for(struct ws_java_thread *java)
+{
+	u32 blocker = 0, class = 0;
+	u64 thread = 0;
+
+	/* Where the collector works these may be gone: then it is one wait like any other. */
+	if (!java->object ||
+	    bpf_probe_read_user(&thread, sizeof(thread), (void *)java->object) || !thread ||
+	    bpf_probe_read_user(&blocker, sizeof(blocker), (void *)(thread + java->blocker)) ||
+	    !blocker ||
+	    bpf_probe_read_user(&class, sizeof(class), (void *)(java->base + ((u64)blocker << (java->shift & 7)) + java->class)))
+		return 0;
+	return class ? WS_PARKED | class : 0;
+}
 
 /* `p` leaves the CPU to wait for a lock, in its own address space. */
 static __always_inline void monitor_waits(struct ws_thread *t, struct task_struct *p)
@@ -38,8 +65,11 @@ static __always_inline void monitor_waits(struct ws_thread *t, struct task_struc
 		return;
 	}
 	if (!monitor)
+		monitor = parked_for(java);
+	if (!monitor)
 		return; /* some other wait */
-	if (bpf_probe_read_user(&owner, sizeof(owner), (void *)(monitor + java->owner))) {
+	if (!(monitor & WS_PARKED) &&
+	    bpf_probe_read_user(&owner, sizeof(owner), (void *)(monitor + java->owner))) {
 		lost(WS_L_MONITOR);
 		return;
 	}
@@ -54,6 +84,8 @@ static __always_inline void monitor_waits(struct ws_thread *t, struct task_struc
 /* A wait for a monitor, which will be charged to a stack, is over. */
 static __always_inline void monitor_tell(struct ws_thread *t)
 {
+	if (t->monitor & WS_PARKED)
+		return; /* nobody says whose it is */
 	struct ws_owner e = {
 		.head = { WS_EV_OWNER, sizeof(e) }, .id = t->id, .begin = t->block_begin,
 		.owner = t->owner, .pid = t->pid,

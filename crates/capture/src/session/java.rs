@@ -21,7 +21,10 @@ use wallscope_unwind::{
 };
 
 use super::{managed::Found, now};
-use crate::{event::MonitorPlace, target::read_memory};
+use crate::{
+    event::{MonitorPlace, PARKED},
+    target::read_memory,
+};
 
 /// How often a frame is looked up before it is given up.
 const TRIES: u8 = 3;
@@ -210,15 +213,22 @@ impl Java {
                     }
                 }
             }
+            let threads = threads.to_vec();
+            let parking = vm.parking(&mut reader(*pid));
             for thread in threads {
                 let tid = match apart {
                     true => self.inner.get(&(*pid, thread.tid)).copied(),
                     false => Some(thread.tid),
                 };
-                self.new_threads.extend(tid.map(|tid| MonitorPlace {
-                    tid,
-                    pending: thread.record + pending,
-                    owner,
+                self.new_threads.extend(tid.map(|tid| {
+                    MonitorPlace {
+                        tid,
+                        pending: thread.record + pending,
+                        owner,
+                        parked: parking
+                            .filter(|_| thread.object != 0)
+                            .map(|p| (thread.object, p)),
+                    }
                 }));
             }
         }
@@ -235,16 +245,27 @@ impl Java {
         Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
     }
 
-    /// The class of the object whose monitor is at `monitor` in `pid`.
+    /// The class of the object whose monitor is at `monitor` in `pid`, or that a thread is parked for.
     pub fn monitor_class(&self, pid: u32, monitor: u64) -> Option<String> {
         let (_, vm) = self.vms.get(&pid)?;
-        vm.monitor_class(monitor, &mut reader(pid))
+        match monitor & PARKED {
+            0 => vm.monitor_class(monitor, &mut reader(pid)),
+            _ => vm.class(monitor as u32, &mut reader(pid)),
+        }
     }
 
     /// What is to be told of the VMs, for people.
     pub fn notes(&self) -> Vec<String> {
         let ms = |ns: u64| ns as f64 / 1e6;
-        self.pauses
+        let runs = |s: &Scope| s.method.name.starts_with("java.lang.VirtualThread.run");
+        let mounted = |n: &Named| matches!(n, Named::Methods(all) if all.iter().any(runs));
+        let of_virtual = self.names.values().any(mounted).then(|| {
+            "Java's virtual threads: what they do while mounted counts for their carrier threads; which of \
+             them it was is not told, and while they are not mounted they are in no ledger"
+                .to_owned()
+        });
+        let pauses = self
+            .pauses
             .iter()
             .map(|(pid, (first, last))| (pid, last.since(*first)))
             .filter(|(_, p)| p.times > 0)
@@ -256,8 +277,8 @@ impl Java {
                     ms(p.stopped_ns),
                     ms(p.reaching_ns)
                 )
-            })
-            .collect()
+            });
+        pauses.chain(of_virtual).collect()
     }
 
     /// What the unwinder is to be told.

@@ -21,7 +21,7 @@ use wallscope_object::{
 use wallscope_symbolize::demangle;
 
 use crate::{
-    event::{ResourceEvent, text, what},
+    event::{PARKED, ResourceEvent, text, what},
     syscalls,
 };
 
@@ -157,7 +157,11 @@ impl Resources {
         let name = self.locks.entry((pid, address)).or_insert_with(|| {
             let class = locks.monitor_class(pid, address);
             let class = class.unwrap_or_else(|| "an unknown class".into());
-            format!("monitor {address:#x} of {class} (process {pid})").into()
+            match address & PARKED {
+                0 => format!("monitor {address:#x} of {class} (process {pid})").into(),
+                // Objects move: those of a class are one.
+                _ => format!("a {class} (process {pid})").into(),
+            }
         });
         name.clone()
     }

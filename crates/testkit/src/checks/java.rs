@@ -108,24 +108,32 @@ fn owners(run: &Run) -> Result<Scorecard, Error> {
         );
     }
     let locks = run.recorded.json(&["locks"])?;
-    let (mut all, mut named) = (0.0, 0.0);
-    for lock in locks["locks"].as_array().into_iter().flatten() {
-        let waits = lock["waits_in"].as_array().into_iter().flatten();
-        let own = waits.filter(|w| w["what"] == "Truth.want");
-        let ns: f64 = own.map(|w| w["ns"].as_f64().unwrap_or(0.0)).sum();
-        let name = lock["name"].as_str().unwrap_or_default();
-        all += ns;
-        if name.starts_with("monitor ") && name.contains(" of java.lang.Object ") {
-            named += ns;
+    for (place, begins, class) in [
+        ("Truth.want", "monitor ", "java.lang.Object "),
+        (
+            "Truth.take",
+            "a ",
+            "java.util.concurrent.locks.ReentrantLock$NonfairSync ",
+        ),
+    ] {
+        let (mut all, mut named) = (0.0, 0.0);
+        for lock in locks["locks"].as_array().into_iter().flatten() {
+            let waits = lock["waits_in"].as_array().into_iter().flatten();
+            let own = waits.filter(|w| w["what"] == place);
+            let ns: f64 = own.map(|w| w["ns"].as_f64().unwrap_or(0.0)).sum();
+            let name = lock["name"].as_str().unwrap_or_default();
+            all += ns;
+            if name.starts_with(begins) && name.contains(class) {
+                named += ns;
+            }
         }
+        card.at_least(
+            format!("locks named by their class, of the waits in {place}"),
+            100.0 * named / all,
+            90.0,
+            "%",
+        );
     }
-    let percent = 100.0 * named / all;
-    card.at_least(
-        "monitors named, of the waits in Truth.want",
-        percent,
-        90.0,
-        "%",
-    );
     Ok(card)
 }
 

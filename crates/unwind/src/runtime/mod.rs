@@ -12,6 +12,7 @@
 mod fold;
 pub mod go;
 pub mod hotspot;
+mod memory;
 pub mod python;
 pub mod v8;
 

@@ -359,9 +359,17 @@ impl Programs {
     pub fn add_java_threads(&mut self, threads: &[MonitorPlace]) {
         let mut known = 0;
         for t in threads {
-            let mut value = [0u8; 16];
-            value[..8].copy_from_slice(&t.pending.to_ne_bytes());
-            value[8..].copy_from_slice(&t.owner.to_ne_bytes());
+            let (object, parking) = t.parked.unzip();
+            let parking = parking.unwrap_or_default();
+            let words = [t.pending, t.owner, object.unwrap_or(0), parking.base];
+            let halves = [parking.blocker, parking.class, parking.shift, 0];
+            let mut value = [0u8; 48];
+            for (to, word) in value.chunks_exact_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_ne_bytes());
+            }
+            for (to, half) in value[32..].chunks_exact_mut(4).zip(halves) {
+                to.copy_from_slice(&half.to_ne_bytes());
+            }
             // Where there is no room, its waits are for futexes, as any other's.
             let key = t.tid.to_ne_bytes();
             let told = (self.skel.maps.java_threads).update(&key, &value, MapFlags::ANY);

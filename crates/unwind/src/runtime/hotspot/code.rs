@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::{
     method::number,
     structs::{Debug, Metadata},
-    vm::{Memory, Miss, Scope, Vm},
+    vm::{Miss, Scope, Vm},
 };
-use crate::native::FrameWord;
+use crate::{native::FrameWord, runtime::memory::Memory};
 
 /// Longest part of a compiled method's books, bytes.
 const MOST: u64 = 4 << 20;

@@ -3,7 +3,8 @@
 //! The counters that `jstat` shows lie in the VM's memory, as entries of a name and a value. A VM
 //! that was told to have none (`-XX:-UsePerfData`) has none here either.
 
-use super::vm::{Memory, Vm};
+use super::vm::Vm;
+use crate::runtime::memory::Memory;
 
 /// Longest list of entries, bytes.
 const MOST: usize = 1 << 18;

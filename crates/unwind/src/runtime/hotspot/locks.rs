@@ -4,11 +4,8 @@
 //! has it: by that one's record, or, where the monitor was a mere mark on its stack before, by a
 //! place on that stack.
 
-use super::{
-    method::class_name,
-    structs::{Layout, Tables},
-    vm::{Memory, Vm},
-};
+use super::{method::class_name, structs::Tables, vm::Vm};
+use crate::runtime::memory::Memory;
 
 /// Most threads of one VM.
 const MOST_THREADS: u32 = 1 << 16;
@@ -31,7 +28,7 @@ pub(super) struct Places {
     object: u64,
     owner: u64,
     /// In an object: its class, of four bytes; the addresses of what makes a pointer of these.
-    class: u64,
+    pub(super) class: u64,
     base: u64,
     shift: u64,
 }
@@ -68,6 +65,15 @@ impl Places {
     }
 }
 
+impl Places {
+    /// The address of the class that `narrow` stands for.
+    pub(super) fn class(&self, narrow: u32, memory: &mut Memory<'_>) -> Option<u64> {
+        let base = memory.word(self.base)?;
+        let shift = memory.half(self.shift)?;
+        u64::from(narrow).checked_shl(shift)?.checked_add(base)
+    }
+}
+
 /// A Java thread, by what the system and the VM know it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JavaThread {
@@ -77,6 +83,8 @@ pub struct JavaThread {
     pub record: u64,
     /// Its stack: first address, and one past the last.
     stack: (u64, u64),
+    /// Where the pointer to its object is; 0: not known.
+    pub object: u64,
 }
 
 impl Vm {
@@ -102,7 +110,8 @@ impl Vm {
                 continue;
             };
             // One that is just coming or going.
-            all.extend(thread(&places, record, &mut memory));
+            let object = self.objects.as_ref().map_or(0, |o| o.thread);
+            all.extend(thread(&places, record, object, &mut memory));
         }
         self.thread_list = list;
         self.threads = all;
@@ -135,13 +144,22 @@ impl Vm {
         let object = memory.word(handle);
         let mut class = |object: u64| {
             let narrow = memory.half(object.checked_add(places.class)?)?;
-            class(&self.layout, places, narrow, &mut memory)
+            class_name(
+                &self.layout,
+                places.class(narrow, &mut memory)?,
+                &mut memory,
+            )
         };
         object.and_then(&mut class).or_else(|| class(handle))
     }
 }
 
-fn thread(places: &Places, record: u64, memory: &mut Memory<'_>) -> Option<JavaThread> {
+fn thread(
+    places: &Places,
+    record: u64,
+    object: u64,
+    memory: &mut Memory<'_>,
+) -> Option<JavaThread> {
     let system = memory.word(record.checked_add(places.system)?)?;
     let tid = memory.half(system.checked_add(places.id)?)?;
     let base = memory.word(record + places.stack_base)?;
@@ -150,12 +168,9 @@ fn thread(places: &Places, record: u64, memory: &mut Memory<'_>) -> Option<JavaT
         tid,
         record,
         stack: (base.checked_sub(size)?, base),
+        object: match object {
+            0 => 0,
+            at => memory.word(record + at).unwrap_or(0),
+        },
     })
-}
-
-fn class(layout: &Layout, places: &Places, narrow: u32, memory: &mut Memory<'_>) -> Option<String> {
-    let base = memory.word(places.base)?;
-    let shift = memory.half(places.shift)?;
-    let at = u64::from(narrow).checked_shl(shift)?.checked_add(base)?;
-    class_name(layout, at, memory)
 }

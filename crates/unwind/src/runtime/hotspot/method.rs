@@ -1,6 +1,7 @@
 //! Java methods: names, source files, lines.
 
-use super::{structs::Layout, vm::Memory};
+use super::structs::Layout;
+use crate::runtime::memory::Memory;
 
 /// Longest line table, bytes.
 const MOST_TABLE: usize = 1 << 18;
@@ -93,7 +94,12 @@ pub(super) fn class_name(layout: &Layout, class: u64, memory: &mut Memory<'_>) -
     Some(dotted(&symbol(layout, name, memory)?))
 }
 
-fn constant(layout: &Layout, pool: u64, index: u16, memory: &mut Memory<'_>) -> Option<String> {
+pub(super) fn constant(
+    layout: &Layout,
+    pool: u64,
+    index: u16,
+    memory: &mut Memory<'_>,
+) -> Option<String> {
     let at = pool.checked_add(layout.pool_size + 8 * u64::from(index))?;
     let value = memory.word(at)?;
     // The lowest bit has meant different things.
@@ -139,7 +145,7 @@ fn lines(at: u64, first: u8, memory: &mut Memory<'_>) -> Vec<(u32, u32)> {
 }
 
 /// Bytes of a process one after the other.
-struct Stream<'m, 'r> {
+pub(super) struct Stream<'m, 'r> {
     memory: &'m mut Memory<'r>,
     at: u64,
     left: usize,
@@ -148,7 +154,7 @@ struct Stream<'m, 'r> {
 }
 
 impl<'m, 'r> Stream<'m, 'r> {
-    fn new(at: u64, most: usize, memory: &'m mut Memory<'r>) -> Stream<'m, 'r> {
+    pub(super) fn new(at: u64, most: usize, memory: &'m mut Memory<'r>) -> Stream<'m, 'r> {
         Stream {
             memory,
             at,
@@ -158,7 +164,7 @@ impl<'m, 'r> Stream<'m, 'r> {
         }
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
         if self.next == self.buffer.len() {
             self.left = self.left.checked_sub(self.buffer.len())?;
             self.memory.bytes(self.at, &mut self.buffer)?;

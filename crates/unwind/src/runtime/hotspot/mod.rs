@@ -24,6 +24,7 @@ mod code;
 mod counters;
 mod locks;
 mod method;
+mod parking;
 mod structs;
 mod vm;
 
@@ -33,6 +34,7 @@ use crate::native::FrameWord;
 pub use counters::Pauses;
 pub use locks::JavaThread;
 pub use method::Method;
+pub use parking::Parking;
 pub use vm::{Miss, Opening, Scope, Vm};
 
 /// The row of the table.

@@ -111,7 +111,7 @@ impl Tables {
         names.iter().find_map(|(of, field)| self.get(of, field))
     }
 
-    fn size(&self, of: &str) -> Option<u64> {
+    pub(super) fn size(&self, of: &str) -> Option<u64> {
         self.sizes.get(of).copied()
     }
 

@@ -8,9 +8,10 @@ use super::{
     code::Compiled,
     locks::{JavaThread, Places},
     method::Method,
+    parking::Objects,
     structs::{Layout, Pages, Tables},
 };
-use crate::runtime::Refusal;
+use crate::runtime::{Refusal, memory::Memory};
 
 /// Most methods, and most compiled methods, that are kept.
 const MOST_KEPT: usize = 1 << 16;
@@ -18,28 +19,6 @@ const MOST_KEPT: usize = 1 << 16;
 const MOST_NAME: usize = 96;
 /// As in `hotspot_core.h`.
 const LEAPS: usize = 24;
-
-/// Memory of a process, as it is now.
-pub(super) struct Memory<'r>(pub(super) &'r mut dyn FnMut(u64, &mut [u8]) -> bool);
-
-impl Memory<'_> {
-    pub(super) fn word(&mut self, at: u64) -> Option<u64> {
-        let mut bytes = [0u8; 8];
-        self.bytes(at, &mut bytes)?;
-        Some(u64::from_le_bytes(bytes))
-    }
-
-    pub(super) fn half(&mut self, at: u64) -> Option<u32> {
-        let mut bytes = [0u8; 4];
-        self.bytes(at, &mut bytes)?;
-        Some(u32::from_le_bytes(bytes))
-    }
-
-    pub(super) fn bytes(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
-        // No object lies in the first page, and none above what a program may have.
-        ((0x1000..1 << 47).contains(&at) && self.0(at, to)).then_some(())
-    }
-}
 
 /// Why a frame has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,6 +55,8 @@ pub struct Vm {
     /// Where it keeps who waits for what, if its tables say; the list of threads as it was read
     /// last, and where that was.
     pub(super) locks: Option<Places>,
+    /// Where threads note what they are parked for, likewise.
+    pub(super) objects: Option<Objects>,
     pub(super) threads: Vec<JavaThread>,
     pub(super) thread_list: u64,
     methods: HashMap<u64, (u64, Arc<Method>)>,
@@ -163,6 +144,7 @@ impl Vm {
             counters_at: tables.get("PerfMemory", "_start"),
             counters: None,
             locks: Places::of(tables),
+            objects: Objects::of(tables, &mut memory),
             threads: Vec::new(),
             thread_list: 0,
             methods: HashMap::new(),

@@ -39,18 +39,18 @@ impl Code {
         let start = if l.within {
             at + l.start
         } else {
-            heap.word(at + l.start)?
+            heap.memory.word(at + l.start)?
         };
-        let size = u64::from(heap.half(at + l.size)?);
+        let size = u64::from(heap.memory.half(at + l.size)?);
         if size > MOST_CODE {
             return None;
         }
-        let table = heap.word(at + l.positions)?;
+        let table = heap.memory.word(at + l.positions)?;
         let table = match heap.object(table) {
             Some((table, _)) => heap.array(table, 1, MOST_TABLE)?,
             None => Vec::new(),
         };
-        let data = heap.word(at + l.deoptimization)?;
+        let data = heap.memory.word(at + l.deoptimization)?;
         let inlined = inlined(heap, data).unwrap_or_default();
         Some(Code {
             start,
@@ -105,14 +105,14 @@ fn inlined(heap: &mut Heap<'_>, data: u64) -> Option<Vec<(u64, Option<u64>)>> {
     }
     let item = |n: u64| data + heap.layout.array_data + 8 * n;
     let (count, literals, sites) = (item(l.inlined_count), item(l.literals), item(l.inlining));
-    let count = number(heap.word(count)?)? as usize;
+    let count = number(heap.memory.word(count)?)? as usize;
     if count == 0 || count > MOST_INLINED {
         return None;
     }
-    let literals = heap.word(literals)?;
+    let literals = heap.memory.word(literals)?;
     let (literals, _) = heap.object(literals)?;
     let literals = heap.array(literals, 8, 1 << 20)?;
-    let sites = heap.word(sites)?;
+    let sites = heap.memory.word(sites)?;
     let (sites, _) = heap.object(sites)?;
     let sites = heap.array(sites, 1, MOST_TABLE)?;
     let word = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?));

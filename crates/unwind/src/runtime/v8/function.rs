@@ -59,17 +59,17 @@ pub(super) struct Shared {
 impl Script {
     fn read(heap: &mut Heap<'_>, at: u64) -> Option<Script> {
         let (name, source) = (heap.layout.script_name, heap.layout.script_source);
-        let name = heap.word(at + name)?;
+        let name = heap.memory.word(at + name)?;
         let file = heap.text(name, MOST_PATH).unwrap_or_default();
         let file = file.strip_prefix("file://").unwrap_or(&file).to_owned();
         let ends = match heap.layout.script_line_ends {
             0 => None,
-            ends => heap.word(at + ends).and_then(|w| line_ends(heap, w)),
+            ends => heap.memory.word(at + ends).and_then(|w| line_ends(heap, w)),
         };
         let ends = match ends {
             Some(ends) => Some(ends),
             None => {
-                let source = heap.word(at + source)?;
+                let source = heap.memory.word(at + source)?;
                 heap.units(source, MOST_SOURCE).map(|s| ends_of(&s))
             }
         };
@@ -118,8 +118,8 @@ impl Shared {
     ) -> Option<Shared> {
         let kinds = heap.layout.kinds;
         let at = heap.object_of(address, kinds.shared)?;
-        let data = heap.word(at + heap.layout.shared_data)?;
-        let name = heap.word(at + heap.layout.shared_name)?;
+        let data = heap.memory.word(at + heap.layout.shared_data)?;
+        let name = heap.memory.word(at + heap.layout.shared_name)?;
         let (mut text, mut begin) = (None, None);
         if let Some((object, kind)) = heap.object(name) {
             if kind == kinds.scope {
@@ -128,7 +128,7 @@ impl Shared {
                 text = heap.text(name, MOST_NAME);
             }
         }
-        let script = heap.word(at + heap.layout.shared_script)?;
+        let script = heap.memory.word(at + heap.layout.shared_script)?;
         let script = script_of(heap, scripts, script);
         let line = match (begin, &script) {
             (Some(begin), Some(script)) => script.line(begin),
@@ -186,7 +186,7 @@ fn script_of(
 fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> {
     let (first, locals) = (heap.layout.scope_first, heap.layout.scope_locals);
     let words = at + 8;
-    let locals = u64::from(number(heap.word(words + 8 * locals)?)?);
+    let locals = u64::from(number(heap.memory.word(words + 8 * locals)?)?);
     if locals > MOST_LOCALS {
         return None;
     }
@@ -197,7 +197,7 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
     let (mut name, mut begin) = (None, None);
     let mut numbers: Vec<u32> = Vec::new();
     for i in 0..TAIL as u64 {
-        let Some(word) = heap.word(words + 8 * (skip + i)) else {
+        let Some(word) = heap.memory.word(words + 8 * (skip + i)) else {
             break;
         };
         match number(word) {
@@ -237,13 +237,13 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<(u64, Vec<u8>)> {
             k if k == kinds.interpreter_data => 8,
             _ => return None,
         };
-        let word = heap.word(at + next)?;
+        let word = heap.memory.word(at + next)?;
         (at, kind) = heap.object(word)?;
     }
     if kind != kinds.bytecode {
         return None;
     }
-    let table = heap.word(at + heap.layout.bytecode_positions)?;
+    let table = heap.memory.word(at + heap.layout.bytecode_positions)?;
     let (table, _) = heap.object(table)?;
     let table = heap.array(table, 1, MOST_TABLE)?;
     Some((heap.layout.bytecode_data, table))

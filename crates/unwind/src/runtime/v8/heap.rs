@@ -6,6 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use super::layout::Layout;
+use crate::runtime::memory::Memory;
 
 /// Kinds that are kept, by the object that says them.
 const MOST_KINDS: usize = 4096;
@@ -16,7 +17,7 @@ const MOST_PIECES: usize = 4096;
 pub(super) struct Heap<'a> {
     pub(super) layout: &'a Layout,
     kinds: &'a mut FxHashMap<u64, u16>,
-    read: &'a mut dyn FnMut(u64, &mut [u8]) -> bool,
+    pub(super) memory: Memory<'a>,
 }
 
 impl<'a> Heap<'a> {
@@ -28,35 +29,19 @@ impl<'a> Heap<'a> {
         Heap {
             layout,
             kinds,
-            read,
+            memory: Memory(read),
         }
-    }
-
-    pub(super) fn bytes(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
-        (self.read)(at, to).then_some(())
-    }
-
-    pub(super) fn word(&mut self, at: u64) -> Option<u64> {
-        let mut bytes = [0u8; 8];
-        self.bytes(at, &mut bytes)?;
-        Some(u64::from_le_bytes(bytes))
-    }
-
-    pub(super) fn half(&mut self, at: u64) -> Option<u32> {
-        let mut bytes = [0u8; 4];
-        self.bytes(at, &mut bytes)?;
-        Some(u32::from_le_bytes(bytes))
     }
 
     /// The address and kind of the object that `word` points to.
     pub(super) fn object(&mut self, word: u64) -> Option<(u64, u16)> {
         let at = address(word)?;
-        let map = address(self.word(at)?)?;
+        let map = address(self.memory.word(at)?)?;
         if let Some(kind) = self.kinds.get(&map) {
             return Some((at, *kind));
         }
         let mut bytes = [0u8; 2];
-        self.bytes(map + self.layout.map_kind, &mut bytes)?;
+        self.memory.bytes(map + self.layout.map_kind, &mut bytes)?;
         let kind = u16::from_le_bytes(bytes);
         if self.kinds.len() >= MOST_KINDS {
             self.kinds.clear();
@@ -73,13 +58,13 @@ impl<'a> Heap<'a> {
 
     /// The elements of an array, of `width` bytes each.
     pub(super) fn array(&mut self, at: u64, width: usize, most: usize) -> Option<Vec<u8>> {
-        let n = number(self.word(at + self.layout.array_length)?)? as usize;
+        let n = number(self.memory.word(at + self.layout.array_length)?)? as usize;
         if n > most {
             return None;
         }
         let mut bytes = vec![0u8; n * width];
         if !bytes.is_empty() {
-            self.bytes(at + self.layout.array_data, &mut bytes)?;
+            self.memory.bytes(at + self.layout.array_data, &mut bytes)?;
         }
         Some(bytes)
     }
@@ -97,7 +82,7 @@ impl<'a> Heap<'a> {
             if kind >= t.first_other {
                 return None;
             }
-            let length = self.half(at + self.layout.text.length)? as usize;
+            let length = self.memory.half(at + self.layout.text.length)? as usize;
             let (from, upto) = (from.min(length), upto.min(length));
             let t = &self.layout.text;
             if out.len() + (upto - from) > most {
@@ -114,26 +99,26 @@ impl<'a> Heap<'a> {
                     self.add(&mut out, at + data, narrow, from, upto)?;
                 }
                 r if r == t.external => {
-                    let data = self.word(at + t.external_data).filter(|d| *d != 0)?;
+                    let data = self.memory.word(at + t.external_data).filter(|d| *d != 0)?;
                     self.add(&mut out, data, narrow, from, upto)?;
                 }
                 r if r == t.cons => {
                     let (first, second) = (at + t.first, at + t.second);
-                    let (first, second) = (self.word(first)?, self.word(second)?);
+                    let (first, second) = (self.memory.word(first)?, self.memory.word(second)?);
                     let (inner, _) = self.object(first)?;
-                    let split = self.half(inner + self.layout.text.length)? as usize;
+                    let split = self.memory.half(inner + self.layout.text.length)? as usize;
                     let after = |n: usize| n.saturating_sub(split);
                     open.push((second, after(from), after(upto)));
                     open.push((first, from.min(split), upto.min(split)));
                 }
                 r if r == t.sliced => {
                     let (parent, offset) = (at + t.parent, at + t.offset);
-                    let begin = number(self.word(offset)?)? as usize;
-                    open.push((self.word(parent)?, begin + from, begin + upto));
+                    let begin = number(self.memory.word(offset)?)? as usize;
+                    open.push((self.memory.word(parent)?, begin + from, begin + upto));
                 }
                 r if r == t.thin => {
                     let actual = at + t.actual;
-                    open.push((self.word(actual)?, from, upto));
+                    open.push((self.memory.word(actual)?, from, upto));
                 }
                 _ => return None,
             }
@@ -154,7 +139,8 @@ impl<'a> Heap<'a> {
         if bytes.is_empty() {
             return Some(());
         }
-        self.bytes(data.checked_add((from * width) as u64)?, &mut bytes)?;
+        self.memory
+            .bytes(data.checked_add((from * width) as u64)?, &mut bytes)?;
         if narrow {
             // Latin 1.
             out.extend(bytes.iter().map(|b| u16::from(*b)));
