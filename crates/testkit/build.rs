@@ -20,6 +20,7 @@ const C_FILES: &[&str] = &[
     "events",
     "idle",
     "calls",
+    "jit",
     "trouble",
     "trouble_computing",
     "trouble_waiting",

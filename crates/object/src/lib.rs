@@ -4,7 +4,7 @@
 //!   [`plt`]: the names of its procedure linkage stubs; [`gopclntab`]: what Go programs know of their
 //!   own code; [`mapped`]: a file mapped into memory.
 //! * [`maps`], [`process`]: `/proc/PID/maps`, `stat`, `status`, `limits`, `cmdline` and so on.
-//! * [`kallsyms`], [`perf_map`]: names of kernel code and of code made at run time.
+//! * [`kallsyms`], [`perf_map`], [`jitdump`]: names of kernel code and of code made at run time.
 //! * [`cgroup`]: which control groups a process is in, and which processes are in a group.
 //! * [`host`]: the host's counters as [`wallscope_model::HostFacts`], cheap enough for each second.
 //!
@@ -20,6 +20,7 @@ pub mod cgroup;
 pub mod elf;
 pub mod gopclntab;
 pub mod host;
+pub mod jitdump;
 pub mod kallsyms;
 pub mod mapped;
 pub mod maps;

@@ -16,6 +16,8 @@
 //! structure, budgets where structures can multiply, a deadline for each module, names capped and
 //! made printable, links of a container never followed out of it.
 //!
+//! [`jit`] keeps what code was where while it is being made, for recordings under way.
+//!
 //! The opposite question, where the functions of a name are, is answered by [`functions`].
 //!
 //! Not done: debuginfod or any other network, split DWARF (`.dwo`: lines only), line numbers of
@@ -27,26 +29,23 @@ mod dwarf;
 mod elf;
 pub mod functions;
 mod go;
+pub mod jit;
 mod kernel;
 mod losses;
 mod module;
-mod perfmap;
 mod source;
 mod table;
 
-use std::fs::File;
-use std::io::Seek;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
 use wallscope_object::kallsyms;
-use wallscope_object::mapped::open_regular;
-use wallscope_object::process::inner_pid;
 
 pub use demangle::{demangle, without_arguments};
 pub use source::{ModuleSource, Sources, TargetRoot};
 
+use jit::{Book, Now, PerfMap, Place};
 use losses::Losses;
 use module::Wanted;
 use table::Table;
@@ -197,46 +196,41 @@ fn jit(
     let pid = module.pid;
     let none = vec![Vec::new(); addresses.len()];
     let count = addresses.len() as u64;
-    let Some(map) = perf_map(pid, source) else {
+    let source = source.unwrap_or_default();
+    let root = source
+        .root
+        .or_else(|| TargetRoot::open(pid).ok().map(Arc::new));
+    let map = source.file.or_else(|| PerfMap::find(pid, root.as_deref()));
+    let Some(map) = map else {
         losses.add(format!("no perf map: pid {pid}"), count);
         return none;
     };
-    let Ok(answer) = perfmap::resolve(map, addresses) else {
+    let mut book = Book::new(u64::MAX);
+    let mut map = PerfMap::new(map);
+    if map.follow(&mut book, Now::default(), usize::MAX).is_err() {
         losses.add(format!("unreadable perf map: pid {pid}"), count);
         return none;
-    };
-    let missing = answer.names.iter().filter(|n| n.is_none()).count();
+    }
+    map.finish(&mut book);
+    let names: Vec<Option<Place>> = addresses.iter().map(|a| book.at(*a, 0)).collect();
+    let missing = names.iter().filter(|n| n.is_none()).count();
     losses.add(format!("not in the perf map: pid {pid}"), missing as u64);
     losses.add(
         format!("lines of the perf map that are no entry: pid {pid}"),
-        answer.junk,
+        map.junk,
     );
-    answer
-        .names
+    losses.add(
+        format!("entries of the perf map beyond what is kept: pid {pid}"),
+        book.refused,
+    );
+    names
         .iter()
         .map(|name| {
-            let line = name.as_ref().map(|name| Line {
-                function: table.plain(name),
-                line: 0,
+            let line = name.as_ref().map(|place| Line {
+                function: table.source(place.name.as_bytes(), &place.file, 0),
+                line: place.line,
             });
             line.into_iter().collect()
         })
         .collect()
-}
-
-/// The perf map of `pid`: the one the capture kept, else the one in the process's own `/tmp`,
-/// where it is named by the id the process knows itself by, else the one in ours.
-fn perf_map(pid: u32, source: Option<ModuleSource>) -> Option<File> {
-    let source = source.unwrap_or_default();
-    if let Some(mut file) = source.file {
-        // Whoever opened it may have looked into it.
-        return file.rewind().ok().map(|()| file);
-    }
-    let inner = inner_pid(pid).unwrap_or(pid);
-    let path = |pid: u32| format!("/tmp/perf-{pid}.map");
-    let root = source
-        .root
-        .or_else(|| TargetRoot::open(pid).ok().map(Arc::new));
-    root.and_then(|r| r.open_file(path(inner).as_ref()).ok())
-        .or_else(|| open_regular(path(pid).as_ref()).ok())
 }

@@ -185,6 +185,7 @@ void program_events(void);
 void program_upstream(void);
 void program_spin(void);
 void program_calls(void);
+void program_jit(void);
 void program_trouble(void);
 int execs_child(int argc, char **argv);
 

@@ -103,6 +103,7 @@ experiments! {
     java "java";
     go "go";
     goroutines "goroutines";
+    jit "jit";
     node "node";
     rates "rates";
 }

@@ -30,6 +30,25 @@ use super::{
 };
 use crate::event::state;
 
+/// In whose memory addresses mean something, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Whose {
+    /// The process.
+    pub pid: u32,
+    /// The version of what addresses of code made at run time mean there (see `jit.rs`).
+    pub code: u64,
+}
+
+impl Whose {
+    /// Process `pid`, as it was last.
+    pub fn last(pid: u32) -> Whose {
+        Whose {
+            pid,
+            code: u64::MAX,
+        }
+    }
+}
+
 /// The stacks of a recording in the making.
 pub struct Stacks {
     /// Files that code came from.
@@ -47,8 +66,9 @@ pub struct Stacks {
     /// What was waited for.
     pub labels: Labels,
     waits_in: FxHashMap<u64, Arc<str>>,
-    frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64), FrameId>,
-    stack_ids: FxHashMap<(u64, User, u32), StackId>,
+    /// By address, and what was there where that is not always the same.
+    frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64, Option<Line>), FrameId>,
+    stack_ids: FxHashMap<(u64, User, Option<Whose>), StackId>,
     jit: FxHashMap<u32, ModuleId>,
     kernel: ModuleId,
     function_ids: FxHashMap<Function, FunctionId>,
@@ -110,6 +130,19 @@ impl Stacks {
             .collect()
     }
 
+    /// Processes with code made at run time that nothing named: how many addresses of it there are.
+    pub fn unnamed_code(&self) -> Vec<(u32, u64)> {
+        let unnamed = |module: ModuleId| {
+            let of = |f: &&Frame| f.module == Some(module) && f.lines.is_empty();
+            self.frames.iter().filter(of).count() as u64
+        };
+        let all = self
+            .jit
+            .iter()
+            .map(|(pid, module)| (*pid, unnamed(*module)));
+        all.filter(|(_, n)| *n > 0).collect()
+    }
+
     /// Turns one sum of samples into a sample of the recording.
     pub fn sample(
         &mut self,
@@ -120,7 +153,8 @@ impl Stacks {
     ) -> Option<Sample> {
         let context = intake.accounts.index(key.id)?;
         let pid = intake.accounts.pid(context);
-        let stack = self.stack(key.kernel, key.user, pid, intake, processes);
+        let code = key.code;
+        let stack = self.stack(key.kernel, key.user, Whose { pid, code }, intake, processes);
         let end = self.stacks[stack.0 as usize].end;
         if !end.is_whole() {
             *self.truncated.entry(end).or_default() += sum.count;
@@ -190,12 +224,12 @@ impl Stacks {
         self.labels.id(resource, program)
     }
 
-    /// The stack of these two halves in process `pid`.
+    /// The stack of these two halves, in its process.
     pub fn stack(
         &mut self,
         kernel: u64,
         user: User,
-        pid: u32,
+        whose: Whose,
         intake: &Intake,
         processes: &Processes,
     ) -> StackId {
@@ -210,7 +244,7 @@ impl Stacks {
             }
             User::Missing(_) => false,
         };
-        let memo = (kernel, user, if own { pid } else { 0 });
+        let memo = (kernel, user, own.then_some(whose));
         if let Some(id) = self.stack_ids.get(&memo) {
             return *id;
         }
@@ -238,11 +272,15 @@ impl Stacks {
                     match managed {
                         Some(m) => {
                             let whole = End::from_raw(stack.end) == Some(End::Root);
-                            self.mixed(&mut frames, &items, whole, m.pid, &m.words, processes);
+                            let whose = Whose {
+                                pid: m.pid,
+                                ..whose
+                            };
+                            self.mixed(&mut frames, &items, whole, whose, &m.words, processes);
                         }
                         None => {
                             for item in items {
-                                frames.push(self.user_frame(item, stack.late, pid, processes));
+                                frames.push(self.user_frame(item, stack.late, whose, processes));
                             }
                         }
                     }
@@ -256,20 +294,20 @@ impl Stacks {
         id
     }
 
-    /// The stack of user frames `words`, innermost first, of process `pid`, with the managed frames
-    /// `managed` (none, or two words each).
+    /// The stack of user frames `words`, innermost first, with the managed frames `managed` (none, or two
+    /// words each).
     pub fn user_stack<S: TableSink>(
         &mut self,
         words: &[u64],
         managed: &[u64],
         end: StackEnd,
-        pid: u32,
+        whose: Whose,
         processes: &Processes<S>,
     ) -> StackId {
         let mut frames = Vec::new();
         let whole = end == StackEnd::Root;
         let (_, items) = hotspot::items(words);
-        self.mixed(&mut frames, &items, whole, pid, managed, processes);
+        self.mixed(&mut frames, &items, whole, whose, managed, processes);
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
         id
@@ -281,10 +319,11 @@ impl Stacks {
         frames: &mut Vec<FrameId>,
         native: &[Item],
         whole: bool,
-        pid: u32,
+        whose: Whose,
         managed: &[u64],
         processes: &Processes<S>,
     ) {
+        let pid = whose.pid;
         let words: Vec<Word> = Word::all(managed).collect();
         let entries: Vec<_> = words
             .iter()
@@ -299,7 +338,7 @@ impl Stacks {
         let roles = processes.managed().roles(pid, &in_files);
         for entry in runtime::fold(&roles, &entries, whole, self.interpreter_frames) {
             frames.push(match entry {
-                Entry::Native(i) => self.user_frame(native[i], false, pid, processes),
+                Entry::Native(i) => self.user_frame(native[i], false, whose, processes),
                 Entry::Managed(i) => self.managed_frame(pid, words[i], processes),
             });
         }
@@ -371,18 +410,19 @@ impl Stacks {
         &mut self,
         item: Item,
         late: bool,
-        pid: u32,
+        whose: Whose,
         processes: &Processes<S>,
     ) -> FrameId {
+        let pid = whose.pid;
         if let Item::Script { frame, .. } = item {
             return match processes.managed().scripts.scopes(pid, item) {
                 Some(scopes) => self.script_frame(pid, item, scopes),
-                None => self.native_frame(frame, late, pid, processes),
+                None => self.native_frame(frame, late, whose, processes),
             };
         }
         match (processes.managed().java.meaning(pid, item), item) {
             (Some(meaning), _) => self.java_frame(pid, item, &meaning),
-            (None, Item::Native(word)) => self.native_frame(word, late, pid, processes),
+            (None, Item::Native(word)) => self.native_frame(word, late, whose, processes),
             (None, _) => self.java_frame(pid, item, &Meaning::Unnamed),
         }
     }
@@ -473,10 +513,11 @@ impl Stacks {
         &mut self,
         word: FrameWord,
         late: bool,
-        pid: u32,
+        whose: Whose,
         processes: &Processes<S>,
     ) -> FrameId {
         let address = word.lookup_offset();
+        let Whose { pid, code } = whose;
         match processes.module_of(word.file(), late) {
             Some(module) => self.frame(FrameKind::Native, Some(module), address),
             None if processes.is_jit(pid, address) => {
@@ -490,23 +531,35 @@ impl Stacks {
                     });
                     ModuleId((modules.len() - 1) as u32)
                 });
-                self.frame(FrameKind::Jit, Some(module), address)
+                let place = processes.jit().at(pid, address, code);
+                let line = place.map(|p| self.line_of(&p.name, &p.file, 0, p.line));
+                self.frame_at(FrameKind::Jit, Some(module), address, line)
             }
             None => self.frame(FrameKind::Native, None, address),
         }
     }
 
     fn frame(&mut self, kind: FrameKind, module: Option<ModuleId>, address: u64) -> FrameId {
+        self.frame_at(kind, module, address, None)
+    }
+
+    fn frame_at(
+        &mut self,
+        kind: FrameKind,
+        module: Option<ModuleId>,
+        address: u64,
+        line: Option<Line>,
+    ) -> FrameId {
         let frames = &mut self.frames;
         *self
             .frame_ids
-            .entry((kind, module, address))
+            .entry((kind, module, address, line))
             .or_insert_with(|| {
                 frames.push(Frame {
                     kind,
                     module,
                     address,
-                    lines: Vec::new(),
+                    lines: line.into_iter().collect(),
                 });
                 FrameId((frames.len() - 1) as u32)
             })

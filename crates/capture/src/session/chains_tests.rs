@@ -32,6 +32,7 @@ fn key(id: u64, kind: u8) -> Key {
         resource: 0,
         kernel: id,
         user: User::Hash(id),
+        code: 0,
         state: kind,
         detail: 0,
         user_mode: false,

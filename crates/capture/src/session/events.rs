@@ -153,12 +153,12 @@ impl Events {
             .map_err(|e| Error::io("cannot watch the event ring", e))
     }
 
-    /// Also tells of news each `width_ns`, for a ring that wakes nobody.
+    /// Also tells of news each `width_ns`, for a ring or files that wake nobody.
     ///
     /// # Errors
     /// Out of descriptors.
     pub fn look_every(&mut self, width_ns: u64) -> Result<(), Error> {
-        let refused = |e: io::Error| Error::io("cannot set the clock of the timeline", e);
+        let refused = |e: io::Error| Error::io("cannot set the clock of news", e);
         let timer = rustix::time::timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,

@@ -116,7 +116,7 @@ impl<S: TableSink> Files<S> {
         if let Some(index) = self.known.get(&identity) {
             return Some(*index);
         }
-        let file = open_mapped(m, path, root);
+        let file = open_mapped(m, root);
         let key = match &file {
             Some(file) => FileKey::of_file(file).ok(),
             None => None,
@@ -187,6 +187,11 @@ impl<S: TableSink> Files<S> {
         };
         // The table stays; the process's true mappings replace this list when it has some.
         self.refused += u64::from(self.store.set_process(pid, &[spec]).is_err());
+    }
+
+    /// Where file `index` was mapped from.
+    pub fn path(&self, index: u16) -> &str {
+        &self.entries[index as usize].path
     }
 
     /// The runtime of managed code in file `index`, if it holds one.
@@ -400,7 +405,8 @@ fn install<S: TableSink>(
 
 /// Opens exactly the file that is mapped, even if it was deleted; or the one at its path, if that
 /// is still the same.
-fn open_mapped(m: &Mapping, path: &str, root: Option<&Arc<TargetRoot>>) -> Option<File> {
+pub fn open_mapped(m: &Mapping, root: Option<&Arc<TargetRoot>>) -> Option<File> {
+    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
     let exact = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
     if let Ok(file) = wallscope_object::mapped::open_regular(Path::new(&exact)) {
         return Some(file);

@@ -1,7 +1,10 @@
 //! Events from the kernel's ring, sorted into books, samples and stacks.
 
 use rustc_hash::FxHashMap;
-use wallscope_unwind::{native::abi, runtime::hotspot};
+use wallscope_unwind::{
+    native::abi::{self, FrameWord},
+    runtime::hotspot,
+};
 use zerocopy::FromBytes;
 
 use wallscope_model::BlockReason;
@@ -173,6 +176,9 @@ impl Intake {
             }
             kind::JOIN => {
                 let join = Join::read_from_prefix(bytes).ok()?.0;
+                if self.samples.is_unfiled(join.native) {
+                    self.samples.unfiled(join.hash);
+                }
                 self.joins.insert(join.hash, (join.native, join.managed));
             }
             kind::RESOLVE => {
@@ -281,15 +287,17 @@ impl Intake {
         if hotspot::are_managed(&frames) {
             self.unnamed_vm.push(hash);
         }
-        self.user.insert(
-            hash,
-            UserStack {
-                end,
-                late: false,
-                frames,
-            },
-        );
+        let late = false;
+        self.unwound(hash, UserStack { end, late, frames });
         Some(())
+    }
+
+    /// Keeps a user stack by its hash.
+    pub fn unwound(&mut self, hash: u64, stack: UserStack) {
+        if stack.frames.iter().any(|w| FrameWord(*w).file() == 0) {
+            self.samples.unfiled(hash);
+        }
+        self.user.insert(hash, stack);
     }
 
     /// Doubles the width of the slices.

@@ -175,7 +175,7 @@ impl Late {
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
             let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
             java.name(frames.iter().copied(), Some(raw.pid()));
-            intake.user.insert(
+            intake.unwound(
                 hash,
                 UserStack {
                     end: stack.end as u16,

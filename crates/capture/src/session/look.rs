@@ -101,6 +101,7 @@ pub(super) fn take(
             resource: 0,
             kernel: 0,
             user,
+            code: 0,
             state: state::BLOCKED,
             detail: t.detail,
             user_mode: false,

@@ -6,6 +6,8 @@
 //! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's;
 //!               scripts.rs: of JavaScript's
+//! jit.rs        perf maps and jitdumps, as they are written
+//! advice.rs     which flags make a runtime tell its code
 //! tasks.rs      goroutines, looked at by a thread of its own
 //! peers.rs      requests in flight on connections, and with whom
 //! hits.rs       stacks at events by name
@@ -30,6 +32,7 @@
 //! can wait (names, scaling, formats) happens after the last, and elsewhere.
 
 mod accounts;
+pub(crate) mod advice;
 pub(crate) mod build;
 mod chains;
 pub(crate) mod command;
@@ -42,6 +45,7 @@ mod hits;
 pub(crate) mod host_log;
 mod intake;
 pub(crate) mod java;
+mod jit;
 mod late;
 pub(crate) mod look;
 pub(crate) mod managed;
@@ -54,7 +58,7 @@ mod samples;
 pub(crate) mod scripts;
 mod shapes;
 mod space;
-mod tasks;
+pub(crate) mod tasks;
 mod timeline;
 mod upkeep;
 mod waits;
@@ -63,7 +67,7 @@ use std::{cell::RefCell, fs, fs::File, rc::Rc, sync::Arc, time::Duration};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::within::Moment;
-use wallscope_model::{Cost, Ledger, ModuleId, Recording, Slices, WaitSeen, Window};
+use wallscope_model::{Cost, Ledger, Limit, ModuleId, Recording, Slices, WaitSeen, Window};
 use wallscope_object::{cgroup, kallsyms, process};
 use wallscope_symbolize::Sources;
 
@@ -84,7 +88,7 @@ use crate::{
     probe,
     target::{CommandEnd, Held, Target, cgroup_members, refuse_32_bit, watch, with_descendants},
 };
-use build::Stacks;
+use build::{Stacks, Whose};
 use cost::CostMeter;
 pub(crate) use domain::privilege;
 use events::{Event, Events};
@@ -360,6 +364,8 @@ fn by_ebpf(
     }
     if let Some(limit) = options.timeline {
         intake.borrow_mut().turns = Some(Turns::new(limit));
+    }
+    if options.timeline.is_some() {
         events.look_every(LOOK_EVERY)?;
     }
     events.ring(ring.epoll_fd())?;
@@ -398,6 +404,7 @@ fn by_ebpf(
         events.view_every(every)?;
     }
     let mut looked = start_ns;
+    let mut dates = false;
     let stop = loop {
         let event = events.wait();
         upkeep.follow(
@@ -407,6 +414,13 @@ fn by_ebpf(
             &mut processes,
             &intake,
         );
+        if !dates && processes.jit().follows() {
+            // What is written without times is dated by when it is seen.
+            dates = true;
+            events
+                .look_every(jit::LOOK_EVERY)
+                .unwrap_or_else(|e| notes.push(e.to_string()));
+        }
         match event {
             Event::News => {}
             Event::Look => {
@@ -537,6 +551,7 @@ fn by_ebpf(
     let programs_of = processes.several_programs();
     notes.extend(programs_of.map(|note| note + "; the label `program` tells which one it was"));
     notes.extend(processes.managed().scripts.notes());
+    notes.extend(processes.jit().notes());
     let mut stacks = Stacks::new(&processes, options.interpreter_frames);
     let of_tasks = tasks::assemble(
         &mut recording,
@@ -546,7 +561,12 @@ fn by_ebpf(
         &mut losses,
     );
     recording.events = hits::assemble(&taps, &counted, &intake.accounts);
-    let Assembled { jit, seen, moments } = assemble(
+    let Assembled {
+        jit,
+        seen,
+        moments,
+        unnamed,
+    } = assemble(
         &mut recording,
         &mut intake,
         &processes,
@@ -568,6 +588,7 @@ fn by_ebpf(
         notes,
         runtimes: processes.managed().describe(),
     });
+    recording.domain.limits.extend(unnamed);
     if let Some((note, limit)) = of_tasks {
         recording.domain.notes.push(note);
         recording.domain.limits.push(limit);
@@ -639,6 +660,8 @@ struct Assembled {
     seen: Vec<WaitSeen>,
     /// When each sample was taken.
     moments: Vec<Moment>,
+    /// What is to be told of code without names.
+    unnamed: Vec<Limit>,
 }
 
 fn assemble(
@@ -699,7 +722,8 @@ fn assemble(
         intake.chains.parts.crowded,
     ));
     recording.peers = peers.finish(end_ns, &intake.accounts, |user, context| {
-        stacks.stack(0, user, intake.accounts.pid(context), intake, processes)
+        let whose = Whose::last(intake.accounts.pid(context));
+        stacks.stack(0, user, whose, intake, processes)
     });
     losses.push(("malformed event".into(), intake.malformed));
     losses.push(("user stack never read".into(), intake.samples.unresolved));
@@ -709,6 +733,7 @@ fn assemble(
         losses.push((format!("truncated:{}", end.name()), *count));
     }
     let jit = stacks.jit_modules();
+    let unnamed = advice::unnamed_code(&stacks, processes);
     recording.modules = stacks.modules;
     recording.frames = stacks.frames;
     recording.functions = stacks.functions;
@@ -749,7 +774,12 @@ fn assemble(
         window.start_unix_ns += late;
     }
     recording.processes = processes.facts();
-    Assembled { jit, seen, moments }
+    Assembled {
+        jit,
+        seen,
+        moments,
+        unnamed,
+    }
 }
 
 /// Slices are fine for short recordings: some twenty of them.

@@ -11,12 +11,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, Process};
 use wallscope_object::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
-use wallscope_unwind::native::{KernelTables, TableSink};
+use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
+    advice::Maker,
+    build::Whose,
     command,
-    files::Files,
+    files::{self, Files},
     intake::{self, Intake},
+    jit::{self, Jit},
     late::{Late, Raw, Snapshot},
     managed::Managed,
     space::{Space, facts},
@@ -41,6 +44,7 @@ pub struct Processes<S = KernelTables> {
     changed: FxHashSet<u32>,
     files: Files<S>,
     managed: Managed,
+    jit: Jit,
     late: Option<Late>,
     lost_mappings: u64,
     /// No stack will be read: what processes have mapped is of no interest.
@@ -69,6 +73,7 @@ impl<S: TableSink> Processes<S> {
             changed: FxHashSet::default(),
             files,
             managed: Managed::default(),
+            jit: Jit::new(),
             late: None,
             lost_mappings: 0,
             facts_only: false,
@@ -114,10 +119,20 @@ impl<S: TableSink> Processes<S> {
                 path: m.path,
             };
             space.map(&mapping, &mut self.files);
+            self.jit_file(&mapping, space.root.as_ref());
         }
         self.spaces.insert(pid, space);
         self.changed.insert(pid);
         self.settle();
+    }
+
+    /// A jitdump is mapped only to be found.
+    fn jit_file(&mut self, m: &Mapping, root: Option<&Arc<TargetRoot>>) {
+        if jit::is_dump(&m.path)
+            && let Some(file) = files::open_mapped(m, root)
+        {
+            self.jit.dump(m.pid, file);
+        }
     }
 
     /// Builds tables of what a command will map before it is started: the program, its interpreter
@@ -143,6 +158,7 @@ impl<S: TableSink> Processes<S> {
                 let space = self.spaces.entry(e.pid).or_default();
                 let left = self.held.take_if(|pid| *pid == e.pid).is_none();
                 let left = left.then(|| space.facts.name.clone());
+                self.jit.left(e.pid, e.time);
                 self.former.entry(e.pid).or_default().push(left);
                 space.facts = facts(e.pid, &intake::comm(e));
                 space.facts.parent = e.parent;
@@ -160,6 +176,7 @@ impl<S: TableSink> Processes<S> {
                     ..space.facts
                 };
                 space.threads = 1;
+                self.jit.born(e.pid, e.parent, e.time);
                 self.spaces.insert(e.pid, space);
                 self.changed.insert(e.pid);
             }
@@ -183,6 +200,7 @@ impl<S: TableSink> Processes<S> {
                 self.changed.remove(&pid);
                 self.files.forget(pid);
                 self.managed.forget(pid);
+                self.jit.gone(pid);
             }
         }
     }
@@ -194,7 +212,9 @@ impl<S: TableSink> Processes<S> {
             Change::Map(m) => {
                 if let Some(space) = self.spaces.get_mut(&m.pid) {
                     space.map(&m, &mut self.files);
+                    let root = space.root.clone();
                     self.changed.insert(m.pid);
+                    self.jit_file(&m, root.as_ref());
                 }
             }
             Change::Exec { pid } => {
@@ -224,6 +244,12 @@ impl<S: TableSink> Processes<S> {
         for pid in std::mem::take(&mut self.changed) {
             if let Some(space) = self.spaces.get(&pid) {
                 self.files.install(pid, &space.mappings);
+                if space.mappings.values().any(|m| m.file.is_none()) {
+                    let files = space.mappings.values().filter_map(|m| m.file);
+                    let paths = files.map(|index| self.files.path(index));
+                    let maker = Maker::among(paths);
+                    self.jit.runs(pid, space.root.as_ref(), maker);
+                }
                 for (start, m) in &space.mappings {
                     let Some(index) = m.file else { continue };
                     if let Some(found) = self.files.runtime(index)
@@ -254,6 +280,27 @@ impl<S: TableSink> Processes<S> {
     /// Managed code, to name its functions.
     pub fn managed_mut(&mut self) -> &mut Managed {
         &mut self.managed
+    }
+
+    /// Code made at run time.
+    pub fn jit(&self) -> &Jit {
+        &self.jit
+    }
+
+    /// Code made at run time, to follow what its runtimes write.
+    pub fn jit_mut(&mut self) -> &mut Jit {
+        &mut self.jit
+    }
+
+    /// Whose the stack `frames` is, which was seen at `time`.
+    pub fn whose(&self, pid: u32, time: u64, frames: &[FrameWord]) -> Whose {
+        let unfiled = frames.iter().any(|w| w.file() == 0);
+        let code = if unfiled {
+            self.jit.version(pid, time)
+        } else {
+            0
+        };
+        Whose { pid, code }
     }
 
     /// Whether code without a file was mapped at `address` of `pid`.
@@ -357,6 +404,7 @@ impl<S: TableSink> Processes<S> {
     pub fn losses(&self) -> Vec<(String, u64)> {
         let mut losses = self.files.losses();
         losses.extend(self.managed.losses());
+        losses.extend(self.jit.losses());
         losses.push((
             "mapping record lost (processes read again)".into(),
             self.lost_mappings,

@@ -4,11 +4,11 @@
 //! stack a moment later, and a resolve event names it. Until then the sample waits here. What never
 //! gets resolved keeps its time and says why its stack is missing.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::shape::{FINE, Shape};
 use wallscope_model::{SliceValue, Slices, StackEnd};
 
-use super::peers::Peers;
+use super::{jit, peers::Peers};
 use crate::event::{
     Resolve, SAMPLE_DEFERRED, SAMPLE_IN_FLIGHT, SAMPLE_NO_USER, SAMPLE_OPEN, SAMPLE_TALKS,
     SAMPLE_USER_MODE, SampleEvent, state,
@@ -36,6 +36,8 @@ pub struct Key {
     pub kernel: u64,
     /// User stack.
     pub user: User,
+    /// If code made at run time is in it, the version of what its addresses mean (see `jit.rs`).
+    pub code: u64,
     /// One of [`state`].
     pub state: u8,
     /// Part or reason.
@@ -68,6 +70,10 @@ pub struct Samples {
     sums: FxHashMap<Key, Sum>,
     /// Programs that each process has left, by exec.
     left: FxHashMap<u32, u32>,
+    /// User stacks with code outside all files.
+    unfiled: FxHashSet<u64>,
+    /// By process, when addresses changed their meaning.
+    changes: FxHashMap<u32, Vec<u64>>,
     /// Samples by the ticket of their stack, with the number of programs left before.
     waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
@@ -89,6 +95,8 @@ impl Samples {
         Samples {
             sums: FxHashMap::default(),
             left: FxHashMap::default(),
+            unfiled: FxHashSet::default(),
+            changes: FxHashMap::default(),
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
             grid,
@@ -102,6 +110,30 @@ impl Samples {
     /// Process `pid` runs another program: what comes from here on is of that.
     pub fn exec(&mut self, pid: u32) {
         *self.left.entry(pid).or_default() += 1;
+    }
+
+    /// The stack with this hash runs through code outside all files.
+    pub fn unfiled(&mut self, hash: u64) {
+        self.unfiled.insert(hash);
+    }
+
+    /// Whether it does.
+    pub fn is_unfiled(&self, hash: u64) -> bool {
+        self.unfiled.contains(&hash)
+    }
+
+    /// When addresses of `pid` changed their meaning, ascending.
+    pub fn changed(&mut self, pid: u32, changes: Vec<u64>) {
+        self.changes.insert(pid, changes);
+    }
+
+    fn version(&self, pid: u32, user: User, time: u64) -> u64 {
+        match (user, self.changes.get(&pid)) {
+            (User::Hash(hash), Some(changes)) if self.is_unfiled(hash) => {
+                jit::version(changes, time)
+            }
+            _ => 0,
+        }
     }
 
     /// Takes a sample.
@@ -157,6 +189,7 @@ impl Samples {
             resource: s.resource,
             kernel: s.kstack,
             user,
+            code: self.version(s.pid, user, s.end),
             state: s.state,
             detail: s.detail,
             user_mode: on_cpu && s.flags & SAMPLE_USER_MODE != 0,

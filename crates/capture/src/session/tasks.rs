@@ -17,6 +17,7 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Label, LabelValue, Limit, Recording, StackEnd, State, TaskGroup, TaskTime};
+use wallscope_object::process;
 use wallscope_unwind::{
     native::TableSink,
     runtime::{
@@ -25,12 +26,19 @@ use wallscope_unwind::{
     },
 };
 
-use super::{build::Stacks, managed::Found, now, processes::Processes};
+use super::{
+    build::{Stacks, Whose},
+    managed::Found,
+    now,
+    processes::Processes,
+};
 use crate::target::{read_memory, read_pieces};
 
 /// Shortest and longest mean distance of two looks at one process.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
+/// Distance of the first two looks where there are no goroutines yet; then it doubles.
+const FIRST: Duration = Duration::from_millis(1);
 /// Of what measuring may cost, the part for looks.
 const SHARE: f64 = 0.4;
 
@@ -70,8 +78,8 @@ pub struct Seen {
     /// By function that they began with: what they did, how often and for how long.
     groups: BTreeMap<u64, Group>,
     broken: u64,
-    /// Looks at which there was no list of goroutines.
-    failed: u64,
+    /// The process was gone at the end.
+    gone: bool,
 }
 
 #[derive(Default)]
@@ -188,20 +196,19 @@ fn run(from: &Receiver<Word>, limit: f64) -> Vec<Seen> {
 /// Looks at one process until told to stop.
 fn watch(subject: Subject, stop: &Receiver<()>, limit: f64) -> Seen {
     let found = Arc::clone(&subject.found);
-    let mut seen = Seen {
+    let seen = Seen {
         subject,
         looks: 0,
         stacks: Vec::new(),
         labels: vec![Vec::new()],
         groups: BTreeMap::new(),
         broken: 0,
-        failed: 0,
+        gone: false,
     };
     let Ok(Facts::Go(facts)) = &*found else {
         return seen;
     };
     let Some(looker) = Looker::new(facts, seen.subject.bias) else {
-        seen.failed += 1;
         return seen;
     };
     let mut watch = Watch {
@@ -215,6 +222,7 @@ fn watch(subject: Subject, stop: &Receiver<()>, limit: f64) -> Seen {
     };
     let mut chance = now() | 1;
     let (mut spent, mut counted) = (Duration::ZERO, 0u32);
+    let mut first = FIRST;
     loop {
         let rest = watch.next.saturating_duration_since(Instant::now());
         match stop.recv_timeout(rest) {
@@ -223,6 +231,12 @@ fn watch(subject: Subject, stop: &Receiver<()>, limit: f64) -> Seen {
         }
         let began = own_cpu();
         watch.look();
+        if watch.seen.looks == 0 {
+            // Its runtime is just beginning, and it may not live long.
+            watch.next = Instant::now() + first;
+            first = (first * 2).min(SHORTEST);
+            continue;
+        }
         // The first one, which finds everything, says nothing about the others.
         if watch.seen.looks > 1 {
             spent += own_cpu().saturating_sub(began);
@@ -240,6 +254,7 @@ fn watch(subject: Subject, stop: &Receiver<()>, limit: f64) -> Seen {
         watch.next = Instant::now() + mean.mul_f64(factor);
     }
     watch.account(now());
+    watch.seen.gone = process::stat(watch.seen.subject.pid).is_err();
     watch.seen.broken = watch.looker.broken;
     watch.seen
 }
@@ -255,7 +270,6 @@ impl Watch<'_> {
         let mut memory = Other(self.seen.subject.pid);
         let Some(all) = self.looker.look(&mut memory) else {
             // Not ready yet, or gone.
-            self.seen.failed += 1;
             return;
         };
         let time = now();
@@ -338,10 +352,11 @@ pub fn assemble<S: TableSink>(
         broken += seen.broken;
         looks += seen.looks;
         if seen.looks == 0 {
-            losses.push((
-                "goroutines not read: their list was not found".to_owned(),
-                seen.failed.max(1),
-            ));
+            let cause = match seen.gone {
+                true => "goroutines not read: the process ended before there were any to be seen",
+                false => "goroutines not read: their list was not found",
+            };
+            losses.push((cause.to_owned(), 1));
             continue;
         }
         span += recording.window.end_ns - recording.window.start_ns;
@@ -412,7 +427,8 @@ fn groups<S: TableSink>(
                         .filter_map(|a| facts.offset_of(*a))
                         .map(|offset| u64::from(seen.subject.file) << 48 | offset)
                         .collect();
-                    stacks.user_stack(&words, &[], StackEnd::Root, pid, processes)
+                    let whose = Whose::last(pid);
+                    stacks.user_stack(&words, &[], StackEnd::Root, whose, processes)
                 })
             });
             let labels = &seen.labels[*labels as usize];

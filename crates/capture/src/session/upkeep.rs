@@ -72,6 +72,12 @@ impl Upkeep {
     ) {
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
+            // Before the samples: what changed is known when they are taken in.
+            let jit = processes.jit_mut();
+            jit.follow();
+            for (pid, changes) in jit.take_news() {
+                intake.borrow_mut().samples.changed(pid, changes);
+            }
             // In this order: a mapping that is seen belongs to a process whose birth is seen then.
             let changes = sideband.drain().into_iter();
             self.steps

@@ -9,7 +9,7 @@ use wallscope_model::{
 };
 
 use super::{
-    build::Stacks,
+    build::{Stacks, Whose},
     intake::Intake,
     parts::{Node, Who},
     processes::Processes,
@@ -185,7 +185,7 @@ fn hop(
     };
     let stack = pid
         .filter(|_| !nothing)
-        .map(|pid| stacks.stack(p.kernel, p.user, pid, intake, processes));
+        .map(|pid| stacks.stack(p.kernel, p.user, Whose::last(pid), intake, processes));
     let blocked = p.role == Role::Blocked;
     let reason = BlockReason::ALL
         .get(p.detail as usize)

@@ -8,6 +8,7 @@ mod go;
 mod idle;
 mod intervals;
 mod java;
+mod jit;
 mod lengths;
 mod lives;
 mod node;
@@ -133,6 +134,7 @@ checks! {
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
+    Truth "jit" jit::jit: "code made at run time, at addresses used again, by perf map and jitdump";
     Truth "node" node::node: "JavaScript functions, compiled and interpreted, stacks through V8's own code";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";

@@ -494,7 +494,8 @@ impl Looker {
             let gap = event.gaps.get(&index).copied().unwrap_or(event.gap);
             event.stacks += 1;
             *event.sampled.entry(index).or_default() += gap;
-            let stack = event.samples.stack(running.pid, frames, end);
+            let whose = self.processes.whose(running.pid, time, &frames);
+            let stack = event.samples.stack(whose, frames, Box::default(), end);
             let look = Look {
                 thread: index as u32,
                 stack,

@@ -53,6 +53,7 @@ impl Looker {
     /// Takes what the events have written. `since`: when threads were listed last.
     pub fn drain(&mut self, since: u64, now: u64) {
         let Some(clock) = &mut self.clock else { return };
+        self.processes.jit_mut().follow();
         self.drained_ns = session::now();
         let records = clock.drain(self.drained_ns);
         self.take(records, since, now);
@@ -292,7 +293,8 @@ impl Looker {
         let ns = t.credit_ns - t.credit_ns % period;
         t.credit_ns %= period;
         let (frames, end) = self.stack_of(r, now);
-        let stack = self.samples.stack(r.pid, frames, end);
+        let whose = self.processes.whose(r.pid, time, &frames);
+        let stack = self.samples.stack(whose, frames, Box::default(), end);
         let part = if r.user_mode {
             Part::User
         } else {

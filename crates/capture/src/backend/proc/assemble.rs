@@ -9,7 +9,7 @@ use wallscope_model::{
 use wallscope_object::process::SchedStat;
 
 use super::{book::Totals, looker::Looker, samples::Known, thread::Thread};
-use crate::session::build::Stacks;
+use crate::session::{advice, build::Stacks, tasks};
 
 /// What putting a recording together gives beside it.
 pub struct Assembled {
@@ -37,7 +37,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         let totals = std::mem::replace(&mut t.book, super::book::Book::new(end_ns)).finish();
         if user_only {
             let (user, kernel) = ticks(t);
-            let stack = samples.stack(t.pid, Vec::new(), StackEnd::Lost);
+            let stack = samples.none(t.pid, StackEnd::Lost);
             samples.unsampled_part(index, stack, kernel, user.max(1));
         }
         samples.settle(
@@ -72,6 +72,17 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         ..grid
     };
     let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
+    let mut losses = looker.processes.losses();
+    if last {
+        let seen = looker.processes.managed_mut().finish_tasks();
+        let processes = &looker.processes;
+        let told = tasks::assemble(recording, &mut stacks, seen, processes, &mut losses);
+        if let Some((note, limit)) = told {
+            recording.domain.notes.push(note);
+            recording.domain.limits.push(limit);
+        }
+        recording.label_sets = std::mem::take(&mut stacks.labels.sets);
+    }
     let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
     let seen;
     (recording.samples, seen) = looker.samples.finish(&mut stacks, &looker.processes);
@@ -89,7 +100,6 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         }
     }
     let lost = looker.clock.as_ref().map_or(0, |c| c.lost);
-    let mut losses = looker.processes.losses();
     for (cause, count) in [
         ("stack changed while it was read", looker.tally.raced),
         ("perf record lost (ring full)", lost),
@@ -118,6 +128,8 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         .map(|(cause, count)| Loss { cause, count })
         .collect();
     let jit = stacks.jit_modules();
+    let unnamed = advice::unnamed_code(&stacks, &looker.processes);
+    recording.domain.limits.extend(unnamed);
     (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
     (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
     Assembled { jit, seen }

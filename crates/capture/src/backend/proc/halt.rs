@@ -48,7 +48,8 @@ impl Looker {
         };
         let pid = t.pid;
         let (frames, how) = self.stack_of(&running, end);
-        let stack = self.samples.stack(pid, frames, how);
+        let whose = self.processes.whose(pid, end, &frames);
+        let stack = self.samples.stack(whose, frames, Box::default(), how);
         // A thread halts on its way back to user mode, wherever it was.
         let part = match state {
             State::OnCpu => Part::User,

@@ -107,6 +107,7 @@ impl Looker {
     /// One round of looks, which was due at `due`, at nominal distance `period`. `all`: at threads
     /// that sleep, too, and the scheduler's counters of everybody.
     pub fn round(&mut self, due: u64, period: u64, all: bool) {
+        self.processes.jit_mut().follow();
         let now = session::now();
         let late = now > due + LATE;
         self.tally.late += u64::from(late);

@@ -104,6 +104,7 @@ pub(crate) fn record(
     };
     let chosen = session::choose(&options.target, held.as_ref())?;
     let mut processes = Processes::over(Files::over(MemoryTables::new())?);
+    processes.managed_mut().look_at_tasks(options.max_overhead);
     if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
         processes.prepare_command(held.pid(), &argv[0]);
     }
@@ -309,6 +310,8 @@ pub(crate) fn record(
         recording.timeline = Some(spans::timeline(&looker.watch.threads, limit));
     }
     notes.extend(looker.processes.several_programs());
+    looker.processes.jit_mut().follow();
+    notes.extend(looker.processes.jit().notes());
     recording.domain = domain::describe(domain::Facts {
         reason,
         timeline: recording.timeline.as_ref(),

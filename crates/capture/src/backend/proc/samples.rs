@@ -17,12 +17,15 @@ use wallscope_model::{
 use wallscope_unwind::native::{FrameWord, TableSink};
 
 use super::book::spread;
-use crate::session::{build::Stacks, processes::Processes};
+use crate::session::{
+    build::{Stacks, Whose},
+    processes::Processes,
+};
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended.
-type Seen = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
-/// What tells stacks apart: process where it matters, words of both kinds of frames, end.
-type StackKey = (u32, Box<[u64]>, Box<[u64]>, StackEnd);
+type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd);
+/// What tells stacks apart: whose where it matters, words of both kinds of frames, end.
+type StackKey = (Option<Whose>, Box<[u64]>, Box<[u64]>, StackEnd);
 /// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
 type Key = (
     u32,
@@ -139,15 +142,15 @@ pub struct Known {
 }
 
 impl Samples {
-    /// The index of a stack of native frames.
-    pub fn stack(&mut self, pid: u32, frames: Vec<FrameWord>, end: StackEnd) -> u32 {
-        self.mixed(pid, frames, Box::default(), end)
+    /// The index of a stack without frames.
+    pub fn none(&mut self, pid: u32, end: StackEnd) -> u32 {
+        self.stack(Whose { pid, code: 0 }, Vec::new(), Box::default(), end)
     }
 
-    /// The index of a stack with managed frames.
-    pub fn mixed(
+    /// The index of a stack, perhaps with managed frames.
+    pub fn stack(
         &mut self,
-        pid: u32,
+        whose: Whose,
         frames: Vec<FrameWord>,
         managed: Box<[u64]>,
         end: StackEnd,
@@ -158,9 +161,9 @@ impl Samples {
         let stacks = &mut self.stacks;
         *self
             .ids
-            .entry((if own { pid } else { 0 }, words, managed.clone(), end))
+            .entry((own.then_some(whose), words, managed.clone(), end))
             .or_insert_with(|| {
-                stacks.push((pid, frames.iter().map(|w| w.0).collect(), managed, end));
+                stacks.push((whose, frames.iter().map(|w| w.0).collect(), managed, end));
                 (stacks.len() - 1) as u32
             })
     }
@@ -308,8 +311,8 @@ impl Samples {
         all.into_iter()
             .map(|((thread, stack, state, reason, part, _, seen), sum)| {
                 let stack = *ids.entry(stack).or_insert_with(|| {
-                    let (pid, words, managed, end) = &self.stacks[stack as usize];
-                    stacks.user_stack(words, managed, *end, *pid, processes)
+                    let (whose, words, managed, end) = &self.stacks[stack as usize];
+                    stacks.user_stack(words, managed, *end, *whose, processes)
                 });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {

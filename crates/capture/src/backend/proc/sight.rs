@@ -44,7 +44,7 @@ impl Looker {
                     return None;
                 }
                 t.stood_ns = session::now();
-                t.stack = Some(self.samples.stack(pid, Vec::new(), StackEnd::Gone));
+                t.stack = Some(self.samples.none(pid, StackEnd::Gone));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
             // First everything that must be of one moment, then what takes longer.
@@ -90,14 +90,15 @@ impl Looker {
                 self.processes.managed_mut().name(&m);
                 m.words
             });
-            t.stack = Some(self.samples.mixed(pid, stack.frames, words, stack.end));
+            let whose = self.processes.whose(pid, t.stood_ns, &stack.frames);
+            t.stack = Some(self.samples.stack(whose, stack.frames, words, stack.end));
             return Some(Doing::Blocked(reason));
         }
         let t = &mut self.watch.threads[index];
         t.stood_ns = session::now();
         if readable {
             // It runs and waits in turn, faster than it can be read.
-            t.stack = Some(self.samples.stack(pid, Vec::new(), StackEnd::Lost));
+            t.stack = Some(self.samples.none(pid, StackEnd::Lost));
             return Some(Doing::Blocked(t.reason));
         }
         let letter = t.letter();

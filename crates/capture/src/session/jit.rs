@@ -1,0 +1,495 @@
+//! Code made at run time: the perf maps and jitdumps of processes, followed while they are written.
+//!
+//! A jitdump is found as `perf` finds it: its process maps it executable. A perf map is looked for where
+//! a process with code outside all files sees `/tmp`, under the id that it knows itself by. A child
+//! has the code of its parent, a new program nothing of the one before. Names are asked for by process,
+//! address and *version*: the last change of what addresses mean before a sample (see
+//! [`wallscope_symbolize::jit`]).
+
+use std::{fs::File, os::unix::fs::MetadataExt, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use wallscope_object::process;
+use wallscope_symbolize::{
+    TargetRoot,
+    jit::{Book, JitDump, Now, PerfMap, Place},
+};
+
+use super::{advice::Maker, now, unix_now};
+
+/// What is read of one file at a time, bytes or records, while samples wait.
+const BYTES: usize = 1 << 20;
+const RECORDS: usize = 1 << 13;
+/// The same before measuring begins, where a map may have grown for days.
+const FIRST_BYTES: usize = 32 << 20;
+const FIRST_RECORDS: usize = 1 << 18;
+/// Time between two looks at all files where nothing else happens, ns: what is between them is dated by
+/// interpolation.
+pub const LOOK_EVERY: u64 = 20_000_000;
+/// Shortest time between two looks at all files, ns.
+const SPACING: u64 = 1_000_000;
+/// Between two searches for a perf map that was not there, ns; and for one that is not there for long.
+const SOON: u64 = 50_000_000;
+const LATER: u64 = 1_000_000_000;
+/// Searches after which there is none for long.
+const SEARCHES: u32 = 20;
+/// Forks in a row that are followed to where code was made.
+const GENERATIONS: u32 = 8;
+/// Processes in one note.
+const EXAMPLES: usize = 4;
+
+/// A file that is being followed.
+enum Reader {
+    Map(PerfMap),
+    Dump(JitDump),
+}
+
+/// A file of a process, and what it said.
+struct Source {
+    /// When the program began that writes it; 0: before the recording.
+    since: u64,
+    /// The inode, by which it is known again.
+    inode: u64,
+    dump: bool,
+    book: Book,
+    reader: Reader,
+    /// Whether more may come.
+    open: bool,
+}
+
+/// A process with code outside all files.
+#[derive(Default)]
+struct Process {
+    root: Option<Arc<TargetRoot>>,
+    sources: Vec<Source>,
+    /// When it was born or became another program, ascending.
+    begins: Vec<u64>,
+    /// Whose code it began with, and when.
+    parent: Option<(u32, u64)>,
+    /// Who makes its code, if that is known.
+    maker: Option<&'static Maker>,
+    /// Whether its perf map is still looked for, when next, and how often that was in vain.
+    wants_map: bool,
+    next: u64,
+    searches: u32,
+    /// Changes that have been told.
+    told: usize,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Jit {
+    processes: FxHashMap<u32, Process>,
+    /// When the recording began.
+    began: u64,
+    looked: u64,
+    /// Perf maps that were not taken: older than their process, or not its user's.
+    strange: u64,
+}
+
+impl Jit {
+    /// None yet.
+    pub fn new() -> Jit {
+        Jit {
+            began: now(),
+            ..Jit::default()
+        }
+    }
+
+    /// Process `pid`, which sees its files in `root`, has code outside all files mapped; `maker`: whose.
+    pub fn runs(
+        &mut self,
+        pid: u32,
+        root: Option<&Arc<TargetRoot>>,
+        maker: Option<&'static Maker>,
+    ) {
+        let process = self.processes.entry(pid).or_default();
+        process.maker = maker;
+        process.root = root.cloned();
+        let has_map = process.sources.iter().any(|s| s.open && !s.dump);
+        if !process.wants_map && !has_map {
+            (process.wants_map, process.next, process.searches) = (true, 0, 0);
+            self.look_for_map(pid);
+        }
+    }
+
+    /// Process `pid` has the jitdump `file` mapped.
+    pub fn dump(&mut self, pid: u32, file: File) {
+        let Ok(meta) = file.metadata() else { return };
+        let inode = meta.ino();
+        let process = self.processes.entry(pid).or_default();
+        let mut open = process.sources.iter().filter(|s| s.open);
+        if open.any(|s| s.dump && s.inode == inode) {
+            return;
+        }
+        self.add(pid, inode, Reader::Dump(JitDump::new(file)));
+    }
+
+    fn add(&mut self, pid: u32, inode: u64, reader: Reader) {
+        let began = self.began;
+        let process = self.processes.entry(pid).or_default();
+        let mut source = Source {
+            since: process.begins.last().copied().unwrap_or(0),
+            inode,
+            dump: matches!(reader, Reader::Dump(_)),
+            book: Book::new(began),
+            reader,
+            open: true,
+        };
+        source.follow(FIRST_BYTES, FIRST_RECORDS);
+        process.sources.push(source);
+    }
+
+    fn look_for_map(&mut self, pid: u32) {
+        let time = now();
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        if !process.wants_map || time < process.next {
+            return;
+        }
+        process.searches += 1;
+        process.next = time
+            + if process.searches < SEARCHES {
+                SOON
+            } else {
+                LATER
+            };
+        let Some(file) = PerfMap::find(pid, process.root.as_deref()) else {
+            return;
+        };
+        process.wants_map = false;
+        match file.metadata() {
+            Ok(meta) if is_of(pid, &meta) => {
+                self.add(pid, meta.ino(), Reader::Map(PerfMap::new(file)));
+            }
+            _ => self.strange += 1,
+        }
+    }
+
+    /// Process `pid` was born of `parent` at `time`.
+    pub fn born(&mut self, pid: u32, parent: u32, time: u64) {
+        let known = self.processes.contains_key(&parent);
+        if !known && !self.processes.contains_key(&pid) {
+            return;
+        }
+        let process = self.processes.entry(pid).or_default();
+        process.close();
+        process.begins.push(time);
+        process.parent = known.then_some((parent, time));
+    }
+
+    /// Process `pid` runs another program since `time`.
+    pub fn left(&mut self, pid: u32, time: u64) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.close();
+            process.begins.push(time);
+        }
+    }
+
+    /// Process `pid` is gone. What it said stays, for its stacks.
+    pub fn gone(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.close();
+        }
+    }
+
+    /// Reads what has been written since. To be called before samples are taken in, so that those that
+    /// come with a change are told apart by it.
+    pub fn follow(&mut self) {
+        let time = now();
+        if self.processes.is_empty() || time < self.looked + SPACING {
+            return;
+        }
+        self.looked = time;
+        let searching = self.processes.iter().filter(|(_, p)| p.wants_map);
+        let searching: Vec<u32> = searching.map(|(pid, _)| *pid).collect();
+        for pid in searching {
+            self.look_for_map(pid);
+        }
+        for process in self.processes.values_mut() {
+            for source in &mut process.sources {
+                source.follow(BYTES, RECORDS);
+            }
+        }
+    }
+
+    /// Processes whose addresses changed their meaning since they were asked for last, and when all that
+    /// was, ascending.
+    pub fn take_news(&mut self) -> Vec<(u32, Vec<u64>)> {
+        let mut news = Vec::new();
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            let changes = self.changes(pid, u64::MAX, GENERATIONS);
+            if let Some(process) = self.processes.get_mut(&pid)
+                && process.told != changes.len()
+            {
+                process.told = changes.len();
+                news.push((pid, changes));
+            }
+        }
+        news
+    }
+
+    /// Whether there is a file that is being written.
+    pub fn follows(&self) -> bool {
+        let mut sources = self.processes.values().flat_map(|p| &p.sources);
+        sources.any(|s| s.open)
+    }
+
+    /// When addresses of `pid` changed their meaning before `until`.
+    fn changes(&self, pid: u32, until: u64, generations: u32) -> Vec<u64> {
+        let Some(process) = self.processes.get(&pid) else {
+            return Vec::new();
+        };
+        let mut all = match process.parent {
+            Some((parent, time)) if generations > 0 => {
+                self.changes(parent, time.min(until), generations - 1)
+            }
+            _ => Vec::new(),
+        };
+        let own = process.sources.iter().flat_map(|s| s.book.changes());
+        all.extend(own.chain(&process.begins).filter(|c| **c <= until));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The version of what addresses of `pid` meant at `time`.
+    pub fn version(&self, pid: u32, time: u64) -> u64 {
+        version(&self.changes(pid, time, GENERATIONS), time)
+    }
+
+    /// What `address` of `pid` meant in a version.
+    pub fn at(&self, pid: u32, address: u64, version: u64) -> Option<Place> {
+        let (mut pid, mut version) = (pid, version);
+        for _ in 0..=GENERATIONS {
+            let process = self.processes.get(&pid)?;
+            if let Some(place) = process.at(address, version) {
+                return Some(place);
+            }
+            // What it began with was gone with the next program.
+            let (parent, time) = process.parent.filter(|p| process.began(version) == p.1)?;
+            (pid, version) = (parent, version.min(time));
+        }
+        None
+    }
+
+    /// Who makes the code of `pid`, if that is known.
+    pub fn maker(&self, pid: u32) -> Option<&'static Maker> {
+        self.processes.get(&pid)?.maker
+    }
+
+    /// What is to be told, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let mut told: Vec<(u32, String)> = Vec::new();
+        let mut unwinding = 0;
+        for (pid, process) in &self.processes {
+            for s in process.sources.iter().filter(|s| !s.book.is_empty()) {
+                let kind = if s.dump { "jitdump" } else { "perf map" };
+                told.push((*pid, format!("{kind} of {pid} ({} entries)", s.book.len())));
+                if let Reader::Dump(dump) = &s.reader {
+                    unwinding += dump.unwinding;
+                }
+            }
+        }
+        told.sort();
+        let more = if told.len() > EXAMPLES { ", …" } else { "" };
+        let files: Vec<&str> = told.iter().take(EXAMPLES).map(|t| t.1.as_str()).collect();
+        let mut notes = Vec::new();
+        if !files.is_empty() {
+            notes.push(format!(
+                "code made at run time is named as it was at each sample, by what its runtimes wrote \
+                 meanwhile: {}{more}",
+                files.join(", ")
+            ));
+        }
+        if unwinding > 0 {
+            notes.push(format!(
+                "jitdumps gave unwinding information for {unwinding} pieces of code, which is not used: \
+                 code made at run time is left by its frame pointers"
+            ));
+        }
+        notes
+    }
+
+    /// Losses, by cause.
+    pub fn losses(&self) -> Vec<(String, u64)> {
+        let sources = || self.processes.values().flat_map(|p| &p.sources);
+        let mut losses = vec![
+            (
+                "perf map not used: older than its process, or of another user".to_owned(),
+                self.strange,
+            ),
+            (
+                "code made at run time beyond what is kept".to_owned(),
+                sources().map(|s| s.book.refused).sum(),
+            ),
+        ];
+        for source in sources() {
+            match &source.reader {
+                Reader::Map(map) => {
+                    let cause = "lines of a perf map that are no entry".to_owned();
+                    losses.push((cause, map.junk));
+                }
+                Reader::Dump(dump) => losses.extend(
+                    dump.problem
+                        .iter()
+                        .map(|why| (format!("jitdump not read (any more): {why}"), 1)),
+                ),
+            }
+        }
+        losses
+    }
+}
+
+/// The last of `changes`, which ascend, that is not after `time`; 0: none.
+pub fn version(changes: &[u64], time: u64) -> u64 {
+    let before = changes.partition_point(|c| *c <= time);
+    before.checked_sub(1).map_or(0, |i| changes[i])
+}
+
+impl Process {
+    fn close(&mut self) {
+        self.wants_map = false;
+        for source in &mut self.sources {
+            source.follow(BYTES, RECORDS);
+            source.open = false;
+        }
+    }
+
+    /// When the program began that ran then; 0: before all that is known.
+    fn began(&self, version: u64) -> u64 {
+        self::version(&self.begins, version)
+    }
+
+    fn at(&self, address: u64, version: u64) -> Option<Place> {
+        let began = self.began(version);
+        let mut own: Vec<&Source> = self.sources.iter().filter(|s| s.since == began).collect();
+        // A dump knows lines and times; what it lacks may be in the map.
+        own.sort_by_key(|s| !s.dump);
+        own.iter().find_map(|s| s.book.at(address, version))
+    }
+}
+
+impl Source {
+    fn follow(&mut self, bytes: usize, records: usize) {
+        let time = Now {
+            monotonic: now(),
+            real: unix_now(),
+        };
+        if !self.open {
+            return;
+        }
+        let read = match &mut self.reader {
+            Reader::Map(map) => map.follow(&mut self.book, time, bytes),
+            Reader::Dump(dump) => dump.follow(&mut self.book, time, records),
+        };
+        self.open = read.is_ok();
+    }
+}
+
+/// Whether a perf map is one that process `pid` itself may have written: maps stay, and ids come again.
+fn is_of(pid: u32, map: &std::fs::Metadata) -> bool {
+    /// What the kernel counts the start of processes in.
+    const TICKS: u64 = 100;
+    /// The start of the machine is known to the second.
+    const SLACK: u64 = 2;
+    let user = process::status(pid).map_or(map.uid(), |s| s.uid);
+    let started = process::stat(pid).map_or(0, |s| s.start_ticks / TICKS);
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec as u64;
+    let began = (unix_now() / 1_000_000_000).saturating_sub(up.saturating_sub(started));
+    [0, user].contains(&map.uid()) && map.mtime() as u64 + SLACK >= began
+}
+
+/// Whether a file of this path is a jitdump, by its name.
+pub fn is_dump(path: &str) -> bool {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let number = name
+        .strip_prefix("jit-")
+        .and_then(|n| n.strip_suffix(".dump"));
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+
+    /// A jitdump with these loads at one address: name and time.
+    fn dump(loads: &[(&str, u64)]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let head = [0x4a69_5444u32, 1, 40, 62, 0, 7, 0, 0, 0, 0];
+        let mut bytes: Vec<u8> = head.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        for (name, time) in loads {
+            let size = (16 + 40 + name.len() + 1) as u64;
+            let words = [size << 32, *time, 7, 0x1000, 0x1000, 0x100, 1];
+            bytes.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
+            bytes.extend(name.as_bytes());
+            bytes.push(0);
+        }
+        file.write_all(&bytes).unwrap();
+        file
+    }
+
+    fn name(jit: &Jit, pid: u32, time: u64) -> String {
+        let place = jit.at(pid, 0x1010, jit.version(pid, time));
+        place.map_or("-".into(), |p| p.name.to_string())
+    }
+
+    #[test]
+    fn children_have_their_parents_code_and_new_programs_their_own() {
+        // Ids that no process has.
+        let [parent, child] = [u32::MAX - 3, u32::MAX - 2];
+        let mut jit = Jit::new();
+        let ms = |n: u64| jit.began + n * 1_000_000;
+        let at = [10, 20, 30, 40, 50].map(ms);
+        // What is later than now has no time that can be believed.
+        std::thread::sleep(Duration::from_millis(60));
+        let first = dump(&[("old", 1), ("new", at[1])]);
+        jit.dump(parent, first.reopen().unwrap());
+        jit.born(child, parent, at[0]);
+        assert_eq!(
+            [at[0], at[2]].map(|t| name(&jit, parent, t)),
+            ["old", "new"]
+        );
+        // What the parent makes later is none of the child's.
+        assert_eq!([at[0], at[2]].map(|t| name(&jit, child, t)), ["old"; 2]);
+        jit.left(child, at[3]);
+        let second = dump(&[("own", at[3] + 1)]);
+        jit.dump(child, second.reopen().unwrap());
+        assert_eq!([at[2], at[4]].map(|t| name(&jit, child, t)), ["old", "own"]);
+        assert_eq!(name(&jit, parent, at[4]), "new");
+    }
+
+    #[test]
+    fn a_perf_map_of_before_is_another_process_s() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let own = std::process::id();
+        assert!(is_of(own, &file.as_file().metadata().unwrap()));
+        let before = SystemTime::now() - Duration::from_secs(100 * 24 * 3600);
+        file.as_file().set_modified(before).unwrap();
+        assert!(!is_of(own, &file.as_file().metadata().unwrap()));
+    }
+
+    #[test]
+    fn dumps_are_known_by_their_names() {
+        assert!(is_dump("/tmp/.debug/jit/x/jit-12.dump"));
+        assert!(is_dump("/tmp/jit-12.dump (deleted)"));
+        assert!(!is_dump("/tmp/jit-.dump"));
+        assert!(!is_dump("/tmp/jit-12.dump.so"));
+    }
+
+    #[test]
+    fn versions_are_the_changes_before() {
+        assert_eq!(version(&[], 5), 0);
+        assert_eq!(version(&[5, 9], 4), 0);
+        assert_eq!(version(&[5, 9], 5), 5);
+        assert_eq!(version(&[5, 9], 100), 9);
+    }
+}
