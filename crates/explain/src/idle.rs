@@ -45,6 +45,12 @@ pub struct Rule {
 /// Every rule; the first that knows decides.
 pub const RULES: &[Rule] = &[
     Rule {
+        name: "executor without work",
+        when: "a thread of Go's or tokio's scheduler waits for a lock's word to be given something to run, \
+               while another of them polls: idle; who waits for answers is not the thread",
+        judges: executor,
+    },
+    Rule {
         name: "request in flight",
         when: "the thread owes an answer, or awaits one: not idle",
         judges: in_flight,
@@ -81,6 +87,17 @@ pub const RULES: &[Rule] = &[
         judges: nothing_in_flight,
     },
 ];
+
+/// Tasks move from thread to thread: the one that last sent a request for one of them does not wait for
+/// the answer.
+fn executor(w: &Wait<'_>) -> Option<bool> {
+    const PLACES: [&str; 2] = [
+        "runtime.stopm",
+        "tokio::runtime::scheduler::multi_thread::worker::Context::park",
+    ];
+    let at = |name: &&str| PLACES.iter().any(|place| name.starts_with(place));
+    (w.reason == BlockReason::Lock && w.user.iter().any(at)).then_some(true)
+}
 
 fn in_flight(w: &Wait<'_>) -> Option<bool> {
     (w.seen.in_flight == Some(true)).then_some(false)

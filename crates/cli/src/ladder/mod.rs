@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use wallscope_capture::target::Target;
-use wallscope_explain::ladder::{Bottleneck, Cause, Ladder, Reading, Resource, climb};
+use wallscope_explain::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource, climb};
 use wallscope_model::{Recording, State};
 use wallscope_report::page::article as page;
 
@@ -220,10 +220,7 @@ impl Page<'_> {
         let v = &self.ladder.verdict;
         let mut out: Vec<(&str, String)> = v.more.iter().map(|says| ("", says.clone())).collect();
         if v.bottleneck {
-            out.push((
-                "explains",
-                format!("{} of active wall time", percent(v.share)),
-            ));
+            out.push(("explains", format!("{} of {}", percent(v.share), v.whole)));
             out.push(("gone, it would save", v.bound.clone()));
         }
         if !v.also.is_empty() {
@@ -256,6 +253,9 @@ impl Page<'_> {
         let (v, file) = (&self.ladder.verdict, &self.file);
         if let Some(pid) = v.look_at {
             return format!("wallscope ladder -p {pid}");
+        }
+        if v.whole != ACTIVE {
+            return format!("wallscope report {file}");
         }
         match (v.state, v.reason, &v.function) {
             (Some(State::Blocked), Some("lock"), _) => format!("wallscope locks {file}"),

@@ -16,6 +16,7 @@ mod places;
 mod requests;
 mod rules_cpu;
 mod rules_rest;
+mod rules_tasks;
 mod rules_wait;
 mod threads;
 mod verdict;
@@ -33,7 +34,7 @@ pub use causes::Cause;
 pub use host::{Level, Resource};
 pub(crate) use places::place;
 pub use requests::{Requests, Upstream};
-pub use verdict::{Fired, VERDICTS, Verdict, VerdictRule};
+pub use verdict::{ACTIVE, Fired, VERDICTS, Verdict, VerdictRule};
 pub(crate) use waits::held_by_fellows;
 
 /// Above this on-CPU share of active wall time, faster code is the first thing to look for.

@@ -16,6 +16,8 @@ pub(crate) struct Place {
     pub module: Arc<str>,
     /// The innermost user function.
     pub through: Arc<str>,
+    /// Whether the function is the program's own, not one of a library or the language.
+    pub own: bool,
 }
 
 /// All functions of a stack, innermost first, with the kind of their frames.
@@ -62,6 +64,7 @@ pub(crate) fn place(recording: &Recording, stack: &Stack) -> Place {
         .or_else(|| find(false));
     let nothing = || Arc::from(format!("[{}]", stack.end.name()));
     Place {
+        own: own.is_some_and(|at| whose(at) == Whose::Program),
         function: own.map_or_else(nothing, |(i, line)| name(recording, frame(i), line)),
         module: own.and_then(|(i, _)| frame(i).module).map_or_else(
             || "".into(),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use wallscope_model::{
     BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Ledger, Line,
     Module, ModuleId, ModuleKind, Recording, Sample, SliceValue, Slices, Stack, StackEnd, StackId,
-    State, Window,
+    State, TaskGroup, TaskTime, Window,
 };
 
 use super::{Reading, climb};
@@ -188,4 +188,46 @@ fn causes_sum_to_the_active_time_and_have_intervals_around_their_shares() {
         assert_eq!(&*c.through, "wait_in_libc");
         assert!(c.function.starts_with("program::"), "{}", c.function);
     }
+}
+
+#[test]
+fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
+    // Two threads that poll next to always: to them it looks healthy.
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Poll, 95); 2]);
+    let wait = |stack, reason: &str, tenths: u64| TaskTime {
+        state: State::Blocked,
+        reason: reason.into(),
+        detail: "".into(),
+        stack: Some(StackId(stack)),
+        labels: None,
+        count: tenths,
+        ns: tenths * TENTH,
+    };
+    // Idle connections wait in no function of the program.
+    rec.stacks.push(Stack {
+        frames: rec.stacks[0].frames[..2].to_vec(),
+        end: StackEnd::Root,
+    });
+    let connection = rec.stacks.len() as u32 - 1;
+    rec.tasks.push(TaskGroup {
+        pid: 1,
+        kind: "goroutine".into(),
+        name: "net/http.(*conn).serve".into(),
+        seen: 40,
+        looks: 100,
+        times: vec![
+            wait(0, "mutex", 250),
+            wait(0, "timer", 90),
+            wait(1, "network", 300),
+            wait(connection, "network", 9000),
+        ],
+    });
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "tasks-lock");
+    assert_eq!(v.function.as_deref(), Some("program::f0"));
+    assert!((v.share - 250.0 / 640.0).abs() < 1e-9, "{}", v.share);
+    assert!(v.more.iter().any(|m| m.contains("timer, 0.9 of them")));
+    // One that seldom waits is no cause.
+    rec.tasks[0].times[0].ns = 40 * TENTH;
+    assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
 }

@@ -5,7 +5,7 @@ use wallscope_model::State;
 
 use super::causes::{Cause, largest};
 use super::evidence::Evidence;
-use super::{facts, interval, rules_cpu, rules_rest, rules_wait};
+use super::{facts, interval, rules_cpu, rules_rest, rules_tasks, rules_wait};
 use crate::words;
 
 /// A paragraph that a tired person can act on, in parts.
@@ -36,13 +36,18 @@ pub struct Verdict {
     pub more: Vec<String>,
     /// Other rules that apply, beside the one that spoke.
     pub also: Vec<&'static str>,
-    /// Share of active wall time that it explains.
+    /// Share that it explains, of `whole`.
     pub share: f64,
+    /// What that is a share of, in words: [`ACTIVE`] unless tasks are what waits.
+    pub whole: String,
     /// How sure, and what of it is exact.
     pub confidence: String,
     /// What would change at most if it were gone.
     pub bound: String,
 }
+
+/// The whole that verdicts on threads speak of.
+pub const ACTIVE: &str = "active wall time";
 
 /// A rule that was tried.
 #[derive(Clone, Debug)]
@@ -118,6 +123,12 @@ pub const VERDICTS: &[VerdictRule] = &[
                computed (a queue of one for two that run), and at least half as long as for anything \
                else",
         judge: rules_cpu::shortage,
+    },
+    VerdictRule {
+        name: "tasks-lock",
+        when: "goroutines and their like that began with one function waited for locks 20 % or more of the \
+               time that they spent in the program's own functions, one of them or more at any time",
+        judge: rules_tasks::lock,
     },
     VerdictRule {
         name: "healthy",
@@ -301,6 +312,7 @@ impl Verdict {
             more: Vec::new(),
             also: Vec::new(),
             share: 0.0,
+            whole: ACTIVE.into(),
             confidence: String::new(),
             bound: String::new(),
         }
