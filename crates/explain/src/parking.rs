@@ -12,6 +12,10 @@ const PARKING_PLACES: &[(&str, &str)] = &[
         "node::(anonymous namespace)::PlatformWorkerThread*",
     ),
     (
+        "Node.js delayed tasks",
+        "node::WorkerThreadsTaskRunner::DelayedTaskScheduler*",
+    ),
+    (
         "V8 workers",
         "v8::platform::DefaultWorkerThreadsTaskRunner*",
     ),

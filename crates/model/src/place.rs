@@ -4,7 +4,8 @@
 //! those above it are the same few of a runtime's locks. What a person can act on is the program's own
 //! innermost function: the first one towards the root that is neither kernel, system library, language
 //! runtime nor a library that came as source. Where a script runs, the script's. Where the program has
-//! none of its own on the stack, the innermost one of its libraries, then of its language, then any.
+//! none of its own on the stack, the innermost one of its libraries, then of its language, then an address in it,
+//! then any.
 
 use crate::{Frame, FrameKind, ModuleKind, Recording, Stack};
 
@@ -18,6 +19,8 @@ pub enum Whose {
     /// Of the language or its runtime, or of a stand-in for the language's locks, in the program's file
     /// or the runtime's.
     Language,
+    /// The program's or its libraries', but without a name: told by its address only.
+    Unnamed,
     /// Of the system, or only a way into the kernel.
     System,
     /// The kernel's.
@@ -214,6 +217,9 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     }
     if !in_program(recording, frame) {
         return Whose::System;
+    }
+    if line.is_none() {
+        return Whose::Unnamed;
     }
     let bare = name.trim_start_matches(['<', '&', '(', '*']);
     if STANDARD.iter().any(|s| bare.starts_with(s))
@@ -452,6 +458,18 @@ mod tests {
             (Native, "/srv/tool", &[("read", "")]),
         ];
         assert_eq!(named(true, &own), "read");
+    }
+
+    #[test]
+    fn a_name_is_worth_more_than_an_address() {
+        let stack: [Spec<'_>; 4] = [
+            (Native, LIBC, &[("fdatasync", "")]),
+            (Native, "/srv/database", &[]),
+            (Native, "/srv/database", &[("flush_log", "")]),
+            (Native, "/srv/database", &[("main", "")]),
+        ];
+        assert_eq!(named(true, &stack), "flush_log");
+        assert_eq!(named(true, &stack[..2]), "?");
     }
 
     #[test]
