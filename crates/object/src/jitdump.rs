@@ -104,6 +104,7 @@ impl Head {
             0 => LOAD + MAX_NAME,
             1 => 48,
             2 => MAX_LINES,
+            4 => 8,
             _ => 0,
         })
     }
@@ -171,7 +172,8 @@ impl<'a> Record<'a> {
                     file: b"",
                 },
             },
-            4 => Record::Unwinding,
+            // Some runtimes write it for all their code, and leave it empty.
+            4 if word(bytes, 0)? > 0 => Record::Unwinding,
             _ => Record::Other,
         })
     }

@@ -193,6 +193,7 @@ fn a_dump_tells_code_lines_moves_and_times() {
     // By another clock.
     maker.load(0x3000, 0x10, "later", u64::MAX);
     maker.record(4, 1, &[0; 24]);
+    maker.record(4, 1, &[1; 24]);
     assert!(!dump.follow(&mut book, now(40), 100).unwrap());
     assert_eq!((dump.problem.as_deref(), dump.unwinding), (None, 1));
     assert_eq!(book.changes(), [35 * MS]);
