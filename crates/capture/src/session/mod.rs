@@ -24,7 +24,7 @@
 //! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
 //! host_log.rs   facts about the host, each second
 //! files.rs      the files behind mappings; command.rs: those a command is going to map
-//! build.rs      hashes and words -> frames and stacks of the recording
+//! build.rs      hashes and words -> stacks of the recording; build/frames.rs: their frames
 //! domain.rs     what was measured, how, and what could not be seen
 //! ```
 //!
