@@ -325,7 +325,7 @@ impl Selection {
             if !self.wants_state(s.state, s.reason_name()) || !wants.label_sets[set] {
                 continue;
             }
-            let Some(stack) = stacks.changed(s.stack) else {
+            let Some(stack) = stacks.changed(rec, s.stack) else {
                 continue;
             };
             let of_time: Vec<SliceValue> = (s.slices.iter().copied())

@@ -31,17 +31,17 @@ struct Call {
     function: u32,
 }
 
-/// Stacks after the selection: computed when asked for, each once.
+/// Stacks after the selection: computed when asked for, each once. Calls that take a recording want the one
+/// that this was made for.
 pub(super) struct Stacks<'s> {
     selection: &'s Selection,
     calls: Vec<Call>,
     /// Where each frame's calls end in `calls`.
     ends: Vec<u32>,
-    old: Vec<Stack>,
+    /// Frames that show a part of an old one; their numbers follow those of the recording's.
     frames: Vec<Frame>,
-    /// New frames that show a part of an old one: old frame and which lines are left.
+    /// The same by old frame and which lines are left.
     parts: FxHashMap<(FrameId, Vec<u32>), FrameId>,
-    stacks: Vec<Stack>,
     places: FxHashMap<Stack, StackId>,
     /// What became of each old stack.
     became: Vec<Option<Option<StackId>>>,
@@ -94,10 +94,8 @@ impl<'s> Stacks<'s> {
             selection,
             calls,
             ends,
-            old: rec.stacks.clone(),
-            frames: rec.frames.clone(),
+            frames: Vec::new(),
             parts: FxHashMap::default(),
-            stacks: Vec::new(),
             places: FxHashMap::default(),
             became: vec![None; rec.stacks.len()],
             ever,
@@ -131,22 +129,24 @@ impl<'s> Stacks<'s> {
     }
 
     /// What `stack` becomes; `None` where it is not selected.
-    pub(super) fn changed(&mut self, stack: StackId) -> Option<StackId> {
+    pub(super) fn changed(&mut self, rec: &Recording, stack: StackId) -> Option<StackId> {
         let i = stack.0 as usize;
         if let Some(known) = self.became[i] {
             return known;
         }
-        let became = self.change(i);
+        let became = self.change(rec, i);
         self.became[i] = Some(became);
         became
     }
 
-    fn change(&mut self, old: usize) -> Option<StackId> {
-        let Stack { frames, end } = self.old[old].clone();
+    fn change(&mut self, rec: &Recording, old: usize) -> Option<StackId> {
+        let stack = &rec.stacks[old];
+        let Stack { frames, end } = stack;
+        let end = *end;
         if frames.is_empty() {
             return self
                 .keeps_frame_called(&name::no_frames(end))
-                .then(|| self.place(Stack { frames, end }));
+                .then(|| self.place(stack.clone()));
         }
         let mut calls: Vec<Call> = frames.iter().flat_map(|f| self.of(*f)).copied().collect();
         let mut all = calls.iter().fold(0, |met, c| met | c.met);
@@ -177,7 +177,7 @@ impl<'s> Stacks<'s> {
         let mut frames = Vec::with_capacity(calls.len());
         for group in calls.chunk_by(|a, b| a.frame == b.frame && a.line < b.line) {
             let lines: Vec<u32> = group.iter().map(|c| c.line).collect();
-            frames.push(self.part(group[0].frame, lines));
+            frames.push(self.part(rec, group[0].frame, lines));
         }
         let stack = Stack {
             frames,
@@ -193,7 +193,7 @@ impl<'s> Stacks<'s> {
     }
 
     /// The frame that shows only `lines` of `frame`.
-    fn part(&mut self, frame: FrameId, lines: Vec<u32>) -> FrameId {
+    fn part(&mut self, rec: &Recording, frame: FrameId, lines: Vec<u32>) -> FrameId {
         if lines.len() == self.of(frame).len() {
             return frame;
         }
@@ -201,30 +201,28 @@ impl<'s> Stacks<'s> {
         if let Some(known) = self.parts.get(&key) {
             return *known;
         }
-        let old = &self.frames[frame.0 as usize];
+        let old = &rec.frames[frame.0 as usize];
         let new = Frame {
             lines: key.1.iter().map(|l| old.lines[*l as usize]).collect(),
             ..*old
         };
-        let id = FrameId(self.frames.len() as u32);
+        let id = FrameId((rec.frames.len() + self.frames.len()) as u32);
         self.frames.push(new);
         self.parts.insert(key, id);
         id
     }
 
     fn place(&mut self, stack: Stack) -> StackId {
-        let next = StackId(self.stacks.len() as u32);
-        let stacks = &mut self.stacks;
-        *self.places.entry(stack).or_insert_with_key(|s| {
-            stacks.push(s.clone());
-            next
-        })
+        let next = StackId(self.places.len() as u32);
+        *self.places.entry(stack).or_insert(next)
     }
 
     /// Gives the recording the stacks that are left.
     pub(super) fn put_into(self, rec: &mut Recording) {
-        rec.stacks = self.stacks;
-        rec.frames = self.frames;
+        let mut stacks: Vec<(Stack, StackId)> = self.places.into_iter().collect();
+        stacks.sort_unstable_by_key(|(_, id)| *id);
+        rec.stacks = stacks.into_iter().map(|(stack, _)| stack).collect();
+        rec.frames.extend(self.frames);
     }
 }
 

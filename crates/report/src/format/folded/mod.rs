@@ -3,6 +3,7 @@
 //! Root first, `;` between frames, a space, an integer. The grammar is the contract's; what other
 //! tools write is read as well, as far as their lines say more (`read`).
 
+mod lines;
 mod read;
 mod write;
 

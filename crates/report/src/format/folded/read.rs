@@ -118,9 +118,12 @@ pub(in super::super) fn read(
         skipped: 0,
     };
     pieces(source, PIECE, lines, |piece| {
-        piece
-            .split(|c| *c == b'\n')
-            .try_for_each(|line| reader.line(line))
+        let mut from = 0;
+        for end in memchr::memchr_iter(b'\n', piece) {
+            reader.line(&piece[from..end])?;
+            from = end + 1;
+        }
+        reader.line(&piece[from..])
     })?;
     let mut warnings = Vec::new();
     if source.cut() {

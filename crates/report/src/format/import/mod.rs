@@ -104,8 +104,39 @@ fn hash(of: impl std::hash::Hash) -> u64 {
     FxBuildHasher.hash_one(of)
 }
 
-/// What samples that are added up have alike: context, stack, kind, CPU, labels.
-type SampleKey = (u32, u32, u32, u32, Option<LabelsId>);
+/// What samples that are added up have alike.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SampleKey {
+    context: u32,
+    stack: u32,
+    kind: u32,
+    cpu: u32,
+    labels: Option<LabelsId>,
+}
+
+/// Where samples are. Most stacks of a file have one: it is found by the stack's number, and only
+/// further ones are looked up.
+#[derive(Default)]
+struct Samples {
+    /// The first sample of each stack, and its place.
+    first: Vec<Option<(SampleKey, u32)>>,
+    further: FxHashMap<SampleKey, u32>,
+}
+
+impl Samples {
+    /// The place of the sample with this key, or `next` where it is new.
+    fn place(&mut self, key: SampleKey, next: u32) -> u32 {
+        let stack = key.stack as usize;
+        if self.first.len() <= stack {
+            self.first.resize(stack + 1, None);
+        }
+        match &mut self.first[stack] {
+            Some((known, at)) if *known == key => *at,
+            Some(_) => *self.further.entry(key).or_insert(next),
+            none => none.insert((key, next)).1,
+        }
+    }
+}
 
 /// A recording in the making.
 pub(super) struct Import {
@@ -118,7 +149,7 @@ pub(super) struct Import {
     contexts: FxHashMap<(u32, u32, Arc<str>), ContextId>,
     processes: FxHashMap<u32, usize>,
     label_sets: FxHashMap<Vec<Label>, LabelsId>,
-    samples: FxHashMap<SampleKey, u32>,
+    samples: Samples,
     /// Time of slice `ORIGIN`, once a time is known, and the width.
     slices: Option<(u64, u64)>,
     range: (i64, i64),
@@ -143,7 +174,7 @@ impl Import {
             contexts: FxHashMap::default(),
             processes: FxHashMap::default(),
             label_sets: FxHashMap::default(),
-            samples: FxHashMap::default(),
+            samples: Samples::default(),
             slices: None,
             range: (i64::MAX, i64::MIN),
             times: None,
@@ -410,10 +441,15 @@ impl Import {
                 what: "its values add up to more than a century".to_string(),
             });
         }
-        let cpu_key = cpu.map_or(0, |c| c.wrapping_add(1));
-        let key = (context.0, stack.0, kind.number(), cpu_key, kind.labels);
+        let key = SampleKey {
+            context: context.0,
+            stack: stack.0,
+            kind: kind.number(),
+            cpu: cpu.map_or(0, |c| c.wrapping_add(1)),
+            labels: kind.labels,
+        };
         let next = self.rec.samples.len() as u32;
-        let at = *self.samples.entry(key).or_insert(next);
+        let at = self.samples.place(key, next);
         if at == next {
             self.take(200)?;
             self.rec.samples.push(Sample {

@@ -102,6 +102,9 @@ impl Joiner {
     /// Adds what a worker found in one piece.
     pub(super) fn add(&mut self, lane: usize, parsed: &Parsed) -> Result<(), ReadError> {
         self.junk += parsed.junk;
+        if parsed.anew {
+            self.lanes[lane] = Lane::default();
+        }
         for name in &parsed.names {
             let name = self.to.text(&String::from_utf8_lossy(name))?;
             let next = self.names.len() as u32;

@@ -146,6 +146,34 @@ pub(super) struct Frame<'a> {
     pub inlined: bool,
 }
 
+/// Puts a frame's line into `to`: without its address and the offset, where they tell nothing.
+pub(super) fn without_place(line: &[u8], to: &mut Vec<u8>) {
+    let kept = |line: &[u8]| -> Option<(usize, usize, usize)> {
+        let start = line.len() - line.trim_ascii_start().len();
+        let address = start + memchr::memchr(b' ', &line[start..])?;
+        hex(&line[start..address])?;
+        let module = memchr::memrchr(b'(', line)?;
+        // Of what lies in no file the address tells whether it is the kernel's.
+        let told = ["([unknown])", "(deleted))"];
+        let told = told.iter().any(|t| line.ends_with(t.as_bytes()));
+        let name = line[address..module].trim_ascii();
+        let at = memchr::memrchr(b'+', name)?;
+        let offset = name[at..].strip_prefix(b"+0x").and_then(hex);
+        (line.ends_with(b")") && !told && offset.is_some() && at > 0).then_some(())?;
+        let from = line.len() - line[address..].trim_ascii_start().len();
+        Some((from, from + at, module))
+    };
+    match kept(line) {
+        None => to.extend_from_slice(line),
+        Some((from, end, module)) => {
+            to.push(b'\t');
+            to.extend_from_slice(&line[from..end]);
+            to.push(b' ');
+            to.extend_from_slice(&line[module..]);
+        }
+    }
+}
+
 /// Takes a frame's line apart: `address symbol+0xoffset (module)`, of which only the symbol is
 /// always there.
 pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
@@ -159,7 +187,7 @@ pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
     let mut module = &b""[..];
     if let Some(inner) = rest.strip_suffix(b")") {
         let inner = inner.strip_suffix(b" (deleted)").unwrap_or(inner);
-        if let Some(at) = memchr::memmem::rfind(inner, b"(")
+        if let Some(at) = memchr::memrchr(b'(', inner)
             && (at == 0 || inner[at - 1] == b' ')
         {
             module = &inner[at + 1..];
@@ -170,9 +198,13 @@ pub(super) fn frame(line: &[u8]) -> Option<Frame<'_>> {
     if inlined || module == b"[unknown]" {
         module = b"";
     }
-    let symbol = match memchr::memmem::rfind(rest, b"+0x") {
-        Some(at) if at > 0 && hex(&rest[at + 3..]).is_some() => &rest[..at],
-        _ => rest,
+    let offset = |at: &usize| {
+        let digits = rest[*at..].strip_prefix(b"+0x");
+        *at > 0 && digits.is_some_and(|d| hex(d).is_some())
+    };
+    let symbol = match memchr::memrchr(b'+', rest).filter(offset) {
+        Some(at) => &rest[..at],
+        None => rest,
     };
     if symbol.is_empty() && address.is_none() {
         return None;
@@ -264,6 +296,33 @@ mod tests {
         assert_eq!((h.tid, h.event, h.period), (12345, &b"cycles"[..], None));
         assert_eq!(header(b"no numbers here"), None);
         assert_eq!(header(b""), None);
+    }
+
+    #[test]
+    fn frames_without_their_place_are_the_same_frames() {
+        for line in [
+            "\t            1179 leaf+0x10 (/tmp/w)",
+            "\t            117a a::operator+(int)+0x1f (/tmp/w+0x3)",
+            "\t 7f00 leaf+0x10 (/usr/lib/x+0x7 (deleted))",
+            "\tffffffff81000130 entry+0x76 ([unknown])",
+            "\tffffffff81000130 entry+0x76 ([kernel.kallsyms])",
+            "\t 7f00 [unknown] (/usr/lib/x.so)",
+            "\t 11 operator()(int) const (inlined)",
+            "\t main (/bin/a)",
+            "\t 12 main",
+        ] {
+            let mut short = Vec::new();
+            without_place(line.as_bytes(), &mut short);
+            let whole = frame(line.as_bytes()).unwrap();
+            let kept = frame(&short).unwrap();
+            let of = |f: Frame| (f.symbol.map(<[u8]>::to_vec), f.module.to_vec(), f.inlined);
+            assert_eq!(of(kept), of(whole), "{line}");
+            let needed = whole.symbol.is_none() || whole.module.is_empty() && !whole.inlined;
+            assert!(!needed || kept.address == whole.address, "{line}");
+        }
+        let mut short = Vec::new();
+        without_place(b"\t  1179 leaf+0x10 (/tmp/w)", &mut short);
+        assert_eq!(short, b"\tleaf (/tmp/w)");
     }
 
     #[test]

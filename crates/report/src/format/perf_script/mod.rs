@@ -5,9 +5,9 @@
 //! a thread's switch out to its next switch in ([`super::switches`]); all other events count
 //! themselves, and are read one event at a time.
 //!
-//! Pieces of the text are taken apart on all CPUs (`piece`): each worker knows the stacks and lines
-//! that it met before by their bytes, so that a stack which comes again costs little more than
-//! finding its end. What they found is joined here, in the order of the file.
+//! Pieces of the text are taken apart on all CPUs (`piece`): each worker knows by their bytes the lines
+//! and parts of stacks that it met before, so that what comes again costs little more than finding its
+//! end. What they found is joined here, in the order of the file.
 
 mod join;
 mod line;
@@ -39,8 +39,21 @@ fn records(bytes: &[u8]) -> usize {
     }
 }
 
+/// A piece of the text: the first `used` bytes, in a buffer that is used again.
+#[derive(Default)]
+struct Text {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Text {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+}
+
 /// A worker's ends of its two queues.
-type Lane = (SyncSender<Vec<u8>>, Receiver<(Parsed, Vec<u8>)>);
+type Lane = (SyncSender<Text>, Receiver<(Parsed, Text)>);
 
 /// Reads the text.
 pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
@@ -52,12 +65,13 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     thread::scope(|scope| {
         let lanes: Vec<Lane> = (0..workers)
             .map(|_| {
-                let (to, work) = sync_channel::<Vec<u8>>(1);
+                let (to, work) = sync_channel::<Text>(1);
                 let (back, done) = sync_channel(1);
                 scope.spawn(move || {
-                    let mut worker = Worker::new(memory / 8 / workers as u64);
+                    let room = usize::try_from(memory / 8).unwrap_or(usize::MAX);
+                    let mut worker = Worker::new(room / workers);
                     for text in work {
-                        let parsed = worker.parse(&text);
+                        let parsed = worker.parse(text.bytes());
                         if back.send((parsed, text)).is_err() {
                             return;
                         }
@@ -68,9 +82,9 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
             .collect();
         // Pieces go to the workers in turn and come back in the same order.
         let (mut sent, mut joined) = (0usize, 0usize);
-        let mut spare: Vec<Vec<u8>> = Vec::new();
+        let mut spare: Vec<Text> = Vec::new();
         let mut left: Vec<u8> = Vec::new();
-        let join = |lane: usize, joiner: &mut Joiner, spare: &mut Vec<Vec<u8>>| {
+        let join = |lane: usize, joiner: &mut Joiner, spare: &mut Vec<Text>| {
             let Ok((parsed, text)) = lanes[lane].1.recv() else {
                 return Err(damaged("a record that cannot be taken apart"));
             };
@@ -79,10 +93,8 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         };
         loop {
             let mut text = spare.pop().unwrap_or_default();
-            text.clear();
-            text.append(&mut left);
             let whole = fill(source, &mut text, &mut left)?;
-            if !text.is_empty() {
+            if text.used > 0 {
                 if sent - joined >= workers * 2 {
                     join(joined % workers, &mut joiner, &mut spare)?;
                     joined += 1;
@@ -105,27 +117,31 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     joiner.finish(source.cut())
 }
 
-/// Reads on until `text` holds at least one whole record and about a piece; what follows the last
-/// whole one is put into `left`. Returns whether the file has ended.
-fn fill(source: &mut Source, text: &mut Vec<u8>, left: &mut Vec<u8>) -> Result<bool, ReadError> {
+/// Reads what was `left` and on, until `text` holds at least one whole record and about a piece; what
+/// follows the last whole one is left again. Returns whether the file has ended.
+fn fill(source: &mut Source, text: &mut Text, left: &mut Vec<u8>) -> Result<bool, ReadError> {
     let mut size = PIECE;
+    text.used = left.len();
     loop {
-        let have = text.len();
-        let want = size.max(have + PIECE / 2);
-        text.resize(want, 0);
-        let n = source.fill(&mut text[have..])?;
-        text.truncate(have + n);
-        if have + n < want {
+        let want = size.max(text.used + PIECE / 2);
+        if text.bytes.len() < want {
+            text.bytes.resize(want, 0);
+        }
+        text.bytes[..left.len()].copy_from_slice(left);
+        let n = source.fill(&mut text.bytes[text.used..want])?;
+        text.used += n;
+        left.clear();
+        if text.used < want {
             return Ok(true);
         }
-        match records(text) {
-            0 if text.len() > MOST_RECORD => {
+        match records(text.bytes()) {
+            0 if text.used > MOST_RECORD => {
                 return Err(damaged("a record of more than 64 MiB"));
             }
             0 => size *= 2,
             end => {
-                left.extend_from_slice(&text[end..]);
-                text.truncate(end);
+                left.extend_from_slice(&text.bytes[end..text.used]);
+                text.used = end;
                 return Ok(false);
             }
         }

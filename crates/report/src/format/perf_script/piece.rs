@@ -1,9 +1,12 @@
 //! One worker's part: a piece of the text → records, and the lines and stacks that are new to it.
 //!
-//! Lines, stacks and names get numbers of the worker's own, which the joiner translates. A stack
-//! is looked up by all its bytes first; only where it is new is it taken apart.
+//! Lines, stacks and names get numbers of the worker's own, which the joiner translates. Where a thread
+//! was met differs from sample to sample, how it got there comes again and again: so a stack is
+//! looked up in parts, its innermost frames and all their callers. Only a part that is new is taken
+//! apart, and of its lines only what they say of code: where in a function is not kept.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -28,6 +31,8 @@ pub(super) struct Record {
 /// What a piece held, and what of it was new.
 #[derive(Default)]
 pub(super) struct Parsed {
+    /// Whether the worker has forgotten all before: numbers begin anew.
+    pub anew: bool,
     pub records: Vec<Record>,
     /// Names, lines and stacks met for the first time, in the order of their numbers.
     pub names: Vec<Box<[u8]>>,
@@ -40,24 +45,15 @@ pub(super) struct Parsed {
 }
 
 /// Bytes that were met before, and their numbers. A hash of 64 bits finds them; the bytes decide.
+#[derive(Default)]
 struct Known {
     of: FxHashMap<u64, (usize, u32, u32)>,
     bytes: Vec<u8>,
     next: u32,
-    room: usize,
 }
 
 impl Known {
-    fn new(room: usize) -> Known {
-        Known {
-            of: FxHashMap::default(),
-            bytes: Vec::new(),
-            next: 0,
-            room,
-        }
-    }
-
-    /// The number of `text`, and whether it is new. Where memory ends, all further ones are new.
+    /// The number of `text`, and whether it is new.
     fn number(&mut self, text: &[u8]) -> (u32, bool) {
         let mut hash = FxBuildHasher.hash_one(text);
         loop {
@@ -69,38 +65,101 @@ impl Known {
                     hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
                 }
                 None => {
-                    let number = self.next;
+                    let (at, number) = (self.bytes.len(), self.next);
                     self.next += 1;
-                    if self.bytes.len() + text.len() + 64 * self.of.len() < self.room {
-                        let at = self.bytes.len();
-                        self.bytes.extend_from_slice(text);
-                        self.of.insert(hash, (at, text.len() as u32, number));
-                    }
+                    self.bytes.extend_from_slice(text);
+                    self.of.insert(hash, (at, text.len() as u32, number));
                     return (number, true);
                 }
             }
         }
     }
+
+    /// Bytes that it takes, about.
+    fn size(&self) -> usize {
+        self.bytes.len() + 64 * self.of.len()
+    }
+}
+
+/// A part of a stack by its bytes: their hash of 64 bits and their number. In a file of ten million
+/// different parts two are taken for one by a chance of one in several hundred thousand.
+type Fingerprint = (u64, usize);
+
+fn fingerprint(text: &[u8]) -> Fingerprint {
+    (FxBuildHasher.hash_one(text), text.len())
+}
+
+/// A stack's parts: the innermost frame, further frames of the kernel, the program's innermost frame,
+/// its callers. Those that it does not have are empty.
+type Parts<T> = [T; 4];
+
+/// Divides a stack into its parts.
+fn parts(body: &[u8]) -> Parts<&[u8]> {
+    // To the end of the first frame, with what is inlined into it.
+    let frame = |from: usize| {
+        let mut at = from;
+        loop {
+            let rest = &body[at..];
+            let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            at += length + 1;
+            if at >= body.len() || !rest[..length].ends_with(b"(inlined)") {
+                return at.min(body.len());
+            }
+        }
+    };
+    let is_kernel = |at: usize| {
+        let line = body[at..].trim_ascii_start();
+        line.starts_with(b"ffff") && line.get(16) == Some(&b' ')
+    };
+    let first = frame(0);
+    if !is_kernel(0) {
+        return [&body[..first], &[], &[], &body[first..]];
+    }
+    let mut user = first;
+    while user < body.len() && is_kernel(user) {
+        user = frame(user);
+    }
+    let callers = if user < body.len() { frame(user) } else { user };
+    [
+        &body[..first],
+        &body[first..user],
+        &body[user..callers],
+        &body[callers..],
+    ]
 }
 
 /// What a worker remembers from piece to piece.
+#[derive(Default)]
 pub(super) struct Worker {
+    room: usize,
     names: Known,
     lines: Known,
-    stacks: Known,
-    none: Option<u32>,
+    parts: FxHashMap<Fingerprint, u32>,
+    /// The lines of each part, and all of them one after the other.
+    ranges: Vec<Range<usize>>,
+    frames: Vec<u32>,
+    /// A line's text without what is not kept.
+    key: Vec<u8>,
+    /// Stacks by the numbers of their parts.
+    stacks: FxHashMap<Parts<u32>, u32>,
 }
 
 impl Worker {
-    /// A worker that may use so many bytes.
-    pub(super) fn new(memory: u64) -> Worker {
-        let room = usize::try_from(memory).unwrap_or(usize::MAX);
+    /// A worker that may use about so many bytes.
+    pub(super) fn new(room: usize) -> Worker {
         Worker {
-            names: Known::new(room / 8),
-            lines: Known::new(room / 3),
-            stacks: Known::new(room / 2),
-            none: None,
+            room,
+            ..Worker::default()
         }
+    }
+
+    /// Bytes that it takes, about.
+    fn size(&self) -> usize {
+        self.names.size()
+            + self.lines.size()
+            + 64 * self.parts.len()
+            + 4 * self.frames.len()
+            + 48 * self.stacks.len()
     }
 
     fn name(&mut self, text: &[u8], to: &mut Parsed) -> u32 {
@@ -111,12 +170,13 @@ impl Worker {
         number
     }
 
-    /// The number of a stack given by its lines.
-    fn stack(&mut self, body: &[u8], to: &mut Parsed) -> u32 {
-        let (number, new) = self.stacks.number(body);
-        if new {
-            let before = to.stacks.len();
-            for line in body.split(|c| *c == b'\n') {
+    /// The number of a part of a stack.
+    fn part(&mut self, part: &[u8], to: &mut Parsed) -> u32 {
+        let next = self.parts.len() as u32;
+        let number = *self.parts.entry(fingerprint(part)).or_insert(next);
+        if number == next {
+            let before = self.frames.len();
+            for line in part.split(|c| *c == b'\n') {
                 if line.is_empty() {
                     continue;
                 }
@@ -124,32 +184,42 @@ impl Worker {
                     to.junk += 1;
                     continue;
                 }
-                let (number, new) = self.lines.number(line);
+                self.key.clear();
+                line::without_place(line, &mut self.key);
+                let (number, new) = self.lines.number(&self.key);
                 if new {
                     to.lines.push(line.into());
                 }
-                to.stacks.push(number);
+                self.frames.push(number);
+            }
+            self.ranges.push(before..self.frames.len());
+        }
+        number
+    }
+
+    /// The number of a stack given by its lines, which may be none.
+    fn stack(&mut self, body: &[u8], to: &mut Parsed) -> u32 {
+        let key = parts(body).map(|part| self.part(part, to));
+        let next = self.stacks.len() as u32;
+        let number = *self.stacks.entry(key).or_insert(next);
+        if number == next {
+            let before = to.stacks.len();
+            for part in key {
+                let lines = self.ranges[part as usize].clone();
+                to.stacks.extend_from_slice(&self.frames[lines]);
             }
             to.lengths.push((to.stacks.len() - before) as u32);
         }
         number
     }
 
-    /// The number of the stack without frames.
-    fn no_stack(&mut self, to: &mut Parsed) -> u32 {
-        if let Some(number) = self.none {
-            return number;
-        }
-        let number = self.stacks.next;
-        self.stacks.next += 1;
-        self.none = Some(number);
-        to.lengths.push(0);
-        number
-    }
-
     /// Takes a piece apart.
     pub(super) fn parse(&mut self, text: &[u8]) -> Parsed {
         let mut to = Parsed::default();
+        if self.size() > self.room {
+            *self = Worker::new(self.room);
+            to.anew = true;
+        }
         let mut rest = text;
         while !rest.is_empty() {
             let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
@@ -173,14 +243,12 @@ impl Worker {
             } else {
                 None
             };
-            let stack = if !body.is_empty() {
-                self.stack(body, &mut to)
-            } else if switch.is_none() && line::frame(h.rest).is_some_and(|f| f.address.is_some()) {
+            let alone = body.is_empty() && switch.is_none();
+            let stack = if alone && line::frame(h.rest).is_some_and(|f| f.address.is_some()) {
                 // A record without a stack has its one frame on the same line.
-                let line = [b"\t", h.rest].concat();
-                self.stack(&line, &mut to)
+                self.stack(&[b"\t", h.rest].concat(), &mut to)
             } else {
-                self.no_stack(&mut to)
+                self.stack(body, &mut to)
             };
             let comm = self.name(h.comm, &mut to);
             let event = self.name(h.event, &mut to);
