@@ -176,6 +176,8 @@ pub struct Dump {
 pub const FLAG_AUDIT: u8 = 2;
 /// The kernel's on-CPU counter leaves interrupt time out.
 pub const FLAG_IRQ_OUT: u8 = 4;
+/// A request of the thread was in flight when it last began to wait.
+pub const FLAG_ASKING: u8 = 8;
 
 /// `struct ws_turn`: a thread was on a CPU, then blocked, then waited for a CPU; all up to `time`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
@@ -197,8 +199,10 @@ pub struct Turn {
     pub reason: u8,
     /// Which part of runnable time.
     pub part: u8,
+    /// Whether a request of the thread was in flight when the block began.
+    pub asking: u8,
     /// Unused.
-    pub pad0: [u8; 6],
+    pub pad0: [u8; 5],
 }
 
 /// `struct ws_sample`.

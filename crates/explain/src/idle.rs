@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use wallscope_model::{
-    BlockReason, FrameKind, Function, Label, LabelValue, LabelsId, Recording, State, WaitSeen,
-    scale,
+    BlockReason, ContextId, FrameKind, Function, Label, LabelValue, LabelsId, Recording, State,
+    WaitSeen, scale,
 };
 
 use crate::{ladder, parking};
@@ -212,6 +212,7 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
     for (s, verdict) in recording.samples.iter_mut().zip(&verdicts) {
         s.idle = verdict.is_some_and(|(idle, _)| idle);
     }
+    mark_intervals(recording, seen);
     let scaled = scale::scale(recording);
     let mut by_rule: Vec<(&str, u64)> = Vec::new();
     for c in &mut recording.contexts {
@@ -237,6 +238,28 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
         false => format!("judged idle, from sampled waits: {}", parts.join(", ")),
     };
     recording.domain.notes.push(told);
+}
+
+/// Marks single intervals. An interval has no stack: it is idle where every wait of its thread that was
+/// sampled, for the same reason and with or without a request in flight as it, was judged so.
+fn mark_intervals(recording: &mut Recording, seen: &[WaitSeen]) {
+    let Some(timeline) = &mut recording.timeline else {
+        return;
+    };
+    let mut idle: HashMap<(ContextId, BlockReason, bool), bool> = HashMap::new();
+    for (i, s) in recording.samples.iter().enumerate() {
+        if let Some(reason) = s.reason.filter(|_| s.state == State::Blocked) {
+            let request = seen.get(i).is_some_and(|s| s.in_flight == Some(true));
+            let all = idle.entry((s.context, reason, request)).or_insert(true);
+            *all &= s.idle;
+        }
+    }
+    for lane in &mut timeline.lanes {
+        for i in &mut lane.intervals {
+            let known = |reason| idle.get(&(lane.context, reason, i.request)).copied();
+            i.idle = i.reason.and_then(known).unwrap_or(false);
+        }
+    }
 }
 
 /// Waits at a thread's root that are for something shared are not for work: see
@@ -449,6 +472,70 @@ mod tests {
         assert_eq!(
             script_name(&function("Pool.get", "/srv/app/pool.py")),
             "get (pool.py)"
+        );
+    }
+
+    #[test]
+    fn single_intervals_are_idle_where_all_sampled_waits_like_them_are() {
+        use BlockReason::{Lock, Poll, Timer};
+        use wallscope_model::{Interval, Lane, Sample, StackId, Timeline};
+        let sample = |context: u32, reason, idle| Sample {
+            context: ContextId(context),
+            stack: StackId(0),
+            state: State::Blocked,
+            reason: Some(reason),
+            part: None,
+            idle,
+            cpu: None,
+            labels: None,
+            count: 1,
+            ns: 1,
+            slices: Vec::new(),
+        };
+        let interval = |reason, request| Interval {
+            start_ns: 0,
+            ns: 1,
+            state: State::Blocked,
+            reason: Some(reason),
+            part: None,
+            waker: None,
+            request,
+            idle: false,
+        };
+        let lane = |context, intervals| Lane {
+            context: ContextId(context),
+            intervals,
+        };
+        let mut rec = Recording {
+            // An event loop that was seen with and without a request; a worker with idle and other waits.
+            samples: vec![
+                sample(0, Poll, true),
+                sample(0, Poll, false),
+                sample(1, Lock, true),
+                sample(1, Lock, false),
+            ],
+            timeline: Some(Timeline {
+                lanes: vec![
+                    lane(0, vec![interval(Poll, false), interval(Poll, true)]),
+                    lane(1, vec![interval(Lock, false), interval(Timer, false)]),
+                ],
+                ..Timeline::default()
+            }),
+            ..Recording::default()
+        };
+        let seen = |in_flight| WaitSeen {
+            in_flight: Some(in_flight),
+            talks: true,
+        };
+        mark_intervals(
+            &mut rec,
+            &[seen(false), seen(true), seen(false), seen(false)],
+        );
+        let lanes = rec.timeline.unwrap().lanes;
+        let idle = |l: &Lane| l.intervals.iter().map(|i| i.idle).collect::<Vec<_>>();
+        assert_eq!(
+            lanes.iter().map(idle).collect::<Vec<_>>(),
+            [[true, false], [false, false]]
         );
     }
 

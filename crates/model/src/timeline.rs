@@ -22,6 +22,11 @@ pub struct Interval {
     pub part: Option<Part>,
     /// For blocked time: the context that ended it, where it is one of the recording's.
     pub waker: Option<ContextId>,
+    /// For blocked time: whether a request of its thread was in flight when it began, where
+    /// connections are followed.
+    pub request: bool,
+    /// For blocked time: whether it was idle.
+    pub idle: bool,
 }
 
 impl Interval {

@@ -125,7 +125,7 @@ struct ws_dump {
 	u64 utime, stime;      /* since birth */
 	char comm[16];
 };
-enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4 };
+enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4, WS_F_ASKING = 8 };
 
 /*
  * A turn of a thread, told when it gets the CPU again: a stretch on the CPU, then blocked, then
@@ -137,7 +137,8 @@ struct ws_turn {
 	u32 id;    /* the record's */
 	u32 waker; /* record of who ended the block, 0: not measured, or an interrupt */
 	u8 reason, part;
-	u8 pad0[6];
+	u8 asking; /* a request was in flight when the block began */
+	u8 pad0[5];
 };
 
 /* A stretch of time charged to a stack: `periods` times the period in force. */

@@ -14,7 +14,7 @@ use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timel
 use zerocopy::FromBytes;
 
 use super::accounts::Accounts;
-use crate::event::{Dump, Turn, state};
+use crate::event::{Dump, FLAG_ASKING, Turn, state};
 
 /// How often the ring is looked at, ns: it holds some three times what the fastest switcher can
 /// write in that time.
@@ -138,13 +138,16 @@ const ON_CPU: Interval = Interval {
     reason: None,
     part: None,
     waker: None,
+    request: false,
+    idle: false,
 };
 
-fn blocked(reason: u8, waker: Option<ContextId>) -> Interval {
+fn blocked(reason: u8, waker: Option<ContextId>, request: bool) -> Interval {
     Interval {
         state: State::Blocked,
         reason: BlockReason::ALL.get(reason as usize).copied(),
         waker,
+        request,
         ..ON_CPU
     }
 }
@@ -161,7 +164,8 @@ fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option
     let all = t.stretch.saturating_add(t.block).saturating_add(t.waited);
     let mut at = t.time.saturating_sub(all);
     put(lane, life, &mut at, t.stretch, ON_CPU);
-    put(lane, life, &mut at, t.block, blocked(t.reason, waker));
+    let block = blocked(t.reason, waker, t.asking != 0);
+    put(lane, life, &mut at, t.block, block);
     put(lane, life, &mut at, t.waited, runnable(t.part));
 }
 
@@ -170,11 +174,13 @@ fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
     let over = d.stretch.saturating_add(d.block);
     let mut at = d.since.saturating_sub(over);
     put(lane, life, &mut at, d.stretch, ON_CPU);
-    put(lane, life, &mut at, d.block, blocked(d.block_reason, None));
+    let asking = d.flags & FLAG_ASKING != 0;
+    let block = blocked(d.block_reason, None, asking);
+    put(lane, life, &mut at, d.block, block);
     let open = match d.state {
         state::ON_CPU => ON_CPU,
         state::RUNNABLE => runnable(d.detail),
-        state::BLOCKED => blocked(d.detail, None),
+        state::BLOCKED => blocked(d.detail, None, asking),
         _ => return,
     };
     put(lane, life, &mut at, d.now.saturating_sub(d.since), open);

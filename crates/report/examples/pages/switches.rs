@@ -47,6 +47,8 @@ pub fn switches(switches: u64) -> Recording {
                     reason: blocked.then_some(reason),
                     part,
                     waker: blocked.then(|| ContextId(m.dice.below(k + 1) as u32)),
+                    request: false,
+                    idle: false,
                 });
                 at += ns;
                 match state {

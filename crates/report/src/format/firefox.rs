@@ -18,7 +18,7 @@ use wallscope_model::{
 };
 
 use super::import::{About, Import, Kind};
-use super::intervals::{self, Intervals};
+use super::intervals::{Intervals, What};
 use super::source::Source;
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, WriteOptions, json};
@@ -377,7 +377,7 @@ pub(super) fn write(
     let intervals = Intervals::of(rec);
     let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
     let titles: Vec<fx::StringHandle> = (kinds.keys())
-        .map(|(state, reason)| profile.intern_string(&intervals::title(*state, *reason)))
+        .map(|what| profile.intern_string(&what.title()))
         .collect();
     let mut processes: FxHashMap<u32, fx::ProcessHandle> = FxHashMap::default();
     for (who, rows) in rows.by_context() {
@@ -391,7 +391,7 @@ pub(super) fn write(
         profile.set_thread_end_time(thread, time(c.end_ns));
         profile.set_thread_samples_weight_type(thread, fx::WeightType::TracingMs);
         for i in intervals.iter().flat_map(|i| i.of_context(who.id)) {
-            let kind = kinds.get(&(i.state, i.reason_name())).copied().unwrap_or(0);
+            let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
             let marker = Stretch {
                 name: titles[kind as usize],
                 category: categories[i.state as usize],

@@ -8,15 +8,42 @@ use wallscope_model::{ContextId, Interval, Recording, State};
 /// More intervals than this are not written; the shortest stay behind.
 const MOST: usize = 2_000_000;
 
-/// What an interval is called: `on CPU`, `runnable (woken)`, `blocked (lock)`.
-pub(super) fn title(state: State, reason: Option<&str>) -> String {
-    let state = match state {
-        State::OnCpu => "on CPU",
-        state => state.name(),
-    };
-    match reason {
-        Some(reason) => format!("{state} ({reason})"),
-        None => state.to_owned(),
+/// What an interval is, in an order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct What {
+    state: State,
+    reason: Option<&'static str>,
+    request: bool,
+    idle: bool,
+}
+
+impl What {
+    /// What this one is.
+    pub fn of(i: &Interval) -> What {
+        What {
+            state: i.state,
+            reason: i.reason_name(),
+            request: i.request,
+            idle: i.idle,
+        }
+    }
+
+    /// What it is called: `on CPU`, `runnable (woken)`, `blocked (lock)`, `blocked (poll), idle`.
+    pub fn title(self) -> String {
+        let mut title = match self.state {
+            State::OnCpu => "on CPU".to_string(),
+            state => state.name().to_string(),
+        };
+        if let Some(reason) = self.reason {
+            title.push_str(&format!(" ({reason})"));
+        }
+        if self.idle {
+            title.push_str(", idle");
+        }
+        if self.request {
+            title.push_str(", request in flight");
+        }
+        title
     }
 }
 
@@ -28,9 +55,6 @@ pub(super) struct Intervals<'r> {
     /// How many are not.
     pub left_out: usize,
 }
-
-/// State and reason, in an order.
-pub(super) type What = (State, Option<&'static str>);
 
 impl<'r> Intervals<'r> {
     /// Those of `recording`, if it has any.
@@ -66,7 +90,7 @@ impl<'r> Intervals<'r> {
     pub fn kinds(&self) -> BTreeMap<What, u64> {
         let timeline = self.recording.timeline.iter();
         let all = timeline.flat_map(|t| &t.lanes).flat_map(|l| &l.intervals);
-        let mut kinds: BTreeMap<What, u64> = all.map(|i| ((i.state, i.reason_name()), 0)).collect();
+        let mut kinds: BTreeMap<What, u64> = all.map(|i| (What::of(i), 0)).collect();
         for (n, kind) in (0..).zip(kinds.values_mut()) {
             *kind = n;
         }

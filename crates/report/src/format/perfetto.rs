@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Recording, State};
 
 use super::WriteOptions;
-use super::intervals::{self, Intervals};
+use super::intervals::{Intervals, What};
 use super::wire::Writer;
 use super::written::{Rows, left_out};
 
@@ -90,9 +90,7 @@ pub(super) fn write(
     let mut out = Out { to: out };
     let intervals = Intervals::of(rec);
     let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
-    let titles = kinds
-        .keys()
-        .map(|(state, reason)| intervals::title(*state, *reason));
+    let titles = kinds.keys().map(|what| what.title());
     interned(&rows, titles, &mut out)?;
     let names: FxHashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
     for (i, c) in rec.contexts.iter().enumerate() {
@@ -179,7 +177,7 @@ pub(super) fn write(
         for c in 0..rec.contexts.len() {
             let track = 2 * c as u64 + 2;
             for i in intervals.of_context(ContextId(c as u32)) {
-                let kind = kinds.get(&(i.state, i.reason_name())).copied().unwrap_or(0);
+                let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
                 out.slice(track, kind + 1, i.start_ns, i.end_ns())?;
             }
         }

@@ -25,6 +25,10 @@ pub(super) struct Lane {
     blocked: BTreeMap<&'static str, u64>,
     /// Blocked intervals by reason.
     blocks: BTreeMap<&'static str, u64>,
+    /// Blocked time in intervals that are marked idle.
+    idle_ns: u64,
+    /// Of the blocks, those that began with a request in flight.
+    requests: u64,
     /// Of the blocks, those whose waker is known.
     woken: u64,
     /// Time of the thread that is in no interval.
@@ -57,6 +61,10 @@ pub(super) fn lane(rec: &Recording, context: ContextId) -> Option<Lane> {
                 *sums.blocked.entry(reason).or_default() += i.ns;
                 *sums.blocks.entry(reason).or_default() += 1;
                 sums.woken += u64::from(i.waker.is_some());
+                sums.requests += u64::from(i.request);
+                if i.idle {
+                    sums.idle_ns += i.ns;
+                }
             }
             State::Unknown => {}
         }

@@ -186,6 +186,9 @@ fn with_timeline() -> Recording {
                     reason,
                     part,
                     waker: None,
+                    request: false,
+                    // Every other wait.
+                    idle: state == State::Blocked && (at / 1_000_000).is_multiple_of(2),
                 });
                 at += ns;
             }
@@ -264,7 +267,9 @@ fn perfetto_gets_each_interval_as_a_slice_of_its_thread() {
     }
     assert_eq!((begun, ended, time), (60, 60, 2 * 35_000_000));
     let names: Vec<&str> = names.values().map(String::as_str).collect();
-    assert_eq!(names, ["on CPU", "runnable (woken)", "blocked (lock)"]);
+    let blocked = ["blocked (lock)", "blocked (lock), idle"];
+    assert_eq!(names[..2], ["on CPU", "runnable (woken)"]);
+    assert_eq!(names[2..], blocked);
 }
 
 #[test]

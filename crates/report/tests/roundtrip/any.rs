@@ -390,6 +390,8 @@ pub fn random(seed: u64) -> Recording {
                     reason: maybe!(pick!(BlockReason::ALL)).filter(|_| blocked),
                     part: maybe!(pick!(Part::ALL)).filter(|_| !blocked),
                     waker: maybe!(ContextId(n(contexts) as u32)).filter(|_| blocked),
+                    request: blocked && n(2) > 0,
+                    idle: blocked && n(2) > 0,
                 });
             }
             if !intervals.is_empty() {

@@ -69,6 +69,8 @@ impl Spans {
                 _ => None,
             },
             waker: None,
+            request: false,
+            idle: false,
         };
         Lane {
             context,

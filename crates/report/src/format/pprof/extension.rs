@@ -106,6 +106,8 @@ pub(super) struct Timeline {
     pub kind: Vec<u32>,
     #[prost(uint32, repeated, tag = "9")]
     pub waker: Vec<u32>,
+    #[prost(uint32, repeated, tag = "10")]
+    pub mark: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

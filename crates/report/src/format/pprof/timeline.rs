@@ -32,9 +32,14 @@ pub(super) fn to_message(rec: &Recording) -> Option<ext::Timeline> {
             out.kind.push(index(State::ALL, &i.state) + 4 * detail);
             if i.state == State::Blocked {
                 out.waker.push(i.waker.map_or(0, |c| 1 + c.0));
+                let mark = u32::from(i.idle) | u32::from(i.request) << 1;
+                out.mark.push(mark);
             }
             end = i.end_ns();
         }
+    }
+    if out.mark.iter().all(|m| *m == 0) {
+        out.mark.clear();
     }
     Some(out)
 }
@@ -50,6 +55,10 @@ pub(super) fn from_message(
     same(&m.kind, n, "the kinds of intervals")?;
     let short = || damaged("the list of intervals is too short");
     let mut wakers = m.waker.iter();
+    if !m.mark.is_empty() {
+        same(&m.mark, m.waker.len(), "the marks of intervals")?;
+    }
+    let mut marks = m.mark.iter();
     let mut lanes: Vec<Lane> = Vec::with_capacity(m.context.len());
     let mut from = 0usize;
     for (context, size) in m.context.iter().zip(&m.intervals) {
@@ -71,6 +80,10 @@ pub(super) fn from_message(
                 true => *wakers.next().ok_or_else(short)?,
                 false => 0,
             };
+            let mark = match blocked {
+                true => marks.next().copied().unwrap_or(0),
+                false => 0,
+            };
             let start_ns = at.saturating_add(m.gap[i]);
             intervals.push(Interval {
                 start_ns,
@@ -82,6 +95,8 @@ pub(super) fn from_message(
                     Some(c) => Some(ContextId(below(c, rec.contexts.len(), "context")?)),
                     None => None,
                 },
+                idle: mark & 1 != 0,
+                request: mark & 2 != 0,
             });
             at = start_ns.saturating_add(m.length[i]);
         }
