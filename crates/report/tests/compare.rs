@@ -7,8 +7,14 @@
 use std::path::Path;
 
 use wallscope_model::compare::Effort;
-use wallscope_model::{BlockReason, Ledger, LedgerSlice, Recording, SliceValue, State};
-use wallscope_report::diff::{self, Comparison, Condition, Normal, Options, Verdict, compare};
+use wallscope_model::shape::{FINE, Shape, ShapeRow};
+use wallscope_model::{
+    BlockReason, Frame, FrameId, FrameKind, Function, FunctionId, Ledger, LedgerSlice, Line,
+    Recording, SliceValue, State,
+};
+use wallscope_report::diff::{
+    self, Comparison, Condition, Metric, Normal, Options, Verdict, compare,
+};
 use wallscope_report::format::{Bounds, read};
 use wallscope_report::text::Style;
 
@@ -390,6 +396,77 @@ fn computing_that_became_waiting_is_one_finding() {
 
 fn c_of(base: &[Recording], new: &[Recording]) -> Comparison {
     judge(base, new, Normal::Second)
+}
+
+#[test]
+fn a_wait_is_one_sample_however_long() {
+    let (base, mut new) = moved();
+    let waits_more = |new: &[Recording]| {
+        let c = c_of(&base, new);
+        let is = |f: &&diff::FunctionRow| *f.function.name == *"cover_02";
+        let row = c.functions.iter().find(is).expect("it is compared");
+        let of = |s: &&diff::InState| s.state == State::Blocked;
+        row.states.iter().find(of).expect("it waits").changed
+    };
+    assert!(waits_more(&new), "thousands of samples");
+    for rec in &mut new {
+        let waits = rec.samples.last().expect("it waits").clone();
+        let mut shape = Shape::new(FINE);
+        shape.add(waits.ns, 1.0);
+        rec.shapes.push(ShapeRow {
+            context: Some(waits.context),
+            stack: Some(waits.stack),
+            state: waits.state,
+            reason: waits.reason,
+            part: None,
+            shape,
+        });
+    }
+    assert!(!waits_more(&new), "of five waits");
+}
+
+#[test]
+fn functions_on_the_same_stacks_are_one_test() {
+    let (from, mut r) = (long(), Random(17));
+    let mut side = || -> Vec<_> { (0..5).map(|_| resampled(&from, 10, None, &mut r)).collect() };
+    let (base, new) = (side(), side());
+    // Twenty further callers of everything.
+    let called = |rec: &Recording| {
+        let mut rec = rec.clone();
+        for i in 0..20 {
+            let function = FunctionId(rec.functions.len() as u32);
+            rec.functions.push(Function {
+                name: format!("caller_{i}").into(),
+                ..rec.functions[0].clone()
+            });
+            let id = FrameId(rec.frames.len() as u32);
+            rec.frames.push(Frame {
+                kind: FrameKind::Native,
+                module: None,
+                address: i,
+                lines: vec![Line { function, line: 0 }],
+            });
+            rec.stacks.iter_mut().for_each(|s| s.frames.push(id));
+        }
+        rec
+    };
+    let judged = |base: &[Recording], new: &[Recording]| {
+        let options = Options {
+            metric: Metric::Total,
+            ..Options::default()
+        };
+        let c = compare(base, new, &options).expect("one domain");
+        let is = |f: &&diff::FunctionRow| *f.function.name == *"cover_00";
+        let row = c.functions.iter().find(is).expect("it is compared");
+        (row.q, c.prior, c.functions.len())
+    };
+    let plain = judged(&base, &new);
+    let deep: [Vec<Recording>; 2] = [&base, &new].map(|side| side.iter().map(called).collect());
+    let deep = judged(&deep[0], &deep[1]);
+    assert_eq!(deep.2, plain.2 + 20);
+    // All of them are on every stack, which nothing was before, or they are one with what was.
+    let tests = |q: Option<f64>| q.expect("it is judged");
+    assert!(tests(deep.0) <= 1.2 * tests(plain.0), "{deep:?} {plain:?}");
 }
 
 #[test]

@@ -92,6 +92,9 @@ pub(super) struct Run {
     crowding: Blocks,
     /// Samples behind each state (Kish's number where they weigh differently).
     pub(super) samples: [f64; 3],
+    /// How many waits there were, by function and state, where that is known. However long a wait is, it
+    /// shows its stack once.
+    waits: FxHashMap<(u32, usize), f64>,
     /// What values are divided by, by block.
     normal: Blocks,
     /// Length, s.
@@ -119,6 +122,7 @@ impl Run {
             sampled: [zero(), zero(), zero()],
             counted: [zero(), zero(), zero()],
             samples: [0.0; 3],
+            waits: FxHashMap::default(),
             crowding: zero(),
             normal: zero(),
             seconds: rec.window.end_ns.saturating_sub(rec.window.start_ns) as f64 / 1e9,
@@ -174,6 +178,16 @@ impl Run {
                 values.iter().for_each(|(b, v)| row[*b] += v);
             }
             values.iter().for_each(|(b, v)| run.sampled[state][*b] += v);
+        }
+        for row in &rec.shapes {
+            let state = STATES.iter().position(|known| *known == row.state);
+            let (Some(stack), Some(state)) = (row.stack, state) else {
+                continue;
+            };
+            let functions = stacks.get(stack.0 as usize).and_then(Option::as_ref);
+            for f in functions.into_iter().flatten() {
+                *run.waits.entry((*f, state)).or_default() += row.shape.count();
+            }
         }
         if options.idle != Idle::Show {
             for s in &rec.samples {
@@ -244,6 +258,19 @@ impl Run {
         Estimate {
             crowding: Crowding::of(&x, &self.crowding, &self.normal),
             ..estimate(&x, &self.normal, floor)
+        }
+    }
+
+    /// Samples of a function in a state; of waits, no more than there were.
+    pub(super) fn samples_of(&self, function: u32, state: usize) -> f64 {
+        let Some(own) = self.functions.get(&(function, state)) else {
+            return 0.0;
+        };
+        let all = self.sampled_ns(state).max(1.0);
+        let samples = self.samples[state] * own.iter().sum::<f64>() / all;
+        match self.waits.get(&(function, state)) {
+            Some(waits) if STATES[state] != State::OnCpu => samples.min(*waits),
+            _ => samples,
         }
     }
 

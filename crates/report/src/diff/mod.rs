@@ -14,6 +14,7 @@ mod condition;
 mod folded;
 mod holders;
 mod json;
+mod judge;
 mod junit;
 mod markdown;
 mod measure;
@@ -24,14 +25,13 @@ mod stacks;
 mod text;
 mod units;
 
-use rustc_hash::FxHashMap;
 use wallscope_model::compare::{Difference, Effort, Estimate, Prior, adjust, effort};
 use wallscope_model::merge::MergeError;
 use wallscope_model::{FrameKind, Recording, State, View, merge};
 
 use crate::text::units::count;
 use crate::view::{FunctionName, Idle};
-use measure::{Blocks, Names, Run, STATES, states_of};
+use measure::{Names, Run, STATES, states_of};
 
 pub use condition::{Condition, Outcome, Verdict};
 pub use folded::write as write_folded;
@@ -175,11 +175,6 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// Functions with fewer samples than this on both sides together cannot be judged, whatever the
-/// difference; leaving them out costs nothing and spares the others (Bourgon et al., PNAS 107,
-/// 2010: the criterion does not look at the difference).
-const FEWEST_SAMPLES: f64 = 8.0;
-
 /// Compares recordings.
 ///
 /// # Errors
@@ -209,7 +204,7 @@ pub fn compare(
         measure(new, &options.new_requests),
     );
     let states = states_of(options.view);
-    let (functions, prior) = functions(&names, &sides, &states, options);
+    let (functions, prior) = judge::functions(&names, &sides, &states, options);
     let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
     let mut notes = Vec::new();
     if base.len() + new.len() == 2 {
@@ -283,156 +278,6 @@ fn whole(sides: &Sides, options: &Options) -> Vec<WholeRow> {
             q,
         })
         .collect()
-}
-
-/// The estimates of one function, base and new: in each state, and in all.
-struct Measured {
-    states: Vec<[Vec<Estimate>; 2]>,
-    all: [Vec<Estimate>; 2],
-    samples: Vec<f64>,
-}
-
-fn measured(function: u32, sides: &Sides, states: &[usize]) -> Measured {
-    let of = |states: &[usize]| -> [Vec<Estimate>; 2] {
-        [&sides.0, &sides.1].map(|side| {
-            side.iter()
-                .map(|r| {
-                    let parts: Vec<Option<&Blocks>> = (states.iter())
-                        .map(|s| r.functions.get(&(function, *s)))
-                        .collect();
-                    r.part(states, &parts)
-                })
-                .collect()
-        })
-    };
-    let samples = |state: usize| -> f64 {
-        let of = |r: &Run| {
-            let own: f64 = r.functions.get(&(function, state))?.iter().sum();
-            Some(r.samples[state] * own / r.sampled_ns(state).max(1.0))
-        };
-        sides.0.iter().chain(&sides.1).filter_map(of).sum()
-    };
-    Measured {
-        states: states.iter().map(|s| of(&[*s])).collect(),
-        all: of(states),
-        samples: states.iter().map(|s| samples(*s)).collect(),
-    }
-}
-
-fn functions(
-    names: &Names,
-    sides: &Sides,
-    states: &[usize],
-    options: &Options,
-) -> (Vec<FunctionRow>, Prior) {
-    let mut ids: Vec<u32> = (sides.0.iter().chain(&sides.1))
-        .flat_map(|r| r.functions.keys())
-        .filter(|(_, state)| states.contains(state))
-        .map(|(f, _)| *f)
-        .collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let measured: Vec<Measured> = ids.iter().map(|f| measured(*f, sides, states)).collect();
-    let enough = |m: &Measured, s: usize| m.samples[s] >= FEWEST_SAMPLES;
-    let judged = || {
-        measured
-            .iter()
-            .flat_map(|m| (0..states.len()).map(move |s| (m, s)))
-            .filter(|(m, s)| enough(m, *s))
-    };
-    let prior = Prior::of(judged().map(|(m, s)| (&m.states[s][0][..], &m.states[s][1][..])));
-    let judge = |[b, n]: &[Vec<Estimate>; 2]| wallscope_model::compare::compare(b, n, prior);
-    let why = reasons_by_function(sides);
-    let mut rows: Vec<FunctionRow> = Vec::new();
-    let mut p = Vec::new();
-    for (id, m) in ids.iter().zip(&measured) {
-        let tests: Vec<usize> = (0..states.len()).filter(|s| enough(m, *s)).collect();
-        let in_states: Vec<InState> = (0..states.len())
-            .filter(|s| m.samples[*s] > 0.0)
-            .map(|s| {
-                let difference = judge(&m.states[s]);
-                let state = STATES[states[s]];
-                InState {
-                    state,
-                    difference,
-                    // Bonferroni within the function.
-                    changed: tests.contains(&s) && difference.p * tests.len() as f64 <= options.fdr,
-                    reason: (state != State::OnCpu)
-                        .then(|| why.get(id).and_then(|w| most(w, difference.delta)))
-                        .flatten(),
-                }
-            })
-            .collect();
-        let least = tests
-            .iter()
-            .map(|s| judge(&m.states[*s]).p)
-            .fold(1.0, f64::min);
-        if !tests.is_empty() {
-            p.push((least * tests.len() as f64).min(1.0));
-        }
-        rows.push(FunctionRow {
-            function: names.all[*id as usize].clone(),
-            all: judge(&m.all),
-            states: in_states,
-            samples: m.samples.iter().sum(),
-            q: (!tests.is_empty()).then_some(1.0),
-            changed: false,
-            held_by: None,
-        });
-    }
-    let judged = rows.iter_mut().filter(|r| r.q.is_some());
-    for (row, q) in judged.zip(adjust(&p)) {
-        row.q = Some(q);
-        row.changed = q <= options.fdr;
-    }
-    let held = holders::by_function(sides);
-    for (row, id) in rows.iter_mut().zip(&ids) {
-        if !row.changed {
-            row.states.iter_mut().for_each(|s| s.changed = false);
-            continue;
-        }
-        let waits = |s: &&InState| s.changed && s.state == State::Blocked;
-        let longer = row.states.iter().find(waits).map(|s| s.difference.delta);
-        row.held_by = longer.and_then(|delta| holders::most(held.get(id)?, delta));
-    }
-    rows.sort_by(|a, b| {
-        let size = |r: &FunctionRow| {
-            let each = r.states.iter().map(|s| s.difference.delta.abs());
-            each.fold(0.0, f64::max)
-        };
-        (b.changed.cmp(&a.changed))
-            .then_with(|| size(b).total_cmp(&size(a)))
-            .then_with(|| a.function.name.cmp(&b.function.name))
-    });
-    (rows, prior)
-}
-
-type Why = FxHashMap<&'static str, f64>;
-
-/// By function, how much each reason's time changed, in the comparison's unit.
-fn reasons_by_function(sides: &Sides) -> FxHashMap<u32, Why> {
-    let mut all: FxHashMap<u32, Why> = FxHashMap::default();
-    for (side, sign) in [(&sides.0, -1.0), (&sides.1, 1.0)] {
-        for run in side {
-            for ((function, reason), ns) in &run.why {
-                let why = all.entry(*function).or_default();
-                *why.entry(reason).or_default() += sign * ns * run.scale() / side.len() as f64;
-            }
-        }
-    }
-    all
-}
-
-/// The reason that changed most in the direction of `delta`.
-fn most(why: &Why, delta: f64) -> Option<&'static str> {
-    let waits = |reason: &str| wallscope_model::BlockReason::from_name(reason).is_some();
-    let most = (why.iter())
-        .filter(|(reason, _)| waits(reason))
-        .max_by(|a, b| {
-            let size = |ns: &f64| ns * delta.signum();
-            size(a.1).total_cmp(&size(b.1)).then_with(|| b.0.cmp(a.0))
-        });
-    most.map(|(reason, _)| *reason)
 }
 
 impl FunctionRow {

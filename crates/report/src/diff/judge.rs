@@ -1,0 +1,181 @@
+//! Which functions changed: one test for each that the data tell apart, and control of how many are false.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::State;
+use wallscope_model::compare::{Estimate, Prior, adjust, compare};
+
+use super::measure::{Blocks, Names, STATES};
+use super::{FunctionRow, InState, Options, Sides, holders};
+
+/// Functions with fewer samples than this on both sides together (waits: with fewer waits) cannot be
+/// judged, whatever the difference; leaving them out costs nothing and spares the others (Bourgon et
+/// al., PNAS 107, 2010: the criterion does not look at the difference).
+const FEWEST_SAMPLES: f64 = 8.0;
+
+/// The estimates of one function, base and new: in each state, and in all.
+struct Measured {
+    states: Vec<[Vec<Estimate>; 2]>,
+    all: [Vec<Estimate>; 2],
+    samples: Vec<f64>,
+}
+
+fn measured(function: u32, sides: &Sides, states: &[usize]) -> Measured {
+    let of = |states: &[usize]| -> [Vec<Estimate>; 2] {
+        [&sides.0, &sides.1].map(|side| {
+            side.iter()
+                .map(|r| {
+                    let parts: Vec<Option<&Blocks>> = (states.iter())
+                        .map(|s| r.functions.get(&(function, *s)))
+                        .collect();
+                    r.part(states, &parts)
+                })
+                .collect()
+        })
+    };
+    let samples = |state: usize| -> f64 {
+        let runs = sides.0.iter().chain(&sides.1);
+        runs.map(|r| r.samples_of(function, state)).sum()
+    };
+    Measured {
+        states: states.iter().map(|s| of(&[*s])).collect(),
+        all: of(states),
+        samples: states.iter().map(|s| samples(*s)).collect(),
+    }
+}
+
+/// Functions of which the data say different things, and which of these each one is. A thread's first
+/// functions are on all its stacks: however many they are, they are one test.
+fn distinct(measured: &[Measured]) -> (Vec<&Measured>, Vec<usize>) {
+    let mut known: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
+    let mut all = Vec::new();
+    let of = (measured.iter())
+        .map(|m| {
+            let estimates = m.states.iter().flatten().flatten();
+            let key = estimates.flat_map(|e| [e.value, e.sampling, e.blocks].map(f64::to_bits));
+            *known.entry(key.collect()).or_insert_with(|| {
+                all.push(m);
+                all.len() - 1
+            })
+        })
+        .collect();
+    (all, of)
+}
+
+/// Every function, judged, what changed first; and how much runs usually differ.
+pub(super) fn functions(
+    names: &Names,
+    sides: &Sides,
+    states: &[usize],
+    options: &Options,
+) -> (Vec<FunctionRow>, Prior) {
+    let mut ids: Vec<u32> = (sides.0.iter().chain(&sides.1))
+        .flat_map(|r| r.functions.keys())
+        .filter(|(_, state)| states.contains(state))
+        .map(|(f, _)| *f)
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let measured: Vec<Measured> = ids.iter().map(|f| measured(*f, sides, states)).collect();
+    let enough = |m: &Measured, s: usize| m.samples[s] >= FEWEST_SAMPLES;
+    let (distinct, of_distinct) = distinct(&measured);
+    let judged = || {
+        distinct
+            .iter()
+            .flat_map(|m| (0..states.len()).map(move |s| (*m, s)))
+            .filter(|(m, s)| enough(m, *s))
+    };
+    let prior = Prior::of(judged().map(|(m, s)| (&m.states[s][0][..], &m.states[s][1][..])));
+    let judge = |[b, n]: &[Vec<Estimate>; 2]| compare(b, n, prior);
+    let why = reasons_by_function(sides);
+    let mut rows: Vec<FunctionRow> = Vec::new();
+    let mut p: Vec<Option<f64>> = vec![None; distinct.len()];
+    for ((id, m), test) in ids.iter().zip(&measured).zip(&of_distinct) {
+        let tests: Vec<usize> = (0..states.len()).filter(|s| enough(m, *s)).collect();
+        let in_states: Vec<InState> = (0..states.len())
+            .filter(|s| m.samples[*s] > 0.0)
+            .map(|s| {
+                let difference = judge(&m.states[s]);
+                let state = STATES[states[s]];
+                InState {
+                    state,
+                    difference,
+                    // Bonferroni within the function.
+                    changed: tests.contains(&s) && difference.p * tests.len() as f64 <= options.fdr,
+                    reason: (state != State::OnCpu)
+                        .then(|| why.get(id).and_then(|w| most(w, difference.delta)))
+                        .flatten(),
+                }
+            })
+            .collect();
+        let least = tests
+            .iter()
+            .map(|s| judge(&m.states[*s]).p)
+            .fold(1.0, f64::min);
+        if !tests.is_empty() {
+            p[*test].get_or_insert((least * tests.len() as f64).min(1.0));
+        }
+        rows.push(FunctionRow {
+            function: names.all[*id as usize].clone(),
+            all: judge(&m.all),
+            states: in_states,
+            samples: m.samples.iter().sum(),
+            q: (!tests.is_empty()).then_some(1.0),
+            changed: false,
+            held_by: None,
+        });
+    }
+    let mut adjusted = adjust(&p.iter().flatten().copied().collect::<Vec<_>>()).into_iter();
+    let q: Vec<Option<f64>> = p.iter().map(|p| p.and_then(|_| adjusted.next())).collect();
+    for (row, test) in rows.iter_mut().zip(&of_distinct) {
+        row.q = row.q.and(q[*test]);
+        row.changed = row.q.is_some_and(|q| q <= options.fdr);
+    }
+    let held = holders::by_function(sides);
+    for (row, id) in rows.iter_mut().zip(&ids) {
+        if !row.changed {
+            row.states.iter_mut().for_each(|s| s.changed = false);
+            continue;
+        }
+        let waits = |s: &&InState| s.changed && s.state == State::Blocked;
+        let longer = row.states.iter().find(waits).map(|s| s.difference.delta);
+        row.held_by = longer.and_then(|delta| holders::most(held.get(id)?, delta));
+    }
+    rows.sort_by(|a, b| {
+        let size = |r: &FunctionRow| {
+            let each = r.states.iter().map(|s| s.difference.delta.abs());
+            each.fold(0.0, f64::max)
+        };
+        (b.changed.cmp(&a.changed))
+            .then_with(|| size(b).total_cmp(&size(a)))
+            .then_with(|| a.function.name.cmp(&b.function.name))
+    });
+    (rows, prior)
+}
+
+type Why = FxHashMap<&'static str, f64>;
+
+/// By function, how much each reason's time changed, in the comparison's unit.
+fn reasons_by_function(sides: &Sides) -> FxHashMap<u32, Why> {
+    let mut all: FxHashMap<u32, Why> = FxHashMap::default();
+    for (side, sign) in [(&sides.0, -1.0), (&sides.1, 1.0)] {
+        for run in side {
+            for ((function, reason), ns) in &run.why {
+                let why = all.entry(*function).or_default();
+                *why.entry(reason).or_default() += sign * ns * run.scale() / side.len() as f64;
+            }
+        }
+    }
+    all
+}
+
+/// The reason that changed most in the direction of `delta`.
+fn most(why: &Why, delta: f64) -> Option<&'static str> {
+    let waits = |reason: &str| wallscope_model::BlockReason::from_name(reason).is_some();
+    let most = (why.iter())
+        .filter(|(reason, _)| waits(reason))
+        .max_by(|a, b| {
+            let size = |ns: &f64| ns * delta.signum();
+            size(a.1).total_cmp(&size(b.1)).then_with(|| b.0.cmp(a.0))
+        });
+    most.map(|(reason, _)| *reason)
+}
