@@ -33,7 +33,7 @@ const LIST_EVERY: u64 = 1_000_000_000;
 const LIST_SOON: u64 = 100_000_000;
 const LIST_SHARE: u64 = 100;
 /// Connections that are asked for in one round.
-const EACH_ROUND: usize = 12;
+const EACH_ROUND: usize = 8;
 /// For how long an epoll set is believed to be the same, ns.
 const SET_LASTS: u64 = 200_000_000;
 /// Most descriptors of a set that are looked at.

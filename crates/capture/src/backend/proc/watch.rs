@@ -98,6 +98,12 @@ impl Watched {
         self.before + self.clock[1].saturating_sub(self.clock[0])
     }
 
+    /// Whether it is the one that has this id now.
+    fn is_still(&self, pid: u32) -> bool {
+        self.start_ticks == 0
+            || process::stat(pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks)
+    }
+
     /// Reads its clock; whether it has moved.
     fn tick(&mut self, pid: u32) -> bool {
         let clock = process_clock(pid).unwrap_or(0).max(self.clock[1]);
@@ -156,11 +162,7 @@ impl Watch {
 
     /// Lists the threads of a process that it did not have at `since`.
     fn list(&mut self, pid: u32, since: Option<u64>, now: u64) {
-        let same = |p: &Watched| {
-            p.start_ticks == 0
-                || process::stat(pid).is_ok_and(|stat| stat.start_ticks == p.start_ticks)
-        };
-        if !self.processes.get(&pid).is_some_and(same) {
+        if !self.processes.get(&pid).is_some_and(|p| p.is_still(pid)) {
             return;
         }
         for tid in process::threads(pid).unwrap_or_default() {
@@ -295,7 +297,7 @@ impl Watch {
         };
         p.alive = p.alive.saturating_sub(1);
         // The last one that is known; threads that have not been listed yet may outlive it.
-        p.ended = p.alive == 0 && !is_populated(pid);
+        p.ended = p.alive == 0 && !(p.is_still(pid) && is_populated(pid));
         p.ended
     }
 
@@ -372,6 +374,69 @@ mod tests {
         // Books that say more than there was time for do not lead out of it.
         let born = birth(u64::MAX >> 24, books, now - 1_000_000, now);
         assert!(born <= now);
+    }
+
+    /// Makes a process that has the id `pid` and waits.
+    fn process_with(pid: u32) -> std::io::Result<()> {
+        // struct clone_args, up to `set_tid_size`; 32 bits of ids are what the kernel reads.
+        let id = pid as libc::pid_t;
+        let mut args = [0u64; 10];
+        args[4] = libc::SIGCHLD as u64;
+        args[8] = &raw const id as u64;
+        args[9] = 1;
+        // SAFETY: without CLONE_VM the child has its own memory; it makes system calls only. The ids
+        // outlive the call.
+        unsafe {
+            match libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) {
+                -1 => Err(std::io::Error::last_os_error()),
+                0 => loop {
+                    libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::syscall(libc::SYS_pause);
+                },
+                _ => Ok(()),
+            }
+        }
+    }
+
+    fn end(pid: u32) {
+        // SAFETY: a child of ours, which is waited for here alone.
+        unsafe {
+            libc::kill(pid as i32, libc::SIGKILL);
+            libc::waitpid(pid as i32, std::ptr::null_mut(), 0);
+        }
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_is_another_process() {
+        let first = std::process::Command::new("sleep").arg("100").spawn();
+        let mut first = first.expect("sleep");
+        let pid = first.id();
+        let mut w = Watch::new(100);
+        assert!(w.process(pid, None, 1));
+        let index = w.find(pid, pid).expect("it is listed");
+        let began = w.processes[&pid].start_ticks;
+        first.kill().unwrap();
+        first.wait().unwrap();
+        // Its files fail for good, whoever has its id by then.
+        loop {
+            match process_with(pid) {
+                Ok(()) => {}
+                Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return,
+                Err(e) => return println!("skipped: no process with a chosen id: {e}"),
+            }
+            if process::stat(pid).is_ok_and(|s| s.start_ticks != began) {
+                break;
+            }
+            end(pid);
+        }
+        assert!(w.threads[index].schedstat().is_err());
+        w.gone(index);
+        w.process(pid, Some(1), 2);
+        let found = w.find(pid, pid);
+        let started = w.processes[&pid].start_ticks;
+        end(pid);
+        assert!(found.is_some_and(|i| i != index), "a thread of its own");
+        assert_ne!(started, began);
     }
 
     #[test]
