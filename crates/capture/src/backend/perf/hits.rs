@@ -64,9 +64,10 @@ struct Event {
     /// Hits that the samples stand for, by thread.
     sampled: FxHashMap<usize, u64>,
     samples: Samples,
-    /// Hits a stack at present, and of those who inherited, when they did.
-    gap: u64,
-    gaps: FxHashMap<usize, u64>,
+    /// Hits a stack, since when (ns); the last one is that of the present.
+    gaps: Vec<(u64, u64)>,
+    /// When those who inherited were born, ns: they keep the gap of then.
+    born: FxHashMap<usize, u64>,
     /// Hits and stacks when the gap was looked at last, and stacks since then.
     counted: u64,
     stacks: u64,
@@ -75,6 +76,17 @@ struct Event {
 }
 
 impl Event {
+    fn gap(&self) -> u64 {
+        self.gaps.last().map_or(FIRST_GAP, |(_, gap)| *gap)
+    }
+
+    /// Of a thread at some time.
+    fn gap_of(&self, thread: usize, time: u64) -> u64 {
+        let time = self.born.get(&thread).copied().unwrap_or(time);
+        let before = self.gaps.partition_point(|(since, _)| *since <= time);
+        self.gaps[before.saturating_sub(1)].1
+    }
+
     fn hits(&self) -> u64 {
         self.counters.values().flatten().map(Counter::hits).sum()
     }
@@ -154,8 +166,8 @@ impl Hits {
                 counters: FxHashMap::default(),
                 sampled: FxHashMap::default(),
                 samples: Samples::default(),
-                gap,
-                gaps: FxHashMap::default(),
+                gaps: vec![(0, gap)],
+                born: FxHashMap::default(),
                 counted: 0,
                 stacks: 0,
                 flooded: 0,
@@ -207,7 +219,7 @@ impl Hits {
             for (cpu, ring) in &self.rings {
                 // Gone, or not ours: its clock tells so too.
                 let event = &self.events[number];
-                let Ok(fd) = self.event(&event.spec, event.gap, tid, *cpu) else {
+                let Ok(fd) = self.event(&event.spec, event.gap(), tid, *cpu) else {
                     break;
                 };
                 let (from, to) = (fd.as_raw_fd(), ring.event().as_raw_fd());
@@ -244,10 +256,10 @@ impl Hits {
         }
     }
 
-    /// A thread was born and has inherited events.
-    pub fn inherited(&mut self, index: usize) {
+    /// A thread was born at `time` and has inherited events.
+    pub fn inherited(&mut self, index: usize, time: u64) {
         for event in &mut self.events {
-            event.gaps.insert(index, event.gap);
+            event.born.insert(index, time);
         }
     }
 
@@ -275,10 +287,11 @@ impl Hits {
                     unsafe { perf::ioctls::DISABLE(fd.as_raw_fd(), 0) };
                 }
             }
-            if (event.gap / 2 + 1..event.gap * 2).contains(&wanted) {
+            let gap = event.gap();
+            if (gap / 2 + 1..gap * 2).contains(&wanted) {
                 continue;
             }
-            event.gap = wanted;
+            event.gaps.push((crate::session::now(), wanted));
             for fd in event.descriptors() {
                 // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old gap.
                 unsafe { perf::ioctls::PERIOD(fd.as_raw_fd(), &raw const wanted as u64) };
@@ -333,11 +346,15 @@ impl Hits {
                 what: format!("stacks at {}", e.spec.name),
                 event: format!("{what} of each thread{user}"),
                 rate: if self.is_fixed {
-                    format!("hits counted, a stack every {} of a thread and CPU", e.gap)
+                    format!(
+                        "hits counted, a stack every {} of a thread and CPU",
+                        e.gap()
+                    )
                 } else {
                     format!(
                         "hits counted, about {} stacks a second (at last one every {} hits of a thread and CPU)",
-                        self.hz, e.gap
+                        self.hz,
+                        e.gap()
                     )
                 },
             }
@@ -491,7 +508,7 @@ impl Looker {
             };
             let (frames, end) = self.stack_of(&running, now);
             let event = &mut hits.events[event];
-            let gap = event.gaps.get(&index).copied().unwrap_or(event.gap);
+            let gap = event.gap_of(index, time);
             event.stacks += 1;
             *event.sampled.entry(index).or_default() += gap;
             let whose = self.processes.whose(running.pid, time, &frames);

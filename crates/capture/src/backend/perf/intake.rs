@@ -223,7 +223,7 @@ impl Looker {
         thread.rebase(time, SchedStat::default());
         let index = self.watch.insert(thread);
         if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
-            hits.inherited(index);
+            hits.inherited(index, time);
         }
     }
 
