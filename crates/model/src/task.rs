@@ -1,5 +1,5 @@
-//! Execution contexts that a runtime schedules itself: goroutines. Their time has a clock and a
-//! ledger of its own and is never added to that of threads: a goroutine that waits is not a blocked
+//! Execution contexts that a runtime schedules itself: goroutines, asyncio's tasks. Their time has a
+//! clock and a ledger of its own and is never added to that of threads: one that waits is no blocked
 //! thread, and one that runs is on a thread that has its own account of having had a CPU.
 //!
 //! They are looked at now and then; each look stands for the time from half-way since the one before
@@ -14,7 +14,7 @@ use crate::{LabelsId, StackId, State};
 pub struct TaskGroup {
     /// Its process.
     pub pid: u32,
-    /// What they are: `goroutine`.
+    /// What they are: `goroutine`, `asyncio task`.
     pub kind: Arc<str>,
     /// The function they began with.
     pub name: Arc<str>,
@@ -33,7 +33,8 @@ pub struct TaskTime {
     /// it; [`State::Blocked`]: it waited for something else.
     pub state: State,
     /// For blocked time, what for: `channel`, `mutex`, `select`, `network`, `timer`, `gc`,
-    /// `syscall`… Empty otherwise.
+    /// `syscall`…; of asyncio's `timer`, `network`, `task`, `thread`, `lock`, `event`, `queue`… `runtime`,
+    /// `parked`: nothing to do. Empty otherwise.
     pub reason: Arc<str>,
     /// The runtime's own word for it: `chan receive`. Empty where it has none.
     pub detail: Arc<str>,

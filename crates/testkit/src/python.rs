@@ -8,6 +8,9 @@ use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
 
+/// The program whose tasks know what they await.
+const TASKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/tasks.py");
+
 /// The program whose cases are processes with one trouble each.
 pub(crate) const TROUBLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/trouble.py");
 
@@ -20,7 +23,8 @@ pub struct Interpreter {
     pub version: String,
 }
 
-/// All of them, one path each: the system's, the one in use, and those that pyenv has installed.
+/// All of them, one path each: the system's, the one in use, those that pyenv has installed, and what
+/// `WALLSCOPE_PYTHONS` names (paths, with `:` between them).
 ///
 /// # Errors
 /// [`Error::CannotRunHere`] where there is none.
@@ -36,11 +40,14 @@ pub fn interpreters() -> Result<Vec<Interpreter>, Error> {
         .collect();
     more.sort();
     paths.extend(more);
+    paths.push(PathBuf::from("python3.14"));
+    let named = std::env::var_os("WALLSCOPE_PYTHONS").unwrap_or_default();
+    paths.extend(std::env::split_paths(&named).filter(|p| p.is_absolute()));
     let mut seen = BTreeSet::new();
     let all: Vec<_> = paths.iter().filter_map(|p| about(p, &mut seen)).collect();
     if all.is_empty() {
         return Err(Error::CannotRunHere(
-            "no CPython between 3.8 and 3.13 is installed".into(),
+            "no CPython between 3.8 and 3.14 is installed".into(),
         ));
     }
     Ok(all)
@@ -56,15 +63,35 @@ fn about(path: &Path, seen: &mut BTreeSet<PathBuf>) -> Option<Interpreter> {
     let (major, minor) = (words.next()?, words.next()?.parse::<u32>().ok()?);
     let executable = PathBuf::from(words.next()?);
     let supported = (major, words.next()?, words.next()?) == ("3", "cpython", "0");
-    (supported && (8..=13).contains(&minor) && seen.insert(executable.clone())).then(|| {
+    (supported && (8..=14).contains(&minor) && seen.insert(executable.clone())).then(|| {
         Interpreter {
-            path: executable,
+            // What starts it may do more than it could itself, as to find its libraries.
+            path: match path.is_absolute() {
+                true => path.to_owned(),
+                false => executable,
+            },
             version: format!("{major}.{minor}"),
         }
     })
 }
 
 impl Interpreter {
+    /// `11` of 3.11.
+    pub fn minor(&self) -> u32 {
+        let minor = self.version.rsplit('.').next();
+        minor.and_then(|n| n.parse().ok()).unwrap_or_default()
+    }
+
+    /// Starts the program whose tasks know what they await, up to its READY.
+    ///
+    /// # Errors
+    /// As [`Program::start_command`].
+    pub fn start_tasks(&self, flags: &[&str]) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        command.arg(TASKS).args(flags);
+        Program::start_command("tasks.py", command)
+    }
+
     /// Starts the truth program with `flags`, up to its READY.
     ///
     /// # Errors

@@ -100,6 +100,7 @@ experiments! {
     odd "odd";
     python "python";
     gil "gil";
+    asyncio "asyncio";
     java "java";
     go "go";
     goroutines "goroutines";

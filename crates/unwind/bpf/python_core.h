@@ -145,7 +145,8 @@ py_inline int py_take_frame(struct py_work *w)
 		w->frame = w->back;
 		return py_want_frame(w);
 	}
-	w->code = py_word(w, p->frame_code);
+	/* From 3.14 on references carry marks. */
+	w->code = py_word(w, p->frame_code) & ~7ull;
 	w->mark = p->kind == PY_KIND_OBJECTS || (p->kind == PY_KIND_ENTRY && mark);
 	if (p->kind == PY_KIND_OBJECTS)
 		w->lasti = (s32)(py_half(w, p->frame_instr) << p->lasti_shift);

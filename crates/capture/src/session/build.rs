@@ -74,6 +74,8 @@ pub struct Stacks {
     function_ids: FxHashMap<Function, FunctionId>,
     source_ids: FxHashMap<String, ModuleId>,
     managed_ids: FxHashMap<(u32, Word), FrameId>,
+    /// By managed stack: what its task began with.
+    tasks: FxHashMap<u64, Option<Arc<str>>>,
     source_frames: FxHashMap<(FunctionId, u32), FrameId>,
     vms: FxHashMap<FrameKind, ModuleId>,
     vm_ids: FxHashMap<(u32, Item), FrameId>,
@@ -109,6 +111,7 @@ impl Stacks {
             function_ids: FxHashMap::default(),
             source_ids: FxHashMap::default(),
             managed_ids: FxHashMap::default(),
+            tasks: FxHashMap::default(),
             source_frames: FxHashMap::default(),
             vms: FxHashMap::default(),
             vm_ids: FxHashMap::default(),
@@ -189,6 +192,7 @@ impl Stacks {
                 shape: sum.lengths,
             });
         }
+        let task = self.task(key.user, intake, processes);
         Some(Sample {
             context: ContextId(context),
             stack,
@@ -201,7 +205,7 @@ impl Stacks {
                 reason,
                 key.kernel,
                 key.resource,
-                processes.program(pid, key.former),
+                [processes.program(pid, key.former), task],
                 intake,
             ),
             count: sum.count,
@@ -210,18 +214,34 @@ impl Stacks {
         })
     }
 
-    /// What was waited for, and which program it was, as a set of labels.
+    /// The coroutine with which the task began that ran, or blocked its thread, in a stack.
+    fn task(&mut self, user: User, intake: &Intake, processes: &Processes) -> Option<Arc<str>> {
+        let User::Hash(hash) = user else { return None };
+        let (_, managed) = intake.joins.get(&hash)?;
+        let known = self.tasks.entry(*managed);
+        let name = known.or_insert_with(|| {
+            let stack = intake.managed.get(managed)?;
+            let codes = Word::all(&stack.words)
+                .filter_map(|word| processes.managed().code(stack.pid, word));
+            // The outermost one: others are awaited by it.
+            let outermost = codes.filter(|code| code.coroutine).last()?;
+            Some(outermost.name.as_str().into())
+        });
+        name.clone()
+    }
+
+    /// What was waited for, which program and which task it was, as a set of labels.
     pub fn labels(
         &mut self,
         reason: Option<BlockReason>,
         kernel: u64,
         resource: u64,
-        program: Option<Arc<str>>,
+        [program, task]: [Option<Arc<str>>; 2],
         intake: &Intake,
     ) -> Option<LabelsId> {
         let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
         let resource = waits::resource(reason, function, named);
-        self.labels.id(resource, program)
+        self.labels.id(resource, program, task)
     }
 
     /// The stack of these two halves, in its process.

@@ -26,7 +26,7 @@ use super::{
     java::Java,
     resources::Locks,
     scripts::Scripts,
-    tasks::{self, Subject, Tasks},
+    tasks::{self, Eye, Subject, Tasks},
 };
 use crate::target::read_memory;
 
@@ -100,24 +100,31 @@ pub struct Managed {
     pub java: Java,
     /// JavaScript, likewise.
     pub scripts: Scripts,
-    /// Who looks at goroutines; `None` where nobody does.
+    /// Who looks at tasks; `None` where nobody does.
     tasks: Option<Tasks>,
-    /// Processes whose goroutines are looked at, and where their program is.
+    /// Processes whose tasks are looked at, and where their program is.
     looked_at: FxHashMap<u32, (Found, u64)>,
 }
 
 impl Managed {
-    /// Looks at goroutines from now on, within their part of `limit` percent of a CPU.
+    /// Looks at tasks from now on, within their part of `limit` percent of a CPU.
     pub fn look_at_tasks(&mut self, limit: f64) {
         self.tasks = Some(Tasks::start(limit));
     }
 
-    /// Ends that; what was seen.
+    /// Ends that; what was seen. Keeps the names of the functions in it.
     pub fn finish_tasks(&mut self) -> Vec<tasks::Seen> {
-        self.tasks
-            .take()
-            .map(|mut t| t.finish())
-            .unwrap_or_default()
+        let tasks = self.tasks.take();
+        let mut all = tasks.map(|mut t| t.finish()).unwrap_or_default();
+        for seen in &mut all {
+            if let Eye::Python(tasks) = &mut seen.eye {
+                for ((code, check), function) in tasks.take_codes() {
+                    let key = (seen.subject.pid, code, check);
+                    self.codes.insert(key, Named::Code(function));
+                }
+            }
+        }
+        all
     }
 
     fn begin_tasks(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
@@ -151,7 +158,10 @@ impl Managed {
     /// unwinder's id of the file.
     pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
         let facts = match &**found {
-            Ok(Facts::Python(facts)) => facts,
+            Ok(Facts::Python(facts)) => {
+                self.begin_tasks(pid, found, bias, file);
+                facts
+            }
             Ok(Facts::HotSpot(_)) => return self.java.mapped(pid, found, bias),
             Ok(Facts::Go(_)) => return self.begin_tasks(pid, found, bias, file),
             Ok(Facts::V8(_)) => return self.scripts.mapped(pid, found),

@@ -8,7 +8,7 @@
 //!               scripts.rs: of JavaScript's
 //! jit.rs        perf maps and jitdumps, as they are written
 //! advice.rs     which flags make a runtime tell its code
-//! tasks.rs      goroutines, looked at by a thread of its own
+//! tasks/        goroutines and asyncio's tasks, looked at by a thread of its own
 //! peers.rs      requests in flight on connections, and with whom
 //! hits.rs       stacks at events by name
 //! timeline.rs   the single intervals, where they are wanted
@@ -589,7 +589,7 @@ fn by_ebpf(
         runtimes: processes.managed().describe(),
     });
     recording.domain.limits.extend(unnamed);
-    if let Some((note, limit)) = of_tasks {
+    for (note, limit) in of_tasks {
         recording.domain.notes.push(note);
         recording.domain.limits.push(limit);
     }

@@ -21,13 +21,15 @@ use crate::{event::LockSum, places};
 pub const RESOURCE: &str = "resource";
 /// The key of the label that says which program it was, of processes that have run several.
 pub const PROGRAM: &str = "program";
+/// The key of the label that names the coroutine with which the task began that a thread was running.
+pub const TASK: &str = "task";
 
 /// Sets of labels.
 #[derive(Default)]
 pub struct Labels {
     /// The sets.
     pub sets: Vec<Vec<Label>>,
-    ids: FxHashMap<[Option<Arc<str>>; 2], LabelsId>,
+    ids: FxHashMap<[Option<Arc<str>>; 3], LabelsId>,
 }
 
 impl Labels {
@@ -41,14 +43,15 @@ impl Labels {
         LabelsId(index as u32)
     }
 
-    /// The set of this resource and this program, if there is either.
+    /// The set of this resource, this program and this task, if there is any of them.
     pub fn id(
         &mut self,
         resource: Option<Arc<str>>,
         program: Option<Arc<str>>,
+        task: Option<Arc<str>>,
     ) -> Option<LabelsId> {
         let sets = &mut self.sets;
-        let values = [resource, program];
+        let values = [resource, program, task];
         values.iter().any(Option::is_some).then(|| {
             *self.ids.entry(values).or_insert_with_key(|values| {
                 let label = |(key, value): (&str, &Option<Arc<str>>)| {
@@ -57,7 +60,7 @@ impl Labels {
                         value: LabelValue::Text(value.clone()?),
                     })
                 };
-                let keys = [RESOURCE, PROGRAM].into_iter();
+                let keys = [RESOURCE, PROGRAM, TASK].into_iter();
                 sets.push(keys.zip(values).filter_map(label).collect());
                 LabelsId((sets.len() - 1) as u32)
             })
@@ -142,7 +145,7 @@ pub fn assemble(
             let name = (intake.resources).lock(pid, l.address, l.call, processes.managed());
             Some(LockWait {
                 context: ContextId(index),
-                labels: stacks.labels.id(Some(name), None),
+                labels: stacks.labels.id(Some(name), None, None),
                 address: l.address,
                 total_ns: l.total,
                 longest_ns: l.longest,
@@ -202,7 +205,7 @@ fn hop(
             .get(p.detail as usize)
             .copied()
             .filter(|_| p.role == Role::Runnable),
-        labels: stacks.labels(reason, p.kernel, p.resource, None, intake),
+        labels: stacks.labels(reason, p.kernel, p.resource, [None, None], intake),
         count: node.count,
         ns: node.ns,
     }

@@ -251,7 +251,8 @@ impl Selection {
             out.domain.notes.push(note.into());
         }
         if !out.tasks.is_empty() {
-            let note = "goroutines are not kept in a selection: they have a clock of their own";
+            let note =
+                "tasks of runtimes are not kept in a selection: they have a clock of their own";
             out.domain.notes.push(note.into());
             out.tasks.clear();
         }

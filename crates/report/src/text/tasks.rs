@@ -3,17 +3,23 @@
 use super::layout::{Ink, cells, clean, pad, shorten};
 use super::units::{count, ns, share};
 use super::{MOST_ROWS, MOST_STACKS, Page};
-use crate::view::{Analysis, TaskWait};
+use crate::view::{Analysis, TaskRow, TaskWait};
 
 /// Frames shown of where a task waits, from the leaf; the runtime's own are passed over.
-const FRAMES: usize = 5;
+const FRAMES: usize = 6;
 
 impl Page<'_> {
-    /// Where the time of goroutines went.
+    /// Where the time of tasks went, kind by kind.
     pub(super) fn tasks(&mut self, a: &Analysis) {
         let rows = a.tasks();
+        for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
+            self.tasks_of_kind(of_kind);
+        }
+    }
+
+    fn tasks_of_kind(&mut self, rows: &[TaskRow]) {
         let Some(first) = rows.first() else { return };
-        let whole: u64 = rows.iter().map(|r| r.wall_ns).sum();
+        let engaged: u64 = rows.iter().map(TaskRow::engaged_ns).sum();
         let looks = rows.iter().map(|r| r.looks).max().unwrap_or(0);
         self.heading(
             &format!("{}s", capital(&first.kind)),
@@ -63,7 +69,8 @@ impl Page<'_> {
             let more = rows.len() - MOST_ROWS;
             self.faint(&format!("  {more} more are in --json"), 2);
         }
-        let mut waits: Vec<&TaskWait> = rows.iter().flat_map(|r| &r.waits).collect();
+        let waits = rows.iter().flat_map(|r| &r.waits);
+        let mut waits: Vec<&TaskWait> = waits.filter(|w| !w.is_idle()).collect();
         waits.sort_by_key(|w| std::cmp::Reverse(w.ns));
         for wait in waits.into_iter().take(MOST_STACKS) {
             let what = match (&*wait.detail, &*wait.reason) {
@@ -72,17 +79,29 @@ impl Page<'_> {
                 (detail, _) => clean(detail),
             };
             let own = |f: &&crate::view::StackFrame| !f.function.name.starts_with("runtime.");
-            let names: Vec<String> = (wait.frames.iter())
+            let mut names: Vec<String> = (wait.frames.iter())
                 .filter(own)
-                .take(FRAMES)
                 .map(|f| clean(&f.function.name))
                 .collect();
+            if names.len() > FRAMES {
+                // The function that they began with says whose wait it is.
+                names.drain(FRAMES - 1..names.len() - 1);
+                names.insert(FRAMES - 1, "…".into());
+            }
             let place = match names.is_empty() {
                 true => "the runtime itself".to_string(),
                 false => names.join(" < "),
             };
-            let of = share(wait.ns as f64 / whole.max(1) as f64);
+            let of = share(wait.ns as f64 / engaged.max(1) as f64);
             self.faint(&format!("  {} {what}: {place}", pad(&of, -8)), 11);
+        }
+        let parked: u64 = rows.iter().map(|r| r.wall_ns - r.engaged_ns()).sum();
+        if parked > 0 {
+            let note = format!(
+                "  of the time with something to do; {} with nothing to do (parked) is left out",
+                ns(parked)
+            );
+            self.faint(&note, 2);
         }
     }
 }

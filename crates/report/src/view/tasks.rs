@@ -12,7 +12,7 @@ use super::{Analysis, StackFrame};
 pub struct TaskRow {
     /// Their process.
     pub pid: u32,
-    /// `goroutine`.
+    /// `goroutine`, `asyncio task`.
     pub kind: Arc<str>,
     /// The function they began with.
     pub name: Arc<str>,
@@ -51,7 +51,23 @@ pub struct TaskWait {
     pub frames: Vec<StackFrame>,
 }
 
+/// Reasons of those that have nothing to do: of a server's tasks, of the runtime's own.
+const IDLE: [&str; 2] = ["parked", "runtime"];
+
+impl TaskWait {
+    /// Whether there was nothing to do.
+    pub fn is_idle(&self) -> bool {
+        IDLE.contains(&&*self.reason)
+    }
+}
+
 impl TaskRow {
+    /// Time with something to do, ns.
+    pub fn engaged_ns(&self) -> u64 {
+        let idle = IDLE.iter().filter_map(|reason| self.blocked.get(*reason));
+        self.wall_ns.saturating_sub(idle.sum())
+    }
+
     /// Time waiting for something else, ns.
     pub fn blocked_ns(&self) -> u64 {
         self.blocked.values().sum()
@@ -59,10 +75,14 @@ impl TaskRow {
 }
 
 impl Analysis<'_> {
-    /// Tasks by the function they began with, most time first.
+    /// Tasks by the function they began with, kind by kind, most time with something to do first.
     pub fn tasks(&self) -> Vec<TaskRow> {
         let mut rows: Vec<TaskRow> = self.recording.tasks.iter().map(|g| self.task(g)).collect();
-        rows.sort_by(|a, b| b.wall_ns.cmp(&a.wall_ns).then(a.name.cmp(&b.name)));
+        let busiest = |r: &TaskRow| std::cmp::Reverse((r.engaged_ns(), r.wall_ns));
+        rows.sort_by(|a, b| {
+            let by_time = busiest(a).cmp(&busiest(b));
+            a.kind.cmp(&b.kind).then(by_time).then(a.name.cmp(&b.name))
+        });
         rows
     }
 

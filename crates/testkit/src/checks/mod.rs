@@ -1,6 +1,7 @@
 //! Whole experiments: a truth program, recorded by the real binary, read, and scored. One table
 //! row each; the live tests run them short, the full verification long.
 
+mod asyncio;
 mod calls;
 mod cost;
 mod events;
@@ -131,6 +132,7 @@ checks! {
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";
+    Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::folded::Line;
-use crate::python::interpreters;
+use crate::python::{Interpreter, interpreters};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
@@ -141,12 +141,7 @@ pub(super) fn gil(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let mut all = interpreters()?;
     // The layouts of the oldest and of the newest one differ most.
-    all.sort_by_key(|i| {
-        i.version
-            .rsplit('.')
-            .next()
-            .and_then(|n| n.parse::<u32>().ok())
-    });
+    all.sort_by_key(Interpreter::minor);
     all.dedup_by(|a, b| a.version == b.version);
     let ends = [all.first().cloned(), all.last().cloned()];
     for interpreter in ends.into_iter().flatten() {

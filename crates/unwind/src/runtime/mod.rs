@@ -14,6 +14,7 @@ pub mod go;
 pub mod hotspot;
 mod memory;
 pub mod python;
+pub mod tasks;
 pub mod v8;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
@@ -156,10 +157,16 @@ impl<'d> Image<'d> {
         })
     }
 
+    /// The bytes of a section, and its virtual address.
+    pub(crate) fn section_at(&self, name: &str) -> Option<(&'d [u8], u64)> {
+        use object::ObjectSection;
+        let section = self.file.section_by_name(name)?;
+        Some((section.data().ok()?, section.address()))
+    }
+
     /// The bytes of a section.
     pub(crate) fn section(&self, name: &str) -> Option<&'d [u8]> {
-        use object::ObjectSection;
-        self.file.section_by_name(name)?.data().ok()
+        Some(self.section_at(name)?.0)
     }
 }
 

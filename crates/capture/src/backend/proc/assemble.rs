@@ -77,7 +77,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         let seen = looker.processes.managed_mut().finish_tasks();
         let processes = &looker.processes;
         let told = tasks::assemble(recording, &mut stacks, seen, processes, &mut losses);
-        if let Some((note, limit)) = told {
+        for (note, limit) in told {
             recording.domain.notes.push(note);
             recording.domain.limits.push(limit);
         }

@@ -1,10 +1,7 @@
 //! Labels of a goroutine, as `runtime/pprof` keeps them: to Go 1.23 in a map, later in a list. Both
 //! are never changed once a goroutine has them.
 
-use super::looks::Memory;
-
-/// A label: key and value.
-pub type Label = (String, String);
+use crate::runtime::tasks::{Label, Memory};
 
 /// Most labels that are read, and the longest text.
 const MOST: u64 = 64;
@@ -13,7 +10,7 @@ const LONGEST: u64 = 1024;
 const MOST_CHUNKS: u64 = 64;
 
 /// The labels at `address`, ascending; empty where what is there cannot be labels.
-pub(super) fn read(memory: &mut impl Memory, address: u64) -> Vec<Label> {
+pub(super) fn read(memory: &mut dyn Memory, address: u64) -> Vec<Label> {
     let mut labels = list(memory, address)
         .or_else(|| map(memory, address))
         .unwrap_or_default();
@@ -21,7 +18,7 @@ pub(super) fn read(memory: &mut impl Memory, address: u64) -> Vec<Label> {
     labels
 }
 
-fn words<const N: usize>(memory: &mut impl Memory, address: u64) -> Option<[u64; N]> {
+fn words<const N: usize>(memory: &mut dyn Memory, address: u64) -> Option<[u64; N]> {
     let mut bytes = vec![0u8; 8 * N];
     let readable = address != 0 && address.is_multiple_of(8) && memory.read(address, &mut bytes);
     let mut words = [0; N];
@@ -31,7 +28,7 @@ fn words<const N: usize>(memory: &mut impl Memory, address: u64) -> Option<[u64;
     readable.then_some(words)
 }
 
-fn text(memory: &mut impl Memory, address: u64, length: u64) -> Option<String> {
+fn text(memory: &mut dyn Memory, address: u64, length: u64) -> Option<String> {
     if length > LONGEST {
         return None;
     }
@@ -43,7 +40,7 @@ fn text(memory: &mut impl Memory, address: u64, length: u64) -> Option<String> {
 }
 
 /// A slice of pairs of strings.
-fn list(memory: &mut impl Memory, address: u64) -> Option<Vec<Label>> {
+fn list(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
     let [first, length, capacity] = words(memory, address)?;
     if length == 0 || length > capacity || capacity > MOST {
         return None;
@@ -58,7 +55,7 @@ fn list(memory: &mut impl Memory, address: u64) -> Option<Vec<Label>> {
 }
 
 /// A map of strings to strings, with buckets of eight.
-fn map(memory: &mut impl Memory, address: u64) -> Option<Vec<Label>> {
+fn map(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
     /// Marks of free places are below.
     const LEAST_USED: u8 = 5;
     let [map] = words(memory, address)?;

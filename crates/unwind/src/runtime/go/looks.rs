@@ -8,7 +8,11 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_object::gopclntab::Pclntab;
 
-use super::{Facts, Label, labels};
+use super::{Facts, labels};
+use crate::runtime::{
+    Facts as AnyFacts,
+    tasks::{Doing, Label, Look, Looker, Memory, Task},
+};
 
 /// Most goroutines that are looked at, and most frames of each.
 const MOST: u64 = 1 << 18;
@@ -25,53 +29,6 @@ const LABELS_FROM_START: usize = 48;
 /// Set while its stack is looked through by the collector.
 const SCANNED: u32 = 0x1000;
 
-/// Reads memory of a process, whole or not at all.
-pub trait Memory {
-    /// Fills `to` from `at` on.
-    fn read(&mut self, at: u64, to: &mut [u8]) -> bool;
-
-    /// Fills `to`, one piece after the other, from `wanted` (address, bytes); whether each could be
-    /// read.
-    fn read_all(&mut self, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
-        let mut rest = to;
-        let mut done = Vec::with_capacity(wanted.len());
-        for (at, bytes) in wanted {
-            let (piece, more) = rest.split_at_mut(*bytes);
-            done.push(self.read(*at, piece));
-            rest = more;
-        }
-        done
-    }
-}
-
-/// What a goroutine does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Status {
-    /// Waits to be run.
-    Runnable,
-    /// Is on a thread.
-    Running,
-    /// Its thread is in a system call.
-    Syscall,
-    /// Waits, for the reason of this number.
-    Waiting(u8),
-}
-
-/// A goroutine, as it was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Goroutine {
-    /// Its number, never given twice.
-    pub id: u64,
-    /// Virtual address of the function it began with.
-    pub start: u64,
-    /// What it does.
-    pub status: Status,
-    /// Return addresses, virtual, innermost first; `None` where it runs or could not be read.
-    pub stack: Option<Vec<u64>>,
-    /// Where its labels are, 0: it has none.
-    pub labels: u64,
-}
-
 /// Where things are in a goroutine, and where the list of them is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
@@ -81,45 +38,83 @@ struct Places {
     start: usize,
 }
 
-/// Looks at one process.
-pub struct Looker<'f> {
-    facts: &'f Facts,
-    table: Pclntab<'f>,
+/// Looks at the goroutines of one process.
+pub struct Goroutines {
     /// How far its addresses are moved.
     bias: u64,
     places: Option<Places>,
     /// By return address: bytes to the caller's stack pointer; `None`: nothing is above it.
     known: FxHashMap<u64, Option<Option<u64>>>,
-    /// Stacks that could not be followed to their end.
-    pub broken: u64,
+    broken: u64,
 }
 
-impl<'f> Looker<'f> {
-    /// Of a process with the program of `facts`, its addresses moved by `bias`.
-    pub fn new(facts: &'f Facts, bias: u64) -> Option<Looker<'f>> {
-        Some(Looker {
-            table: facts.functions()?,
-            facts,
+/// The same with what is known of its program.
+struct Reader<'l, 'f> {
+    own: &'l mut Goroutines,
+    facts: &'f Facts,
+    table: Pclntab<'f>,
+}
+
+impl Goroutines {
+    /// Of a process whose addresses are moved by `bias`.
+    pub fn new(bias: u64) -> Goroutines {
+        Goroutines {
             bias,
             places: None,
             known: FxHashMap::default(),
             broken: 0,
-        })
+        }
+    }
+}
+
+fn of(facts: &AnyFacts) -> Option<&Facts> {
+    match facts {
+        AnyFacts::Go(facts) => Some(facts),
+        _ => None,
+    }
+}
+
+impl Looker for Goroutines {
+    fn look(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> Look {
+        let look = of(facts).and_then(|facts| {
+            let table = facts.functions()?;
+            Reader {
+                own: self,
+                facts,
+                table,
+            }
+            .look(memory)
+        });
+        look.map_or(Look::Lost, Look::Tasks)
     }
 
-    /// Name of the function that `address` (virtual) lies in.
-    pub fn name(&self, address: u64) -> String {
-        let name = self.table.at(address).map_or(&b""[..], |f| f.name());
+    fn labels(&mut self, _: &AnyFacts, memory: &mut dyn Memory, task: &Task) -> Vec<Label> {
+        match task.labels {
+            0 => Vec::new(),
+            address => labels::read(memory, address),
+        }
+    }
+
+    fn name(&self, facts: &AnyFacts, start: u64) -> String {
+        let table = of(facts).and_then(Facts::functions);
+        let function = table.as_ref().and_then(|t| t.at(start));
+        let name = function.map_or(&b""[..], |f| f.name());
         String::from_utf8_lossy(name).into_owned()
     }
 
+    fn broken(&self) -> u64 {
+        self.broken
+    }
+}
+
+impl Reader<'_, '_> {
     /// All goroutines but dead ones; `None` where they cannot be found (yet).
-    pub fn look(&mut self, memory: &mut impl Memory) -> Option<Vec<Goroutine>> {
-        let places = match self.places {
+    fn look(&mut self, memory: &mut dyn Memory) -> Option<Vec<Task>> {
+        let places = match self.own.places {
             Some(places) => places,
             None => {
                 let found = self.find(memory)?;
-                *self.places.insert(found)
+                *self.own.places.insert(found)
             }
         };
         let list = pointers(memory, places.list)?;
@@ -129,16 +124,16 @@ impl<'f> Looker<'f> {
         let mut all = Vec::new();
         let mut parked = Vec::new();
         for (head, readable) in heads.chunks_exact(HEAD).zip(readable) {
-            let Some((goroutine, sp, pc)) = self.one(&places, head).filter(|_| readable) else {
+            let Some((task, sp, pc)) = self.one(&places, head).filter(|_| readable) else {
                 continue;
             };
-            if goroutine.status != Status::Running {
+            if task.doing != Doing::Running {
                 let end = word(head, 8);
                 let bytes = (end.wrapping_sub(sp)).min(STACK as u64) as usize & !7;
                 let aligned = sp % 8 == 0 && bytes > 0;
                 parked.push((all.len(), sp, pc, if aligned { bytes } else { 0 }));
             }
-            all.push(goroutine);
+            all.push(task);
         }
         let wanted: Vec<_> = parked.iter().map(|p| (p.1, p.3)).collect();
         let mut stacks = vec![0u8; wanted.iter().map(|w| w.1).sum()];
@@ -150,23 +145,15 @@ impl<'f> Looker<'f> {
             if readable && bytes > 0 {
                 all[index].stack = self.walk(memory, pc, sp, here);
             }
-            self.broken += u64::from(all[index].stack.is_none());
+            self.own.broken += u64::from(all[index].stack.is_none());
         }
         Some(all)
     }
 
-    /// The labels of a goroutine.
-    pub fn labels(&self, memory: &mut impl Memory, goroutine: &Goroutine) -> Vec<Label> {
-        match goroutine.labels {
-            0 => Vec::new(),
-            address => labels::read(memory, address),
-        }
-    }
-
-    fn find(&self, memory: &mut impl Memory) -> Option<Places> {
-        let main = self.facts.main.wrapping_add(self.bias);
+    fn find(&self, memory: &mut dyn Memory) -> Option<Places> {
+        let main = self.facts.main.wrapping_add(self.own.bias);
         let found = self.facts.lists.iter().filter_map(|list| {
-            let list = list.wrapping_add(self.bias);
+            let list = list.wrapping_add(self.own.bias);
             let all = pointers(memory, list)?;
             // Other pointers to the same goroutines have no length behind them.
             let wanted: Vec<_> = all.iter().map(|g| (g + SELF as u64, 8)).collect();
@@ -205,28 +192,28 @@ impl<'f> Looker<'f> {
     }
 
     /// A goroutine with its stack pointer and instruction pointer; `None`: there is none any more.
-    fn one(&self, p: &Places, head: &[u8]) -> Option<(Goroutine, u64, u64)> {
-        let status = match half(head, p.status) & !SCANNED {
-            1 | 9 => Status::Runnable,
-            2 | 8 => Status::Running,
-            3 => Status::Syscall,
-            4 => Status::Waiting(head[p.id + REASON_FROM_NUMBER]),
+    fn one(&self, p: &Places, head: &[u8]) -> Option<(Task, u64, u64)> {
+        let doing = match half(head, p.status) & !SCANNED {
+            1 | 9 => Doing::Runnable,
+            2 | 8 => Doing::Running,
+            3 => Doing::Syscall,
+            4 => Doing::Waiting(head[p.id + REASON_FROM_NUMBER].into()),
             _ => return None,
         };
-        let goroutine = Goroutine {
+        let task = Task {
             id: word(head, p.id),
-            start: word(head, p.start).wrapping_sub(self.bias),
-            status,
+            start: word(head, p.start).wrapping_sub(self.own.bias),
+            doing,
             stack: None,
             labels: word(head, p.start + LABELS_FROM_START),
         };
-        Some((goroutine, word(head, SP), word(head, SP + 8)))
+        Some((task, word(head, SP), word(head, SP + 8)))
     }
 
     /// Return addresses from `pc` on; `here` is the stack from `sp` on, as far as it was read.
     fn walk(
         &mut self,
-        memory: &mut impl Memory,
+        memory: &mut dyn Memory,
         mut pc: u64,
         mut sp: u64,
         here: &[u8],
@@ -234,7 +221,7 @@ impl<'f> Looker<'f> {
         let mut stack = Vec::new();
         let (mut base, mut bytes) = (sp, std::borrow::Cow::Borrowed(here));
         while stack.len() < MOST_FRAMES {
-            let address = pc.wrapping_sub(self.bias);
+            let address = pc.wrapping_sub(self.own.bias);
             stack.push(address);
             let Some(up) = self.up(address)? else {
                 return Some(stack);
@@ -260,7 +247,7 @@ impl<'f> Looker<'f> {
     /// `Some(None)`: there is no caller.
     fn up(&mut self, pc: u64) -> Option<Option<u64>> {
         let table = &self.table;
-        *self.known.entry(pc).or_insert_with(|| {
+        *self.own.known.entry(pc).or_insert_with(|| {
             // A goroutine that has not run yet stands at its function's first instruction.
             let inside = table.at(pc).filter(|f| f.entry == pc);
             let function = inside.or_else(|| table.at(pc.wrapping_sub(1)))?;
@@ -275,7 +262,7 @@ impl<'f> Looker<'f> {
 }
 
 /// The pointers of a slice at `address`.
-fn pointers(memory: &mut impl Memory, address: u64) -> Option<Vec<u64>> {
+fn pointers(memory: &mut dyn Memory, address: u64) -> Option<Vec<u64>> {
     let mut slice = [0u8; 24];
     if !memory.read(address, &mut slice) {
         return None;

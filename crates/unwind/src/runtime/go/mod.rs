@@ -21,8 +21,7 @@ use object::{Object, ObjectSegment, SegmentFlags};
 use wallscope_object::gopclntab::{GoFile, Pclntab, Relocations};
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
-pub use labels::Label;
-pub use looks::{Goroutine, Looker, Memory, Status};
+pub use looks::Goroutines;
 
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
@@ -60,8 +59,8 @@ impl Facts {
     }
 
     /// The runtime's word for reason `number`.
-    pub fn reason(&self, number: u8) -> &str {
-        self.reasons.get(usize::from(number)).map_or("", |r| r)
+    pub fn reason(&self, number: u32) -> &str {
+        self.reasons.get(number as usize).map_or("", |r| r)
     }
 }
 

@@ -8,6 +8,8 @@ use super::{
 
 /// Longest text that is taken from a target, in characters.
 const MOST_TEXT: u64 = 4096;
+/// Flag of the code of a coroutine function.
+const COROUTINE: u32 = 0x80;
 /// Longest line table.
 const MOST_TABLE: u64 = 1 << 20;
 
@@ -20,6 +22,8 @@ pub struct Code {
     pub file: String,
     /// Its first line.
     pub line: u32,
+    /// Whether it is an `async def` (that yields nothing).
+    pub coroutine: bool,
     table: Vec<u8>,
     format: Lines,
 }
@@ -56,10 +60,9 @@ impl Code {
             u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"))
         };
         let line = word(o.line) as u32;
-        let seen = ((word(o.name) ^ u64::from(line) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            >> 32) as u32;
         // Every object's second word is its type.
-        if word(8) != facts.code_type.wrapping_add(bias) || seen != check {
+        let of_code = word(8) == facts.code_type.wrapping_add(bias);
+        if !of_code || self::check(word(o.name), line) != check {
             return Err(Miss::Changed);
         }
         let name = text(o, word(o.name), &mut read)?;
@@ -70,6 +73,7 @@ impl Code {
             name,
             file,
             line,
+            coroutine: word(o.flags) as u32 & COROUTINE != 0,
             table,
             format: o.lines,
         })
@@ -79,6 +83,12 @@ impl Code {
     pub fn line_at(&self, lasti: i32) -> u32 {
         lines::line(self.format, &self.table, self.line, lasti).unwrap_or(self.line)
     }
+}
+
+/// Tells code objects that were at one address apart, as the walk does (`bpf/python_core.h`): by the
+/// address of the name and the first line.
+pub(super) fn check(name: u64, line: u32) -> u32 {
+    ((name ^ u64::from(line) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
 /// A `bytes` object's content.
@@ -99,7 +109,7 @@ fn bytes(at: u64, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Result<Vec<u
 }
 
 /// A `str` object's content.
-fn text(
+pub(super) fn text(
     o: &Objects,
     at: u64,
     read: &mut impl FnMut(u64, &mut [u8]) -> bool,

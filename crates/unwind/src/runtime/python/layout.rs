@@ -29,7 +29,8 @@ pub enum Gil {
 /// What user space reads of code objects and texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objects {
-    /// In a code object: first line, file name, name, line table.
+    /// In a code object: flags, first line, file name, name, line table.
+    pub(crate) flags: u16,
     pub(crate) line: u16,
     pub(crate) file: u16,
     pub(crate) name: u16,
@@ -47,12 +48,15 @@ pub struct Layout {
     pub(crate) walk: Proc,
     pub(crate) objects: Objects,
     pub(crate) gil: Gil,
+    /// Where an interpreter has `sys.modules`, if the runtime tells.
+    pub(crate) modules: Option<u32>,
 }
 
 /// Bytes of the GIL's structure: its condition variables and mutexes lie within.
 const GIL_BYTES: u32 = 208;
 
 const OBJECTS: Objects = Objects {
+    flags: 36,
     line: 40,
     file: 104,
     name: 112,
@@ -90,6 +94,7 @@ const V3_9: Layout = Layout {
     },
     objects: OBJECTS,
     gil: Gil::InRuntime(352),
+    modules: None,
 };
 
 /// The structures of CPython 3.`minor`, for versions without offsets of their own.
@@ -133,6 +138,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
                 ..v.walk
             },
             objects: Objects {
+                flags: 48,
                 line: 72,
                 file: 112,
                 name: 128,
@@ -141,6 +147,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
                 ..OBJECTS
             },
             gil: Gil::InRuntime(360),
+            modules: None,
         },
         12 => Layout {
             walk: Proc {
@@ -162,6 +169,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
                 ..v.walk
             },
             objects: Objects {
+                flags: 48,
                 line: 68,
                 file: 112,
                 name: 128,
@@ -171,6 +179,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
                 compact: 56,
             },
             gil: Gil::Pointer(384, 48),
+            modules: None,
         },
         _ => return None,
     })
@@ -181,15 +190,23 @@ pub(crate) const COOKIE: &[u8; 8] = b"xdebugpy";
 /// Words of `_Py_DebugOffsets` that are read, from the cookie on.
 pub(crate) const WORDS: usize = 64;
 
-/// The structures that 3.13's `_Py_DebugOffsets` tells; an error says why they cannot be used.
-pub(crate) fn of_offsets(words: &[u64; WORDS]) -> Result<Layout, String> {
-    // The order of the fields in 3.13: cookie, version, free_threaded, then a size and offsets for
-    // each structure.
+/// The structures that `_Py_DebugOffsets` of 3.13 or 3.14 tells; an error says why they cannot be used.
+pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, String> {
+    // The order of the fields: cookie, version, free_threaded, then a size and offsets for each
+    // structure.
     let free_threaded = words[2];
     if free_threaded != 0 {
         return Err("free-threaded builds are not supported yet".into());
     }
-    let [runtime, interp, thread, frame, code] = [3, 6, 19, 28, 34];
+    let [runtime, interp, thread, frame, code] = match minor {
+        13 => [3, 6, 19, 28, 34],
+        _ => [3, 6, 22, 31, 39],
+    };
+    // From 3.14 on an interpreter has one more field, in front of these.
+    let [modules, gil] = match minor {
+        13 => [interp + 5, interp + 8],
+        _ => [interp + 6, interp + 9],
+    };
     let small = |at: usize, what: &str| -> Result<u16, String> {
         match words[at] {
             n if n + 8 <= u64::from(abi::BYTES) => Ok(n as u16),
@@ -231,6 +248,7 @@ pub(crate) fn of_offsets(words: &[u64; WORDS]) -> Result<Layout, String> {
     Ok(Layout {
         walk,
         objects: Objects {
+            flags: 48,
             line: walk.code_line,
             file: small(code + 1, "a code's file")?,
             name: walk.code_name,
@@ -240,13 +258,100 @@ pub(crate) fn of_offsets(words: &[u64; WORDS]) -> Result<Layout, String> {
             compact: 56,
         },
         // The main interpreter comes after the first one in the list.
-        gil: Gil::Pointer(large(interp + 8, "the GIL")?, interp_head + 8),
+        gil: Gil::Pointer(large(gil, "the GIL")?, interp_head + 8),
+        modules: Some(large(modules, "the modules")?),
     })
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// What 3.14.10 tells of itself.
+    pub(crate) const V3_14: [u64; WORDS] = [
+        0x7970_6775_6265_6478,
+        0x030e_0af0,
+        0,
+        316616,
+        784,
+        808,
+        225864,
+        7280,
+        7272,
+        7344,
+        7360,
+        7408,
+        7688,
+        7672,
+        7680,
+        16,
+        7784,
+        0,
+        7800,
+        7792,
+        7992,
+        0,
+        832,
+        0,
+        8,
+        16,
+        72,
+        152,
+        160,
+        232,
+        32,
+        88,
+        8,
+        0,
+        56,
+        80,
+        74,
+        64,
+        0,
+        216,
+        112,
+        120,
+        128,
+        136,
+        68,
+        52,
+        96,
+        104,
+        208,
+        0,
+        16,
+        8,
+        416,
+        24,
+        88,
+        168,
+        40,
+        32,
+        16,
+        40,
+        24,
+        16,
+        200,
+        24,
+    ];
+
+    #[test]
+    fn a_real_table_is_read() {
+        let layout = of_offsets(&V3_14, 14).expect("a layout");
+        let w = layout.walk;
+        assert_eq!(
+            (w.interp_head, w.interp_next, w.interp_threads),
+            (808, 7272, 7344)
+        );
+        assert_eq!((w.ts_next, w.ts_thread, w.ts_frame), (8, 152, 72));
+        assert_eq!(
+            (w.frame_code, w.frame_back, w.frame_instr, w.frame_mark),
+            (0, 8, 56, 74)
+        );
+        assert_eq!((w.code_name, w.code_line, w.code_start), (128, 68, 208));
+        assert_eq!(layout.gil, Gil::Pointer(16, 816));
+        assert_eq!(layout.modules, Some(7688));
+    }
 
     #[test]
     fn every_offset_of_the_tables_lies_in_one_piece() {
@@ -272,10 +377,13 @@ mod tests {
 
     #[test]
     fn offsets_that_make_no_sense_are_refused() {
-        let mut words = [0u64; WORDS];
-        words[19 + 4] = 1 << 40;
-        assert!(of_offsets(&words).is_err());
-        words[2] = 1;
-        assert!(of_offsets(&words).unwrap_err().contains("free-threaded"));
+        for (minor, thread) in [(13, 19), (14, 22)] {
+            let mut words = [0u64; WORDS];
+            words[thread + 4] = 1 << 40;
+            assert!(of_offsets(&words, minor).is_err());
+            words[2] = 1;
+            let error = of_offsets(&words, minor).unwrap_err();
+            assert!(error.contains("free-threaded"));
+        }
     }
 }

@@ -1,19 +1,23 @@
-//! CPython 3.8 to 3.13: shared and static, as a program or embedded.
+//! CPython 3.8 to 3.14: shared and static, as a program or embedded.
 //!
 //! ```text
 //! layout.rs   where things are in the interpreter's structures, by version
 //! abi.rs      what the walk in C (`bpf/python_core.h`) is told and tells
 //! walk.rs     the walk, for threads that can be read while they wait
 //! code.rs     code objects → names; lines.rs: instructions → lines
+//! split.rs    the loop's other part, where the compiler has split it
+//! asyncio/    tasks and what they await
 //! ```
 //!
 //! Not read: free-threaded builds, frames of an interpreter other than the one in which the thread
 //! was found first, names with their class before 3.11 (the interpreter does not keep them).
 
 pub mod abi;
+pub mod asyncio;
 mod code;
 mod layout;
 mod lines;
+mod split;
 mod walk;
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
@@ -38,6 +42,8 @@ pub fn template(minor: u32) -> Option<abi::Proc> {
 pub struct Facts {
     /// `3.11`.
     pub version: String,
+    /// `11`.
+    pub minor: u32,
     /// Virtual address of `_PyRuntime`.
     pub runtime: u64,
     /// Virtual address of the type of code objects.
@@ -151,11 +157,11 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     };
     let layout = match (minor, layout::of_version(minor)) {
         (_, Some(layout)) => layout,
-        (13, None) => match offsets(image, runtime.address) {
+        (13 | 14, None) => match offsets(image, runtime.address, minor) {
             Ok(layout) => layout,
             Err(why) => return refuse(what, why),
         },
-        _ => return refuse(what, "only 3.8 to 3.13 are supported".into()),
+        _ => return refuse(what, "only 3.8 to 3.14 are supported".into()),
     };
     let eval = image.symbol("_PyEval_EvalFrameDefault");
     let (Some(eval), Some(code_type)) = (eval, image.symbol("PyCode_Type")) else {
@@ -165,6 +171,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     let eval_span = span(eval)?;
     let cold = image
         .symbol("_PyEval_EvalFrameDefault.cold")
+        .or_else(|| split::other_part(image, eval))
         .and_then(span)
         .unwrap_or((0, 0));
     let mut glue: Vec<_> = image
@@ -179,6 +186,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     glue.dedup();
     Some(Ok(AnyFacts::Python(Box::new(Facts {
         version: format!("3.{minor}"),
+        minor,
         runtime: runtime.address,
         code_type: code_type.address,
         eval: [eval_span, cold],
@@ -236,10 +244,10 @@ fn offset_words(image: &Image<'_>, runtime: u64) -> Option<[u64; layout::WORDS]>
     bytes.starts_with(layout::COOKIE).then_some(words)
 }
 
-fn offsets(image: &Image<'_>, runtime: u64) -> Result<Layout, String> {
+fn offsets(image: &Image<'_>, runtime: u64, minor: u32) -> Result<Layout, String> {
     let words = offset_words(image, runtime)
         .ok_or("its runtime does not begin with the offsets that this version has")?;
-    layout::of_offsets(&words)
+    layout::of_offsets(&words, minor)
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! Tasks that runtimes schedule themselves (goroutines, asyncio's tasks): looked at now and then by a
+//! thread of its own, without stopping anybody.
+//!
+//! A look reads the runtime's list of tasks, what each does, and the stacks of those that do not
+//! run. It stands for the time from half-way since the look before to half-way to the next. Looks
+//! come at random distances, so that nothing that repeats can hide between them, and so far apart
+//! that they stay within their share of what measuring may cost.
+//!
+//! ```text
+//! watch.rs     one process: its looks, and what they sum to
+//! assemble.rs  what was seen → the recording, with names
+//! ```
+
+mod assemble;
+mod watch;
+
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+pub use assemble::assemble;
+use watch::Watch;
+pub use watch::{Eye, Seen, Subject};
+
+/// Of what measuring may cost, percent of a CPU, the part for looks.
+const SHARE: f64 = 0.4;
+
+enum Word {
+    Begin(Box<Subject>),
+    Gone(u32),
+    End,
+}
+
+/// The thread that looks.
+pub struct Tasks {
+    to: Sender<Word>,
+    thread: Option<JoinHandle<Vec<Seen>>>,
+}
+
+impl Tasks {
+    /// Starts the thread. `limit`: the most that measuring may cost, percent of one CPU.
+    pub fn start(limit: f64) -> Tasks {
+        let (to, from) = channel();
+        // Signals are for the thread that waits for them; the new one inherits what is blocked here.
+        // SAFETY: both sets are ours, and initialised before they are read.
+        let spawned = unsafe {
+            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            let spawned = std::thread::Builder::new()
+                .name("tasks".into())
+                .spawn(move || run(&from, limit));
+            libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+            spawned
+        };
+        Tasks {
+            to,
+            thread: spawned.ok(),
+        }
+    }
+
+    /// Looks at this process from now on.
+    pub fn begin(&self, subject: Subject) {
+        let _ = self.to.send(Word::Begin(Box::new(subject)));
+    }
+
+    /// Process `pid` is gone, or runs something else.
+    pub fn gone(&self, pid: u32) {
+        let _ = self.to.send(Word::Gone(pid));
+    }
+
+    /// Ends the thread; what it saw.
+    pub fn finish(&mut self) -> Vec<Seen> {
+        let _ = self.to.send(Word::End);
+        let thread = self.thread.take();
+        thread.and_then(|t| t.join().ok()).unwrap_or_default()
+    }
+}
+
+fn run(from: &Receiver<Word>, limit: f64) -> Vec<Seen> {
+    const IDLE: Duration = Duration::from_secs(3600);
+    let mut done = Vec::new();
+    let mut watched: Vec<Watch> = Vec::new();
+    loop {
+        let next = watched.iter().map(|w| w.next).min();
+        let rest = next.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()));
+        match from.recv_timeout(rest) {
+            Ok(Word::Begin(subject)) => watched.extend(Watch::new(*subject)),
+            Ok(Word::Gone(pid)) => {
+                let gone = watched.extract_if(.., |w| w.pid() == pid);
+                done.extend(gone.map(Watch::finish));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let served = watched.iter().filter(|w| w.is_served()).count().max(1);
+                let now = Instant::now();
+                for watch in watched.iter_mut().filter(|w| w.next <= now) {
+                    watch.look(limit * SHARE / served as f64);
+                }
+            }
+            Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    done.extend(watched.into_iter().map(Watch::finish));
+    done
+}

@@ -1,0 +1,287 @@
+//! One process whose tasks are looked at: its looks, and what they sum to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustc_hash::FxHashMap;
+use wallscope_object::process;
+use wallscope_unwind::runtime::{
+    Facts,
+    go::Goroutines,
+    python::asyncio,
+    tasks::{Doing, Label, Look, Looker, Memory, Task},
+};
+
+use super::super::{managed::Found, now};
+use crate::target::{read_memory, read_pieces};
+
+/// Shortest and longest mean distance of two looks at one process.
+const SHORTEST: Duration = Duration::from_millis(2);
+const LONGEST: Duration = Duration::from_secs(5);
+/// Distance of the first two looks where there are no tasks yet; then it doubles, up to the other one.
+const FIRST: Duration = Duration::from_millis(1);
+const NO_TASKS: Duration = Duration::from_millis(200);
+/// Most labels of tasks that are remembered.
+const MOST_KNOWN: usize = 1 << 16;
+
+/// A process to look at.
+pub struct Subject {
+    pub pid: u32,
+    pub found: Found,
+    /// How far its addresses are moved.
+    pub bias: u64,
+    /// The unwinder's id of its file.
+    pub file: u16,
+}
+
+/// Who looks, by runtime.
+pub enum Eye {
+    Go(Goroutines),
+    Python(Box<asyncio::Tasks>),
+}
+
+impl Eye {
+    fn of(subject: &Subject) -> Option<Eye> {
+        match subject.found.as_ref().as_ref().ok()? {
+            Facts::Go(_) => Some(Eye::Go(Goroutines::new(subject.bias))),
+            Facts::Python(_) => Some(Eye::Python(Box::new(asyncio::Tasks::new(subject.bias)))),
+            _ => None,
+        }
+    }
+
+    fn looker(&mut self) -> &mut dyn Looker {
+        match self {
+            Eye::Go(goroutines) => goroutines,
+            Eye::Python(tasks) => &mut **tasks,
+        }
+    }
+}
+
+/// What a task was seen doing: that, stack, labels.
+type Did = (Doing, Option<u32>, u32);
+
+/// Everything seen of one process.
+pub struct Seen {
+    pub subject: Subject,
+    pub eye: Eye,
+    pub looks: u64,
+    /// The same stacks, each once, in the runtime's words.
+    pub stacks: Vec<Vec<u64>>,
+    /// Sets of labels; the first one is empty.
+    pub labels: Vec<Vec<Label>>,
+    /// By function that they began with: what they did, how often and for how long.
+    pub groups: BTreeMap<u64, Group>,
+    pub broken: u64,
+    /// Whether there was no list of tasks where there should be one.
+    pub lost: bool,
+    /// The process was gone at the end.
+    pub gone: bool,
+}
+
+/// Tasks that began with the same function.
+#[derive(Default)]
+pub struct Group {
+    pub name: String,
+    pub ids: BTreeSet<u64>,
+    pub times: FxHashMap<Did, (u64, u64)>,
+}
+
+/// Memory of process `pid`.
+struct Other(u32);
+
+impl Memory for Other {
+    fn read(&mut self, at: u64, to: &mut [u8]) -> bool {
+        read_memory(self.0, at, to) == to.len()
+    }
+
+    fn read_all(&mut self, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
+        read_pieces(self.0, wanted, to)
+    }
+}
+
+/// A process that is being looked at.
+pub struct Watch {
+    seen: Seen,
+    /// When to look again.
+    pub next: Instant,
+    /// The last look: when, and what was seen.
+    last: Option<(u64, Vec<(u64, Did)>)>,
+    /// When it was looked at for the time before the last one, or began.
+    before: u64,
+    /// Labels by task and where they are.
+    known: FxHashMap<(u64, u64), u32>,
+    stacks: FxHashMap<Vec<u64>, u32>,
+    /// CPU time of looks but the first one, and their number.
+    spent: (Duration, u32),
+    chance: u64,
+    /// To the next look while there are no tasks.
+    rest: Duration,
+}
+
+impl Watch {
+    /// Of a process whose runtime has tasks.
+    pub fn new(subject: Subject) -> Option<Watch> {
+        let eye = Eye::of(&subject)?;
+        Some(Watch {
+            seen: Seen {
+                subject,
+                eye,
+                looks: 0,
+                stacks: Vec::new(),
+                labels: vec![Vec::new()],
+                groups: BTreeMap::new(),
+                broken: 0,
+                lost: false,
+                gone: false,
+            },
+            next: Instant::now(),
+            last: None,
+            before: now(),
+            known: FxHashMap::default(),
+            stacks: FxHashMap::default(),
+            spent: (Duration::ZERO, 0),
+            chance: now() | 1,
+            rest: FIRST,
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.seen.subject.pid
+    }
+
+    /// Whether its program has had tasks.
+    pub fn is_served(&self) -> bool {
+        self.seen.looks > 0
+    }
+
+    /// Looks, and decides when to look again: so that looks take `limit` percent of a CPU.
+    pub fn look(&mut self, limit: f64) {
+        let began = own_cpu();
+        let there = self.look_now();
+        let mean = if there {
+            // The first one, which finds everything, says nothing about the others.
+            if self.seen.looks > 1 {
+                self.spent.0 += own_cpu().saturating_sub(began);
+                self.spent.1 += 1;
+            }
+            let cost = self.spent.0 / self.spent.1.max(1);
+            cost.mul_f64(100.0 / limit.max(0.001))
+                .clamp(SHORTEST, LONGEST)
+        } else {
+            // It may just be beginning, and not live long.
+            let rest = self.rest;
+            self.rest = (2 * rest).min(NO_TASKS);
+            rest
+        };
+        // Half to one and a half of the mean, by xorshift.
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        let factor = 0.5 + (self.chance >> 11) as f64 / (1u64 << 53) as f64;
+        self.next = Instant::now() + mean.mul_f64(factor);
+    }
+
+    /// Whether there were tasks to look at.
+    fn look_now(&mut self) -> bool {
+        let mut memory = Other(self.seen.subject.pid);
+        let found = Arc::clone(&self.seen.subject.found);
+        let Ok(facts) = &*found else { return false };
+        let all = match self.seen.eye.looker().look(facts, &mut memory) {
+            Look::Tasks(all) => all,
+            Look::None => {
+                self.account(now());
+                return false;
+            }
+            // Not ready yet, or gone.
+            Look::Lost => {
+                self.seen.lost = true;
+                return false;
+            }
+        };
+        let time = now();
+        self.account(self.last.as_ref().map_or(time, |(t, _)| t + (time - t) / 2));
+        self.seen.looks += 1;
+        let mut list = Vec::with_capacity(all.len());
+        for task in all {
+            let labels = self.labels(facts, &mut memory, &task);
+            let Task {
+                id,
+                start,
+                doing,
+                stack,
+                ..
+            } = task;
+            let stack = stack.map(|s| {
+                let stacks = &mut self.seen.stacks;
+                *self.stacks.entry(s).or_insert_with_key(|s| {
+                    stacks.push(s.clone());
+                    stacks.len() as u32 - 1
+                })
+            });
+            let eye = &mut self.seen.eye;
+            let group = self.seen.groups.entry(start).or_insert_with(|| Group {
+                name: eye.looker().name(facts, start),
+                ..Group::default()
+            });
+            group.ids.insert(id);
+            list.push((start, (doing, stack, labels)));
+        }
+        self.last = Some((time, list));
+        true
+    }
+
+    fn labels(&mut self, facts: &Facts, memory: &mut Other, task: &Task) -> u32 {
+        if task.labels == 0 {
+            return 0;
+        }
+        let key = (task.id, task.labels);
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let labels = self.seen.eye.looker().labels(facts, memory, task);
+        let all = &mut self.seen.labels;
+        let index = all.iter().position(|l| *l == labels).unwrap_or_else(|| {
+            all.push(labels);
+            all.len() - 1
+        });
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        self.known.insert(key, index as u32);
+        index as u32
+    }
+
+    /// What the last look saw went on until `until`.
+    fn account(&mut self, until: u64) {
+        let Some((_, list)) = self.last.take() else {
+            self.before = until;
+            return;
+        };
+        let ns = until.saturating_sub(self.before);
+        self.before = until;
+        for (start, did) in list {
+            let Some(group) = self.seen.groups.get_mut(&start) else {
+                continue;
+            };
+            let sum = group.times.entry(did).or_default();
+            *sum = (sum.0 + 1, sum.1 + ns);
+        }
+    }
+
+    /// Ends; what was seen.
+    pub fn finish(mut self) -> Seen {
+        self.account(now());
+        self.seen.gone = process::stat(self.pid()).is_err();
+        self.seen.broken = self.seen.eye.looker().broken();
+        self.seen
+    }
+}
+
+/// CPU time of this thread.
+fn own_cpu() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}

@@ -1,0 +1,219 @@
+//! Where an interpreter keeps its tasks, and which of them have not changed since the last look.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Holder, Rests, Run};
+
+/// Most tasks that are looked at, interpreters, and threads of one.
+const MOST: usize = 1 << 16;
+const MOST_INTERPRETERS: usize = 64;
+const MOST_THREADS: usize = 4096;
+/// In a module: its dict; in a weak reference: what it refers to.
+const MODULE_DICT: u64 = 16;
+const REFERENT: u64 = 16;
+/// Words not further apart than this are read in one piece, bytes.
+const NEAR: u64 = 512;
+/// How often a task is read that moves under the reader's eyes.
+const TRIES: usize = 3;
+
+impl Run<'_> {
+    /// Each interpreter's state, and its `sys.modules`.
+    pub(super) fn interpreters(&mut self) -> Vec<(u64, u64)> {
+        let walk = &self.facts.layout.walk;
+        let (head, next) = (u64::from(walk.interp_head), u64::from(walk.interp_next));
+        let modules = u64::from(self.objects.places.modules);
+        let runtime = self.facts.runtime.wrapping_add(self.bias);
+        let mut at = self.objects.pointer(runtime.wrapping_add(head));
+        let mut found = Vec::new();
+        for _ in 0..MOST_INTERPRETERS {
+            let Some(interpreter) = at.filter(|at| *at != 0) else {
+                break;
+            };
+            if let Some(modules) = self.objects.pointer(interpreter + modules) {
+                found.push((interpreter, modules));
+            }
+            at = self.objects.pointer(interpreter + next);
+        }
+        found
+    }
+
+    /// What holds the tasks of this interpreter.
+    pub(super) fn holders(&mut self, (interpreter, modules): (u64, u64)) -> Vec<Holder> {
+        let module = self.objects.item(modules, "asyncio.tasks");
+        let dict = module.and_then(|m| self.objects.pointer(m.checked_add(MODULE_DICT)?));
+        let Some(dict) = dict else { return Vec::new() };
+        let places = self.objects.places;
+        let holder = |name: &&str| {
+            let object = self.objects.item(dict, name)?;
+            // What is no set itself is one of weak references, written in Python.
+            let class = self.objects.type_of(object)?;
+            let weak = self.objects.type_name(class)? != "set";
+            let at = match weak {
+                true => self.objects.attribute(object, "data")?,
+                false => object,
+            };
+            Some(Holder::Set { at, weak })
+        };
+        let mut found: Vec<_> = places.sets.iter().filter_map(holder).collect();
+        if !found.is_empty() && places.lists.is_some() {
+            found.push(Holder::Lists { interpreter });
+        }
+        found
+    }
+
+    /// Addresses of what may be tasks; `None` where a set is none any more.
+    fn members(&mut self, holders: &[Holder]) -> Option<FxHashSet<u64>> {
+        let mut members = FxHashSet::default();
+        for holder in holders {
+            match *holder {
+                Holder::Set { at, weak } => {
+                    let class = self.objects.type_of(at)?;
+                    if &*self.type_name(class)? != "set" {
+                        return None;
+                    }
+                    // While it grows, its table may be elsewhere.
+                    let all = (0..TRIES).find_map(|again| {
+                        if again > 0 {
+                            self.objects.pages.clear();
+                        }
+                        self.objects.set(at)
+                    })?;
+                    match weak {
+                        true => members.extend(self.referents(&all)),
+                        false => members.extend(all),
+                    }
+                }
+                Holder::Lists { interpreter } => self.listed(interpreter, &mut members),
+            }
+        }
+        Some(members)
+    }
+
+    /// What weak references refer to.
+    fn referents(&mut self, all: &[u64]) -> Vec<u64> {
+        let wanted: Vec<_> = all
+            .iter()
+            .map(|at| (at.wrapping_add(REFERENT), 8))
+            .collect();
+        let mut words = vec![0u8; 8 * wanted.len()];
+        let readable = self.objects.memory.read_all(&wanted, &mut words);
+        let words = words.chunks_exact(8).zip(readable);
+        let read = words.filter(|(_, readable)| *readable);
+        read.map(|(word, _)| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+            .filter(|at| *at != 0 && at % 8 == 0 && at >> 47 == 0)
+            .collect()
+    }
+
+    /// The tasks of C in the lists of an interpreter and its threads.
+    fn listed(&mut self, interpreter: u64, to: &mut FxHashSet<u64>) {
+        let Some(lists) = self.objects.places.lists else {
+            return;
+        };
+        let walk = &self.facts.layout.walk;
+        let mut heads = vec![interpreter + lists.interpreter];
+        let threads = interpreter + u64::from(walk.interp_threads);
+        let mut thread = self.objects.pointer(threads).filter(|at| *at != 0);
+        while let Some(at) = thread.filter(|_| heads.len() < MOST_THREADS) {
+            heads.push(at + lists.thread);
+            let next = self.objects.pointer(at + u64::from(walk.ts_next));
+            thread = next.filter(|at| *at != 0);
+        }
+        for head in heads {
+            let mut at = self.objects.words(head);
+            while let Some([next, _]) = at.filter(|[next, _]| *next != head) {
+                let Some(task) = next.checked_sub(lists.node).filter(|_| to.len() < MOST) else {
+                    break;
+                };
+                // A circle that does not come back to its head: it was cut while it was read.
+                if !to.insert(task) {
+                    break;
+                }
+                at = self.objects.words(next);
+            }
+        }
+    }
+
+    /// All tasks, by address; `last`: those of the look before. `None` where what holds them is none
+    /// any more.
+    pub(super) fn tasks(
+        &mut self,
+        holders: &[Holder],
+        mut last: FxHashMap<u64, Rests>,
+    ) -> Option<FxHashMap<u64, Rests>> {
+        let members = self.members(holders)?;
+        last.retain(|at, rests| rests.whole && members.contains(at));
+        let mut tasks = self.held(last.into_iter().collect()).0;
+        let known: FxHashSet<u64> = tasks.iter().map(|(at, _)| *at).collect();
+        let mut left: Vec<u64> = members
+            .into_iter()
+            .filter(|at| !known.contains(at))
+            .collect();
+        left.truncate(MOST);
+        for again in 0..TRIES {
+            if again > 0 {
+                self.objects.pages.clear();
+                self.known.checks.clear();
+            }
+            let mut read = Vec::with_capacity(left.len());
+            let mut moved = Vec::new();
+            for at in left {
+                match self.task(at) {
+                    Some(Some(rests)) => read.push((at, rests)),
+                    Some(None) => {}
+                    None => moved.push(at),
+                }
+            }
+            let (held, others) = self.held(read);
+            tasks.extend(held);
+            moved.extend(others);
+            left = moved;
+            if left.is_empty() {
+                break;
+            }
+        }
+        self.known.broken += left.len() as u64;
+        Some(tasks.into_iter().collect())
+    }
+
+    /// The tasks of which everything that they rest on still is so, and the addresses of the others.
+    fn held(&mut self, read: Vec<(u64, Rests)>) -> (Vec<(u64, Rests)>, Vec<u64>) {
+        let rests = read.iter().flat_map(|(_, rests)| &rests.seen);
+        let mut wanted: Vec<u64> = rests.map(|(at, _)| *at).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        // Each piece costs the kernel more than its bytes do: what is near is read together.
+        let near = |a: &u64, b: &u64| a >> 12 == b >> 12 && b - a <= NEAR;
+        let mut pieces = Vec::new();
+        for run in wanted.chunk_by(near) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            pieces.push((first, (last - first) as usize + 8));
+        }
+        let mut now = vec![0u8; pieces.iter().map(|(_, bytes)| bytes).sum()];
+        let readable = self.objects.memory.read_all(&pieces, &mut now);
+        let mut words = FxHashMap::default();
+        let mut rest = &now[..];
+        for (run, ((first, bytes), readable)) in
+            wanted.chunk_by(near).zip(pieces.iter().zip(readable))
+        {
+            let (piece, more) = rest.split_at(*bytes);
+            rest = more;
+            for at in run.iter().filter(|_| readable) {
+                let from = (at - first) as usize;
+                let word = piece[from..from + 8].try_into().expect("eight bytes");
+                words.insert(*at, u64::from_le_bytes(word));
+            }
+        }
+        let (mut held, mut others) = (Vec::with_capacity(read.len()), Vec::new());
+        for (at, rests) in read {
+            match rests
+                .seen
+                .iter()
+                .all(|(at, was)| words.get(at) == Some(was))
+            {
+                true => held.push((at, rests)),
+                false => others.push(at),
+            }
+        }
+        (held, others)
+    }
+}

@@ -1,0 +1,360 @@
+//! Python objects read from outside: dicts, attributes, texts, sets, types.
+//!
+//! A page is read once in each look and kept for its rest, as objects of a kind lie side by side.
+//! Nothing read is trusted: every count has a bound, every pointer may lead nowhere.
+
+use rustc_hash::FxHashMap;
+
+use super::super::{code, layout::Objects as Texts};
+use super::places::{Attributes, Places};
+use crate::runtime::tasks::Memory;
+
+/// Most entries of a dict and of a set.
+const MOST_KEYS: u64 = 1 << 16;
+const MOST_MEMBERS: u64 = 1 << 20;
+/// Most names of attributes that are kept.
+const MOST_NAMES: usize = 1 << 12;
+/// Most pages that are kept, 4 KiB each.
+const MOST_PAGES: usize = 1 << 14;
+const PAGE: u64 = 4096;
+
+/// In a type: name, bytes of an instance, flags, what it is derived from, where instances keep
+/// their dict.
+const TYPE_NAME: u64 = 24;
+const TYPE_BYTES: u64 = 32;
+const TYPE_FLAGS: u64 = 168;
+const TYPE_BASE: u64 = 256;
+const TYPE_DICT: u64 = 288;
+/// Flags of types: instances have values in line, a dict in front; the type is no part of C code.
+const INLINE_VALUES: u64 = 1 << 2;
+const MANAGED_DICT: u64 = 1 << 4;
+pub(super) const HEAP_TYPE: u64 = 1 << 9;
+
+/// Memory of a process as it was when each page was first read.
+#[derive(Default)]
+pub(super) struct Pages {
+    /// Where in `bytes` a page is, if it could be read, and whether anybody asked for it.
+    places: FxHashMap<u64, (Option<usize>, bool)>,
+    bytes: Vec<u8>,
+    /// Names of attributes, by their objects: a class keeps them for as long as it is there.
+    names: FxHashMap<u64, Box<str>>,
+}
+
+impl Pages {
+    /// Forgets what was read.
+    pub(super) fn clear(&mut self) {
+        self.places.clear();
+        self.bytes.clear();
+    }
+
+    /// Reads all pages anew that were asked for since they were read, all at once: a look needs mostly
+    /// what the one before needed.
+    pub(super) fn renew(&mut self, memory: &mut dyn Memory) {
+        let asked = self
+            .places
+            .iter()
+            .filter(|(_, (at, asked))| *asked && at.is_some());
+        let pages: Vec<u64> = asked.map(|(page, _)| *page).collect();
+        self.clear();
+        let wanted: Vec<_> = pages.iter().map(|page| (*page, PAGE as usize)).collect();
+        self.bytes.resize(pages.len() * PAGE as usize, 0);
+        let readable = memory.read_all(&wanted, &mut self.bytes);
+        let read = pages.into_iter().zip(readable).enumerate();
+        let read = read.filter(|(_, (_, readable))| *readable);
+        self.places
+            .extend(read.map(|(i, (page, _))| (page, (Some(i * PAGE as usize), false))));
+    }
+
+    /// The bytes of a page.
+    fn page(&mut self, page: u64, memory: &mut dyn Memory) -> Option<&[u8]> {
+        if self.places.len() >= MOST_PAGES {
+            self.clear();
+        }
+        let bytes = &mut self.bytes;
+        let (at, asked) = self.places.entry(page).or_insert_with(|| {
+            let at = bytes.len();
+            bytes.resize(at + PAGE as usize, 0);
+            let read = memory.read(page, &mut bytes[at..]);
+            if !read {
+                bytes.truncate(at);
+            }
+            (read.then_some(at), true)
+        });
+        *asked = true;
+        let at = (*at)?;
+        Some(&self.bytes[at..at + PAGE as usize])
+    }
+}
+
+/// The objects of a process.
+pub(super) struct Objects<'l> {
+    pub(super) memory: &'l mut dyn Memory,
+    pub(super) pages: &'l mut Pages,
+    pub(super) places: &'l Places,
+    pub(super) texts: &'l Texts,
+}
+
+/// A dict's keys and how its entries lie.
+struct Keys {
+    entries: u64,
+    size: u64,
+    key: u64,
+    n: u64,
+}
+
+impl Objects<'_> {
+    /// Fills `to` from `at` on, or not.
+    pub(super) fn read(&mut self, mut at: u64, mut to: &mut [u8]) -> bool {
+        while !to.is_empty() {
+            let (page, from) = (at & !(PAGE - 1), (at & (PAGE - 1)) as usize);
+            let n = to.len().min(PAGE as usize - from);
+            let Some(bytes) = self.pages.page(page, self.memory) else {
+                return false;
+            };
+            let (now, rest) = to.split_at_mut(n);
+            now.copy_from_slice(&bytes[from..from + n]);
+            (at, to) = (at.wrapping_add(n as u64), rest);
+        }
+        true
+    }
+
+    /// The words from `at` on.
+    pub(super) fn words<const N: usize>(&mut self, at: u64) -> Option<[u64; N]> {
+        let mut words = [0u64; N];
+        for (i, word) in words.iter_mut().enumerate() {
+            let mut bytes = [0u8; 8];
+            let at = at.checked_add(8 * i as u64)?;
+            if at < PAGE || at % 8 != 0 || !self.read(at, &mut bytes) {
+                return None;
+            }
+            *word = u64::from_le_bytes(bytes);
+        }
+        Some(words)
+    }
+
+    pub(super) fn word(&mut self, at: u64) -> Option<u64> {
+        self.words(at).map(|[word]| word)
+    }
+
+    /// The word at `at`, where it can be an address: so much can be added to it.
+    pub(super) fn pointer(&mut self, at: u64) -> Option<u64> {
+        self.word(at).filter(|to| to >> 47 == 0)
+    }
+
+    pub(super) fn byte(&mut self, at: u64) -> Option<u8> {
+        let mut byte = [0u8; 1];
+        self.read(at, &mut byte).then_some(byte[0])
+    }
+
+    /// Four bytes, signed.
+    pub(super) fn half(&mut self, at: u64) -> Option<i32> {
+        let mut bytes = [0u8; 4];
+        self.read(at, &mut bytes).then(|| i32::from_le_bytes(bytes))
+    }
+
+    /// The type of an object.
+    pub(super) fn type_of(&mut self, object: u64) -> Option<u64> {
+        self.pointer(object.checked_add(8)?)
+    }
+
+    /// What a type is called, for C types with their module.
+    pub(super) fn type_name(&mut self, class: u64) -> Option<String> {
+        let at = self.word(class.checked_add(TYPE_NAME)?)?;
+        let mut name = Vec::new();
+        for i in 0..128 {
+            match self.byte(at.checked_add(i)?)? {
+                0 => return String::from_utf8(name).ok(),
+                byte => name.push(byte),
+            }
+        }
+        None
+    }
+
+    pub(super) fn type_flags(&mut self, class: u64) -> Option<u64> {
+        self.word(class.checked_add(TYPE_FLAGS)?)
+    }
+
+    /// Bytes of an instance.
+    pub(super) fn instance_bytes(&mut self, class: u64) -> Option<u64> {
+        self.word(class.checked_add(TYPE_BYTES)?)
+    }
+
+    /// The type that `class` is derived from; 0: none.
+    pub(super) fn base(&mut self, class: u64) -> Option<u64> {
+        self.word(class.checked_add(TYPE_BASE)?)
+    }
+
+    /// A `str` object's content.
+    pub(super) fn text(&mut self, object: u64) -> Option<String> {
+        let texts = self.texts;
+        code::text(texts, object, &mut |at, to: &mut [u8]| self.read(at, to)).ok()
+    }
+
+    /// The members of a list.
+    pub(super) fn list(&mut self, object: u64) -> Option<Vec<u64>> {
+        let [n, first] = self.words(object.checked_add(16)?)?;
+        let all = 0..n.min(MOST_KEYS);
+        all.map(|i| self.word(first.checked_add(8 * i)?)).collect()
+    }
+
+    /// How many members a list has.
+    pub(super) fn list_len(&mut self, object: u64) -> Option<u64> {
+        self.word(object.checked_add(16)?)
+    }
+
+    /// The first member of a list, and of a tuple.
+    pub(super) fn list_first(&mut self, object: u64) -> Option<u64> {
+        let first = self.pointer(object.checked_add(24)?)?;
+        self.pointer(first)
+    }
+
+    pub(super) fn tuple_first(&mut self, object: u64) -> Option<u64> {
+        self.pointer(object.checked_add(self.places.tuple_first)?)
+    }
+
+    /// The members of a set.
+    pub(super) fn set(&mut self, object: u64) -> Option<Vec<u64>> {
+        let [used, mask, table] = self.words(object.checked_add(24)?)?;
+        let slots = mask.checked_add(1)?;
+        if !slots.is_power_of_two() || slots > MOST_MEMBERS || used > slots {
+            return None;
+        }
+        // All at once, and fresh: it is the one thing here that is big.
+        let mut bytes = vec![0u8; 16 * slots as usize];
+        if !self.memory.read(table, &mut bytes) {
+            return None;
+        }
+        let key = |entry: &[u8]| u64::from_le_bytes(entry[..8].try_into().expect("eight bytes"));
+        let all = bytes.chunks_exact(16).map(key);
+        Some(all.filter(|key| *key != 0 && key % 8 == 0).collect())
+    }
+
+    /// How much is in a dict, to see whether it has changed.
+    pub(super) fn dict_version(&mut self, dict: u64) -> Option<[u64; 2]> {
+        let [used, _, keys] = self.words(dict.checked_add(16)?)?;
+        Some([used, keys])
+    }
+
+    /// The value of `name` in a dict.
+    pub(super) fn item(&mut self, dict: u64, name: &str) -> Option<u64> {
+        let [keys, values] = self.words(dict.checked_add(32)?)?;
+        let keys = self.keys(keys)?;
+        let i = (0..keys.n).find(|i| {
+            let key = self.key(&keys, *i);
+            key.is_some_and(|key| self.is_text(key, name))
+        })?;
+        self.value(&keys, values, i)
+    }
+
+    /// The same of the dict of an instance, whose keys are names of attributes.
+    fn instance_item(&mut self, dict: u64, name: &str) -> Option<u64> {
+        let [keys, values] = self.words(dict.checked_add(32)?)?;
+        let keys = self.keys(keys)?;
+        let i = (0..keys.n).find(|i| self.is_named(&keys, *i, name))?;
+        self.value(&keys, values, i)
+    }
+
+    fn key(&mut self, keys: &Keys, i: u64) -> Option<u64> {
+        self.word(keys.entries + i * keys.size + keys.key)
+    }
+
+    /// The value of entry `i`; `values` are those of a dict that shares its keys, or 0.
+    fn value(&mut self, keys: &Keys, values: u64, i: u64) -> Option<u64> {
+        match values {
+            0 => self.word(keys.entries + i * keys.size + keys.key + 8),
+            values => {
+                let head = u64::from(self.places.attributes == Attributes::Inline) * 8;
+                self.word(values.checked_add(head + 8 * i)?)
+            }
+        }
+        .filter(|value| *value != 0)
+    }
+
+    fn keys(&mut self, at: u64) -> Option<Keys> {
+        let keys = if self.places.short_heads {
+            let [shape, _, n] = self.words(at.checked_add(8)?)?;
+            let general = shape >> 16 & 0xff == 0;
+            let indices = 1u64.checked_shl((shape >> 8 & 0xff) as u32)?;
+            Keys {
+                entries: at.checked_add(32)?.checked_add(indices)?,
+                size: if general { 24 } else { 16 },
+                key: if general { 8 } else { 0 },
+                n,
+            }
+        } else {
+            let [slots, _, _, n] = self.words(at.checked_add(8)?)?;
+            let width = match slots {
+                0..=0xff => 1,
+                0x100..=0xffff => 2,
+                _ => 4,
+            };
+            Keys {
+                entries: at.checked_add(40)?.checked_add(slots.checked_mul(width)?)?,
+                size: 24,
+                key: 8,
+                n,
+            }
+        };
+        (keys.n <= MOST_KEYS && keys.entries >> 47 == 0).then_some(keys)
+    }
+
+    /// Whether the key of entry `i`, of keys that a class has for its instances, is `name`.
+    fn is_named(&mut self, keys: &Keys, i: u64, name: &str) -> bool {
+        let Some(key) = self.key(keys, i) else {
+            return false;
+        };
+        if let Some(known) = self.pages.names.get(&key) {
+            return **known == *name;
+        }
+        let text = self.text(key);
+        let is = text.as_deref() == Some(name);
+        if let Some(text) = text.filter(|_| self.pages.names.len() < MOST_NAMES) {
+            self.pages.names.insert(key, text.into());
+        }
+        is
+    }
+
+    /// Whether `object` is the text `name`.
+    fn is_text(&mut self, object: u64, name: &str) -> bool {
+        let length = object.checked_add(16).and_then(|at| self.word(at));
+        length == Some(name.len() as u64) && self.text(object).as_deref() == Some(name)
+    }
+
+    /// The attribute `name` of an object whose class was written in Python, or derived from one of C
+    /// whose instances have a dict.
+    pub(super) fn attribute(&mut self, object: u64, name: &str) -> Option<u64> {
+        let class = self.type_of(object)?;
+        let flags = self.type_flags(class)?;
+        let before = |words: u64| object.checked_sub(8 * words);
+        let managed = self.places.attributes != Attributes::Dict && flags & MANAGED_DICT != 0;
+        if !managed {
+            let offset = self.word(class.checked_add(TYPE_DICT)?)?;
+            if offset == 0 || offset > 1 << 16 {
+                return None;
+            }
+            return match self.word(object.checked_add(offset)?)? {
+                0 => None,
+                dict => self.instance_item(dict, name),
+            };
+        }
+        let word = self.word(before(3)?)?;
+        let values = match self.places.attributes {
+            Attributes::Tagged if word & 1 == 1 => word + 1,
+            _ if word != 0 => return self.instance_item(word, name),
+            Attributes::Before => self.word(before(4)?)?,
+            Attributes::Inline if flags & INLINE_VALUES != 0 => {
+                let values = object.checked_add(self.instance_bytes(class)?)?;
+                if self.byte(values + 3)? != 1 {
+                    return None;
+                }
+                values + 8
+            }
+            _ => return None,
+        };
+        let keys = self.word(class.checked_add(self.places.shared_keys.into())?)?;
+        let keys = self.keys(keys)?;
+        let i = (0..keys.n).find(|i| self.is_named(&keys, *i, name))?;
+        self.word(values.checked_add(8 * i)?)
+            .filter(|value| *value != 0)
+    }
+}

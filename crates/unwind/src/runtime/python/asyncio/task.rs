@@ -1,0 +1,339 @@
+//! One task: its fields, its coroutines, and what it waits for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{
+    BY_EXECUTOR, Rests, Run,
+    chain::{self, Chain, Kind, State},
+};
+use crate::runtime::{
+    python::Code,
+    tasks::{Doing, Task},
+};
+
+/// Bytes of a task of C within which everything lies.
+const TASK_BYTES: u64 = 320;
+/// In a future of C: whom to call when it is done, one and others. It has them until it is done.
+const CALLBACK: u64 = 24;
+const CALLBACKS: u64 = 40;
+/// How asyncio calls the function by which a future of its own follows one of another thread.
+const FOLLOWS: &str = "_call_check_cancel";
+/// Most distinct things to wait for that are told apart, and functions of them named at once.
+const MOST_WORDS: usize = 4096;
+const MOST_NAMED: usize = 4;
+
+/// What a class is to this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// A task or future; whether its fields are C's.
+    Task {
+        of_c: bool,
+    },
+    Future {
+        of_c: bool,
+    },
+    /// A future that waits for several others.
+    Gathering {
+        of_c: bool,
+    },
+    /// Neither.
+    Other,
+}
+
+/// What is read of a task itself.
+struct Fields {
+    /// Future that it waits for.
+    waiter: u64,
+    coroutine: u64,
+    name: u64,
+}
+
+impl Run<'_> {
+    /// One task; within: `None` where there is none, or it is done. `None`: it moved, or is garbage.
+    pub(super) fn task(&mut self, at: u64) -> Option<Option<Rests>> {
+        let class = self.objects.type_of(at)?;
+        let Class::Task { of_c } = self.class(class)? else {
+            return Some(None);
+        };
+        let mut seen = Vec::new();
+        let Some(fields) = self.fields(at, of_c, &mut seen)? else {
+            return Some(None);
+        };
+        let mut chain = self.chain(fields.coroutine)?;
+        let doing = match chain.state {
+            State::Finished => return Some(None),
+            State::Running => Doing::Running,
+            State::Created => Doing::Runnable,
+            State::Suspended => match self.waits(fields.waiter, &mut seen)? {
+                Some(number) => Doing::Waiting(number),
+                None => Doing::Runnable,
+            },
+        };
+        let stack = match doing {
+            Doing::Running => None,
+            _ => Some(self.stack(&mut chain)?),
+        };
+        self.start(chain.start)?;
+        seen.extend(chain.seen);
+        // Others than those that were read may end while it waits for them.
+        let whole = of_c && !matches!(doing, Doing::Waiting(n) if n > BY_EXECUTOR);
+        let task = Task {
+            id: at ^ fields.coroutine.rotate_left(20),
+            start: chain.start,
+            doing,
+            stack,
+            labels: fields.name,
+        };
+        Some(Some(Rests { task, seen, whole }))
+    }
+
+    pub(super) fn type_name(&mut self, class: u64) -> Option<Arc<str>> {
+        if let Some(known) = self.known.names.get(&class) {
+            return Some(Arc::clone(known));
+        }
+        let name: Arc<str> = self.objects.type_name(class)?.into();
+        self.known.names.insert(class, Arc::clone(&name));
+        Some(name)
+    }
+
+    fn class(&mut self, class: u64) -> Option<Class> {
+        if let Some(known) = self.known.classes.get(&class) {
+            return Some(*known);
+        }
+        let own = self.type_name(class)?;
+        let mut names = Vec::new();
+        let mut at = class;
+        while at != 0 && names.len() < 16 {
+            names.push(self.type_name(at)?);
+            at = self.objects.base(at)?;
+        }
+        let any = |wanted: &str| names.iter().any(|n| **n == *wanted);
+        let of_c = any("_asyncio.Future") || any("_asyncio.Task");
+        let found = match () {
+            () if any("_asyncio.Task") || any("Task") && any("Future") => Class::Task { of_c },
+            () if !of_c && !any("Future") => Class::Other,
+            () if &*own == "_GatheringFuture" => Class::Gathering { of_c },
+            () => Class::Future { of_c },
+        };
+        self.known.classes.insert(class, found);
+        Some(found)
+    }
+
+    /// What a task has; within: `None` where its coroutine is gone, as it is done.
+    fn fields(
+        &mut self,
+        at: u64,
+        of_c: bool,
+        seen: &mut Vec<(u64, u64)>,
+    ) -> Option<Option<Fields>> {
+        let [waiter, coroutine, name] = if of_c {
+            let from = at + self.coroutine_at(at)? - 8;
+            let all: [u64; 3] = self.objects.words(from)?;
+            seen.push((from, all[0]));
+            all
+        } else {
+            let mut field = |name| self.objects.attribute(at, name);
+            [field("_fut_waiter")?, field("_coro")?, field("_name")?]
+        };
+        // From 3.13 on a name is a number until somebody asks for it.
+        let class = match name >> 47 {
+            0 => self.objects.type_of(name),
+            _ => None,
+        };
+        let named = class.and_then(|class| self.type_name(class));
+        let named = named.is_some_and(|class| &*class == "str");
+        Some((coroutine != 0).then_some(Fields {
+            waiter,
+            coroutine,
+            name: if named { name } else { 0 },
+        }))
+    }
+
+    /// Where a task of C has its coroutine: in front of a name and a context.
+    fn coroutine_at(&mut self, task: u64) -> Option<u64> {
+        if let Some(known) = self.known.coroutine {
+            return Some(known);
+        }
+        let mut is = |at: u64, wanted: &[&str]| -> Option<bool> {
+            let object = self.objects.pointer(at)?;
+            let class = self.objects.type_of(object)?;
+            let name = self.type_name(class)?;
+            Some(wanted.contains(&&*name))
+        };
+        let found = (24..TASK_BYTES).step_by(8).find(|at| {
+            is(task + at + 16, &["Context", "_contextvars.Context"]) == Some(true)
+                && is(task + at + 8, &["str", "int"]) == Some(true)
+        })?;
+        self.known.coroutine = Some(found);
+        Some(found)
+    }
+
+    fn chain(&mut self, coroutine: u64) -> Option<Chain> {
+        let kinds = &mut self.known.kinds;
+        chain::follow(
+            &mut self.objects,
+            self.facts,
+            coroutine,
+            |objects, class| {
+                if let Some(kind) = kinds.get(&class) {
+                    return Some(*kind);
+                }
+                let kind = Kind::of(objects, class)?;
+                kinds.insert(class, kind);
+                Some(kind)
+            },
+        )
+    }
+
+    /// The frames of a chain, innermost first, in the words of the walk of threads.
+    fn stack(&mut self, chain: &mut Chain) -> Option<Vec<u64>> {
+        let mut words = Vec::with_capacity(2 * chain.frames.len());
+        for (code, lasti) in chain.frames.iter().rev() {
+            let check = match self.known.checks.get(code) {
+                Some((name, check)) => {
+                    chain.seen.push(*name);
+                    *check
+                }
+                None => {
+                    let (name, check) = chain::check(&mut self.objects, self.facts, *code)?;
+                    self.code(*code, check);
+                    self.known.checks.insert(*code, (name, check));
+                    check
+                }
+            };
+            words.extend([*code, u64::from(check) << 32 | u64::from(*lasti as u32)]);
+        }
+        Some(words)
+    }
+
+    /// The function with this code object.
+    fn code(&mut self, address: u64, check: u32) -> Option<Arc<Code>> {
+        if let Some(known) = self.known.codes.get(&(address, check)) {
+            return known.clone();
+        }
+        let read = |at, to: &mut [u8]| self.objects.read(at, to);
+        let code = Code::read(self.facts, self.bias, address, check, read);
+        let code = code.ok().map(Arc::new);
+        self.known.codes.insert((address, check), code.clone());
+        code
+    }
+
+    /// Learns the name of the function that a task began with.
+    fn start(&mut self, start: u64) -> Option<String> {
+        if let Some(known) = self.known.starts.get(&start) {
+            return Some(known.clone());
+        }
+        let name = match chain::check(&mut self.objects, self.facts, start) {
+            Some((_, check)) => self.code(start, check),
+            None => None,
+        };
+        let name = match name {
+            Some(code) => code.name.clone(),
+            // Of a coroutine compiled to C there is only its class.
+            None => self.objects.type_name(start)?,
+        };
+        self.known.starts.insert(start, name.clone());
+        Some(name)
+    }
+
+    /// What is waited for with `waiter`, by number; within: `None` where nothing is, or it is there.
+    fn waits(&mut self, waiter: u64, seen: &mut Vec<(u64, u64)>) -> Option<Option<u32>> {
+        if waiter == 0 {
+            return Some(None);
+        }
+        let class = self.objects.type_of(waiter)?;
+        if &*self.type_name(class)? == "NoneType" {
+            return Some(None);
+        }
+        let of_c = match self.class(class)? {
+            Class::Task { of_c } | Class::Future { of_c } | Class::Gathering { of_c } => of_c,
+            // Somebody else's future.
+            Class::Other => return Some(Some(0)),
+        };
+        // Of C's, the first one to be called; of Python's, that is a pair with a context.
+        let (pending, first) = if of_c {
+            let (one, others) = (waiter + CALLBACK, waiter + CALLBACKS);
+            let called = [self.objects.word(one)?, self.objects.word(others)?];
+            seen.extend([one, others].into_iter().zip(called));
+            (called != [0, 0], Some(called[0]))
+        } else {
+            let callbacks = self.objects.attribute(waiter, "_callbacks")?;
+            let n = self.objects.list_len(callbacks)?;
+            let pair = self.objects.list_first(callbacks).filter(|_| n > 0);
+            (n > 0, pair.and_then(|pair| self.objects.tuple_first(pair)))
+        };
+        if !pending {
+            return Some(None);
+        }
+        let others = match self.class(class)? {
+            Class::Task { .. } => vec![waiter],
+            Class::Gathering { .. } => {
+                let children = self.objects.attribute(waiter, "_children");
+                children
+                    .and_then(|c| self.objects.list(c))
+                    .unwrap_or_default()
+            }
+            _ => {
+                let by_executor = first.and_then(|f| self.follows(f)).unwrap_or(false);
+                return Some(Some(if by_executor { BY_EXECUTOR } else { 0 }));
+            }
+        };
+        let mut names = BTreeSet::new();
+        for other in others {
+            if names.len() > MOST_NAMED {
+                break;
+            }
+            names.extend(self.awaited(other));
+        }
+        Some(Some(self.number(names)))
+    }
+
+    /// Whether `callback` is the function by which a future follows one of another thread.
+    fn follows(&mut self, callback: u64) -> Option<bool> {
+        let class = self
+            .objects
+            .type_of(callback)
+            .filter(|_| callback >> 47 == 0)?;
+        if &*self.type_name(class)? != "function" {
+            return Some(false);
+        }
+        let name = callback + self.objects.places.function_name;
+        let name = self.objects.pointer(name)?;
+        Some(self.objects.text(name)? == FOLLOWS)
+    }
+
+    /// The function that a task began with, unless it is done.
+    pub(super) fn awaited(&mut self, at: u64) -> Option<String> {
+        let class = self.objects.type_of(at)?;
+        let Class::Task { of_c } = self.class(class)? else {
+            return None;
+        };
+        let fields = self.fields(at, of_c, &mut Vec::new())??;
+        let chain = self.chain(fields.coroutine)?;
+        if chain.state == State::Finished {
+            return None;
+        }
+        self.start(chain.start)
+    }
+
+    /// The number of waiting for tasks that began with these functions.
+    fn number(&mut self, names: BTreeSet<String>) -> u32 {
+        let mut all: Vec<_> = names.into_iter().collect();
+        if all.len() > MOST_NAMED {
+            all.truncate(MOST_NAMED);
+            all.push("…".into());
+        }
+        let word = format!("task {}", all.join(", "));
+        let words = &mut self.known.words;
+        let known = words.iter().position(|w| *w == word);
+        let index = known.unwrap_or_else(|| match words.len() {
+            MOST_WORDS.. => 0,
+            n => {
+                words.push(word);
+                n
+            }
+        });
+        index as u32
+    }
+}

@@ -1,0 +1,86 @@
+//! The interpreter's loop where the compiler has split it: the part that it took for seldom used is
+//! elsewhere, and may be the one that runs nearly always.
+//!
+//! Its symbol goes with `strip`, its unwind table does not: it is the piece of code with a table of its
+//! own that the loop jumps into.
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
+use rustc_hash::FxHashMap;
+
+use super::super::{Image, Place};
+
+/// Jumps into the other part, at least: bytes that look like one may be data.
+const JUMPS: usize = 4;
+
+/// The other part of the function at `whole`.
+pub(super) fn other_part(image: &Image<'_>, whole: Place) -> Option<Place> {
+    let targets = jumps(image.at(whole.address, whole.size as usize)?, whole);
+    let (frames, at) = image.section_at(".eh_frame")?;
+    let section = EhFrame::new(frames, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame(at);
+    let mut found: FxHashMap<(u64, u64), usize> = FxHashMap::default();
+    let mut entries = section.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+            continue;
+        };
+        let (start, bytes) = (fde.initial_address(), fde.len());
+        let end = start.saturating_add(bytes);
+        let from = targets.partition_point(|t| *t < start);
+        let into = targets[from..].iter().take_while(|t| **t < end).count();
+        // A function that is called at its end is jumped to at its beginning.
+        let first = targets[from..].iter().take_while(|t| **t == start).count();
+        if into - first >= JUMPS {
+            found.insert((start, bytes), into);
+        }
+    }
+    let most = found.into_iter().max_by_key(|(_, n)| *n)?;
+    let (address, size) = most.0;
+    Some(Place { address, size })
+}
+
+/// Where the code of a function may jump to outside itself, ascending.
+fn jumps(code: &[u8], whole: Place) -> Vec<u64> {
+    let mut targets = Vec::new();
+    for (i, bytes) in code.windows(6).enumerate() {
+        // jmp, and jcc, of 32 bits.
+        let (length, distance) = match bytes {
+            [0xe9, rest @ ..] => (5, rest),
+            [0x0f, 0x80..=0x8f, rest @ ..] => (6, rest),
+            _ => continue,
+        };
+        let distance = i32::from_le_bytes(distance[..4].try_into().expect("four bytes"));
+        let end = whole.address.wrapping_add(i as u64 + length);
+        let target = end.wrapping_add_signed(distance.into());
+        if target.wrapping_sub(whole.address) >= whole.size {
+            targets.push(target);
+        }
+    }
+    targets.sort_unstable();
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_out_of_a_function_are_found() {
+        let mut code = vec![0x90; 32];
+        // At 4: jmp to 0x2000; at 12: je to 0x1010, which is inside; at 20: jne to 0x3000.
+        code[4] = 0xe9;
+        code[5..9].copy_from_slice(&(0x2000i32 - 0x1009).to_le_bytes());
+        code[12..14].copy_from_slice(&[0x0f, 0x84]);
+        code[14..18].copy_from_slice(&(0x1010i32 - 0x1012).to_le_bytes());
+        code[20..22].copy_from_slice(&[0x0f, 0x85]);
+        code[22..26].copy_from_slice(&(0x3000i32 - 0x101a).to_le_bytes());
+        let whole = Place {
+            address: 0x1000,
+            size: 32,
+        };
+        assert_eq!(jumps(&code, whole), [0x2000, 0x3000]);
+    }
+}
