@@ -369,7 +369,7 @@ impl Hits {
             remedy: remedy.into(),
         };
         let mut limits = vec![limit(
-            "how often an event happened to each of several threads that one has made: their sum is counted, and divided by their samples".into(),
+            "how often an event happened to each of several threads that one has made, as all of a command's are: their sum is counted, and divided by the stacks that came, which is far off where stacks were lost or a thread was born while its events were rarer than later".into(),
             "the ebpf backend",
         )];
         if !self.with_kernel {
