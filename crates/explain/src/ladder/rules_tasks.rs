@@ -11,8 +11,8 @@ use super::places::place;
 use super::verdict::{Found, Verdict, found};
 use crate::words;
 
-/// What runtimes call waits for locks.
-const LOCK: &str = "mutex";
+/// What waits for locks are called: goroutines', tasks' of asyncio.
+const LOCKS: [&str; 2] = ["mutex", "lock"];
 /// Share of the tasks' active time, and tasks that wait at any time.
 const SHARE: f64 = 0.20;
 const WAITING: f64 = 1.0;
@@ -59,7 +59,7 @@ impl Tasks<'_> {
         let locks = self
             .waits
             .iter()
-            .filter(|((_, reason), _)| &**reason == LOCK);
+            .filter(|((_, reason), _)| LOCKS.contains(&&**reason));
         locks.map(|(_, ns)| ns).sum()
     }
 
@@ -68,7 +68,7 @@ impl Tasks<'_> {
         let locks = self
             .waits
             .iter()
-            .filter(|((_, reason), _)| &**reason == LOCK);
+            .filter(|((_, reason), _)| LOCKS.contains(&&**reason));
         let most = locks.max_by_key(|(key, ns)| (**ns, std::cmp::Reverse(key.0.clone())));
         most.map(|((function, _), ns)| (function, *ns))
     }
@@ -76,7 +76,7 @@ impl Tasks<'_> {
     /// What else they wait for in `function`, most of all.
     fn inside(&self, function: &Arc<str>) -> Option<(&str, u64)> {
         (self.waits.iter())
-            .filter(|((f, reason), _)| f == function && &**reason != LOCK)
+            .filter(|((f, reason), _)| f == function && !LOCKS.contains(&&**reason))
             .map(|((_, reason), ns)| (&**reason, *ns))
             .max_by_key(|(reason, ns)| (*ns, std::cmp::Reverse(*reason)))
     }
