@@ -167,6 +167,9 @@ fn events_of_the_kernel_are_refused_to_who_may_not_measure_it() {
     }
 }
 
+/// Switches a second of a thread that certainly has its records rationed (above 20,000).
+const HASTY: f64 = 40_000.0;
+
 /// Two threads that hand a byte to and fro do not have each switch recorded; their totals stay exact.
 #[test]
 fn who_switches_all_the_time_is_recorded_in_turns() {
@@ -177,6 +180,16 @@ fn who_switches_all_the_time_is_recorded_in_turns() {
             arguments.iter().map(OsString::from).collect()
         })?;
         let told = run::judge(&o, "perf", 0.5)?;
+        let hasty = o
+            .truth
+            .threads
+            .iter()
+            .any(|t| t.voluntary_switches as f64 * 1e9 > HASTY * t.work_wall_ns.max(1) as f64);
+        if !hasty {
+            return Ok(format!(
+                "{told}; skipped: this machine does not switch so often now"
+            ));
+        }
         let limits = o.domain["limits"].to_string();
         if !limits.contains("switch very often") {
             return Err(Error::Output(format!(
