@@ -277,7 +277,8 @@ fn hottest<'a>(e: &Evidence<'a>) -> Option<(&'a Cause, u64)> {
 pub(super) fn computing(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;
     let ns = b.ledger.state_ns(State::OnCpu);
-    let waits = e.share(e.main_wait().1);
+    // What others end, by a wake-up or by an event.
+    let waits = e.share(e.main_wait().1.max(e.handed()));
     // A parent's wait for a child that is measured is told by what the child does, where it computes.
     let relayed = match b.busy_cpus() {
         busy if busy >= CPU_FIRST => e.relayed(),
