@@ -22,7 +22,7 @@ usage: cargo xtask TASK
   prove-diff [--quick | PAIRS TRIALS]
                        one program against itself, and one function made dearer, live: 20 trials of
                        5 runs against 5, of which 80 pairs of equals, and 20 further pairs unless
-                       told; under half an hour on two CPUs
+                       told; 20 minutes of recordings on two CPUs, and the comparisons
   kernels VMLINUZ… [EXPERIMENT…]
                        experiments under other kernels, in an emulator
   tidy                 which crate depends on which, lengths of files, paths of this machine
