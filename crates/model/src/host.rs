@@ -133,7 +133,8 @@ pub struct Limits {
     pub swapped_bytes: Option<u64>,
 }
 
-/// The host at one moment.
+/// The host at one moment. Pressure, memory, major faults and sockets are read at the start, at the end
+/// and each fifth second, and repeated in between.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFacts {
     /// 1-, 5- and 15-minute load averages.

@@ -67,7 +67,7 @@ impl HostLog {
                 true => self.listeners(),
                 false => Vec::new(),
             },
-            ..self.reader.read()
+            ..self.reader.follow()
         };
         self.push(facts);
         true

@@ -47,7 +47,9 @@ impl Space {
 
     /// Something is mapped.
     pub fn map<S: TableSink>(&mut self, m: &Mapping, files: &mut Files<S>) {
-        if m.start >= m.end {
+        // The page of old system calls is the kernel's, and entered by traps only: as code without a
+        // file it would make every program look like one that makes code, with a perf map to search for.
+        if m.start >= m.end || m.path == "[vsyscall]" {
             return;
         }
         self.unmap(m.start, m.end);

@@ -91,8 +91,9 @@ impl Visitor {
                     }
                 },
             };
-            let read =
-                iterate(&self.single[at].1).and_then(|mut file| file.read_to_end(&mut self.buffer));
+            // By `take`, or reading to the end would ask for a size that such a file does not have.
+            let read = iterate(&self.single[at].1)
+                .and_then(|file| file.take(u64::MAX).read_to_end(&mut self.buffer));
             if read.is_err() {
                 return false;
             }
