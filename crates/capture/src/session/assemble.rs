@@ -1,0 +1,146 @@
+//! What came in -> the recording: samples with their stacks, waits, peers, shapes, ledgers.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, within::Moment};
+
+use super::{
+    Options,
+    accounts::Accounts,
+    advice,
+    build::{Stacks, Whose},
+    intake::Intake,
+    processes::Processes,
+    waits,
+};
+use crate::event::{self, LockSum};
+
+/// What putting a recording together gives beside it.
+pub(super) struct Assembled {
+    /// Modules of code made at run time, with their processes.
+    pub jit: Vec<(ModuleId, u32)>,
+    /// What was seen of connections, by sample.
+    pub seen: Vec<WaitSeen>,
+    /// When each sample was taken.
+    pub moments: Vec<Moment>,
+    /// What is to be told of code without names.
+    pub unnamed: Vec<Limit>,
+}
+
+/// Puts what came in into `recording`, and what was lost into `losses`; `locks`: sums by lock.
+pub(super) fn assemble(
+    recording: &mut Recording,
+    intake: &mut Intake,
+    processes: &Processes,
+    locks: &[LockSum],
+    losses: &mut Vec<(String, u64)>,
+    mut stacks: Stacks,
+    options: &Options,
+) -> Assembled {
+    let end_ns = recording.window.end_ns;
+    let grid = intake.accounts.grid();
+    let last_slice = (end_ns
+        .saturating_sub(grid.start_ns)
+        .div_ceil(grid.width_ns.max(1)))
+    .max(1) as u32
+        - 1;
+    let mut sums = intake.samples.finish(last_slice);
+    intake.settle(u64::MAX);
+    intake.resources.finish(processes.managed());
+    stacks.kernel_functions(&intake.kernel);
+    sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
+    let peers = std::mem::take(&mut intake.samples.peers);
+    let mut seen = Vec::with_capacity(sums.len());
+    let mut at = FxHashMap::default();
+    for (key, sum) in sums {
+        let Some(sample) = stacks.sample(key, sum, intake, processes) else {
+            continue;
+        };
+        if key.state == event::state::HIT {
+            if let Some(event) = recording.events.get_mut(usize::from(key.detail)) {
+                event.samples.push(sample);
+            }
+            continue;
+        }
+        at.insert(key, recording.samples.len() as u32);
+        let pid = intake.accounts.pid(sample.context.0);
+        seen.push(peers.seen(&key, pid));
+        recording.samples.push(sample);
+    }
+    let moments = (intake.samples.each.take().into_iter().flatten())
+        .filter_map(|(key, [begin_ns, end_ns, ns, count])| {
+            let sample = *at.get(&key)?;
+            Some(Moment {
+                sample,
+                begin_ns,
+                end_ns,
+                ns,
+                count,
+            })
+        })
+        .collect();
+    waits::assemble(recording, &mut stacks, &at, locks, intake, processes);
+    recording.label_sets = std::mem::take(&mut stacks.labels.sets);
+    losses.push((
+        "parts of waits that are not told apart (too many)".into(),
+        intake.chains.parts.crowded,
+    ));
+    recording.peers = peers.finish(end_ns, &intake.accounts, |user, context| {
+        let whose = Whose::last(intake.accounts.pid(context));
+        stacks.stack(0, user, whose, intake, processes)
+    });
+    losses.push(("malformed event".into(), intake.malformed));
+    losses.push(("user stack never read".into(), intake.samples.unresolved));
+    let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+    truncated.sort();
+    for (end, count) in truncated {
+        losses.push((format!("truncated:{}", end.name()), *count));
+    }
+    let jit = stacks.jit_modules();
+    let unnamed = advice::unnamed_code(&stacks, processes);
+    recording.modules = stacks.modules;
+    recording.frames = stacks.frames;
+    recording.functions = stacks.functions;
+    recording.stacks = stacks.stacks;
+    let shapes = std::mem::take(&mut intake.shapes);
+    recording.shapes = shapes.finish(&intake.accounts);
+    recording.shapes.append(&mut stacks.lengths);
+    recording.timeline = intake.turns.take().map(|turns| {
+        let lost = losses.iter().find(|(cause, _)| cause == event::RING_TURN);
+        turns.finish(&intake.accounts, lost.map_or(0, |(_, n)| *n))
+    });
+    let rest = options
+        .looks
+        .is_some()
+        .then(|| intake.accounts.look(end_ns));
+    let accounts = std::mem::replace(&mut intake.accounts, Accounts::new(0, 0));
+    (
+        recording.contexts,
+        recording.slices,
+        recording.ledger_slices,
+    ) = accounts.finish(end_ns);
+    // Looks have shown the rest.
+    for context in recording.contexts.iter_mut().filter(|_| rest.is_some()) {
+        context.ledger = Ledger::default();
+        context.start_ns = context.end_ns;
+    }
+    for (index, context) in rest.into_iter().flatten() {
+        recording.contexts[index as usize] = context;
+    }
+    // Preparing takes a moment: the window begins with the first thread's books.
+    if let (Some(first), None) = (
+        recording.contexts.iter().map(|c| c.start_ns).min(),
+        options.looks,
+    ) {
+        let window = &mut recording.window;
+        let late = first.saturating_sub(window.start_ns);
+        window.start_ns += late;
+        window.start_unix_ns += late;
+    }
+    recording.processes = processes.facts();
+    Assembled {
+        jit,
+        seen,
+        moments,
+        unnamed,
+    }
+}

@@ -1,0 +1,151 @@
+//! What a recording is asked for, what it tells on the way, and what it gives.
+
+use std::{fs::File, sync::Arc, time::Duration};
+
+use wallscope_model::{Recording, WaitSeen, within::Moment};
+use wallscope_symbolize::Sources;
+
+use super::{
+    events::{Signals, Stopper},
+    look::Look,
+};
+use crate::{
+    backend::{Backend, ebpf::Mechanism},
+    counter::EventSpec,
+    target::{CommandEnd, Target},
+};
+
+/// What to record and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom to measure.
+    pub target: Target,
+    /// How long; `None`: until the target ends or a signal comes.
+    pub duration: Option<Duration>,
+    /// On-CPU samples a second and CPU.
+    pub hz: u32,
+    /// Blocked or runnable time per stack.
+    pub off_cpu_period: Duration,
+    /// Most CPU that measuring may cost, in percent of one CPU.
+    pub max_overhead: f64,
+    /// The mechanism for stacks of blocked threads; `None`: the better one.
+    pub mechanism: Option<Mechanism>,
+    /// The way to measure; `None`: the best that is allowed here.
+    pub backend: Option<Backend>,
+    /// Keep the frames of interpreters beside those of the programs that they run.
+    pub interpreter_frames: bool,
+    /// Whether running threads may be stopped for a moment where nothing else shows their stacks.
+    pub allow_stop: bool,
+    /// Memory for single intervals, bytes; `None`: they are not kept.
+    pub timeline: Option<u64>,
+    /// Events at which stacks are taken too.
+    pub events: Vec<EventSpec>,
+    /// Hits of them a stack; `None`: as many stacks as `max_overhead` allows.
+    pub event_period: Option<u64>,
+    /// Where a command's output goes, which then has no input; `None`: all as it is here.
+    pub command_output: Option<Arc<File>>,
+    /// Whether each sample's moment is wanted (see [`Captured::moments`]).
+    pub moments: bool,
+    /// Whether stacks are wanted, or ledgers alone.
+    pub stacks: bool,
+    /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
+    /// end. `None`: never.
+    pub looks: Option<Duration>,
+}
+
+impl Options {
+    /// What is measured and how unless something else is asked for.
+    pub fn new(target: Target) -> Options {
+        Options {
+            target,
+            duration: None,
+            hz: 99,
+            off_cpu_period: Duration::from_millis(1),
+            max_overhead: 1.0,
+            mechanism: None,
+            backend: None,
+            interpreter_frames: false,
+            allow_stop: false,
+            timeline: None,
+            events: Vec::new(),
+            event_period: None,
+            command_output: None,
+            moments: false,
+            stacks: true,
+            looks: None,
+        }
+    }
+}
+
+/// Told what is going on.
+pub trait Observer {
+    /// Measuring is live: from now on nothing is missed.
+    fn live(&mut self, facts: &Live);
+    /// Some time has passed.
+    fn progress(&mut self, progress: &Progress);
+    /// What came since the last look (see [`Options::looks`]).
+    fn look(&mut self, look: Look) {
+        let _ = look;
+    }
+    /// The window has just ended; what was measured is put together next.
+    fn over(&mut self) {}
+}
+
+/// The state of things when measuring went live.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The target in words.
+    pub target: String,
+    /// Threads found.
+    pub threads: usize,
+    /// The on-CPU event in words.
+    pub event: String,
+    /// On-CPU samples a second.
+    pub hz: u32,
+    /// The contract's name of the backend.
+    pub backend: &'static str,
+    /// The processes that were found; a command's is held, and has not begun.
+    pub pids: Vec<u32>,
+    /// Ends the session from elsewhere.
+    pub stopper: Stopper,
+}
+
+/// How it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Threads alive.
+    pub threads: usize,
+    /// Distinct stacks so far.
+    pub stacks: usize,
+}
+
+/// Why measuring stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The duration was over.
+    Duration,
+    /// The target ended.
+    TargetEnded,
+    /// A signal asked for it.
+    Signal,
+}
+
+/// The result of measuring.
+pub struct Captured {
+    /// The recording; frames have no names yet.
+    pub recording: Recording,
+    /// What a symboliser needs, by module.
+    pub sources: Sources,
+    /// What was seen of connections in the waits of each sample, by index; empty: of none.
+    pub seen: Vec<WaitSeen>,
+    /// When each sample was taken, where that is wanted; by the ebpf backend only.
+    pub moments: Vec<Moment>,
+    /// Why it stopped.
+    pub stop: Stop,
+    /// For a command: how it ended.
+    pub command_end: Option<CommandEnd>,
+    /// To be kept until the recording is safe: a second Ctrl-C is to lose nothing.
+    pub signals: Signals,
+}
