@@ -8,31 +8,31 @@ pub mod taps;
 pub mod timer;
 
 mod allowed;
+mod complaints;
+mod counts;
 mod visit;
 
 use std::{
-    fs,
     mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
-    sync::Mutex,
+    os::fd::{IntoRawFd, OwnedFd},
     time::Duration,
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapMut, MapType, OpenObject, PrintLevel, RingBuffer,
-    RingBufferBuilder,
+    Link, MapCore, MapFlags, MapHandle, MapMut, OpenObject, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
-use wallscope_model::{BlockReason, shape};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 pub use allowed::{Kernel, Mechanism};
+pub(crate) use complaints::{last_complaint, note_complaints};
+pub use counts::RunTime;
 use visit::Visitor;
 pub use visit::{Visit, Visited};
 
 use crate::{
     Error,
-    event::{LockSum, MonitorPlace, PARTS, SocketRecord},
+    event::{MonitorPlace, SocketRecord},
     places::Places,
     syscalls,
 };
@@ -67,37 +67,12 @@ pub struct Settings {
     pub events: (bool, bool),
 }
 
-/// Where the run time of the programs went, so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RunTime {
-    /// Switches and wake-ups, scaled from those that were timed, ns.
-    pub hooks_ns: u64,
-    /// On-CPU samples, ns.
-    pub timer_ns: u64,
-    /// Stacks that threads read of themselves, ns.
-    pub later_ns: u64,
-    /// Switches at which time was charged to a stack.
-    pub charges: u64,
-    /// Stacks at events, ns.
-    pub hits_ns: u64,
-}
-
-impl RunTime {
-    /// All of it, ns.
-    pub fn total_ns(&self) -> u64 {
-        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns
-    }
-}
-
 /// The loaded and attached programs.
 pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
     links: Vec<Link>,
     visitor: Visitor,
 }
-
-/// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
-const LOCAL_STORAGE_HEAD: u64 = 64;
 
 /// Bytes of the ring of the timeline where there is none: a page, however large pages are.
 const NO_TIMELINE: u32 = 1 << 16;
@@ -403,11 +378,6 @@ impl Programs {
         }
     }
 
-    /// Losses counted in kernel code, by cause, in the order of `event::LOSSES`.
-    pub fn losses(&self) -> Vec<u64> {
-        self.counters()[..crate::event::LOSSES.len()].to_vec()
-    }
-
     /// Puts a connection into the map, with the request that is in flight on it, if any. Whether there
     /// was room.
     pub fn put_socket(&self, record: &SocketRecord) -> bool {
@@ -436,101 +406,6 @@ impl Programs {
         }
     }
 
-    /// All connections in the map.
-    pub fn sockets(&self) -> Vec<SocketRecord> {
-        let map = &self.skel.maps.sockets;
-        map.keys()
-            .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
-            .filter_map(|bytes| SocketRecord::read_from_bytes(&bytes).ok())
-            .collect()
-    }
-
-    /// Intervals of all threads by length: a fine histogram for each class of `shape.h` (on the CPU,
-    /// parts of runnable time, block reasons), as (longest, counts by bucket).
-    pub fn shapes(&self) -> Vec<(u64, Vec<u64>)> {
-        let classes = 1 + PARTS + BlockReason::COUNT;
-        (0..classes as u32)
-            .map(|class| {
-                let per_cpu = self
-                    .skel
-                    .maps
-                    .shapes
-                    .lookup_percpu(&class.to_ne_bytes(), MapFlags::ANY);
-                let mut longest = 0;
-                let mut counts = vec![0u64; shape::BUCKETS];
-                for bytes in per_cpu.ok().flatten().unwrap_or_default() {
-                    let (max, rest) = bytes.split_at(8);
-                    longest = longest.max(u64::from_ne_bytes(max.try_into().expect("eight bytes")));
-                    for (sum, n) in counts.iter_mut().zip(rest.chunks_exact(4)) {
-                        *sum += u64::from(u32::from_ne_bytes(n.try_into().expect("four bytes")));
-                    }
-                }
-                (longest, counts)
-            })
-            .collect()
-    }
-
-    /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
-    pub fn run_time(&self) -> RunTime {
-        let counters = self.counters();
-        let [hooks_ns, timer_ns, later_ns, charges, hits_ns] =
-            [0, 1, 2, 3, 4].map(|i| counters[crate::event::LOSSES.len() + i]);
-        RunTime {
-            hooks_ns,
-            timer_ns,
-            later_ns,
-            charges,
-            hits_ns,
-        }
-    }
-
-    /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
-    fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; crate::event::LOSSES.len() + 5];
-        let per_cpu = self
-            .skel
-            .maps
-            .cpus
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        for bytes in per_cpu.ok().flatten().unwrap_or_default() {
-            // Before them: irq_ns, irq_begin, depth and measured.
-            for (sum, value) in sums.iter_mut().zip(bytes[24..].chunks_exact(8)) {
-                *sum += u64::from_ne_bytes(value.try_into().expect("eight bytes"));
-            }
-        }
-        sums
-    }
-
-    /// Exact waits by thread and lock.
-    pub fn lock_waits(&self) -> Vec<LockSum> {
-        let map = &self.skel.maps.lock_waits;
-        map.keys()
-            .filter_map(|key| {
-                let value = map.lookup(&key, MapFlags::ANY).ok()??;
-                LockSum::read_from_bytes(&[key, value].concat()).ok()
-            })
-            .collect()
-    }
-
-    /// Bytes of kernel memory held by our maps while `threads` are measured. What is stored with a
-    /// task is not in the kernel's figure for its map, so it is added here.
-    pub fn map_bytes(&self, threads: usize) -> u64 {
-        self.skel
-            .object()
-            .maps()
-            .map(|m| {
-                let stored = match m.map_type() {
-                    MapType::TaskStorage if self.in_use(&m) => {
-                        let record = u64::from(m.value_size()) + LOCAL_STORAGE_HEAD;
-                        record.next_power_of_two() * threads as u64
-                    }
-                    _ => 0,
-                };
-                stored + map_bytes(m.as_fd())
-            })
-            .sum()
-    }
-
     /// The map of processes with managed code.
     ///
     /// # Errors
@@ -538,16 +413,6 @@ impl Programs {
     pub fn managed_map(&self) -> Result<MapHandle, Error> {
         let map = &self.skel.maps.py_procs;
         MapHandle::try_from(map).map_err(Error::bpf("cannot share the map of runtimes"))
-    }
-
-    /// Windows of user stack are only saved where threads cannot read their own.
-    fn in_use(&self, map: &libbpf_rs::Map<'_>) -> bool {
-        let by_window = self
-            .skel
-            .maps
-            .rodata_data
-            .is_some_and(|data| data.cfg_task_work == 0);
-        by_window || map.name() != "windows"
     }
 
     /// The maps of the unwinder.
@@ -570,48 +435,4 @@ pub(crate) fn name_targets<const N: usize>(
             .map_err(Error::bpf(format!("cannot name a target {kind}")))?;
     }
     Ok(())
-}
-
-/// What libbpf said of the last program that was refused: its name and the verifier's last word.
-static COMPLAINT: Mutex<(String, String)> = Mutex::new((String::new(), String::new()));
-
-fn complain(text: String) {
-    let Ok(mut said) = COMPLAINT.lock() else {
-        return;
-    };
-    if text.contains("BPF program load failed") {
-        said.0 = text.trim().trim_start_matches("libbpf: ").into();
-    }
-    // The end of a long log is a summary of what was done; before it stands why it was not enough.
-    if let Some((_, log)) = text.split_once("-- BEGIN PROG LOAD LOG --") {
-        let log = log.split("-- END PROG LOAD LOG --").next().unwrap_or(log);
-        let why = log.lines().map(str::trim).rfind(|l| {
-            !l.is_empty() && !l.starts_with("processed ") && !l.starts_with("verification time")
-        });
-        said.1 = why.unwrap_or_default().into();
-    }
-}
-
-/// Keeps what libbpf complains of from here on, instead of printing it.
-pub(crate) fn note_complaints() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| complain(line))));
-}
-
-pub(crate) fn last_complaint() -> String {
-    let said = COMPLAINT.lock().map(|said| said.clone());
-    let (program, why) = said.unwrap_or_default();
-    [program, why].join(": ").trim_matches([':', ' ']).into()
-}
-
-fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
-    fdinfo(fd, "memlock:")
-}
-
-fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> u64 {
-    let text =
-        fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
-    text.lines()
-        .find_map(|l| l.strip_prefix(field))
-        .and_then(|v| v.trim().parse().ok())
-        .unwrap_or(0)
 }

@@ -1,0 +1,164 @@
+//! What the programs counted: losses, run time, connections, lengths of intervals, waits for locks; and
+//! the memory that their maps hold.
+
+use std::{
+    fs,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use libbpf_rs::{MapCore, MapFlags, MapType, skel::Skel};
+use wallscope_model::{BlockReason, shape};
+use zerocopy::FromBytes;
+
+use super::Programs;
+use crate::event::{LOSSES, LockSum, PARTS, SocketRecord};
+
+/// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
+const LOCAL_STORAGE_HEAD: u64 = 64;
+
+/// Where the run time of the programs went, so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunTime {
+    /// Switches and wake-ups, scaled from those that were timed, ns.
+    pub hooks_ns: u64,
+    /// On-CPU samples, ns.
+    pub timer_ns: u64,
+    /// Stacks that threads read of themselves, ns.
+    pub later_ns: u64,
+    /// Switches at which time was charged to a stack.
+    pub charges: u64,
+    /// Stacks at events, ns.
+    pub hits_ns: u64,
+}
+
+impl RunTime {
+    /// All of it, ns.
+    pub fn total_ns(&self) -> u64 {
+        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns
+    }
+}
+
+impl Programs {
+    /// Losses counted in kernel code, by cause, in the order of `event::LOSSES`.
+    pub fn losses(&self) -> Vec<u64> {
+        self.counters()[..LOSSES.len()].to_vec()
+    }
+
+    /// All connections in the map.
+    pub fn sockets(&self) -> Vec<SocketRecord> {
+        let map = &self.skel.maps.sockets;
+        map.keys()
+            .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
+            .filter_map(|bytes| SocketRecord::read_from_bytes(&bytes).ok())
+            .collect()
+    }
+
+    /// Intervals of all threads by length: a fine histogram for each class of `shape.h` (on the CPU,
+    /// parts of runnable time, block reasons), as (longest, counts by bucket).
+    pub fn shapes(&self) -> Vec<(u64, Vec<u64>)> {
+        let classes = 1 + PARTS + BlockReason::COUNT;
+        (0..classes as u32)
+            .map(|class| {
+                let per_cpu = self
+                    .skel
+                    .maps
+                    .shapes
+                    .lookup_percpu(&class.to_ne_bytes(), MapFlags::ANY);
+                let mut longest = 0;
+                let mut counts = vec![0u64; shape::BUCKETS];
+                for bytes in per_cpu.ok().flatten().unwrap_or_default() {
+                    let (max, rest) = bytes.split_at(8);
+                    longest = longest.max(u64::from_ne_bytes(max.try_into().expect("eight bytes")));
+                    for (sum, n) in counts.iter_mut().zip(rest.chunks_exact(4)) {
+                        *sum += u64::from(u32::from_ne_bytes(n.try_into().expect("four bytes")));
+                    }
+                }
+                (longest, counts)
+            })
+            .collect()
+    }
+
+    /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
+    pub fn run_time(&self) -> RunTime {
+        let counters = self.counters();
+        let [hooks_ns, timer_ns, later_ns, charges, hits_ns] =
+            [0, 1, 2, 3, 4].map(|i| counters[LOSSES.len() + i]);
+        RunTime {
+            hooks_ns,
+            timer_ns,
+            later_ns,
+            charges,
+            hits_ns,
+        }
+    }
+
+    /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
+    fn counters(&self) -> Vec<u64> {
+        let mut sums = vec![0u64; LOSSES.len() + 5];
+        let per_cpu = self
+            .skel
+            .maps
+            .cpus
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        for bytes in per_cpu.ok().flatten().unwrap_or_default() {
+            // Before them: irq_ns, irq_begin, depth and measured.
+            for (sum, value) in sums.iter_mut().zip(bytes[24..].chunks_exact(8)) {
+                *sum += u64::from_ne_bytes(value.try_into().expect("eight bytes"));
+            }
+        }
+        sums
+    }
+
+    /// Exact waits by thread and lock.
+    pub fn lock_waits(&self) -> Vec<LockSum> {
+        let map = &self.skel.maps.lock_waits;
+        map.keys()
+            .filter_map(|key| {
+                let value = map.lookup(&key, MapFlags::ANY).ok()??;
+                LockSum::read_from_bytes(&[key, value].concat()).ok()
+            })
+            .collect()
+    }
+
+    /// Bytes of kernel memory held by our maps while `threads` are measured. What is stored with a
+    /// task is not in the kernel's figure for its map, so it is added here.
+    pub fn map_bytes(&self, threads: usize) -> u64 {
+        self.skel
+            .object()
+            .maps()
+            .map(|m| {
+                let stored = match m.map_type() {
+                    MapType::TaskStorage if self.in_use(&m) => {
+                        let record = u64::from(m.value_size()) + LOCAL_STORAGE_HEAD;
+                        record.next_power_of_two() * threads as u64
+                    }
+                    _ => 0,
+                };
+                stored + map_bytes(m.as_fd())
+            })
+            .sum()
+    }
+
+    /// Windows of user stack are only saved where threads cannot read their own.
+    fn in_use(&self, map: &libbpf_rs::Map<'_>) -> bool {
+        let by_window = self
+            .skel
+            .maps
+            .rodata_data
+            .is_some_and(|data| data.cfg_task_work == 0);
+        by_window || map.name() != "windows"
+    }
+}
+
+fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
+    fdinfo(fd, "memlock:")
+}
+
+fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> u64 {
+    let text =
+        fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
+    text.lines()
+        .find_map(|l| l.strip_prefix(field))
+        .and_then(|v| v.trim().parse().ok())
+        .unwrap_or(0)
+}
