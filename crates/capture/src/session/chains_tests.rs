@@ -1,8 +1,9 @@
 //! Waits with known wakers: what hangs below them, and that it sums.
 
+use wallscope_model::{BlockReason, Role};
 use zerocopy::FromZeros;
 
-use super::*;
+use super::{super::parts::Who, *};
 use crate::event::{Hold, HoldsEvent};
 
 const MS: u64 = 1_000_000;

@@ -1,0 +1,383 @@
+//! What a wait was spent on: it is given to who ended it or had the lock, divided among what that one did
+//! in it, and so on down the chain. Whom to ask comes from [`Chains`]' memory; nothing is kept here.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{BlockReason, Role, StackEnd};
+
+use super::{
+    super::{
+        parts::{Follow, Part, Who},
+        samples::User,
+    },
+    Block, Chains, MOST_HOPS, Wake,
+};
+use crate::event::{Step, state};
+
+impl Chains {
+    /// What `block`, or the part of it that `at` is, was really spent on.
+    pub(super) fn ended(
+        &mut self,
+        at: Follow,
+        block: &Block,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        if block.detail != BlockReason::Gil as u8 {
+            // Who is woken by its own time limit tells by that nothing of who had the lock.
+            let by_itself =
+                block.owner.is_some() && self.interrupt(block.wake.kernel, kernel).is_some();
+            return match block.owner {
+                Some(owner) if by_itself && path.last() != Some(&owner) => {
+                    self.held(at, owner, kernel, path);
+                }
+                _ => self.follow(at, &block.wake, kernel, path),
+            };
+        }
+        let length = at.to.saturating_sub(at.from).max(1);
+        let upto = |time: u64| {
+            (u128::from(at.ns) * u128::from(time - at.from) / u128::from(length)) as u64
+        };
+        for (i, s) in (0..).zip(self.holders.between(block.pid, at.from, at.to)) {
+            let part = Follow {
+                from: s.from,
+                to: s.to,
+                ns: upto(s.to) - upto(s.from),
+                count: if i == 0 { at.count } else { 0 },
+                ..at
+            };
+            match s.who {
+                // Who waits cannot have it; it had it before, and nobody has taken it yet.
+                Some(holder) if path.last() != Some(&holder) => {
+                    self.held(part, holder, kernel, path);
+                }
+                _ => self.follow(part, &block.wake, kernel, path),
+            }
+        }
+    }
+
+    /// All through `at`, `holder` had the lock that is waited for.
+    fn held(
+        &mut self,
+        at: Follow,
+        holder: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let who = Who::Record(holder);
+        let Some(id) = self
+            .parts
+            .add(&at, Part::of(Role::Held, &who), at.ns, at.count)
+        else {
+            return;
+        };
+        let below = Follow {
+            above: Some(id),
+            count: 0,
+            ..at
+        };
+        if !self.may_go_on(&below, holder, &who, path) {
+            return;
+        }
+        path.push(holder);
+        let blocked = self.earlier(&below, holder, &who, at.to, at.ns, kernel, path);
+        let rest = self.queued(&below, holder, &who, at.ns - blocked);
+        if rest > 0 {
+            self.computing(&Follow { ns: rest, ..below }, holder, &who);
+        }
+        path.pop();
+    }
+
+    /// Whether to follow `waker` below `at`; if not, that is said there.
+    fn may_go_on(&mut self, at: &Follow, waker: u64, who: &Who, path: &[u64]) -> bool {
+        let role = match () {
+            () if path.contains(&waker) => Role::Circle,
+            () if path.len() >= MOST_HOPS => Role::Cut,
+            () => return true,
+        };
+        self.parts.add(at, Part::of(role, who), at.ns, 0);
+        false
+    }
+
+    /// Adds what of `at`, with `ns` to give away, its samples say that `id` waited for a CPU; returns
+    /// what is left.
+    fn queued(&mut self, at: &Follow, id: u64, who: &Who, ns: u64) -> u64 {
+        let waits: Vec<(u64, u8)> = self.past.get(&id).map_or(Vec::new(), |past| {
+            let inside = past.queued.iter().filter(|q| q.0 < at.to && q.1 > at.from);
+            inside
+                .map(|(begin, end, weight, part)| {
+                    let inside = (*end).min(at.to) - (*begin).max(at.from);
+                    let share = u128::from(*weight) * u128::from(inside);
+                    ((share / u128::from((end - begin).max(1))) as u64, *part)
+                })
+                .collect()
+        });
+        let scale = u128::from((at.to - at.from).max(1));
+        let mut left = ns;
+        for (weight, detail) in waits {
+            let part = (u128::from(at.ns) * u128::from(weight) / scale) as u64;
+            let part = part.min(left);
+            let runnable = Part {
+                detail,
+                ..Part::of(Role::Runnable, who)
+            };
+            if part > 0 && self.parts.add(at, runnable, part, 0).is_some() {
+                left -= part;
+            }
+        }
+        left
+    }
+
+    fn follow(
+        &mut self,
+        at: Follow,
+        wake: &Rc<Wake>,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let who = match self.interrupt(wake.kernel, kernel) {
+            Some(served) => Who::Interrupt(served),
+            None if wake.waker == 0 => Who::Stranger(wake.pid, wake.tid, wake.name.clone()),
+            None => Who::Record(wake.waker),
+        };
+        let own = matches!(who, Who::Record(_));
+        let part = Part {
+            kernel: wake.kernel,
+            user: if own {
+                wake.user.get()
+            } else {
+                User::Missing(StackEnd::KernelOnly)
+            },
+            ..Part::of(Role::Woke, &who)
+        };
+        let Some(id) = self.parts.add(&at, part, at.ns, at.count) else {
+            return;
+        };
+        if !own {
+            return;
+        }
+        let below = Follow {
+            above: Some(id),
+            ..at
+        };
+        if !self.may_go_on(&below, wake.waker, &who, path) {
+            return;
+        }
+        path.push(wake.waker);
+        self.meanwhile(below, wake, &who, kernel, path);
+        path.pop();
+    }
+
+    /// Divides `at` among what the waker did in it.
+    fn meanwhile(
+        &mut self,
+        at: Follow,
+        wake: &Rc<Wake>,
+        who: &Who,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let length = at.to.saturating_sub(at.from).max(1);
+        let upto = |time: u64| {
+            let passed = time.clamp(at.from, at.to) - at.from;
+            (u128::from(at.ns) * u128::from(passed.min(length)) / u128::from(length)) as u64
+        };
+        let known = wake.steps.first().map_or(at.to, |s| s.time);
+        if known > at.from {
+            let ns = upto(known);
+            let blocked = self.earlier(&at, wake.waker, who, known, ns, kernel, path);
+            let before = Follow {
+                to: known,
+                ns,
+                count: 0,
+                ..at
+            };
+            let rest = self.queued(&before, wake.waker, who, ns - blocked);
+            let rest = self.computed(&before, wake.waker, who, rest);
+            if rest > 0 {
+                self.parts.add(&at, Part::of(Role::Cut, who), rest, 0);
+            }
+        }
+        for (i, step) in wake.steps.iter().enumerate() {
+            // The last stretch is the one in which it woke the sleeper.
+            let next = wake.steps.get(i + 1);
+            let end = next.map_or(at.to, |n| n.time).min(at.to);
+            let begin = step.time.max(at.from);
+            let ns = upto(end).saturating_sub(upto(begin));
+            if end <= begin || ns == 0 {
+                continue;
+            }
+            let part = Follow {
+                from: begin,
+                to: end,
+                ns,
+                count: 0,
+                ..at
+            };
+            match step.state {
+                state::ON_CPU => self.computing(&part, wake.waker, who),
+                state::RUNNABLE => {
+                    let runnable = Part {
+                        detail: step.detail,
+                        ..Part::of(Role::Runnable, who)
+                    };
+                    self.parts.add(&at, runnable, ns, 0);
+                }
+                state::BLOCKED => {
+                    let woken_by = next.map_or(0, |n| u64::from(n.waker));
+                    self.blocked(part, wake.waker, who, step, woken_by, kernel, path);
+                }
+                _ => {
+                    self.parts.add(&at, Part::of(Role::Cut, who), ns, 0);
+                }
+            }
+        }
+    }
+
+    /// Adds what of `at`, with `ns` to give away, its samples say that `id` computed; returns what is
+    /// left.
+    fn computed(&mut self, at: &Follow, id: u64, who: &Who, ns: u64) -> u64 {
+        let sampled: u64 = self.past.get(&id).map_or(0, |past| {
+            let inside = past
+                .on_cpu
+                .iter()
+                .filter(|s| (at.from..at.to).contains(&s.at));
+            inside.map(|s| s.ns).sum()
+        });
+        let length = u128::from((at.to - at.from).max(1));
+        let part = (u128::from(at.ns) * u128::from(sampled) / length) as u64;
+        let part = part.min(ns);
+        if part > 0 {
+            self.computing(&Follow { ns: part, ..*at }, id, who);
+        }
+        ns - part
+    }
+
+    /// The waker was on a CPU. Where, the on-CPU samples that fell into such stretches tell: they are
+    /// counted here, and the time is divided by them at the end, when there are enough.
+    fn computing(&mut self, at: &Follow, waker: u64, who: &Who) {
+        self.parts.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
+        let seen: Vec<(u64, User)> = self.past.get(&waker).map_or(Vec::new(), |past| {
+            let from = past.on_cpu.partition_point(|s| s.at < at.from);
+            past.on_cpu
+                .iter()
+                .skip(from)
+                .take_while(|s| s.at < at.to)
+                .map(|s| (s.kernel, s.user))
+                .collect()
+        });
+        // A wait that stands for more time than its own makes its samples do so too.
+        let hits = (at.ns * 16 / (at.to - at.from).max(1)).max(1);
+        for (kernel, user) in seen {
+            let part = Part {
+                kernel,
+                user,
+                ..Part::of(Role::OnCpu, who)
+            };
+            if let Some(id) = self.parts.add(at, part, 0, 0) {
+                self.parts.hit(id, hits);
+            }
+        }
+    }
+
+    /// The waker was blocked itself; if that was charged, who ended it is known too.
+    #[allow(clippy::too_many_arguments)]
+    fn blocked(
+        &mut self,
+        at: Follow,
+        id: u64,
+        who: &Who,
+        step: &Step,
+        woken_by: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let charged = self.past.get(&id).and_then(|past| {
+            let i = past.blocks.partition_point(|b| b.begin < step.time);
+            past.blocks.get(i).filter(|b| b.begin == step.time).cloned()
+        });
+        let part = match &charged {
+            Some(b) => Part {
+                kernel: b.kernel,
+                user: b.user,
+                detail: step.detail,
+                resource: b.resource,
+                ..Part::of(Role::Blocked, who)
+            },
+            None => Part {
+                detail: step.detail,
+                ..Part::of(Role::Blocked, who)
+            },
+        };
+        let Some(node) = self.parts.add(&at, part, at.ns, 0) else {
+            return;
+        };
+        let below = Follow {
+            above: Some(node),
+            ..at
+        };
+        match charged {
+            Some(block) => self.ended(below, &block, kernel, path),
+            None if woken_by != 0 => {
+                let who = Who::Record(woken_by);
+                self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
+            }
+            None => {}
+        }
+    }
+
+    /// Where `id` was blocked up to `until`, of which `ns` are to be given away, as far as its samples
+    /// tell; returns how much that was.
+    #[allow(clippy::too_many_arguments)]
+    fn earlier(
+        &mut self,
+        at: &Follow,
+        id: u64,
+        who: &Who,
+        until: u64,
+        ns: u64,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) -> u64 {
+        let blocks: Vec<Block> = self.past.get(&id).map_or(Vec::new(), |past| {
+            past.blocks
+                .iter()
+                .filter(|b| b.begin < until && b.end > at.from)
+                .cloned()
+                .collect()
+        });
+        let gap = until - at.from;
+        // A wait stands for the time it was charged with, but no more than fits.
+        let weight = |b: &Block| {
+            let inside = b.end.min(until) - b.begin.max(at.from);
+            let whole = (b.end - b.begin).max(1);
+            (u128::from(b.ns) * u128::from(inside) / u128::from(whole)) as u64
+        };
+        let sum: u64 = blocks.iter().map(weight).sum();
+        let scale = sum.max(gap).max(1);
+        let mut given = 0;
+        for b in &blocks {
+            let part = (u128::from(ns) * u128::from(weight(b)) / u128::from(scale)) as u64;
+            given += part;
+            let inner = Follow {
+                from: b.begin.max(at.from),
+                to: b.end.min(until),
+                ns: part,
+                count: 0,
+                ..*at
+            };
+            let step = Step {
+                time: b.begin,
+                waker: 0,
+                state: state::BLOCKED,
+                detail: b.detail,
+                pad0: 0,
+            };
+            if part > 0 {
+                self.blocked(inner, id, who, &step, 0, kernel, path);
+            }
+        }
+        given
+    }
+}
