@@ -12,6 +12,7 @@ const C_FILES: &[&str] = &[
     "compute",
     "waits",
     "reasons",
+    "reclaim",
     "chain",
     "sched",
     "lives",

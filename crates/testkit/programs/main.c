@@ -25,6 +25,8 @@ static const struct program PROGRAMS[] = {
      program_faults},
     {"reasons", "dir", "a thread for each kind of wait that the system call does not tell",
      program_reasons},
+    {"reclaim", "dir", "memory that has to be taken from written pages first, under a limit",
+     program_reclaim},
     {"chain", "sleep-us compute-us", "a lock whose holder waits for another process",
      program_chain},
     {"rpc", "backend-us compute-us", "a client waiting for a slow server over loopback",

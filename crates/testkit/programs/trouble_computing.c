@@ -84,40 +84,10 @@ static void storm_victim(void) {
 
 // ---- a memory limit ----
 
-static char limit_folder[200], limit_parent[100];
-
-static bool put(const char *folder, const char *name, long value) {
-    char path[300];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    if (!file) return false;
-    fprintf(file, "%ld", value);
-    return fclose(file) == 0;
-}
-
-static void limit_leave(void) {
-    for (int i = 0; *limit_folder && i < 100 && rmdir(limit_folder); i++) sleep_ns(10000000);
-}
-
-static void limit_prepare(void) {
-    static const char *const PARENTS[] = {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(limit_parent, sizeof limit_parent, "%s", PARENTS[i]);
-        snprintf(limit_folder, sizeof limit_folder, "%s/wallscope-truth-%d", PARENTS[i], getpid());
-        if (mkdir(limit_folder, 0755)) continue;
-        atexit(limit_leave);
-        if (put(limit_folder, i ? "memory.max" : "memory.limit_in_bytes", 24l << 20)) return;
-        break;
-    }
-    refuse("no cgroup with a memory limit can be made (needs root and a writable memory controller)");
-}
+static void limit_prepare(void) { memory_limit_make(24l << 20, 0); }
 
 NAMED void squeezed_scan(const volatile char *file, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 4096) (void)file[at];
-}
-
-static void limit_place(int pid) {
-    CHECK(put(limit_folder, "cgroup.procs", pid), "the cgroup cannot be entered");
 }
 
 static void squeezed_victim(void) {
@@ -192,7 +162,7 @@ const struct trouble TROUBLE_COMPUTING[] = {
     {"chase", NULL, chase_victim, NULL, NULL},
     {"neighbour", NULL, crowded_victim, neighbour_outside, NULL},
     {"storm", NULL, storm_victim, NULL, NULL},
-    {"squeezed", limit_prepare, squeezed_victim, NULL, limit_place},
+    {"squeezed", limit_prepare, squeezed_victim, NULL, memory_limit_place},
     {"churn", NULL, churn_victim, NULL, NULL},
     {"flag", NULL, flag_victim, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},

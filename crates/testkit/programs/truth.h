@@ -156,6 +156,12 @@ void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn
 void pin_to_cpu(int cpu);
 int cpu_count(void);
 
+// ---- a memory limit ----
+// Makes a cgroup with a limit; 0 < `high` < `limit`: from there on, where cgroups know that, its
+// processes are slowed down. Refuses where it cannot. It is removed when the caller exits.
+void memory_limit_make(long limit, long high);
+void memory_limit_place(int pid); // moves a process there
+
 // ---- the programs ----
 void program_mix(void);
 void program_shares(void);
@@ -166,6 +172,7 @@ void program_disk(void);
 void program_faults(void);
 void program_rpc(void);
 void program_reasons(void);
+void program_reclaim(void);
 void program_chain(void);
 void program_crowd(void);
 void program_throttled(void);

@@ -139,6 +139,7 @@ checks! {
     Truth "jit" jit::jit: "code made at run time, at addresses used again, by perf map and jitdump";
     Truth "node" node::node: "JavaScript functions, compiled and interpreted, stacks through V8's own code";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
+    Quiet "reclaim" why::reclaim: "memory that has to be freed first, under a cgroup's limit";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
     Quiet "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
     Verdict "ladder" crate::scenarios::score: "the ladder's verdict on processes with a known trouble, and on healthy ones";

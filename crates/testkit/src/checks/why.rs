@@ -80,6 +80,27 @@ pub(super) fn reasons(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// A thread that is held up until memory has been freed: the reason, and how long it was.
+pub(super) fn reclaim(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let (seconds, folder) = (length.text(), disk_folder(tool));
+    let flags = ["--seconds", &seconds, "--dir", &folder];
+    let run = tool.measure("reclaim", &flags, &Options::at(499))?;
+    let mut card = reasons_right(&run)?;
+    for function in &run.truth.functions {
+        let lines = run.recorded.folded("off-cpu")?;
+        let own = lines.iter().filter(|l| l.contains(&function.name));
+        let blocked = function.blocked_ns();
+        card.near(
+            format!("{} blocked, of what it was by its own clock", function.name),
+            100.0,
+            100.0 * own.map(|l| l.ns).sum::<u64>() as f64 / blocked as f64,
+            3.0,
+            "%",
+        );
+    }
+    Ok(card)
+}
+
 /// Rows: the view off-wake and the chains of `thread` hold as much time as the ledger says.
 fn sums(run: &Run, thread: &str) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
