@@ -221,7 +221,7 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     if line.is_none() {
         return Whose::Unnamed;
     }
-    let bare = name.trim_start_matches(['<', '&', '(', '*']);
+    let bare = without_return_type(name).trim_start_matches(['<', '&', '(', '*']);
     if STANDARD.iter().any(|s| bare.starts_with(s))
         || GO.iter().any(|package| in_go_package(bare, package))
         || name.ends_with(" Runtime1 stub")
@@ -282,6 +282,28 @@ fn leads_to_kernel(recording: &Recording, frame: &Frame, line: Option<usize>) ->
         let bare = name.trim_start_matches("__libc_").trim_start_matches('_');
         WAYS_TO_THE_KERNEL.iter().any(|w| name.starts_with(w)) || CALLS.contains(&bare)
     })
+}
+
+/// A name without the type of its result, with which names of C++ function templates begin:
+/// `void std::__detail::__platform_wait<int>(int const*, int)`.
+fn without_return_type(name: &str) -> &str {
+    let (mut depth, mut start) = (0u32, 0);
+    for (i, c) in name.char_indices() {
+        match c {
+            // The parameters begin here, unless it is the name of a namespace without one.
+            '(' if depth == 0 && !name[i..].starts_with("(anonymous namespace)") => break,
+            '<' | '(' | '{' | '[' => depth += 1,
+            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => {
+                if name[start..i].ends_with("operator") {
+                    break;
+                }
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    &name[start..]
 }
 
 /// Whether a module runs managed code, or only leads from it to C.

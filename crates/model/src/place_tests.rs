@@ -234,3 +234,30 @@ fn whose_first(frames: &[Spec<'_>]) -> Whose {
     };
     whose(&rec, &frame, Some(0))
 }
+
+#[test]
+fn templates_of_the_language_are_told_by_their_names_and_not_by_their_results() {
+    let inside = |name| {
+        let stack: [Spec<'_>; 3] = [
+            (Native, LIBC, &[("syscall", "")]),
+            (Native, "/srv/shop", &[(name, "")]),
+            (Native, "/srv/shop", &[("take(Stock*)", "")]),
+        ];
+        named(true, &stack)
+    };
+    for name in [
+        "void std::__detail::__platform_wait<int>(int const*, int)",
+        "std::vector<int, std::allocator<int> > std::move<Shelf (&)(int)>(int)",
+        "bool std::operator< <char>(char, char)",
+    ] {
+        assert_eq!(inside(name), "take(Stock*)");
+    }
+    for name in [
+        "std::vector<int> shop::all<int>(std::string const&)",
+        "void (anonymous namespace)::restock<int>(int)",
+        "shop::Shelf::operator std::string() const",
+        "shop::Shelf::operator()(std::string const&) const",
+    ] {
+        assert_eq!(inside(name), name);
+    }
+}

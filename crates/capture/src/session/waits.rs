@@ -86,13 +86,40 @@ pub fn kernel_functions(kernel: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, A
     functions
 }
 
+/// Functions of the kernel that themselves wait for the lock of a process's address space, and for no
+/// other, whatever they then do under it.
+const ADDRESS_SPACE: [&str; 14] = [
+    "__access_remote_vm",
+    "__do_sys_brk",
+    "__do_sys_mremap",
+    "__mm_populate",
+    "__vm_munmap",
+    "__x64_sys_brk",
+    "do_mlock",
+    "do_mprotect_pkey",
+    "do_user_addr_fault",
+    "gup_fast_fallback",
+    "lock_mm_and_find_vma",
+    "madvise_lock",
+    "vm_mmap_pgoff",
+    "__x64_sys_mremap",
+];
+
 /// What a wait was for, in words.
 pub fn resource(
     reason: Option<BlockReason>,
     function: Option<&Arc<str>>,
     named: Option<&Arc<str>>,
 ) -> Option<Arc<str>> {
+    // One lock, whichever call it is met in.
+    let address_space = |f: &Arc<str>| {
+        let plain = f.split('.').next().unwrap_or(f);
+        ADDRESS_SPACE.contains(&plain)
+    };
     let prefix = match reason? {
+        BlockReason::KernelLock if function.is_some_and(address_space) => {
+            return Some("kernel lock of a process's address space (mmap_lock)".into());
+        }
         BlockReason::KernelLock => "kernel lock in",
         BlockReason::Memory => "memory in",
         BlockReason::Other => "kernel:",
@@ -208,5 +235,25 @@ fn hop(
         labels: stacks.labels(reason, p.kernel, p.resource, [None, None], intake),
         count: node.count,
         ns: node.ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_of_an_address_space_is_one_lock_in_whichever_call_it_is_met() {
+        let named = |function: &str, call: &str| {
+            let (function, call) = (Arc::from(function), Arc::from(call));
+            resource(Some(BlockReason::KernelLock), Some(&function), Some(&call)).unwrap()
+        };
+        let lock = named("__vm_munmap", "munmap");
+        assert_eq!(lock, named("vm_mmap_pgoff.isra.0", "mmap"));
+        assert!(lock.contains("mmap_lock"));
+        assert_eq!(
+            &*named("ext4_buffered_write_iter", "pwrite64 /srv/log"),
+            "kernel lock in ext4_buffered_write_iter (pwrite64 /srv/log)"
+        );
     }
 }
