@@ -4,7 +4,11 @@ use wallscope_model::{Part, StackEnd, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::{End, FrameWord};
 
-use super::{Course, Record, Running, course::Step};
+use super::{
+    Course, Hits, Record, Running,
+    course::Step,
+    waits::{chance, class},
+};
 use crate::{
     backend::{
         ebpf::sideband::Change,
@@ -55,14 +59,16 @@ impl Looker {
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
         self.drained_ns = session::now();
-        let records = clock.drain(self.drained_ns);
+        let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
+        let records = clock.drain(hits, self.drained_ns);
         self.take(records, since, now);
     }
 
     /// Takes the rest.
     pub fn last_drain(&mut self, since: u64, now: u64) {
         let Some(clock) = &mut self.clock else { return };
-        let records = clock.drain_all();
+        let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
+        let records = clock.drain_all(hits);
         self.take(records, since, now);
         for t in self.watch.threads.iter_mut().filter(|t| t.alive) {
             if let Some(course) = &mut t.course {
@@ -108,6 +114,13 @@ impl Looker {
                     self.ran(&running, time, since, now);
                     self.sampling_ns += session::now().saturating_sub(began);
                 }
+                Record::Hit(hit) => {
+                    let began = session::now();
+                    self.processes.settle();
+                    self.hit(&hit, time, since, now);
+                    self.sampling_ns += session::now().saturating_sub(began);
+                }
+                Record::Counted(counted) => self.counted(&counted, time),
                 Record::In { pid, tid } => self.step(pid, tid, time, Step::In),
                 Record::Out {
                     pid,
@@ -156,21 +169,18 @@ impl Looker {
     pub fn waited(&mut self, index: usize, begin: u64, end: u64) {
         let t = &mut self.watch.threads[index];
         let length = end.saturating_sub(begin);
-        // Longer than any time between two looks: it cannot have been missed.
-        let long = length >= self.spacing_ns + self.spacing_ns / 4;
+        t.waits.add(length);
         let sight = t.sight.take_if(|s| s.at < end);
         let sight = sight.filter(|s| s.at >= begin && s.until < end);
-        if !long {
-            t.guessed_ns += length;
-        }
         let Some(s) = sight else { return };
         // Its chance to be seen: that a look began in it, and ended in it as well.
-        let width = length.saturating_sub(s.until - s.at).max(1);
-        let chance = (width as f64 / self.spacing_ns as f64).min(1.0);
-        let (ns, weight) = match (long, s.late) {
-            (true, _) => (length, Weight::Own),
-            (false, false) => ((length as f64 / chance) as u64, Weight::Short),
-            (false, true) => ((length as f64 / chance) as u64, Weight::ShortLate),
+        let width = length.saturating_sub(s.until - s.at);
+        let chance = chance(width, self.spacing_ns);
+        let ns = (length as f64 / chance) as u64;
+        let class = class(length);
+        let weight = Weight::Wait {
+            class,
+            late: s.late,
         };
         t.book.add(self.grid, begin, end, Kind::Seen(s.reason), ns);
         let look = Look {
@@ -192,7 +202,7 @@ impl Looker {
             reason: None,
             part: Some(Part::Woken),
             ns: (1000.0 / chance) as u64,
-            weight: Weight::Wakeup,
+            weight: Weight::Wakeup { class },
             seen: WaitSeen::default(),
             ..look
         };
@@ -221,10 +231,7 @@ impl Looker {
         thread.course = Some(Course::born(time));
         thread.heir_of = root;
         thread.rebase(time, SchedStat::default());
-        let index = self.watch.insert(thread);
-        if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
-            hits.inherited(index, time);
-        }
+        self.watch.insert(thread);
     }
 
     /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,

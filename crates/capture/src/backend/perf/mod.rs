@@ -5,7 +5,8 @@
 //! record.rs   what lies in the rings
 //! course.rs   a thread's time by its switches: the totals of this backend
 //! intake.rs   records -> threads, their courses, samples
-//! hits.rs     stacks at events by name
+//! hits/       stacks at events by name
+//! waits.rs    whose stacks those waits have that no look fell into
 //! ration.rs   threads that switch too often for a record of each
 //! ```
 //!
@@ -24,6 +25,7 @@ mod hits;
 mod intake;
 mod ration;
 mod record;
+pub(crate) mod waits;
 
 use std::{
     io,
@@ -35,7 +37,7 @@ use rustc_hash::FxHashMap;
 
 use super::ring::Ring;
 pub use course::{Course, Lag};
-pub use hits::Hits;
+pub use hits::{Counted, Hit, Hits};
 pub use ration::Ration;
 pub use record::{Record, Running};
 
@@ -184,15 +186,16 @@ impl Clock {
         }
     }
 
-    /// Takes what was written up to `now`, in time order. One ring is read after the other: what
-    /// comes to the later ones meanwhile has to wait for what comes to the earlier ones.
-    pub fn drain(&mut self, now: u64) -> Vec<(u64, Record)> {
+    /// Takes what was written up to `now`, and `more`, in time order. One ring is read after the other:
+    /// what comes to the later ones meanwhile has to wait for what comes to the earlier ones.
+    pub fn drain(&mut self, more: Vec<(u64, Record)>, now: u64) -> Vec<(u64, Record)> {
+        self.held.extend(more);
         self.take(now)
     }
 
-    /// Takes all there is. The events go on: stopping each would be a call for each.
-    pub fn drain_all(&mut self) -> Vec<(u64, Record)> {
-        self.take(u64::MAX)
+    /// Takes all there is, and `more`. The events go on: stopping each would be a call for each.
+    pub fn drain_all(&mut self, more: Vec<(u64, Record)>) -> Vec<(u64, Record)> {
+        self.drain(more, u64::MAX)
     }
 
     fn take(&mut self, until: u64) -> Vec<(u64, Record)> {
@@ -292,7 +295,7 @@ mod tests {
         let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
         std::thread::spawn(|| {}).join().unwrap();
         while samples.len() < 3 || !born {
-            for (time, record) in clock.drain(crate::session::now()) {
+            for (time, record) in clock.drain(Vec::new(), crate::session::now()) {
                 assert!(time >= last, "in time order");
                 last = time;
                 match record {

@@ -3,6 +3,7 @@
 use perf_event_open_sys::bindings as b;
 use wallscope_unwind::native::Registers;
 
+use super::{Counted, Hit};
 use crate::backend::ebpf::sideband::{self, Change};
 
 /// One record.
@@ -55,6 +56,10 @@ pub enum Record {
         /// Whether that is because it runs a new program: all earlier mappings are void.
         exec: bool,
     },
+    /// A thread on a CPU when an event by name happened.
+    Hit(Box<Hit>),
+    /// How often it happened to a thread that has ended.
+    Counted(Counted),
     /// A new mapping.
     Change(Box<Change>),
     /// So many records did not fit.

@@ -43,7 +43,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         samples.settle(
             index,
             Known {
-                short: t.guessed_ns,
+                waits: &t.waits,
                 woken: totals.woken,
                 preempted: totals.preempted,
             },

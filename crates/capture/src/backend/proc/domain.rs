@@ -126,7 +126,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         )],
     };
     limits.push(limit(
-        "which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go within a second".into(),
+        "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go within a second".into(),
         "the ebpf backend",
     ));
     match &f.looker.hits {

@@ -14,7 +14,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    backend::perf::{Clock, Course, Hits, Lag},
+    backend::perf::{Clock, Course, Hits, Lag, waits::Waits},
     session::{self, managed, processes::Processes},
     syscalls,
     target::{Target, cgroup_members},
@@ -24,6 +24,8 @@ use crate::{
 const MOST_SKIPPED: u32 = 7;
 /// Between two readings of a process's mappings, ns.
 pub const REMAP: u64 = 100_000_000;
+/// Threads without news whose counters are read each second all the same, one after the other.
+const REVIEWED: u64 = 200;
 /// A round that begins so long after it was due had to wait for a CPU, ns.
 const LATE: u64 = 300_000;
 
@@ -68,6 +70,8 @@ pub struct Looker {
     /// Threads may have been born unseen.
     pub relist: bool,
     last_round_ns: u64,
+    /// Rounds so far: each looks at one of every so many threads.
+    rounds: usize,
     /// Threads whose stack is still to come: the thread, and the stretch that it stands for.
     pub owed: FxHashMap<u32, (usize, u64, u64)>,
 }
@@ -95,6 +99,7 @@ impl Looker {
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
+            rounds: 0,
             owed: FxHashMap::default(),
         }
     }
@@ -104,14 +109,16 @@ impl Looker {
         if self.clock.is_some() { "perf" } else { "proc" }
     }
 
-    /// One round of looks, which was due at `due`, at nominal distance `period`. `all`: at threads
-    /// that sleep, too, and the scheduler's counters of everybody.
-    pub fn round(&mut self, due: u64, period: u64, all: bool) {
+    /// One round of looks, which was due at `due`, at one of every `stride` threads, at each of them
+    /// at nominal distance `period`. `all`: at everybody, also at threads that sleep, and the
+    /// scheduler's counters of all.
+    pub fn round(&mut self, due: u64, period: u64, stride: usize, all: bool) {
         self.processes.jit_mut().follow();
         let now = session::now();
         let late = now > due + LATE;
         self.tally.late += u64::from(late);
-        let since = now.saturating_sub(self.last_round_ns);
+        self.rounds = self.rounds.wrapping_add(1);
+        let since = now.saturating_sub(self.last_round_ns) * stride as u64;
         self.spacing_ns = if self.last_round_ns == 0 {
             period
         } else {
@@ -125,12 +132,18 @@ impl Looker {
         }
         let mut gone = Vec::new();
         let mut live = std::mem::take(&mut self.watch.live);
+        let review = 1_000_000_000 * (live.len() as u64).div_ceil(REVIEWED);
         live.retain(|index| {
-            if !self.watch.threads[*index].alive {
+            let t = &self.watch.threads[*index];
+            if !t.alive {
                 return false;
             }
-            let there = if self.watch.threads[*index].course.is_some() {
-                self.look_between_switches(*index, late, all)
+            if !all && !(self.rounds + index).is_multiple_of(stride) {
+                return true;
+            }
+            let there = if t.course.is_some() {
+                let due = all || now.saturating_sub(t.reviewed_ns) >= review;
+                self.look_between_switches(*index, late, due)
             } else {
                 self.look(*index, period, all)
             };
@@ -159,7 +172,7 @@ impl Looker {
         for t in &mut self.watch.threads {
             if let Ok(books) = t.schedstat() {
                 t.begin(now, books);
-                (t.guessed_ns, t.sight) = (0, None);
+                (t.waits, t.sight) = (Waits::default(), None);
                 if t.course.is_some() {
                     t.course = Some(Course::waiting(now, books));
                 }
@@ -225,10 +238,12 @@ impl Looker {
                 t.quiet += 1;
                 return t.quiet < 100;
             };
+            t.reviewed_ns = session::now();
             if let Some(course) = &mut t.course {
-                course.read(session::now(), books, false);
+                course.read(t.reviewed_ns, books, false);
             }
-        } else if off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin)) {
+        }
+        if off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin)) {
             self.tally.skipped += 1;
             return true;
         }

@@ -64,7 +64,7 @@ use crate::{
 use assemble::Assembled;
 use connections::Connections;
 use looker::Looker;
-use pace::Pace;
+use pace::{Pace, Used};
 use stop::Stopper;
 
 /// Between two searches for new threads and processes, ns.
@@ -160,7 +160,12 @@ pub(crate) fn record(
     }
     host.take_all();
     // Everybody is read once before it counts: that opens their files and fills the tables.
-    looker.round(session::now(), 1_000_000_000 / u64::from(options.hz), true);
+    looker.round(
+        session::now(),
+        1_000_000_000 / u64::from(options.hz),
+        1,
+        true,
+    );
     observer.live(&Live {
         target: options.target.describe(),
         threads: looker.watch.live.len(),
@@ -202,9 +207,6 @@ pub(crate) fn record(
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             let (cpu, sampling) = (meter.own_ns(), looker.sampling_ns);
             looker.drain(followed, session::now());
-            let began = session::now();
-            looker.drain_hits(followed, began);
-            looker.sampling_ns += session::now().saturating_sub(began);
             let sampling = looker.sampling_ns - sampling;
             records_ns += (meter.own_ns() - cpu).saturating_sub(sampling);
         }
@@ -228,7 +230,7 @@ pub(crate) fn record(
                         spans::keep_within(&mut looker.watch.threads, limit);
                     }
                 }
-                looker.round(due, pace.period_ns(), review && looker.clock.is_some());
+                looker.round(due, pace.period_ns(), pace.stride(), false);
                 looker.ration(followed);
                 due = 0;
                 let now = session::now();
@@ -253,13 +255,18 @@ pub(crate) fn record(
                 if host.tick(now) {
                     looker.watch.read_clocks();
                 }
-                if pace.check(now, meter.own_ns(), records_ns)
+                let used = Used {
+                    cpu_ns: meter.own_ns(),
+                    records_ns,
+                    samples_ns: looker.sampling_ns,
+                };
+                if pace.check(now, used)
                     && let Some(clock) = &mut looker.clock
                 {
-                    clock.set_period(pace.period_ns());
+                    clock.set_period(pace.sample_ns());
                 }
                 if let Some(hits) = &mut looker.hits {
-                    hits.adapt(1_000_000_000 / pace.period_ns().max(1), now);
+                    hits.adapt(1_000_000_000 / pace.sample_ns().max(1), now);
                 }
             }
             Event::Duration => break Stop::Duration,
@@ -270,12 +277,11 @@ pub(crate) fn record(
 
     observer.over();
     looker.finish(followed, pace.period_ns());
-    looker.drain_hits(followed, session::now());
     let end_ns = session::now();
     let own_cpu_ns = meter.own_ns();
     looker.watch.read_clocks();
-    for t in looker.watch.threads.iter_mut().filter(|t| t.alive && t.ran) {
-        t.refresh();
+    for t in &mut looker.watch.threads {
+        t.catch_up(end_ns);
     }
     let stopper = looker.stopper.take();
     let (stopped_ns, stops) = stopper.as_ref().map_or((0, 0), |s| (s.stopped_ns, s.stops));
@@ -319,7 +325,7 @@ pub(crate) fn record(
         events_asked: !options.events.is_empty(),
         target: options.target.describe(),
         asked_hz: options.hz,
-        hz: pace.rounds as f64 * 1e9 / window_ns as f64,
+        hz: pace.look_hz(window_ns),
         sample_hz: pace.sample_hz(end_ns, window_ns),
         unreadable: looker
             .watch
@@ -360,10 +366,10 @@ pub(crate) fn record(
 fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     let now = stretch.now;
     // Everybody's counters, also of those that are looked at rarely.
-    looker.round(now, looker.spacing_ns.max(1), true);
+    looker.round(now, looker.spacing_ns.max(1), 1, true);
     looker.book_open(followed, stretch.last);
-    for t in looker.watch.threads.iter_mut().filter(|t| t.alive && t.ran) {
-        t.refresh();
+    for t in &mut looker.watch.threads {
+        t.catch_up(now);
     }
     let mut recording = stretch.recording();
     recording.domain.backend = looker.name().into();

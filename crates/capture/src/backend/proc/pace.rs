@@ -1,27 +1,77 @@
 //! Keeps our own CPU time below the limit by looking, and sampling, less often.
 //!
 //! Records of switches cannot be slowed down: what they cost is taken off the limit, of which looks
-//! and samples may always have half.
+//! and samples may always have half. Each of the two is slowed by what it costs itself: many threads
+//! that wait now and then make looks dear, which is no reason to sample computing ones less often.
+//!
+//! Rounds of looks stay so close to each other that nothing is noticed too late. Where they would have
+//! to be further apart, each looks at a part of the threads only.
 
 use std::time::Duration;
 
 /// How often the cost is looked at, ns.
 const EVERY: u64 = 200_000_000;
-/// Longest time between two looks.
-const LONGEST: Duration = Duration::from_secs(1);
+/// Longest time between two rounds of looks.
+const LONGEST: Duration = Duration::from_millis(500);
+/// Longest time between two looks at one thread, and between two samples of one that runs.
+const SELDOM: Duration = Duration::from_secs(32);
 
-/// The rate in force.
-pub struct Pace {
-    limit: f64,
+/// What may be done more or less often, and takes time by how often it is done.
+struct Rate {
     asked: Duration,
     period: Duration,
-    /// Share of one CPU that looks and samples took lately.
+    /// Share of one CPU that it took lately.
     share: f64,
-    last: (u64, u64, u64),
-    /// Rounds of looks made.
-    pub rounds: u64,
-    /// Samples that a thread that runs all the time would have had by now.
-    samples: f64,
+}
+
+impl Rate {
+    fn new(asked: Duration) -> Rate {
+        Rate {
+            asked,
+            period: asked,
+            share: 0.0,
+        }
+    }
+
+    /// It took a `share` of one CPU and may have `budget`.
+    fn adapt(&mut self, share: f64, budget: f64) {
+        self.share = (self.share + share.max(0.0)) / 2.0;
+        let ratio = self.share / budget.max(1e-6);
+        let factor = if ratio > 1.0 {
+            ratio.clamp(1.1, 4.0)
+        } else if ratio < 0.7 {
+            // Back to where it would just be allowed, but not at once.
+            (ratio / 0.85).max(0.5)
+        } else {
+            return;
+        };
+        let wanted = self.period.as_secs_f64() * factor;
+        self.period = Duration::from_secs_f64(wanted).clamp(self.asked.min(SELDOM), SELDOM);
+    }
+}
+
+/// CPU time used so far, ns.
+#[derive(Clone, Copy, Default)]
+pub struct Used {
+    /// In all.
+    pub cpu_ns: u64,
+    /// For records of switches.
+    pub records_ns: u64,
+    /// For samples.
+    pub samples_ns: u64,
+}
+
+/// The rates in force.
+pub struct Pace {
+    limit: f64,
+    looks: Rate,
+    samples: Rate,
+    last_ns: u64,
+    last: Used,
+    /// Looks that a thread that ran all the time would have had by now.
+    looked: f64,
+    /// Samples that it would have had.
+    sampled: f64,
     phase: u32,
 }
 
@@ -32,67 +82,81 @@ impl Pace {
         let asked = Duration::from_secs(1) / hz.max(1);
         Pace {
             limit: percent / 100.0,
-            asked,
-            period: asked,
-            share: 0.0,
-            last: (now, cpu_ns, 0),
-            rounds: 0,
-            samples: 0.0,
+            looks: Rate::new(asked),
+            samples: Rate::new(asked),
+            last_ns: now,
+            last: Used {
+                cpu_ns,
+                ..Used::default()
+            },
+            looked: 0.0,
+            sampled: 0.0,
             phase: 0x9e37_79b9,
         }
     }
 
-    /// Nominal time between rounds, ns.
+    /// Nominal time between two looks at one thread, ns.
     pub fn period_ns(&self) -> u64 {
-        self.period.as_nanos() as u64
+        self.looks.period.as_nanos() as u64
     }
 
-    /// Time to the next round, ns: the period, give or take a quarter, so that nothing periodic is
+    /// Time between two samples of a thread that runs, ns.
+    pub fn sample_ns(&self) -> u64 {
+        self.samples.period.as_nanos() as u64
+    }
+
+    /// Each round looks at one of so many threads.
+    pub fn stride(&self) -> usize {
+        let longest = LONGEST.max(self.looks.asked).as_nanos();
+        self.looks.period.as_nanos().div_ceil(longest) as usize
+    }
+
+    /// Time to the next round, ns: its period, give or take a quarter, so that nothing periodic is
     /// favoured.
     pub fn next_ns(&mut self) -> u64 {
-        self.rounds += 1;
+        self.looked += 1.0 / self.stride() as f64;
         // Xorshift.
         self.phase ^= self.phase << 13;
         self.phase ^= self.phase >> 17;
         self.phase ^= self.phase << 5;
-        let period = self.period_ns();
+        let period = self.period_ns() / self.stride() as u64;
         period * 3 / 4 + (period / 2) * u64::from(self.phase >> 16) / 65536
+    }
+
+    /// The mean rate so far, Hz, of looks at a thread that moves all the time, in a window of
+    /// `window_ns`.
+    pub fn look_hz(&self, window_ns: u64) -> f64 {
+        self.looked * 1e9 / window_ns.max(1) as f64
     }
 
     /// The mean rate of samples so far, Hz, in a window of `window_ns` until `now`.
     pub fn sample_hz(&self, now: u64, window_ns: u64) -> f64 {
-        let since = now.saturating_sub(self.last.0) as f64 / 1e9;
-        let all = self.samples + since / self.period.as_secs_f64();
+        let since = now.saturating_sub(self.last_ns) as f64 / 1e9;
+        let all = self.sampled + since / self.samples.period.as_secs_f64();
         all * 1e9 / window_ns.max(1) as f64
     }
 
-    /// Looks at what was used up to `now`: `cpu_ns` in all, of it `records_ns` for records. Whether
-    /// the period has changed.
-    pub fn check(&mut self, now: u64, cpu_ns: u64, records_ns: u64) -> bool {
-        let time = now.saturating_sub(self.last.0);
+    /// Looks at what was `used` up to `now`. Whether the period of samples has changed.
+    pub fn check(&mut self, now: u64, used: Used) -> bool {
+        let time = now.saturating_sub(self.last_ns);
         if time < EVERY {
             return false;
         }
         let of_time = |new: u64, old: u64| new.saturating_sub(old) as f64 / time as f64;
-        let records = of_time(records_ns, self.last.2);
-        let samplers = (of_time(cpu_ns, self.last.1) - records).max(0.0);
-        self.last = (now, cpu_ns, records_ns);
-        self.samples += time as f64 / 1e9 / self.period.as_secs_f64();
-        self.share = (self.share + samplers) / 2.0;
+        let records = of_time(used.records_ns, self.last.records_ns);
+        let samples = of_time(used.samples_ns, self.last.samples_ns);
+        let looks = of_time(used.cpu_ns, self.last.cpu_ns) - records - samples;
+        (self.last, self.last_ns) = (used, now);
+        self.sampled += time as f64 / 1e9 / self.samples.period.as_secs_f64();
         let budget = (self.limit - records).max(self.limit / 2.0);
-        let ratio = self.share / budget.max(1e-6);
-        let factor = if ratio > 1.0 {
-            ratio.clamp(1.1, 4.0)
-        } else if ratio < 0.7 {
-            // Back to where it would just be allowed, but not at once.
-            (ratio / 0.85).max(0.5)
-        } else {
-            return false;
-        };
-        let before = self.period;
-        let wanted = self.period.as_secs_f64() * factor;
-        self.period = Duration::from_secs_f64(wanted).clamp(self.asked.min(LONGEST), LONGEST);
-        self.period != before
+        let before = self.samples.period;
+        // What one of them leaves of its half is the other's.
+        let (by_looks, by_samples) = (self.looks.share, self.samples.share);
+        self.looks
+            .adapt(looks, (budget - by_samples).max(budget / 2.0));
+        self.samples
+            .adapt(samples, (budget - by_looks).max(budget / 2.0));
+        self.samples.period != before
     }
 }
 
@@ -102,34 +166,49 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    fn used(cpu_ns: u64, records_ns: u64, samples_ns: u64) -> Used {
+        Used {
+            cpu_ns,
+            records_ns,
+            samples_ns,
+        }
+    }
+
     #[test]
     fn it_slows_down_when_dear_and_recovers() {
         let mut p = Pace::new(100, 1.0, 0, 0);
-        assert!(p.check(S, S / 25, 0)); // 4 %, half of it believed
-        assert_eq!(p.period, Duration::from_millis(20));
+        assert!(!p.check(S, used(S / 25, 0, 0))); // 4 %, half of it believed
+        assert_eq!(p.period_ns(), 20_000_000);
         let mut cpu = S / 25;
         for second in 2..20 {
             cpu += S / 1000;
-            p.check(second * S, cpu, 0);
+            p.check(second * S, used(cpu, 0, 0));
         }
-        assert_eq!(
-            p.period,
-            Duration::from_millis(10),
-            "never faster than asked"
-        );
+        assert_eq!(p.period_ns(), 10_000_000, "never faster than asked");
         let mean = p.sample_hz(20 * S, 20 * S);
-        assert!((80.0..100.0).contains(&mean), "{mean}");
+        assert!((99.0..101.0).contains(&mean), "{mean}");
     }
 
     #[test]
     fn records_are_not_held_against_the_samplers() {
         let mut p = Pace::new(100, 1.0, 0, 0);
-        assert!(!p.check(S, S / 10 + S / 300, S / 10));
-        assert_eq!(p.period, Duration::from_millis(10));
-        assert!(
-            p.check(2 * S, S / 5 + S / 30, S / 5),
-            "but these are too dear"
-        );
+        p.check(S, used(S / 10 + S / 300, S / 10, 0));
+        assert_eq!(p.period_ns(), 10_000_000);
+        p.check(2 * S, used(S / 5 + S / 30, S / 5, 0));
+        assert!(p.period_ns() > 10_000_000, "but these are too dear");
+    }
+
+    #[test]
+    fn each_is_slowed_by_what_it_costs_itself() {
+        let mut p = Pace::new(100, 1.0, 0, 0);
+        // Looks take 4 % of a CPU, samples 0.2 %.
+        assert!(!p.check(S, used(S / 25 + S / 500, 0, S / 500)));
+        assert!(p.period_ns() > 15_000_000);
+        assert_eq!(p.sample_ns(), 10_000_000);
+        let mut p = Pace::new(100, 1.0, 0, 0);
+        assert!(p.check(S, used(S / 25 + S / 500, 0, S / 25)));
+        assert!(p.sample_ns() > 15_000_000);
+        assert_eq!(p.period_ns(), 10_000_000);
     }
 
     #[test]
@@ -139,5 +218,19 @@ mod tests {
         assert!(times.iter().all(|t| (7_500_000..=12_500_000).contains(t)));
         let mean = times.iter().sum::<u64>() / 2000;
         assert!((9_800_000..10_200_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn rounds_far_apart_are_divided_among_the_threads() {
+        let mut p = Pace::new(100, 1.0, 0, 0);
+        let mut cpu = 0;
+        for second in 1..30 {
+            cpu += S / 20;
+            p.check(second * S, used(cpu, 0, 0));
+        }
+        assert_eq!((p.period_ns(), p.stride()), (32 * S, 64));
+        assert!(p.next_ns() <= S);
+        // Who asks for seldom rounds gets them.
+        assert_eq!(Pace::new(1, 1.0, 0, 0).stride(), 1);
     }
 }

@@ -1,13 +1,14 @@
 //! Stacks as they were seen, and the time they stand for.
 //!
-//! Where switches are recorded, a wait that lasted longer than the time between two looks was seen
-//! for certain and stands for its own exact length; shorter ones are seen by chance, so those that
-//! were stand for all of them. A look that came late, because no CPU was free, came just when some
+//! Where switches are recorded, a wait that was seen stands for all of its thread that were about as
+//! long ([`crate::backend::perf::waits`]). A look that came late, because no CPU was free, came just when some
 //! thread had blocked: it would favour short waits, and is used for them only where there are too few
 //! others.
 //!
 //! Nobody sees a thread that waits for a CPU. One that was woken still stands where it blocked,
 //! and one that was put off the CPU where it computed: their time is given to those stacks.
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
@@ -17,9 +18,12 @@ use wallscope_model::{
 use wallscope_unwind::native::{FrameWord, TableSink};
 
 use super::book::spread;
-use crate::session::{
-    build::{Stacks, Whose},
-    processes::Processes,
+use crate::{
+    backend::perf::waits::Waits,
+    session::{
+        build::{Stacks, Whose},
+        processes::Processes,
+    },
 };
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended.
@@ -42,15 +46,21 @@ type Key = (
 pub enum Weight {
     /// It is the time that is meant, or a period of it.
     Own,
-    /// It stands, by chance, for all short waits of the thread.
-    Short,
-    /// The same, of a look that came late.
-    ShortLate,
-    /// It stands, by chance, for all that the thread waited to get a CPU once it was woken.
-    Wakeup,
+    /// It stands for the thread's waits of its class.
+    Wait {
+        /// By length.
+        class: u8,
+        /// The look came late.
+        late: bool,
+    },
+    /// It stands for what the thread waited to get a CPU once it was woken from waits of its class.
+    Wakeup {
+        /// By length.
+        class: u8,
+    },
 }
 
-/// Fewest looks in time that are enough for a thread's short waits.
+/// Fewest looks in time that are enough for a thread's waits.
 const ENOUGH: u64 = 20;
 
 /// What one stack in one state adds up to.
@@ -131,10 +141,10 @@ pub struct Look {
 }
 
 /// What is known of a thread's time exactly and is to be given to what was sampled of it, ns.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Known {
-    /// Short waits.
-    pub short: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Waits.
+    pub waits: &'a Waits,
     /// Waiting for a CPU since being woken.
     pub woken: u64,
     /// Waiting for a CPU since being put off it.
@@ -245,52 +255,73 @@ impl Samples {
     }
 
     /// Gives what is known of thread number `thread` to what was sampled of it.
-    pub fn settle(&mut self, thread: u32, known: Known) {
+    pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
-        let sum_of = |sums: &FxHashMap<Key, Sum>, keep: &dyn Fn(&Key) -> bool| {
-            own.iter()
-                .filter(|key| keep(key))
-                .filter_map(|key| sums.get(key))
-                .fold((0, 0), |(count, ns), s| (count + s.count, ns + s.ns))
-        };
-        let in_time = sum_of(&self.sums, &|key| key.5 == Weight::Short);
-        let late = sum_of(&self.sums, &|key| key.5 == Weight::ShortLate);
-        let wakeups = sum_of(&self.sums, &|key| key.5 == Weight::Wakeup);
-        let on_cpu = sum_of(&self.sums, &|key| key.2 == State::OnCpu);
-        let with_late = in_time.0 < ENOUGH;
-        let short = in_time.1 + if with_late { late.1 } else { 0 };
+        let (mut in_time, mut on_cpu) = (0, 0);
         for key in &own {
-            let (_, stack, state, reason, part, weight, seen) = *key;
-            let own = |state, reason, part| (thread, stack, state, reason, part, Weight::Own, seen);
-            match weight {
+            let Some(sum) = self.sums.get(key) else {
+                continue;
+            };
+            match key.5 {
+                Weight::Wait { late: false, .. } => in_time += sum.count,
+                Weight::Own if key.2 == State::OnCpu => on_cpu += sum.ns,
+                _ => {}
+            }
+        }
+        let with_late = in_time < ENOUGH;
+        // What was sampled of each class, of waits and of wake-ups.
+        let mut seen: [BTreeMap<u8, u64>; 2] = Default::default();
+        for key in &own {
+            let ns = self.sums.get(key).map_or(0, |sum| sum.ns);
+            match key.5 {
+                Weight::Wait { class, late } if with_late || !late => {
+                    *seen[0].entry(class).or_default() += ns;
+                }
+                Weight::Wakeup { class } => *seen[1].entry(class).or_default() += ns,
+                _ => {}
+            }
+        }
+        let [waits, wakeups] = [0, 1].map(|kind| {
+            let classes: Vec<u8> = seen[kind].keys().copied().collect();
+            known.waits.among(&classes)
+        });
+        let all = u128::from(known.waits.sum().count.max(1));
+        for key in &own {
+            let (_, stack, state, reason, part, weight, seen_of) = *key;
+            let as_own =
+                |state, reason, part| (thread, stack, state, reason, part, Weight::Own, seen_of);
+            let (key, exact) = match weight {
                 Weight::Own if state == State::OnCpu && known.preempted > 0 => {
-                    let part = Some(Part::Preempted);
                     let Some(sum) = self.sums.get(key) else {
                         continue;
                     };
-                    let more = sum.times(known.preempted, on_cpu.1);
-                    let key = own(State::Runnable, None, part);
-                    self.sums.entry(key).or_default().add(more);
+                    let more = sum.times(known.preempted, on_cpu);
+                    (as_own(State::Runnable, None, Some(Part::Preempted)), more)
                 }
-                Weight::Own => {}
-                Weight::ShortLate if !with_late => {
+                Weight::Own => continue,
+                Weight::Wait { late: true, .. } if !with_late => {
                     self.sums.remove(key);
+                    continue;
                 }
-                Weight::Short | Weight::ShortLate => {
-                    if let Some(s) = self.sums.remove(key) {
-                        let exact = s.times(known.short, short);
-                        let key = own(state, reason, part);
-                        self.sums.entry(key).or_default().add(exact);
-                    }
+                Weight::Wait { class, .. } => {
+                    let Some(sum) = self.sums.remove(key) else {
+                        continue;
+                    };
+                    let exact = sum.times(waits.of(class).ns, seen[0][&class]);
+                    (as_own(state, reason, part), exact)
                 }
-                Weight::Wakeup => {
-                    if let Some(s) = self.sums.remove(key) {
-                        let exact = s.times(known.woken, wakeups.1);
-                        let key = own(state, reason, part);
-                        self.sums.entry(key).or_default().add(exact);
-                    }
+                Weight::Wakeup { class } => {
+                    let Some(sum) = self.sums.remove(key) else {
+                        continue;
+                    };
+                    let woken = u128::from(known.woken) * u128::from(wakeups.of(class).count) / all;
+                    (
+                        as_own(state, reason, part),
+                        sum.times(woken as u64, seen[1][&class]),
+                    )
                 }
-            }
+            };
+            self.sums.entry(key).or_default().add(exact);
         }
     }
 
@@ -375,25 +406,47 @@ mod tests {
         .sum()
     }
 
+    const SHORT: Weight = Weight::Wait {
+        class: 14,
+        late: false,
+    };
+    const LATE: Weight = Weight::Wait {
+        class: 14,
+        late: true,
+    };
+    const LONG: Weight = Weight::Wait {
+        class: 20,
+        late: false,
+    };
+
+    /// Waits of so many ns in class 14 and of one in class 20.
+    fn waits(short: u64, long: u64) -> Waits {
+        let mut waits = Waits::default();
+        (0..10).for_each(|_| waits.add(short / 10));
+        waits.add(long);
+        waits
+    }
+
     #[test]
-    fn short_waits_share_what_is_left_and_long_ones_are_exact() {
+    fn waits_of_a_length_share_their_time() {
         let mut s = Samples::default();
-        s.add(GRID, &look(1, State::Blocked, Weight::Own, 0, 500));
+        s.add(GRID, &look(1, State::Blocked, LONG, 0, 1_400_000));
         for _ in 0..30 {
-            s.add(GRID, &look(2, State::Blocked, Weight::Short, 0, 10));
+            s.add(GRID, &look(2, State::Blocked, SHORT, 0, 10));
         }
         for _ in 0..10 {
-            s.add(GRID, &look(1, State::Blocked, Weight::Short, 0, 10));
+            s.add(GRID, &look(1, State::Blocked, SHORT, 0, 10));
             // Late looks favour what has just begun.
-            s.add(GRID, &look(3, State::Blocked, Weight::ShortLate, 0, 10));
+            s.add(GRID, &look(3, State::Blocked, LATE, 0, 10));
         }
         let known = Known {
-            short: 100,
-            ..Known::default()
+            waits: &waits(100, 1_400_000),
+            woken: 0,
+            preempted: 0,
         };
         s.by_thread();
         s.settle(0, known);
-        assert_eq!(time(&s, 1, State::Blocked), 525);
+        assert_eq!(time(&s, 1, State::Blocked), 1_400_025);
         assert_eq!(time(&s, 2, State::Blocked), 75);
         assert_eq!(time(&s, 3, State::Blocked), 0);
     }
@@ -401,32 +454,36 @@ mod tests {
     #[test]
     fn late_looks_are_better_than_none() {
         let mut s = Samples::default();
-        s.add(GRID, &look(3, State::Blocked, Weight::ShortLate, 0, 10));
+        s.add(GRID, &look(3, State::Blocked, LATE, 0, 10));
         let known = Known {
-            short: 100,
-            ..Known::default()
+            waits: &waits(100, 1_400_000),
+            woken: 0,
+            preempted: 0,
         };
         s.by_thread();
         s.settle(0, known);
-        assert_eq!(time(&s, 3, State::Blocked), 100);
+        assert_eq!(time(&s, 3, State::Blocked), 1_400_100);
     }
 
     #[test]
     fn queueing_goes_to_where_the_thread_stands() {
         let mut s = Samples::default();
-        s.add(GRID, &look(1, State::Runnable, Weight::Wakeup, 0, 30));
-        s.add(GRID, &look(2, State::Runnable, Weight::Wakeup, 150, 10));
+        let woken = |class| Weight::Wakeup { class };
+        s.add(GRID, &look(1, State::Runnable, woken(14), 0, 30));
+        s.add(GRID, &look(2, State::Runnable, woken(14), 150, 10));
+        s.add(GRID, &look(3, State::Runnable, woken(20), 150, 5));
         s.add(GRID, &look(4, State::OnCpu, Weight::Own, 0, 60));
         s.add(GRID, &look(5, State::OnCpu, Weight::Own, 100, 40));
+        // Ten short waits ended, and one long one.
         let known = Known {
-            woken: 80,
+            waits: &waits(100, 1_400_000),
+            woken: 88,
             preempted: 10,
-            ..Known::default()
         };
         s.by_thread();
         s.settle(0, known);
-        let waited = [1, 2, 4, 5].map(|stack| time(&s, stack, State::Runnable));
-        assert_eq!(waited, [60, 20, 6, 4]);
+        let waited = [1, 2, 3, 4, 5].map(|stack| time(&s, stack, State::Runnable));
+        assert_eq!(waited, [60, 20, 8, 6, 4]);
         assert_eq!(time(&s, 4, State::OnCpu), 60);
     }
 }

@@ -10,7 +10,12 @@ use super::{
     counters::{Counters, Doing},
     spans::Spans,
 };
-use crate::backend::perf::{Course, Ration};
+use crate::backend::perf::{Course, Ration, waits::Waits};
+
+/// What user and kernel parts are counted in, ns.
+const TICK: u64 = 10_000_000;
+/// A new name is known after so long at the latest, ns.
+const RENAMED: u64 = 10_000_000_000;
 
 /// A look at a thread that was off the CPU, until it is known for how long.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +64,8 @@ pub struct Thread {
     pub sight: Option<Sight>,
     /// Until when the last look knows it to have stood where it was seen, ns.
     pub stood_ns: u64,
-    /// Time off the CPU in intervals that were too short to be seen for certain, ns.
-    pub guessed_ns: u64,
+    /// Intervals off the CPU that records told of.
+    pub waits: Waits,
     /// What records said that have ended: voluntary and involuntary switches.
     pub switches_by_records: Option<(u64, u64)>,
     /// Time of its records that was replaced by the counters, ns.
@@ -73,6 +78,12 @@ pub struct Thread {
     pub quiet: u32,
     /// Whether it ran since the last listing.
     pub ran: bool,
+    /// Whether it ran since what changes slowly was read.
+    stale: bool,
+    /// When that was, ns on the recording's clock, and its CPU time then, ns; 0: it is new.
+    refreshed: (u64, u64),
+    /// When its counters were read though no record of it had come, ns.
+    pub reviewed_ns: u64,
     /// Still there.
     pub alive: bool,
     /// User and kernel ticks at the beginning and now.
@@ -113,13 +124,16 @@ impl Thread {
             seen: WaitSeen::default(),
             sight: None,
             stood_ns: 0,
-            guessed_ns: 0,
+            waits: Waits::default(),
             switches_by_records: None,
             repaired_ns: 0,
             credit_ns: 0,
             skip: 0,
             quiet: 0,
             ran: false,
+            stale: false,
+            refreshed: (0, 0),
+            reviewed_ns: now,
             alive: true,
             ticks: [(0, 0); 2],
             switches: [(0, 0); 2],
@@ -152,7 +166,8 @@ impl Thread {
         self.ticks[0] = self.ticks[1];
         self.switches[0] = self.switches[1];
         self.audit[0] = self.audit[1];
-        (self.guessed_ns, self.repaired_ns) = (0, 0);
+        self.waits = Waits::default();
+        self.repaired_ns = 0;
         self.switches_by_records = None;
         if let Some(course) = &mut self.course {
             (course.voluntary, course.involuntary, course.repaired_ns) = (0, 0, 0);
@@ -228,8 +243,27 @@ impl Thread {
         thread_stat(self.pid, self.tid).map_or('?', |s| s.state)
     }
 
+    /// It was found to have run: reads what changes slowly, where it may have by `now`. Ticks only do
+    /// so with CPU time, and names mostly soon after birth.
+    pub fn has_run(&mut self, now: u64) {
+        self.stale = true;
+        let (then, on_cpu_ns) = self.refreshed;
+        let computed = self.audit[1].on_cpu_ns.saturating_sub(on_cpu_ns);
+        if computed >= TICK || now.saturating_sub(then) >= RENAMED {
+            self.refresh(now);
+        }
+    }
+
+    /// Reads what changes slowly, if it can have changed.
+    pub fn catch_up(&mut self, now: u64) {
+        if self.alive && (self.ran || self.stale) {
+            self.refresh(now);
+        }
+    }
+
     /// Reads what changes slowly: name, ticks, switches.
-    pub fn refresh(&mut self) {
+    pub fn refresh(&mut self, now: u64) {
+        (self.stale, self.refreshed) = (false, (now, self.audit[1].on_cpu_ns));
         let mut buffer = [0u8; 4096];
         let file = File::open(self.path("status"));
         let (Ok(text), Some(stat)) = (

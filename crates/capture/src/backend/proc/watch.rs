@@ -54,8 +54,12 @@ pub struct Watch {
     /// Those that are alive, as indices.
     pub live: Vec<usize>,
     ids: FxHashMap<(u32, u32), usize>,
+    /// The same of those who have ended.
+    ended: FxHashMap<(u32, u32), usize>,
     /// Threads of the kernel that were asked for and are left out.
     pub kernel_threads: u64,
+    /// The id that was given out last when everybody was followed last.
+    newest: Option<u32>,
     /// Whether single intervals of threads are kept.
     keeps_spans: bool,
     /// Threads whose files may still be kept open.
@@ -119,7 +123,9 @@ impl Watch {
             threads: Vec::new(),
             live: Vec::new(),
             ids: FxHashMap::default(),
+            ended: FxHashMap::default(),
             kernel_threads: 0,
+            newest: None,
             keeps_spans: false,
             room,
         }
@@ -190,10 +196,14 @@ impl Watch {
         let Ok(books) = thread.schedstat() else {
             return;
         };
-        thread.refresh();
         match since {
-            None => thread.begin(now, books),
+            None => {
+                thread.refresh(now);
+                thread.begin(now, books);
+            }
             Some(since) => {
+                // Once more when it has run: it may give itself a name.
+                thread.refresh(0);
                 // What was there at the start has just been read, its children too.
                 thread.ran = true;
                 let born = birth(stat.start_ticks, books, since, now);
@@ -234,12 +244,19 @@ impl Watch {
     pub fn follow(&mut self, since: u64, now: u64) -> Vec<u32> {
         let mut changed = Vec::new();
         let mut children = Vec::new();
+        let newest = newest_id();
+        let births = newest.is_none() || newest != self.newest;
+        self.newest = newest;
         for index in &self.live {
             let t = &mut self.threads[*index];
             if !std::mem::take(&mut t.ran) {
                 continue;
             }
-            t.refresh();
+            t.has_run(now);
+            // Records tell whom it makes.
+            if !births || t.course.is_some() {
+                continue;
+            }
             let path = format!("/proc/{}/task/{}/children", t.pid, t.tid);
             let list = fs::read_to_string(path).unwrap_or_default();
             children.extend(
@@ -270,7 +287,7 @@ impl Watch {
             }
             // A list of many threads is dear: without a sign that it has changed, less often.
             let due = p.listed_ns + LIST_EVERY + LIST_EACH * p.alive as u64;
-            if links != p.links || (ran && now >= due) {
+            if links != p.links || (births && ran && now >= due) {
                 (p.links, p.listed_ns) = (links, now);
                 self.list(pid, Some(since), now);
             }
@@ -292,6 +309,7 @@ impl Watch {
         self.room += usize::from(t.close());
         let pid = t.pid;
         self.ids.remove(&(pid, t.tid));
+        self.ended.insert((pid, t.tid), index);
         let Some(p) = self.processes.get_mut(&pid) else {
             return false;
         };
@@ -304,6 +322,11 @@ impl Watch {
     /// The thread with these ids, if it is known.
     pub fn find(&self, pid: u32, tid: u32) -> Option<usize> {
         self.ids.get(&(pid, tid)).copied()
+    }
+
+    /// The last thread with these ids that has ended.
+    pub fn find_ended(&self, pid: u32, tid: u32) -> Option<usize> {
+        self.ended.get(&(pid, tid)).copied()
     }
 
     /// The same for one that was heard of and may be new since `since`.
@@ -322,6 +345,18 @@ impl Watch {
             }
         }
     }
+}
+
+/// The id of whoever was born last on the machine, as far as this `/proc` shows it: while it stays,
+/// nobody has a new thread or child. `None`: it is not told, or by somebody else than the kernel, as
+/// inside some containers.
+fn newest_id() -> Option<u32> {
+    let device = |path| fs::metadata(path).ok().map(|m| m.dev());
+    if device("/proc/loadavg")? != device("/proc")? {
+        return None;
+    }
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
 /// Whether a process still has a thread that lives.
@@ -437,6 +472,15 @@ mod tests {
         end(pid);
         assert!(found.is_some_and(|i| i != index), "a thread of its own");
         assert_ne!(started, began);
+    }
+
+    #[test]
+    fn each_birth_changes_the_newest_id() {
+        let Some(before) = newest_id() else {
+            return println!("skipped: the newest id is not told here");
+        };
+        std::thread::spawn(|| {}).join().unwrap();
+        assert_ne!(newest_id(), Some(before));
     }
 
     #[test]

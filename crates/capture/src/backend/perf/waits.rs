@@ -1,0 +1,142 @@
+//! Waits by length: whose stacks those have that no look fell into.
+//!
+//! The records tell how long each wait was, looks tell the stack of some. How likely a wait is to be
+//! seen depends on its length, and not only by how many looks fit into it: at its end are moments in
+//! which it cannot be seen any more (the thread has been woken and is not yet on its CPU, a look is
+//! overtaken), and these are no constant. So waits are put into classes of about equal length, in which
+//! all had about the same chance whatever it was, and the time of each class, which is exact, is divided
+//! among the stacks that were seen in it (post-stratification). A class in which nothing was seen goes to
+//! the nearest one.
+
+/// Shorter waits than two to this power, ns, are hardly ever seen.
+const SHORTEST: u32 = 14;
+
+/// What the waits of one class add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Time, ns.
+    pub ns: u64,
+    /// Number.
+    pub count: u64,
+}
+
+/// The waits of a thread by class.
+#[derive(Clone, Debug, Default)]
+pub struct Waits(Vec<(u8, Sum)>);
+
+/// The class of a wait of `length` ns.
+pub fn class(length: u64) -> u8 {
+    length.max(1).ilog2().max(SHORTEST) as u8
+}
+
+/// How likely one of the looks at a thread falls into `width` ns, if they are `spacing` ns apart give or
+/// take a quarter.
+pub fn chance(width: u64, spacing: u64) -> f64 {
+    let x = width.max(1) as f64 / spacing.max(1) as f64;
+    let (least, most) = (0.75, 1.25);
+    if x <= least {
+        x
+    } else if x >= most {
+        1.0
+    } else {
+        // The distance between two looks is spread evenly between those bounds.
+        least + (most * (x - least) - (x * x - least * least) / 2.0) / (most - least)
+    }
+}
+
+impl Waits {
+    /// Adds a wait of `length` ns.
+    pub fn add(&mut self, length: u64) {
+        self.put(
+            class(length),
+            Sum {
+                ns: length,
+                count: 1,
+            },
+        );
+    }
+
+    fn put(&mut self, class: u8, more: Sum) {
+        let at = self.0.iter().position(|(c, _)| *c == class);
+        let at = at.unwrap_or_else(|| {
+            self.0.push((class, Sum::default()));
+            self.0.len() - 1
+        });
+        let sum = &mut self.0[at].1;
+        sum.ns += more.ns;
+        sum.count += more.count;
+    }
+
+    /// All of them.
+    pub fn sum(&self) -> Sum {
+        self.0.iter().fold(Sum::default(), |all, (_, sum)| Sum {
+            ns: all.ns + sum.ns,
+            count: all.count + sum.count,
+        })
+    }
+
+    /// The same waits in the classes `seen` only: others go to the nearest of them, or to none where
+    /// nothing was seen.
+    pub fn among(&self, seen: &[u8]) -> Waits {
+        let mut all = Waits::default();
+        for (class, sum) in &self.0 {
+            let nearest = seen.iter().min_by_key(|s| (s.abs_diff(*class), **s));
+            if let Some(nearest) = nearest {
+                all.put(*nearest, *sum);
+            }
+        }
+        all
+    }
+
+    /// Those of a class.
+    pub fn of(&self, class: u8) -> Sum {
+        let own = self.0.iter().find(|(c, _)| *c == class);
+        own.map_or(Sum::default(), |(_, sum)| *sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_between_classes() {
+        let mut w = Waits::default();
+        for length in [0, 1000, 20_000, 300_000, 310_000, 5_000_000] {
+            w.add(length);
+        }
+        assert_eq!(w.of(class(300_000)).count, 2);
+        assert_eq!(
+            w.of(SHORTEST as u8),
+            Sum {
+                ns: 21_000,
+                count: 3
+            }
+        );
+        let two = w.among(&[class(300_000), class(5_000_000)]);
+        assert_eq!(two.sum(), w.sum());
+        assert_eq!(two.of(class(300_000)).count, 5);
+        assert_eq!(w.among(&[]).sum(), Sum::default());
+    }
+
+    #[test]
+    fn chances_are_those_of_looks_at_uneven_distances() {
+        // Looks that are evenly 75 to 125 apart, in turn at all distances.
+        let mut looks = vec![0u64];
+        for turn in 0..1000 {
+            for distance in 75..=125 {
+                looks.push(looks[looks.len() - 1] + 75 + (distance * 37 + turn) % 51);
+            }
+        }
+        let end = looks[looks.len() - 1];
+        for width in [10, 60, 80, 100, 120, 130] {
+            let seen = (0..end - 200).filter(|begin| {
+                let next = looks.partition_point(|look| look < begin);
+                looks[next] < begin + width
+            });
+            let share = seen.count() as f64 / (end - 200) as f64;
+            let told = chance(width, 100);
+            assert!((share - told).abs() < 0.01, "{width}: {share}, {told}");
+        }
+    }
+}
