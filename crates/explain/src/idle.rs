@@ -46,8 +46,9 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "executor without work",
-        when: "a thread of Go's or tokio's scheduler waits for a lock's word to be given something to run, \
-               while another of them polls: idle; who waits for answers is not the thread",
+        when: "a thread of Go's or tokio's scheduler, or of a fork/join pool as Java's virtual threads run on, \
+               waits for a lock's word to be given something to run: idle; who waits for answers is not the \
+               thread",
         judges: executor,
     },
     Rule {
@@ -91,7 +92,8 @@ pub const RULES: &[Rule] = &[
 /// Tasks move from thread to thread: the one that last sent a request for one of them does not wait for
 /// the answer.
 fn executor(w: &Wait<'_>) -> Option<bool> {
-    const PLACES: [&str; 2] = [
+    const PLACES: [&str; 3] = [
+        "java.util.concurrent.ForkJoinPool.awaitWork",
         "runtime.stopm",
         "tokio::runtime::scheduler::multi_thread::worker::Context::park",
     ];
@@ -450,7 +452,29 @@ mod tests {
             "java.util.concurrent.ForkJoinPool.awaitWork",
             "java.util.concurrent.ForkJoinPool.runWorker",
         ];
-        assert!(judge(&wait(BlockReason::Lock, &fork_join, &[])).0);
+        let mut carrier = wait(BlockReason::Lock, &fork_join, &[]);
+        assert!(judge(&carrier).0);
+        // One of its virtual threads has sent a request and was unmounted.
+        carrier.seen.in_flight = Some(true);
+        assert!(judge(&carrier).0);
+        let marker = [
+            "Monitor::wait(unsigned long)",
+            "G1ConcurrentMarkThread::run_service()",
+        ];
+        assert!(judge(&wait(BlockReason::Lock, &marker, &[])).0);
+        let marks = [
+            "sem_wait",
+            "WorkerThreads::run_task(WorkerTask*)",
+            marker[1],
+        ];
+        assert!(!judge(&wait(BlockReason::Lock, &marks, &[])).0);
+        for place in [
+            "java.util.concurrent.DelayScheduler.loop",
+            "java.lang.VirtualThread.unblockVirtualThreads",
+            "sun.nio.ch.Poller.pollerLoop",
+        ] {
+            assert!(judge(&wait(BlockReason::Lock, &[place], &[])).0, "{place}");
+        }
     }
 
     #[test]

@@ -27,6 +27,15 @@ const PARKING_PLACES: &[(&str, &str)] = &[
         "JVM fork/join pools",
         "java.util.concurrent.ForkJoinPool.awaitWork*",
     ),
+    (
+        "JVM timer of fork/join pools, from 25",
+        "java.util.concurrent.DelayScheduler.loop",
+    ),
+    (
+        "JVM waker of virtual threads",
+        "java.lang.VirtualThread.unblockVirtualThreads",
+    ),
+    ("JVM pollers for virtual threads", "sun.nio.ch.Poller.poll*"),
     ("JVM compiler", "CompileQueue::get*"),
     ("JVM GC workers", "WorkerThread::run*"),
     ("JVM GC workers, to 18", "GangWorker::*"),
@@ -34,6 +43,10 @@ const PARKING_PLACES: &[(&str, &str)] = &[
     (
         "JVM concurrent refinement",
         "G1ConcurrentRefineThread::wait*",
+    ),
+    (
+        "JVM concurrent refinement, from 20",
+        "G1PrimaryConcurrentRefineThread::wait*",
     ),
     ("JVM concurrent marking", "G1ConcurrentMarkThread::wait*"),
     ("JVM operations", "VMThread::wait_for_operation*"),
@@ -86,6 +99,12 @@ const PARKING_PLACES: &[(&str, &str)] = &[
     ("PostgreSQL logical replication", "ApplyLauncherMain"),
 ];
 
+/// Main functions of threads that wait for work in them directly; below them they work.
+const HOMES: [&str; 2] = [
+    "G1ConcurrentMarkThread::run_service",
+    "G1ConcurrentRefineThread::run_service",
+];
+
 /// What a Java thread's wait is made of: of the C library, the VM, and the library of locks.
 fn only_waits_in_java(name: &str) -> bool {
     const PARTS: [&str; 13] = [
@@ -103,7 +122,8 @@ fn only_waits_in_java(name: &str) -> bool {
         "java.util.concurrent.locks.",
         "java.util.concurrent.ForkJoinPool.",
     ];
-    const MORE: [&str; 5] = [
+    const MORE: [&str; 6] = [
+        "PosixSemaphore::wait",
         "ObjectSynchronizer::",
         "JVM_MonitorWait",
         "java.lang.Object.wait",
@@ -126,7 +146,11 @@ pub(crate) fn at_place(user: &[&str]) -> bool {
         Some(prefix) => name.starts_with(prefix),
         None => name == place,
     };
-    let own = user.iter().skip_while(|name| only_waits_in_java(name));
-    own.take(NEAR)
-        .any(|name| PARKING_PLACES.iter().any(|(_, place)| is(name, place)))
+    let waits = |name: &&&str| only_waits_in_java(name);
+    let mut own = user.iter().skip_while(waits).peekable();
+    let at_home = own
+        .peek()
+        .is_some_and(|n| HOMES.iter().any(|h| n.starts_with(h)));
+    let mut near = own.take(NEAR);
+    at_home || near.any(|name| PARKING_PLACES.iter().any(|(_, place)| is(name, place)))
 }

@@ -209,7 +209,7 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
             let path = (frame.module).map_or("", |m| &*recording.modules[m.0 as usize].path);
             return of_python(if path.is_empty() { file } else { path });
         }
-        FrameKind::Java if is_java_standard(name) => return Whose::Language,
+        FrameKind::Java if is_java_standard(name) || is_of_vm(name) => return Whose::Language,
         FrameKind::JavaScript if file.starts_with("node:") => return Whose::Language,
         FrameKind::JavaScript if file.contains("/node_modules/") => return Whose::Library,
         FrameKind::Java | FrameKind::JavaScript => return Whose::Program,
@@ -337,6 +337,13 @@ fn of_python(path: &str) -> Whose {
 fn is_java_standard(method: &str) -> bool {
     const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
     PACKAGES.iter().any(|p| method.starts_with(p))
+}
+
+/// Whether a name is that of code of the VM's own: methods stand after their class and a dot.
+fn is_of_vm(name: &str) -> bool {
+    name.split(' ')
+        .next()
+        .is_none_or(|word| !word.contains('.'))
 }
 
 /// Whether `name` is of Go's `package` or one below it: `net.(*conn).Read`, `net/http.Serve`. What

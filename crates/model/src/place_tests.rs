@@ -183,6 +183,11 @@ fn languages_own_packages_are_passed_over() {
         (Java, "[java]", &[("shop.Cache.get", "")]),
     ];
     assert_eq!(named(true, &java), "shop.Cache.get");
+    let carrier: [Spec<'_>; 2] = [
+        (Java, "[java]", &[("java.util.TimerThread.mainLoop", "")]),
+        (Java, "[java]", &[("StubRoutines (initialstubs)", "")]),
+    ];
+    assert_eq!(named(true, &carrier), "java.util.TimerThread.mainLoop");
     let node: [Spec<'_>; 3] = [
         (JavaScript, "[javascript]", &[("readFileSync", "node:fs")]),
         (
