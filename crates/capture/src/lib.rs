@@ -7,6 +7,7 @@
 //! counter/        how often something happened: perf events as counters
 //! probes/         calls of single functions: where probes may stand, counts, lengths, ledgers
 //! probe.rs        what this host allows, found by trying
+//! survey.rs       what would be seen of a running process, found in the same way
 //! target.rs       what to measure; starting a command and holding it until measuring is live
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod counter;
 pub mod probe;
 pub mod probes;
 pub mod session;
+pub mod survey;
 pub mod target;
 
 mod error;

@@ -1,9 +1,14 @@
 //! `wallscope doctor`: what this host allows, what is lost where it does not, and what helps.
 
+mod process;
+
 use std::io::{self, Write};
 
 use anyhow::Context as _;
-use wallscope_capture::probe::{self, Finding, Setting, Tier};
+use wallscope_capture::{
+    probe::{self, Finding, Setting, Tier},
+    survey::{self, Survey},
+};
 
 use crate::failure::Failure;
 
@@ -11,11 +16,19 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each thing is tried, not guessed from versions. Nothing on the host is changed.
+With -p: what would be seen of that process: runtimes of managed code and whether their versions were
+tested, names of code made at run time and the flags that give them, unwinding tables, debug
+information, build ids.
 
 Examples:
   wallscope doctor                  what works here
+  wallscope doctor -p 4711          what would be seen of process 4711
   wallscope doctor --print setcap   the least rights that are enough, ready to paste")]
 pub struct Args {
+    /// What would be seen of this process
+    #[arg(short, long, value_name = "PID", conflicts_with = "print")]
+    pid: Option<u32>,
+
     /// As JSON
     #[arg(long, conflicts_with = "print")]
     json: bool,
@@ -43,11 +56,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let text = match args.print {
         Some(recipe) => recipe.text().to_owned(),
         None => {
+            let survey = args.pid.map(survey::of).transpose();
+            let survey = survey.map_err(|e| Failure::of(e.exit_code(), e.into()))?;
             let (findings, settings) = (probe::probe(), probe::settings());
-            if args.json {
-                json(&findings, &settings)
-            } else {
-                words(&findings, &settings)
+            match (args.json, &survey) {
+                (true, _) => json(&findings, &settings, survey.as_ref()),
+                (false, None) => words(&findings, &settings),
+                (false, Some(survey)) => {
+                    format!("{}\n\n{}", verdict(&findings), process::words(survey))
+                }
             }
         }
     };
@@ -124,7 +141,7 @@ fn words(findings: &[Finding], settings: &[Setting]) -> String {
     out
 }
 
-fn json(findings: &[Finding], settings: &[Setting]) -> String {
+fn json(findings: &[Finding], settings: &[Setting], survey: Option<&Survey>) -> String {
     let items: Vec<_> = findings
         .iter()
         .map(|f| {
@@ -143,13 +160,16 @@ fn json(findings: &[Finding], settings: &[Setting]) -> String {
         .iter()
         .map(|s| (s.name.to_owned(), s.value.clone().into()))
         .collect();
-    let whole = serde_json::json!({
+    let mut whole = serde_json::json!({
         "schema": "wallscope.doctor/1",
         "backend": best(findings).map(Tier::name),
         "verdict": verdict(findings),
         "items": items,
         "settings": settings,
     });
+    if let Some(survey) = survey {
+        whole["process"] = process::json(survey);
+    }
     format!("{whole:#}\n")
 }
 
@@ -252,7 +272,7 @@ mod tests {
             "{text}"
         );
         let parsed: serde_json::Value =
-            serde_json::from_str(&json(&[finding("x", Tier::Extra, false)], &[])).unwrap();
+            serde_json::from_str(&json(&[finding("x", Tier::Extra, false)], &[], None)).unwrap();
         assert_eq!(parsed["items"][0]["allowed"], false);
     }
 }

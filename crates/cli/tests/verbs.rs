@@ -356,3 +356,32 @@ fn an_unknown_version_is_a_warning() {
         "{err}"
     );
 }
+
+#[test]
+fn doctor_tells_what_would_be_seen_of_a_process() {
+    let own = std::process::id().to_string();
+    let out = run(&["doctor", "-p", &own, "--json"]);
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let v: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(v["process"]["pid"].to_string(), own);
+    let exe = std::env::current_exe().unwrap();
+    let files = v["process"]["files"].as_array().unwrap();
+    let mine = files.iter().find(|f| f["path"] == exe.to_str().unwrap());
+    let mine = mine.unwrap_or_else(|| panic!("{} is not in {files:?}", exe.display()));
+    assert_eq!(mine["unwinding"], true, "{mine}");
+    assert!(
+        ["debug_info", "symbols"].contains(&mine["names"].as_str().unwrap()),
+        "{mine}"
+    );
+    let text = String::from_utf8(run(&["doctor", "-p", &own]).stdout).unwrap();
+    assert!(text.contains(&format!("Process {own}, verbs")), "{text}");
+    fails(
+        &run(&["doctor", "-p", "4194304"]),
+        4,
+        &["no process with pid 4194304"],
+    );
+}

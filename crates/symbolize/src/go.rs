@@ -23,6 +23,11 @@ impl<'d> GoFile<'d> for Parts<'_, 'd> {
     }
 }
 
+/// Whether `elf` is a Go program that has its table.
+pub(crate) fn is_go(elf: &Elf<'_>) -> bool {
+    Pclntab::find(&Parts(elf)).is_some()
+}
+
 /// The lines at each of `addresses` (virtual), empty where Go does not know them; `None` where `elf`
 /// is no Go program.
 pub(crate) fn resolve(

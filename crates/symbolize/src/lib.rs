@@ -18,7 +18,8 @@
 //!
 //! [`jit`] keeps what code was where while it is being made, for recordings under way.
 //!
-//! The opposite question, where the functions of a name are, is answered by [`functions`].
+//! The opposite question, where the functions of a name are, is answered by [`functions`]; what names a
+//! file's functions will have at best, by [`mod@names`].
 //!
 //! Not done: debuginfod or any other network, split DWARF (`.dwo`: lines only), line numbers of
 //! kernel code, naming stubs on machines other than x86-64.
@@ -33,6 +34,7 @@ pub mod jit;
 mod kernel;
 mod losses;
 mod module;
+pub mod names;
 mod source;
 mod table;
 

@@ -68,7 +68,8 @@ pub(crate) fn resolve(
     lines
 }
 
-enum Bytes<'a> {
+/// A module's bytes, kept open or mapped.
+pub(crate) enum Bytes<'a> {
     File(MappedFile),
     Memory(&'a [u8]),
 }
@@ -86,7 +87,10 @@ impl std::ops::Deref for Bytes<'_> {
 
 /// The module's bytes: those the capture kept, else the file of that name where it is proven to be
 /// the same.
-fn open<'a>(module: &Module, source: Option<&'a ModuleSource>) -> Result<Bytes<'a>, &'static str> {
+pub(crate) fn open<'a>(
+    module: &Module,
+    source: Option<&'a ModuleSource>,
+) -> Result<Bytes<'a>, &'static str> {
     if let Some(bytes) = source.and_then(|s| s.bytes.as_deref()) {
         return Ok(Bytes::Memory(bytes));
     }

@@ -60,6 +60,11 @@ const MAKERS: &[Maker] = &[
         remedy: "jcmd PID Compiler.perfmap (what is compiled at that moment, without inlining)",
     },
     Maker {
+        files: &["libpypy", "pypy"],
+        name: "PyPy",
+        remedy: "nothing names code of its JIT; pypy3 --jit off runs without, in the interpreter's functions",
+    },
+    Maker {
         files: &["libpython3", "python3"],
         name: "CPython",
         remedy: "python -X perf (3.12 and later), for its trampolines; nothing names code of its JIT",
@@ -72,6 +77,11 @@ const MAKERS: &[Maker] = &[
 ];
 
 impl Maker {
+    /// For people: the runtime, and how it can be made to tell names.
+    pub fn told(&self) -> (&'static str, &'static str) {
+        (self.name, self.remedy)
+    }
+
     /// The one that a process runs which has these files mapped.
     pub fn among<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<&'static Maker> {
         let name = |path: &'p str| path.rsplit('/').next().unwrap_or(path);
@@ -90,7 +100,7 @@ pub fn unnamed_code<S: TableSink>(stacks: &Stacks, processes: &Processes<S>) -> 
         .into_iter()
         .map(|(pid, addresses)| {
             let maker = processes.jit().maker(pid);
-            let (name, remedy) = maker.map_or(("a runtime that is not known", ""), |m| (m.name, m.remedy));
+            let (name, remedy) = maker.map_or(("a runtime that is not known", ""), Maker::told);
             Limit {
                 what: format!(
                     "names of code that {name} made at run time in process {pid} ({addresses} addresses): \

@@ -284,6 +284,18 @@ impl<S: TableSink> Files<S> {
             .collect()
     }
 
+    /// Whether file `index` could be opened.
+    pub fn is_open(&self, index: u16) -> bool {
+        let e = &self.entries[index as usize];
+        e.file.is_some() || e.bytes.is_some()
+    }
+
+    /// Why code of file `index` cannot be unwound, if there is a reason.
+    pub fn problem(&self, index: u16) -> Option<&str> {
+        let mut ids = self.by_unwinder.iter().filter(|(_, i)| **i == index);
+        ids.find_map(|(id, _)| self.store.file_problem(*id))
+    }
+
     /// Bytes of kernel memory that unwind tables take.
     pub fn table_bytes(&self) -> u64 {
         self.store.stats().table_bytes

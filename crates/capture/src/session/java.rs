@@ -341,6 +341,16 @@ impl Java {
         }
     }
 
+    /// Whether a VM is there that was not ready to be read when it was looked at last.
+    pub fn is_starting(&self) -> bool {
+        !self.starting.is_empty()
+    }
+
+    /// Why VMs cannot be read.
+    pub fn refusals(&self) -> impl Iterator<Item = &str> {
+        self.refused.keys().map(String::as_str)
+    }
+
     /// The VMs that were found, for people.
     pub fn describe(&self) -> Vec<String> {
         self.versions

@@ -280,14 +280,24 @@ impl Jit {
         self.processes.get(&pid)?.maker
     }
 
+    /// What names the code of `pid`, with what is in it: `perf map of 12 (340 entries)`.
+    pub fn named_by(&self, pid: u32) -> Vec<String> {
+        let sources = self.processes.get(&pid).map_or(&[][..], |p| &p.sources);
+        let told = |s: &Source| {
+            let kind = if s.dump { "jitdump" } else { "perf map" };
+            format!("{kind} of {pid} ({} entries)", s.book.len())
+        };
+        let named = sources.iter().filter(|s| !s.book.is_empty());
+        named.map(told).collect()
+    }
+
     /// What is to be told, for people.
     pub fn notes(&self) -> Vec<String> {
         let mut told: Vec<(u32, String)> = Vec::new();
         let mut unwinding = 0;
         for (pid, process) in &self.processes {
+            told.extend(self.named_by(*pid).into_iter().map(|by| (*pid, by)));
             for s in process.sources.iter().filter(|s| !s.book.is_empty()) {
-                let kind = if s.dump { "jitdump" } else { "perf map" };
-                told.push((*pid, format!("{kind} of {pid} ({} entries)", s.book.len())));
                 if let Reader::Dump(dump) = &s.reader {
                     unwinding += dump.unwinding;
                 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_object::process::inner_tid;
 use wallscope_unwind::{
     native::FrameWord,
@@ -82,11 +82,23 @@ pub struct Reader {
     threads: FxHashMap<(u32, u32), (u64, u64)>,
 }
 
+/// What a module's body is told as that was gone too soon to be read.
+struct ModuleBody(Code);
+
+impl Default for ModuleBody {
+    fn default() -> ModuleBody {
+        ModuleBody(Code::module_body())
+    }
+}
+
 /// All processes with runtimes, and the names of their functions.
 #[derive(Default)]
 pub struct Managed {
     spaces: FxHashMap<u32, Space>,
     codes: FxHashMap<(u32, u64, u32), Named>,
+    /// Of each process what the walk sees of any module's body.
+    bodies: FxHashSet<(u32, u32)>,
+    body: ModuleBody,
     /// Where the kernel programs look; `None` where there are none.
     kernel: Option<MapHandle>,
     /// Processes in `kernel`.
@@ -130,7 +142,9 @@ impl Managed {
     fn begin_tasks(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
         let Some(tasks) = &self.tasks else { return };
         if let Some((old, at)) = self.looked_at.get(&pid) {
-            if Arc::ptr_eq(old, found) && *at == bias {
+            let kind = |f: &Found| (**f).as_ref().ok().map(std::mem::discriminant);
+            // Of several runtimes in a process the tasks of the first one are looked at.
+            if kind(old) != kind(found) || (Arc::ptr_eq(old, found) && *at == bias) {
                 return;
             }
             tasks.gone(pid);
@@ -239,7 +253,12 @@ impl Managed {
             };
             let read = Code::read(facts, space.bias, word.code, word.check, reader(pid));
             named.insert_entry(match read {
-                Ok(code) => Named::Code(Arc::new(code)),
+                Ok(code) => {
+                    if code.is_module_body() {
+                        self.bodies.insert((pid, word.check));
+                    }
+                    Named::Code(Arc::new(code))
+                }
                 Err(miss) => Named::Missed(miss, tries + 1),
             });
         }
@@ -255,6 +274,7 @@ impl Managed {
     pub fn code(&self, pid: u32, word: Word) -> Option<&Code> {
         match self.codes.get(&(pid, word.code, word.check))? {
             Named::Code(code) => Some(code),
+            Named::Missed(..) if self.bodies.contains(&(pid, word.check)) => Some(&self.body.0),
             Named::Missed(..) => None,
         }
     }
@@ -322,20 +342,27 @@ impl Managed {
 
     /// Losses of this side, by cause.
     pub fn losses(&self) -> Vec<(String, u64)> {
-        let missed = |which: Miss| {
-            let named = self.codes.values();
-            named
-                .filter(|n| matches!(n, Named::Missed(miss, _) if *miss == which))
-                .count() as u64
-        };
+        let (mut gone, mut changed, mut bodies) = (0, 0, 0);
+        for ((pid, _, check), named) in &self.codes {
+            match named {
+                Named::Missed(..) if self.bodies.contains(&(*pid, *check)) => bodies += 1,
+                Named::Missed(Miss::Unreadable, _) => gone += 1,
+                Named::Missed(Miss::Changed, _) => changed += 1,
+                Named::Code(_) => {}
+            }
+        }
         let mut losses = vec![
             (
                 "Python function gone before its name was read".to_owned(),
-                missed(Miss::Unreadable),
+                gone,
             ),
             (
                 "Python function changed before its name was read".to_owned(),
-                missed(Miss::Changed),
+                changed,
+            ),
+            (
+                "Python module gone before its file was read (its frames are <module>)".to_owned(),
+                bodies,
             ),
             (
                 "runtime of a process not told to the kernel programs".to_owned(),

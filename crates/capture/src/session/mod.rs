@@ -64,7 +64,7 @@ pub(crate) mod resources;
 mod samples;
 pub(crate) mod scripts;
 mod shapes;
-mod space;
+pub(crate) mod space;
 pub(crate) mod tasks;
 mod timeline;
 mod upkeep;

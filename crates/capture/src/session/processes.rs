@@ -250,13 +250,17 @@ impl<S: TableSink> Processes<S> {
                     let maker = Maker::among(paths);
                     self.jit.runs(pid, space.root.as_ref(), maker);
                 }
+                // One of each kind: programs embed runtimes of other languages.
+                let mut kinds = Vec::new();
                 for (start, m) in &space.mappings {
                     let Some(index) = m.file else { continue };
                     if let Some(found) = self.files.runtime(index)
+                        && let kind = (*found).as_ref().ok().map(std::mem::discriminant)
+                        && !kinds.contains(&kind)
                         && let Some((bias, id)) = self.files.placed(index, *start, m.offset)
                     {
                         self.managed.mapped(pid, &found, bias, id);
-                        break;
+                        kinds.push(kind);
                     }
                 }
             }
@@ -351,6 +355,11 @@ impl<S: TableSink> Processes<S> {
     /// Bytes of kernel memory that unwind tables take.
     pub fn table_bytes(&self) -> u64 {
         self.files.table_bytes()
+    }
+
+    /// What process `pid` has mapped.
+    pub fn space(&self, pid: u32) -> Option<&Space> {
+        self.spaces.get(&pid)
     }
 
     /// What is known of each process, as it was last.

@@ -13,6 +13,7 @@ mod fold;
 pub mod go;
 pub mod hotspot;
 mod memory;
+mod pypy;
 pub mod python;
 pub mod tasks;
 pub mod v8;
@@ -61,17 +62,38 @@ pub struct Refusal {
 pub struct Runtime {
     /// Its name.
     pub name: &'static str,
+    /// Versions that tests read, as they begin; none where versions need not be told apart.
+    pub tried: &'static [&'static str],
     /// Looks into a file.
     pub recognise: fn(&Image<'_>) -> Option<Result<Facts, Refusal>>,
 }
 
 /// Every runtime.
-pub const RUNTIMES: &[Runtime] = &[python::RUNTIME, hotspot::RUNTIME, go::RUNTIME, v8::RUNTIME];
+pub const RUNTIMES: &[Runtime] = &[
+    python::RUNTIME,
+    pypy::RUNTIME,
+    hotspot::RUNTIME,
+    go::RUNTIME,
+    v8::RUNTIME,
+];
 
 /// The facts of the first runtime that `bytes`, an ELF file mapped as `path`, holds.
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {
     let image = Image::parse(bytes, path)?;
     RUNTIMES.iter().find_map(|r| (r.recognise)(&image))
+}
+
+/// Whether tests read this version of a runtime: `CPython 3.11`, `HotSpot 17.0.15+6`. `None`: there is
+/// no such runtime, or nothing in it depends on the version.
+pub fn is_tried(described: &str) -> Option<bool> {
+    let mut known = RUNTIMES.iter().filter(|r| !r.tried.is_empty());
+    let (runtime, version) =
+        known.find_map(|r| Some((r, described.strip_prefix(r.name)?.trim_start())))?;
+    let begins = |with: &&str| {
+        let rest = version.strip_prefix(*with);
+        rest.is_some_and(|r| !r.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    Some(runtime.tried.iter().any(begins))
 }
 
 /// A file in which a runtime is looked for.
@@ -180,4 +202,19 @@ fn find<'d, 'f, S: ObjectSymbol<'d>>(
             address: s.address(),
             size: s.size(),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_were_tried_are_known() {
+        assert_eq!(is_tried("CPython 3.8"), Some(true));
+        assert_eq!(is_tried("CPython 3.80"), Some(false));
+        assert_eq!(is_tried("HotSpot 17.0.15+6-Debian"), Some(true));
+        assert_eq!(is_tried("HotSpot 21+35"), Some(false));
+        assert_eq!(is_tried("V8 12.4.254"), Some(false));
+        assert_eq!(is_tried("Go"), None);
+    }
 }

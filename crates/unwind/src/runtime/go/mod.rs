@@ -26,6 +26,7 @@ pub use looks::Goroutines;
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "Go",
+    tried: &[],
     recognise,
 };
 

@@ -40,6 +40,7 @@ pub use vm::{Miss, Opening, Scope, Vm};
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "HotSpot",
+    tried: &["17", "25"],
     recognise,
 };
 

@@ -13,6 +13,9 @@ const COROUTINE: u32 = 0x80;
 /// Longest line table.
 const MOST_TABLE: u64 = 1 << 20;
 
+/// What the code of a module is called.
+const MODULE: &str = "<module>";
+
 /// A function as its code object tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -77,6 +80,25 @@ impl Code {
             table,
             format: o.lines,
         })
+    }
+
+    /// The body of a module, of which nothing else is known; files without a path look so to Python.
+    pub fn module_body() -> Code {
+        Code {
+            name: MODULE.into(),
+            file: "<not read in time>".into(),
+            line: 0,
+            coroutine: false,
+            table: Vec::new(),
+            format: Lines::Increments,
+        }
+    }
+
+    /// Whether it is the body of a module. To 3.10 and from 3.13 on all of them have one name, in one place,
+    /// and mostly one first line, so that what the walk saw of one tells the others too, gone as they are
+    /// once they have run. Between these versions each has a name of its own.
+    pub fn is_module_body(&self) -> bool {
+        self.name == MODULE && self.line == 1
     }
 
     /// The line of the instruction at `lasti` bytes; where the table does not say, the first one.

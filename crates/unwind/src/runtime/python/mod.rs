@@ -9,8 +9,9 @@
 //! asyncio/    tasks and what they await
 //! ```
 //!
-//! Not read: free-threaded builds, frames of an interpreter other than the one in which the thread
-//! was found first, names with their class before 3.11 (the interpreter does not keep them).
+//! Not read: free-threaded builds (refused in words, as PyPy is by `runtime/pypy.rs`), frames of an
+//! interpreter other than the one in which the thread was found first, names with their class before
+//! 3.11 (the interpreter does not keep them).
 
 pub mod abi;
 pub mod asyncio;
@@ -28,6 +29,7 @@ pub use walk::{Stack, Walker, thread_pointer};
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "CPython",
+    tried: &["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"],
     recognise,
 };
 

@@ -37,6 +37,7 @@ pub(crate) use layout::Layout;
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "V8",
+    tried: &["11.3"],
     recognise,
 };
 
