@@ -1,5 +1,7 @@
 //! Requests: what the processes are asked, and whom they ask, over connections that were followed.
 
+use std::collections::BTreeMap;
+
 use wallscope_model::{Peer, Recording};
 
 /// What was seen of requests.
@@ -34,10 +36,7 @@ impl Requests {
         Requests {
             asked: of(false).map(|p| p.requests).sum(),
             owed_ns: of(false).map(|p| p.in_flight_ns).sum(),
-            upstream: of(true)
-                .max_by_key(|p| (p.in_flight_ns, p.requests))
-                .filter(|p| p.in_flight_ns > 0)
-                .map(|p| upstream(recording, p)),
+            upstream: upstream(recording, of(true)),
         }
     }
 
@@ -47,22 +46,64 @@ impl Requests {
     }
 }
 
-fn upstream(recording: &Recording, p: &Peer) -> Upstream {
-    Upstream {
-        name: match &*p.peer_name {
-            "" => p.address.to_string(),
-            name => format!("{name} at {}", p.address),
-        },
-        pid: p.peer_pid,
-        measured: recording.processes.iter().any(|q| q.pid == p.peer_pid),
-        requests: p.requests,
-        awaited_ns: p.in_flight_ns,
+/// The one of `peers` that was awaited longest. What several processes ask at one address is one, though each
+/// may be answered by a process of its own: that of the longest wait stands for all.
+fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) -> Option<Upstream> {
+    let mut peers: Vec<&Peer> = peers.collect();
+    peers.sort_by_key(|p| std::cmp::Reverse(p.in_flight_ns));
+    let mut sums: BTreeMap<(&str, &str), Upstream> = BTreeMap::new();
+    for p in peers {
+        let sum = sums
+            .entry((&*p.address, &*p.peer_name))
+            .or_insert_with(|| Upstream {
+                name: match &*p.peer_name {
+                    "" => p.address.to_string(),
+                    name => format!("{name} at {}", p.address),
+                },
+                pid: p.peer_pid,
+                measured: recording.processes.iter().any(|q| q.pid == p.peer_pid),
+                requests: 0,
+                awaited_ns: 0,
+            });
+        sum.requests += p.requests;
+        sum.awaited_ns += p.in_flight_ns;
     }
+    sums.into_values()
+        .max_by_key(|u| (u.awaited_ns, u.requests))
+        .filter(|u| u.awaited_ns > 0)
 }
 
 impl Upstream {
     /// Mean time until it answered, ns.
     pub fn mean_ns(&self) -> u64 {
         self.awaited_ns / self.requests.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_several_processes_ask_is_one() {
+        let peer = |pid, address: &str, requests, in_flight_ns| Peer {
+            pid,
+            asks: true,
+            address: address.into(),
+            requests,
+            in_flight_ns,
+            ..Peer::default()
+        };
+        let rec = Recording {
+            peers: vec![
+                peer(1, "10.0.0.2:5432", 16, 800),
+                peer(1, "10.0.0.3:80", 1, 900),
+                peer(2, "10.0.0.2:5432", 10, 500),
+            ],
+            ..Recording::default()
+        };
+        let most = Requests::new(&rec).upstream.unwrap();
+        assert_eq!((&*most.name, most.requests), ("10.0.0.2:5432", 26));
+        assert_eq!((most.awaited_ns, most.mean_ns()), (1300, 50));
     }
 }
