@@ -78,6 +78,8 @@ pub struct Thread {
     pub quiet: u32,
     /// Whether it ran since the last listing.
     pub ran: bool,
+    /// Whether its records told whom it makes when it was followed last.
+    pub tells_births: bool,
     /// Whether it ran since what changes slowly was read.
     stale: bool,
     /// When that was, ns on the recording's clock, and its CPU time then, ns; 0: it is new.
@@ -131,6 +133,7 @@ impl Thread {
             skip: 0,
             quiet: 0,
             ran: false,
+            tells_births: false,
             stale: false,
             refreshed: (0, 0),
             reviewed_ns: now,

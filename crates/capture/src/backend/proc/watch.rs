@@ -253,8 +253,10 @@ impl Watch {
                 continue;
             }
             t.has_run(now);
-            // Records tell whom it makes.
-            if !births || t.course.is_some() {
+            // Records tell whom it has made since, if it had them all the time.
+            let tells = t.is_recorded();
+            let told = std::mem::replace(&mut t.tells_births, tells);
+            if !births || (told && tells) {
                 continue;
             }
             let path = format!("/proc/{}/task/{}/children", t.pid, t.tid);
