@@ -33,6 +33,14 @@ use crate::{
     event::{ThreadEvent, how},
 };
 
+/// Whether a file is a runtime that programs of other languages embed, by its name: looking into each of
+/// hundreds of libraries would cost too much where a runtime has been found already.
+fn is_embedded(path: &str) -> bool {
+    const LIBRARIES: [&str; 3] = ["libjvm.so", "libpython", "libnode.so"];
+    let name = path.rsplit('/').next().unwrap_or(path);
+    LIBRARIES.iter().any(|l| name.starts_with(l))
+}
+
 /// All processes of the recording.
 pub struct Processes<S = KernelTables> {
     spaces: FxHashMap<u32, Space>,
@@ -254,6 +262,9 @@ impl<S: TableSink> Processes<S> {
                 let mut kinds = Vec::new();
                 for (start, m) in &space.mappings {
                     let Some(index) = m.file else { continue };
+                    if !kinds.is_empty() && !is_embedded(self.files.path(index)) {
+                        continue;
+                    }
                     if let Some(found) = self.files.runtime(index)
                         && let kind = (*found).as_ref().ok().map(std::mem::discriminant)
                         && !kinds.contains(&kind)
