@@ -79,6 +79,8 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
     };
     let sampled: u64 = row.waits.iter().map(|w| w.ns).sum();
     part(out, "  ", "waits in", &row.waits, sampled);
+    let kind = &row.through[..row.through.len().min(1)];
+    part(out, "  ", "through", kind, sampled);
     for h in row.holders.iter().take(MOST) {
         let label = how(h);
         let place = if h.place.is_empty() {
@@ -126,6 +128,7 @@ struct JsonLock {
     waiters: usize,
     exact: bool,
     waits_in: Vec<JsonShare>,
+    through: Vec<JsonShare>,
     holders: Vec<JsonHolder>,
 }
 
@@ -158,6 +161,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
             waiters: r.waiters,
             exact: r.exact,
             waits_in: json_shares(r.waits),
+            through: json_shares(r.through),
             holders: r
                 .holders
                 .into_iter()

@@ -521,6 +521,9 @@ fn what_threads_park_for_is_told_by_place_and_not_by_their_own_words() {
     let by_place = analysis.locks();
     assert!(by_place.len() < by_word.len(), "{by_place:?}");
     assert!(by_place.iter().all(|l| l.name.starts_with("parked in ")));
+    let through = |l: &wallscope_report::view::LockRow| l.through.first().map(|t| t.what.clone());
+    let called: Vec<_> = by_place.iter().filter_map(through).collect();
+    assert_eq!(called, ["std::mutex::lock()"], "{by_place:?}");
     let waiters = by_place.iter().map(|l| l.waiters).max();
     assert!(waiters > Some(1), "threads are put together: {by_place:?}");
 }

@@ -48,6 +48,8 @@ pub struct LockRow {
     pub exact: bool,
     /// Where they waited, most first.
     pub waits: Vec<Share>,
+    /// The functions that were called there to wait, which tell what kind of lock it is, most first.
+    pub through: Vec<Share>,
     /// Who ended the waits, most first.
     pub holders: Vec<Holder>,
 }
@@ -67,6 +69,7 @@ struct Sum {
     /// Some of it was counted together with waits for others.
     uncounted: bool,
     waits: BTreeMap<String, u64>,
+    through: BTreeMap<String, u64>,
     holders: BTreeMap<Of, (u64, BTreeMap<String, u64>)>,
 }
 
@@ -129,6 +132,9 @@ impl Analysis<'_> {
             sum.waiters.insert(s.context.0);
             let place = self.place(s.stack).unwrap_or_else(|| "[no stack]".into());
             *sum.waits.entry(place).or_default() += ns;
+            if let Some(called) = self.through(s.stack) {
+                *sum.through.entry(called).or_default() += ns;
+            }
             for hop in &waits.below_sample[i] {
                 let h = &rec.hops[*hop as usize];
                 let place = |hop: &Hop| hop.stack.and_then(|s| self.place(s)).unwrap_or_default();
@@ -185,6 +191,7 @@ impl Analysis<'_> {
                     waiters: sum.waiters.len(),
                     exact,
                     waits: shares(sum.waits),
+                    through: shares(sum.through),
                     holders,
                 };
                 // A pool that waits for work is no contention: what was waited for in earnest first.

@@ -102,6 +102,13 @@ impl Analysis<'_> {
         Some(self.code.functions[function as usize].name.to_string())
     }
 
+    /// What the function that people would name called to wait, where that has a name.
+    pub(super) fn through(&self, stack: StackId) -> Option<String> {
+        let stack = &self.recording.stacks[stack.0 as usize];
+        let function = self.code.through(self.recording, stack)?;
+        Some(self.code.functions[function as usize].name.to_string())
+    }
+
     /// What somebody does in a hop, as one line of a tree.
     pub fn hop_line(&self, hop: &Hop) -> String {
         hop_line(self, hop)
