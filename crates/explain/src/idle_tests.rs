@@ -1,0 +1,231 @@
+use super::*;
+
+fn wait<'a>(reason: BlockReason, user: &'a [&'a str], kernel: &'a [&'a str]) -> Wait<'a> {
+    Wait {
+        reason,
+        seen: WaitSeen {
+            in_flight: Some(false),
+            talks: true,
+        },
+        user,
+        kernel,
+    }
+}
+
+const EPOLL: &[&str] = &["schedule", "ep_poll", "do_epoll_wait"];
+const POOL: &[&str] = &[
+    "__futex_abstimed_wait_common",
+    "__pthread_cond_wait",
+    "queue_take",
+    "pool_main",
+    "start_thread",
+    "clone3",
+];
+
+#[test]
+fn an_event_loop_is_idle_only_with_nothing_in_flight() {
+    let mut w = wait(
+        BlockReason::Poll,
+        &["epoll_wait", "event_loop", "main"],
+        EPOLL,
+    );
+    assert_eq!(judge(&w), (true, "nothing in flight"));
+    w.seen.in_flight = Some(true);
+    assert_eq!(judge(&w), (false, "request in flight"));
+    w.seen.in_flight = None;
+    assert_eq!(judge(&w), (false, "no rule"));
+}
+
+#[test]
+fn a_pool_s_worker_waits_for_work_but_a_job_s_wait_is_in_the_way() {
+    let w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
+    assert_eq!(judge(&w), (true, "waits for work at its root"));
+    let job = [
+        &["pthread_cond_wait"],
+        &["a", "b", "handle_request", "run"][..],
+        &["start_thread"],
+    ]
+    .concat();
+    let w = wait(BlockReason::Lock, &job, &["futex_wait"]);
+    assert_eq!(judge(&w), (false, "no rule"));
+    let mutex = [
+        "__lll_lock_wait",
+        "pthread_mutex_lock",
+        "worker",
+        "start_thread",
+    ];
+    assert!(!judge(&wait(BlockReason::Lock, &mutex, &[])).0);
+    let main = ["pthread_cond_wait", "main", "__libc_start_main"];
+    assert!(!judge(&wait(BlockReason::Lock, &main, &[])).0);
+}
+
+#[test]
+fn a_worker_that_owes_an_answer_is_not_idle_wherever_it_waits() {
+    let mut w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
+    w.seen.in_flight = Some(true);
+    assert!(!judge(&w).0);
+}
+
+#[test]
+fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
+    let parked = [
+        "__futex_abstimed_wait_common64",
+        "__futex_abstimed_wait_common",
+        "__pthread_cond_wait_common",
+        "pthread_cond_wait",
+        "Parker::park(bool, long)",
+        "Unsafe_Park",
+        "jdk.internal.misc.Unsafe.park",
+        "java.util.concurrent.locks.LockSupport.park",
+        "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionNode.block",
+        "java.util.concurrent.ForkJoinPool.unmanagedBlock",
+        "java.util.concurrent.ForkJoinPool.managedBlock",
+        "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await",
+        "java.util.concurrent.LinkedBlockingQueue.take",
+    ];
+    let root = ["java.lang.Thread.run", "thread_native_entry(Thread*)"];
+    let pool = ["java.util.concurrent.ThreadPoolExecutor.getTask"];
+    let worker = [&parked[..], &pool, &root].concat();
+    let w = wait(BlockReason::Lock, &worker, &["futex_wait"]);
+    assert_eq!(judge(&w), (true, "parking place"));
+    let consumer = [&parked[..], &["app.Orders.next"], &root].concat();
+    assert!(!judge(&wait(BlockReason::Lock, &consumer, &[])).0);
+    let fork_join = [
+        "jdk.internal.misc.Unsafe.park",
+        "java.util.concurrent.ForkJoinPool.awaitWork",
+        "java.util.concurrent.ForkJoinPool.runWorker",
+    ];
+    let mut carrier = wait(BlockReason::Lock, &fork_join, &[]);
+    assert!(judge(&carrier).0);
+    // One of its virtual threads has sent a request and was unmounted.
+    carrier.seen.in_flight = Some(true);
+    assert!(judge(&carrier).0);
+    let marker = [
+        "Monitor::wait(unsigned long)",
+        "G1ConcurrentMarkThread::run_service()",
+    ];
+    assert!(judge(&wait(BlockReason::Lock, &marker, &[])).0);
+    let marks = [
+        "sem_wait",
+        "WorkerThreads::run_task(WorkerTask*)",
+        marker[1],
+    ];
+    assert!(!judge(&wait(BlockReason::Lock, &marks, &[])).0);
+    for place in [
+        "java.util.concurrent.DelayScheduler.loop",
+        "java.lang.VirtualThread.unblockVirtualThreads",
+        "sun.nio.ch.Poller.pollerLoop",
+    ] {
+        assert!(judge(&wait(BlockReason::Lock, &[place], &[])).0, "{place}");
+    }
+}
+
+#[test]
+fn a_script_s_executor_waits_for_work() {
+    let function = |name: &str, file: &str| Function {
+        name: name.into(),
+        system_name: "".into(),
+        file: file.into(),
+        start_line: 1,
+    };
+    let worker = script_name(&function(
+        "_worker",
+        "/usr/lib/python3.11/concurrent/futures/thread.py",
+    ));
+    let user = ["sem_clockwait", &worker, "run (threading.py)"];
+    let mut w = wait(BlockReason::Lock, &user, &["futex_wait"]);
+    w.seen.talks = false;
+    assert_eq!(judge(&w), (true, "parking place"));
+    assert_eq!(
+        script_name(&function("Pool.get", "/srv/app/pool.py")),
+        "get (pool.py)"
+    );
+}
+
+#[test]
+fn single_intervals_are_idle_where_all_sampled_waits_like_them_are() {
+    use BlockReason::{Lock, Poll, Timer};
+    use wallscope_model::{Interval, Lane, Sample, StackId, Timeline};
+    let sample = |context: u32, reason, idle| Sample {
+        context: ContextId(context),
+        stack: StackId(0),
+        state: State::Blocked,
+        reason: Some(reason),
+        part: None,
+        idle,
+        cpu: None,
+        labels: None,
+        count: 1,
+        ns: 1,
+        slices: Vec::new(),
+    };
+    let interval = |reason, request| Interval {
+        start_ns: 0,
+        ns: 1,
+        state: State::Blocked,
+        reason: Some(reason),
+        part: None,
+        waker: None,
+        request,
+        idle: false,
+    };
+    let lane = |context, intervals| Lane {
+        context: ContextId(context),
+        intervals,
+    };
+    let mut rec = Recording {
+        // An event loop that was seen with and without a request; a worker with idle and other waits.
+        samples: vec![
+            sample(0, Poll, true),
+            sample(0, Poll, false),
+            sample(1, Lock, true),
+            sample(1, Lock, false),
+        ],
+        timeline: Some(Timeline {
+            lanes: vec![
+                lane(0, vec![interval(Poll, false), interval(Poll, true)]),
+                lane(1, vec![interval(Lock, false), interval(Timer, false)]),
+            ],
+            ..Timeline::default()
+        }),
+        ..Recording::default()
+    };
+    let seen = |in_flight| WaitSeen {
+        in_flight: Some(in_flight),
+        talks: true,
+    };
+    mark_intervals(
+        &mut rec,
+        &[seen(false), seen(true), seen(false), seen(false)],
+    );
+    let lanes = rec.timeline.unwrap().lanes;
+    let idle = |l: &Lane| l.intervals.iter().map(|i| i.idle).collect::<Vec<_>>();
+    assert_eq!(
+        lanes.iter().map(idle).collect::<Vec<_>>(),
+        [[true, false], [false, false]]
+    );
+}
+
+#[test]
+fn kernel_threads_and_acceptors() {
+    let home = [
+        "schedule",
+        "worker_thread",
+        "kthread",
+        "ret_from_fork",
+        "ret_from_fork_asm",
+    ];
+    assert!(judge(&wait(BlockReason::Other, &[], &home)).0);
+    let work = [
+        "schedule",
+        "flush_work",
+        "worker_thread",
+        "kthread",
+        "ret_from_fork",
+    ];
+    assert!(!judge(&wait(BlockReason::Other, &[], &work)).0);
+    assert!(!judge(&wait(BlockReason::Disk, &[], &home[..4])).0);
+    let accept = ["schedule", "inet_csk_accept", "inet_accept"];
+    assert!(judge(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
+    assert!(judge(&wait(BlockReason::Network, &["__libc_accept", "main"], &[])).0);
+}
