@@ -324,8 +324,8 @@ pub struct ResourceEvent {
     pub local_port: u16,
     /// Port of the other end, in network order.
     pub peer_port: u16,
-    /// Unused.
-    pub pad0: u16,
+    /// 1: UDP, and bound by nothing but its first datagram: what comes back is an answer.
+    pub asks: u16,
     /// Own address.
     pub local: [u8; 16],
     /// Address of the other end.

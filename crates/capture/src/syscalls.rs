@@ -30,14 +30,7 @@ const BY_REASON: &[(BlockReason, &[libc::c_long])] = &[
             libc::SYS_semtimedop,
         ],
     ),
-    (
-        Timer,
-        &[
-            libc::SYS_nanosleep,
-            libc::SYS_clock_nanosleep,
-            libc::SYS_pause,
-        ],
-    ),
+    (Timer, &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep]),
     (
         Poll,
         &[
@@ -50,6 +43,7 @@ const BY_REASON: &[(BlockReason, &[libc::c_long])] = &[
             441, // epoll_pwait2
             426, // io_uring_enter
             libc::SYS_io_getevents,
+            libc::SYS_pause,
             libc::SYS_rt_sigtimedwait,
             libc::SYS_rt_sigsuspend,
         ],

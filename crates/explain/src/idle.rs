@@ -26,6 +26,8 @@ pub struct Wait<'a> {
     pub reason: BlockReason,
     /// Its connections.
     pub seen: WaitSeen,
+    /// What was waited at, as the recording names it; empty where it does not.
+    pub at: &'a str,
     /// Functions of the program, innermost first.
     pub user: &'a [&'a str],
     /// Functions of the kernel, innermost first.
@@ -62,6 +64,16 @@ pub const RULES: &[Rule] = &[
         judges: in_the_way,
     },
     Rule {
+        name: "sends or connects",
+        when: "what it sends is not taken, or a connection is not made yet: not idle",
+        judges: sends,
+    },
+    Rule {
+        name: "waits for a signal",
+        when: "blocked in pause(), sigsuspend() or sigwait(): idle",
+        judges: awaits_signal,
+    },
+    Rule {
         name: "kernel thread at home",
         when: "a kernel thread waits in its own main function: idle",
         judges: kernel_thread,
@@ -70,6 +82,12 @@ pub const RULES: &[Rule] = &[
         name: "waits for a connection",
         when: "blocked in accept(): idle",
         judges: accepts,
+    },
+    Rule {
+        name: "nobody at the other end",
+        when: "reads, or polls alone, a socket that has a port of its own and no peer: idle; one from \
+               which datagrams are sent to ask is another",
+        judges: serves_datagrams,
     },
     Rule {
         name: "parking place",
@@ -122,16 +140,72 @@ fn kernel_thread(w: &Wait<'_>) -> Option<bool> {
     (w.user.is_empty() && home).then_some(true)
 }
 
+/// Whether the wait's system call is one of `calls`, by the C library's function: for stacks without the
+/// kernel's functions.
+fn by_call(w: &Wait<'_>, calls: &[&str]) -> bool {
+    let call = |n: &&str| {
+        let n = n.trim_start_matches("__GI_").trim_start_matches('_');
+        calls.contains(&n.strip_prefix("libc_").unwrap_or(n))
+    };
+    w.kernel.is_empty() && w.user.first().is_some_and(call)
+}
+
+fn sends(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Network, Pipe};
+    let inside = [
+        "sk_stream_wait_memory",
+        "sk_stream_wait_connect",
+        "sock_alloc_send_pskb",
+        "sock_wait_for_wmem",
+        "inet_wait_for_connect",
+        "__inet_stream_connect",
+        "unix_wait_for_peer",
+        "unix_stream_connect",
+    ];
+    const CALLS: [&str; 10] = [
+        "send",
+        "sendto",
+        "sendmsg",
+        "sendmmsg",
+        "sendfile",
+        "sendfile64",
+        "write",
+        "writev",
+        "splice",
+        "connect",
+    ];
+    let goes_out = [Network, Pipe].contains(&w.reason)
+        && (by_call(w, &CALLS) || w.kernel.iter().any(|n| inside.contains(n)));
+    goes_out.then_some(false)
+}
+
+fn awaits_signal(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Other, Poll, Timer};
+    let inside = |n: &&str| n.ends_with("sys_pause") || *n == "sigsuspend";
+    // The same call with a time limit is how one sleeps until a signal.
+    let waits = w.kernel.contains(&"do_sigtimedwait")
+        && w.user.iter().take(3).any(|n| n.contains("sigwait"));
+    let awaits = [Other, Poll, Timer].contains(&w.reason)
+        && (waits
+            || w.kernel.iter().any(|n| inside(&n))
+            || by_call(w, &["pause", "sigsuspend", "sigwait", "sigwaitinfo"]));
+    awaits.then_some(true)
+}
+
 fn accepts(w: &Wait<'_>) -> Option<bool> {
     let accepting = [
         "inet_csk_accept",
         "inet_csk_wait_for_connect",
         "unix_accept",
     ];
-    // Without the kernel's functions, by the call itself.
-    let call = |n: &&str| ["accept", "accept4", "__libc_accept", "__libc_accept4"].contains(n);
-    let by_call = w.kernel.is_empty() && w.user.first().is_some_and(call);
-    (by_call || w.kernel.iter().any(|n| accepting.contains(n))).then_some(true)
+    (by_call(w, &["accept", "accept4"]) || w.kernel.iter().any(|n| accepting.contains(n)))
+        .then_some(true)
+}
+
+fn serves_datagrams(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Network, Poll};
+    let alone = [Network, Poll].contains(&w.reason) && w.at.starts_with("socket at ");
+    alone.then_some(true)
 }
 
 /// Waits that are for something else than work, wherever they are.
@@ -202,9 +276,11 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
         };
         let (user, kernel) = names(recording, s.stack.0 as usize);
         let user: Vec<&str> = user.iter().map(|n| &**n).collect();
+        let at = ladder::text_label(recording, s.labels, "resource");
         let wait = Wait {
             reason,
             seen: seen.get(i).copied().unwrap_or_default(),
+            at: at.as_deref().unwrap_or(""),
             user: &user,
             kernel: &kernel,
         };

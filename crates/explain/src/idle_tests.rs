@@ -7,9 +7,26 @@ fn wait<'a>(reason: BlockReason, user: &'a [&'a str], kernel: &'a [&'a str]) -> 
             in_flight: Some(false),
             talks: true,
         },
+        at: "",
         user,
         kernel,
     }
+}
+
+#[test]
+fn a_server_of_datagrams_is_idle_and_who_asks_by_them_is_not_known_to_be() {
+    let mut w = wait(
+        BlockReason::Network,
+        &["__libc_recvfrom", "main"],
+        &["udp_recvmsg"],
+    );
+    w.seen = WaitSeen::default();
+    w.at = "socket at 127.0.0.1:53 (fd 3)";
+    assert_eq!(judge(&w), (true, "nobody at the other end"));
+    w.at = "answers to UDP port 40000 (fd 3)";
+    assert!(!judge(&w).0);
+    w.at = "peer 127.0.0.1:53 (fd 3)";
+    assert!(!judge(&w).0);
 }
 
 const EPOLL: &[&str] = &["schedule", "ep_poll", "do_epoll_wait"];
@@ -228,4 +245,33 @@ fn kernel_threads_and_acceptors() {
     let accept = ["schedule", "inet_csk_accept", "inet_accept"];
     assert!(judge(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
     assert!(judge(&wait(BlockReason::Network, &["__libc_accept", "main"], &[])).0);
+}
+
+#[test]
+fn what_is_sent_or_connected_is_not_idle_whatever_is_in_flight() {
+    let taken = ["wait_woken", "sk_stream_wait_memory", "tcp_sendmsg_locked"];
+    let w = wait(BlockReason::Network, &["sendfile", "main"], &taken);
+    assert_eq!(judge(&w), (false, "sends or connects"));
+    let w = wait(BlockReason::Network, &["__GI___libc_write", "main"], &[]);
+    assert_eq!(judge(&w), (false, "sends or connects"));
+    let connect = ["inet_wait_for_connect", "__inet_stream_connect"];
+    assert!(!judge(&wait(BlockReason::Network, &["connect"], &connect)).0);
+    let read = ["wait_woken", "sk_wait_data", "tcp_recvmsg"];
+    assert!(judge(&wait(BlockReason::Network, &["__libc_read"], &read)).0);
+}
+
+#[test]
+fn who_waits_for_a_signal_is_idle_and_who_sleeps_until_one_is_not_known_to_be() {
+    let judged = |user: &[&str], kernel: &[&str]| {
+        let mut w = wait(BlockReason::Poll, user, kernel);
+        w.seen = WaitSeen::default();
+        judge(&w).0
+    };
+    assert!(judged(&["pause", "main"], &["schedule", "__do_sys_pause"]));
+    assert!(judged(&["__libc_pause", "main"], &[]));
+    let wait = ["schedule_timeout", "do_sigtimedwait"];
+    assert!(judged(&["__sigtimedwait", "__sigwaitinfo", "main"], &wait));
+    assert!(!judged(&["__sigtimedwait", "main"], &wait));
+    // The program's own function of that name.
+    assert!(!judged(&["poll", "pause", "main"], &[]));
 }

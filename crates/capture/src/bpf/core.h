@@ -178,6 +178,7 @@ struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
 	u16 sk_type;
+	unsigned char sk_userlocks : 4;
 	struct pid *sk_peer_pid;
 };
 

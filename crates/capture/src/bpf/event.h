@@ -229,7 +229,8 @@ struct ws_resource {
 	u32 call;      /* number of the system call, -1: a page fault */
 	s32 fd;
 	u32 device, peer_pid;
-	u16 family, local_port, peer_port /* network order */, pad0;
+	u16 family, local_port, peer_port /* network order */;
+	u16 asks; /* UDP, bound to nothing but by its first datagram: what comes back is an answer */
 	u8 local[16], peer[16];
 	u32 names, pad1;
 	u64 name[WS_NAMES][WS_NAME / 8]; /* the file's own, then its folders up to the root */

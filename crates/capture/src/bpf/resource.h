@@ -38,6 +38,8 @@ static __always_inline void identify_inode(struct ws_resource *r, struct inode *
 	r->device = BPF_CORE_READ(inode, i_sb, s_dev);
 }
 
+enum { IPPROTO_UDP_NUMBER = 17, BOUND_BY_PROGRAM = 4 | 8 /* SOCK_BINDADDR_LOCK, SOCK_BINDPORT_LOCK */ };
+
 static __always_inline void identify_socket(struct ws_resource *r, struct sock *sk)
 {
 	r->family = BPF_CORE_READ(sk, __sk_common.skc_family);
@@ -56,6 +58,8 @@ static __always_inline void identify_socket(struct ws_resource *r, struct sock *
 		BPF_CORE_READ_INTO((u32 *)r->local, sk, __sk_common.skc_rcv_saddr);
 		BPF_CORE_READ_INTO((u32 *)r->peer, sk, __sk_common.skc_daddr);
 	}
+	if (r->local_port && BPF_CORE_READ(sk, sk_protocol) == IPPROTO_UDP_NUMBER)
+		r->asks = !(BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & BOUND_BY_PROGRAM);
 }
 
 static __always_inline struct dentry *identify_file(struct ws_resource *r, struct file *file)

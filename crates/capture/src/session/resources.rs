@@ -298,6 +298,7 @@ fn socket(e: &ResourceEvent) -> String {
         return format!("socket of family {}", e.family);
     }
     match u16::from_be(e.peer_port) {
+        0 if e.asks != 0 => format!("answers to UDP port {}", e.local_port),
         0 => format!("socket at {}:{}", address(&e.local), e.local_port),
         port => format!("peer {}:{port}", address(&e.peer)),
     }

@@ -26,7 +26,8 @@ pub struct Cause {
     pub module: Arc<str>,
     /// The innermost user function: how it waited.
     pub through: Arc<str>,
-    /// What was waited for, where the recording names it: a lock, a file, a peer.
+    /// What was waited for, half of the time or more, where the recording names it: a lock, a file, a
+    /// peer.
     pub resource: Option<Arc<str>>,
     /// Scaled time, ns.
     pub ns: u64,
@@ -138,7 +139,7 @@ pub(super) fn causes(
             let estimate = sum.blocks.iter().sum::<f64>() / whole.iter().sum::<f64>().max(1.0);
             Cause {
                 through: most(&sum.through).unwrap_or_else(|| "".into()),
-                resource: most(&sum.resources),
+                resource: main_resource(&sum.resources, sum.ns),
                 thread: sum
                     .threads
                     .iter()
@@ -184,6 +185,12 @@ fn most(of: &HashMap<Arc<str>, u64>) -> Option<Arc<str>> {
     of.iter()
         .max_by_key(|(name, ns)| (**ns, std::cmp::Reverse((*name).clone())))
         .map(|(name, _)| name.clone())
+}
+
+/// What most of a cause's time was waited for; one of many alike (a waiter's own word each, say) would
+/// mislead.
+fn main_resource(of: &HashMap<Arc<str>, u64>, ns: u64) -> Option<Arc<str>> {
+    most(of).filter(|name| of[name] * 2 >= ns)
 }
 
 /// The largest cause among those of `state` and, for blocked ones, `reason`.

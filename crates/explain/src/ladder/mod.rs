@@ -35,7 +35,7 @@ pub use host::{Level, Resource};
 pub(crate) use places::place;
 pub use requests::{Requests, Upstream};
 pub use verdict::{ACTIVE, Fired, VERDICTS, Verdict, VerdictRule};
-pub(crate) use waits::held_by_fellows;
+pub(crate) use waits::{held_by_fellows, text_label};
 
 /// Above this on-CPU share of active wall time, faster code is the first thing to look for.
 /// Convention among practitioners of off-CPU analysis: half.
@@ -94,6 +94,8 @@ pub struct Bottleneck {
     pub active_threads: usize,
     /// Threads that did nothing in the window but wait in one place: parked.
     pub parked_threads: usize,
+    /// Active threads that stood at a lock to the end of the window, and never got it.
+    pub stuck: Vec<ContextId>,
     /// Wall time of parked threads, ns.
     pub parked_ns: u64,
     /// Threads that only tick: they sleep or wait for events, and do next to nothing between.
@@ -136,6 +138,7 @@ impl Bottleneck {
                 let on_cpu = c.ledger.state_ns(State::OnCpu);
                 let lasting = c.ledger.wall_ns as f64 >= LASTING * out.window_ns as f64;
                 out.active_threads += 1;
+                out.stuck.extend(threads.stuck(id).then_some(id));
                 out.ledger.add(&c.ledger);
                 out.starved_ns += threads.starved_ns[i];
                 out.awaited_ns += threads.awaited_ns[i];

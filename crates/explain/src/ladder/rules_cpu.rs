@@ -210,9 +210,15 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
 pub(super) fn faults(e: &Evidence<'_>) -> Found {
     let ns = e.work.ns(Kind::Fault);
     let share = e.share(ns);
+    // Pages that come from a disk are waited for: that, and not the handling, is the cause.
+    let awaited = e.blocked(wallscope_model::BlockReason::PageFault);
     found(
-        format!("handling page faults: {}", words::share(share)),
-        share >= 0.25,
+        format!(
+            "handling page faults: {}, waiting for their pages: {}",
+            words::share(share),
+            words::share(e.share(awaited))
+        ),
+        share >= 0.25 && ns >= awaited,
         || {
             let by = samples_of(e, Kind::Fault);
             let mut v = Verdict::new(format!(

@@ -31,6 +31,45 @@ pub(super) fn serial(e: &Evidence<'_>) -> Found {
     )
 }
 
+/// The shortest window in which never to get a lock says something, ns.
+const SOME_TIME_NS: u64 = 1_000_000_000;
+
+pub(super) fn stuck(e: &Evidence<'_>) -> Found {
+    let b = e.bottleneck;
+    let at_lock = |c: &Cause| -> u64 {
+        let of_stuck = |i: &&u32| b.stuck.contains(&e.recording.samples[**i as usize].context);
+        let lock = c.state == State::Blocked && c.reason == Some(BlockReason::Lock.name());
+        let samples = c.samples.iter().filter(|_| lock).filter(of_stuck);
+        samples.map(|i| e.waits.sample_ns[*i as usize]).sum()
+    };
+    let ns: u64 = e.causes.iter().map(at_lock).sum();
+    let (n, share) = (b.stuck.len(), e.share(ns));
+    found(
+        format!(
+            "{n} threads got nowhere at a lock: {} of active time",
+            words::share(share)
+        ),
+        n > 0 && share >= 0.10 && b.window_ns >= SOME_TIME_NS,
+        || {
+            let by = e.causes.iter().max_by_key(|c| (at_lock(c), c.ns));
+            let what = by
+                .and_then(|c| c.resource.as_deref())
+                .map_or_else(String::new, |r| format!(" ({r})"));
+            Verdict::new(format!(
+                "{} to the end of the recording at a lock{what} and never got it, {} of active \
+                 time{}: it is a deadlock, or whoever has it does not give it up, or others always come \
+                 first (starvation)",
+                if n == 1 { "One thread stood".into() } else { format!("{n} threads stood") },
+                words::share(share),
+                mostly(by)
+            ))
+            .because(BlockReason::Lock.name())
+            .of(e, State::Blocked, ns, by)
+            .with(beside(e))
+        },
+    )
+}
+
 pub(super) fn waiting(e: &Evidence<'_>) -> Found {
     let (reason, ns) = e.main_wait();
     let share = e.share(ns);
@@ -72,6 +111,11 @@ fn holder(enders: &Enders) -> Option<String> {
     })
 }
 
+const TO_READ: &str =
+    "the reader of a pipe or local socket that it writes to, which is slower than it";
+const TO_TAKE: &str =
+    "the network to take what it sends: the other end reads slower than it writes";
+
 /// What is waited for, where the stack says more than the reason.
 fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
     let user = |known: &'static [&'static str]| {
@@ -102,11 +146,9 @@ fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
             "what it wrote to be safe on the disk (fsync)"
         }
         BlockReason::Pipe if kernel(&["pipe_write", "unix_stream_sendmsg", "n_tty_write"]) => {
-            "the reader of a pipe that it writes to, which is slower than it"
+            TO_READ
         }
-        BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => {
-            "the network to take what it sends: the other end reads slower than it writes"
-        }
+        BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => TO_TAKE,
         BlockReason::Network if kernel(&["connect"]) => "connections to be made",
         BlockReason::Network | BlockReason::Poll if resolves(e, c) => "names to be resolved (DNS)",
         reason => words::reason(reason),
@@ -325,9 +367,9 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
         .map(|r| e.blocked(*r))
         .max()
         .unwrap_or(0);
-    let sends = largest(e.causes, State::Blocked, Some(BlockReason::Network)).is_some_and(|c| {
-        reason == BlockReason::Network && for_what(e, reason, c).starts_with("the network to take")
-    });
+    // What it sends is no question: somebody is slow to take it.
+    let sends = largest(e.causes, State::Blocked, Some(reason))
+        .is_some_and(|c| [TO_TAKE, TO_READ].contains(&for_what(e, reason, c)));
     found(
         format!("answers of others awaited: {}", words::share(share)),
         share >= 0.20 && ns > others && !sends,

@@ -173,6 +173,26 @@ fn parked_threads_are_set_apart() {
 }
 
 #[test]
+fn a_thread_that_never_gets_a_lock_is_stuck_and_not_parked() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Timer, 98),
+        (0, 0, 0, BlockReason::Lock, 100),
+    ]);
+    assert_eq!(climb(&rec).bottleneck.parked_threads, 1);
+    let libc = rec.stacks[1].frames[0];
+    let function = rec.frames[libc.0 as usize].lines[0].function;
+    rec.functions[function.0 as usize].name = "pthread_mutex_lock".into();
+    let ladder = climb(&rec);
+    assert_eq!(ladder.bottleneck.stuck, [ContextId(1)]);
+    let v = &ladder.verdict;
+    assert_eq!((v.rule, v.reason), ("stuck", Some("lock")), "{}", v.cause);
+    assert_eq!(v.function.as_deref(), Some("program::f1"));
+    // A recording too short to say so.
+    rec.window.end_ns = 5 * TENTH;
+    assert_ne!(climb(&rec).verdict.rule, "stuck");
+}
+
+#[test]
 fn causes_sum_to_the_active_time_and_have_intervals_around_their_shares() {
     let ladder = climb(&recording(&[
         (40, 10, 0, BlockReason::Lock, 50),

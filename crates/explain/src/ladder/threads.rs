@@ -4,7 +4,7 @@
 use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
 
-use super::waits::{Waits, may_rest};
+use super::waits::{Waits, may_rest, takes_a_lock};
 
 /// A thread whose time is idle or rest but for less than this, and which used a CPU less than
 /// [`TICK`] of the time, only ticks.
@@ -20,6 +20,8 @@ const LEAST: f64 = 0.02;
 enum Kind {
     /// It came to one place where it waits, or stood there all the time.
     Parked,
+    /// The same, but the place is a lock that nobody gave it.
+    Stuck,
     /// It slept or waited for events, and did next to nothing between.
     Ticking,
     /// Anything else.
@@ -43,11 +45,15 @@ impl Threads {
         let mut rest = vec![0u64; count];
         let mut starved_ns = vec![0u64; count];
         let mut awaited_ns = vec![0u64; count];
+        let mut at_locks = vec![0u64; count];
         for piece in &scaled.pieces {
             let (i, who) = (piece.sample as usize, piece.context.0 as usize);
             let s = &recording.samples[i];
             if s.idle {
                 continue;
+            }
+            if takes_a_lock(recording, s) {
+                at_locks[who] += piece.ns;
             }
             if waits.starved[i] {
                 starved_ns[who] += piece.ns;
@@ -72,7 +78,11 @@ impl Threads {
                 // A request that is not answered all the time is no parking.
                 let stuck = awaited_ns[i] > l.wall_ns / 2;
                 if parked(l) || (settled[i] && !stuck) {
-                    Kind::Parked
+                    // Who stands at a lock has come for it, and not to rest.
+                    match at_locks[i] > l.wall_ns / 2 {
+                        true => Kind::Stuck,
+                        false => Kind::Parked,
+                    }
                 } else if rest[i] + starved_ns[i] > 0
                     && at_rest as f64 >= REST * l.wall_ns as f64
                     && (work as f64) < TICK * l.wall_ns as f64
@@ -85,7 +95,7 @@ impl Threads {
             .collect();
         let window = (recording.window.end_ns).saturating_sub(recording.window.start_ns);
         let works: u64 = (recording.contexts.iter().enumerate())
-            .filter(|(i, _)| kinds[*i] == Kind::Working)
+            .filter(|(i, _)| matches!(kinds[*i], Kind::Working | Kind::Stuck))
             .map(|(i, c)| {
                 c.ledger
                     .wall_ns
@@ -105,8 +115,13 @@ impl Threads {
         match self.kinds[context.0 as usize] {
             Kind::Parked => false,
             Kind::Ticking => self.ticking_counts,
-            Kind::Working => true,
+            Kind::Working | Kind::Stuck => true,
         }
+    }
+
+    /// Whether a thread stood at a lock all the time, or came there and never left.
+    pub fn stuck(&self, context: ContextId) -> bool {
+        self.kinds[context.0 as usize] == Kind::Stuck
     }
 
     /// Whether a thread is set apart because it only ticks.

@@ -131,6 +131,12 @@ pub const VERDICTS: &[VerdictRule] = &[
         judge: rules_tasks::lock,
     },
     VerdictRule {
+        name: "stuck",
+        when: "a thread stood at a lock to the end of a window of a second or more and never got it, \
+               which is no way to rest; 10 % of active time or more in all",
+        judge: rules_wait::stuck,
+    },
+    VerdictRule {
         name: "healthy",
         when: "no thread computed half of the window or more, the process less than half a CPU; \
                waits for others took less than 5 % of the window, or less than 25 % with requests \
@@ -147,7 +153,7 @@ pub const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         name: "page-faults",
         when: "the kernel's handling of page faults took 25 % of active time or more (a quarter is \
-               what makes a cause in this table)",
+               what makes a cause in this table), and no less than waiting for pages from a disk",
         judge: rules_cpu::faults,
     },
     VerdictRule {

@@ -49,9 +49,13 @@ pub(super) fn may_rest(reason: Option<BlockReason>) -> bool {
 pub(super) fn awaits_one_peer(recording: &Recording, sample: &Sample) -> bool {
     sample.reason == Some(BlockReason::Poll)
         && !sample.idle
-        && (resource(recording, sample).is_some_and(|r| r.starts_with("peer "))
+        && (resource(recording, sample)
+            .is_some_and(|r| r.starts_with("peer ") || r.starts_with(UDP_ANSWERS))
             || passes(recording, sample.stack, false, RESOLVERS))
 }
+
+/// How recordings name the socket of one who sends datagrams and waits for what comes back.
+const UDP_ANSWERS: &str = "answers to UDP ";
 
 /// How functions are called that ask for the address of a name.
 pub(super) const RESOLVERS: &[&str] = &[
@@ -79,7 +83,7 @@ pub(super) fn resource(recording: &Recording, sample: &Sample) -> Option<Arc<str
 }
 
 /// The text that `key` has in a set of labels.
-pub(super) fn text_label(
+pub(crate) fn text_label(
     recording: &Recording,
     labels: Option<LabelsId>,
     key: &str,
@@ -249,6 +253,38 @@ fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> b
         }
         _ => false,
     }
+}
+
+/// Whether a wait is for a lock that somebody has to give up, and not at a condition or semaphore, where
+/// one may well stand for want of work.
+pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
+    const LOCKS: [&str; 13] = [
+        "mutex_lock",
+        "lll_lock_wait",
+        "futex_lock_pi",
+        "rwlock_rdlock",
+        "rwlock_wrlock",
+        // Rust's standard library, and parking_lot.
+        "lock_contended",
+        "read_contended",
+        "write_contended",
+        "::lock_slow",
+        "lock_exclusive_slow",
+        "lock_shared_slow",
+        // Java's monitors; CPython's locks, where the program's own function takes them.
+        "ObjectMonitor::enter",
+        "lock_PyThread_acquire",
+    ];
+    if sample.reason != Some(BlockReason::Lock) || sample.idle {
+        return false;
+    }
+    let for_others = scripts(recording, sample.stack)
+        .next()
+        .is_some_and(|f| f.file.contains("/python3"));
+    !for_others
+        && functions(recording, sample.stack).any(|(kind, name)| {
+            kind != FrameKind::Kernel && LOCKS.iter().any(|lock| name.contains(lock))
+        })
 }
 
 /// Who ended the waits of a cause, and what they did meanwhile.
