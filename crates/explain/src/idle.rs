@@ -187,7 +187,7 @@ fn awaits_signal(w: &Wait<'_>) -> Option<bool> {
         && w.user.iter().take(3).any(|n| n.contains("sigwait"));
     let awaits = [Other, Poll, Timer].contains(&w.reason)
         && (waits
-            || w.kernel.iter().any(|n| inside(&n))
+            || w.kernel.iter().any(inside)
             || by_call(w, &["pause", "sigsuspend", "sigwait", "sigwaitinfo"]));
     awaits.then_some(true)
 }

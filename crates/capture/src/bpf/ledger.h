@@ -79,9 +79,14 @@ static __always_inline u64 clamp(u64 value, u64 most)
 	return value < most ? value : most;
 }
 
-/* Length of the open interval. Clocks of two CPUs may differ by a hair: time never runs back. */
+/*
+ * Length of the open interval. Clocks of two CPUs may differ by a hair: time never runs back. An event on
+ * another CPU may find a record that is being made and has no beginning yet: nothing is open then.
+ */
 static __always_inline u64 elapsed(struct ws_thread *t, u64 now)
 {
+	if (!t->since)
+		return 0;
 	return (s64)(now - t->since) > 0 ? now - t->since : 0;
 }
 
