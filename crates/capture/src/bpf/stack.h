@@ -2,10 +2,11 @@
 /*
  * Which stack spent the time.
  *
- * Blocked and runnable time each run a clock per thread. When a clock passes whole periods at a
- * switch-in, those periods are charged to the stack that crosses, and the remainder is kept: with
- * the random first phase that is an unbiased sample by time, its cost is bounded by off-CPU time
- * and not by the switch rate, and a block longer than the period is always seen.
+ * A stretch of blocked or runnable time that is as long as a period or longer is charged to its
+ * stack as it is: nothing is left to chance. Shorter ones run a clock per thread and state; when it
+ * passes a period, that period is charged to the stack that crosses, and the remainder is kept:
+ * with the random first phase that is an unbiased sample by time. The cost is bounded by off-CPU
+ * time and not by the switch rate.
  *
  * The kernel stack is taken at the switch-in itself (the thread still stands where it slept). The
  * user stack comes by one of two mechanisms:
@@ -79,7 +80,19 @@ static __always_inline u32 wait_flags(struct ws_thread *t)
 	return (t->asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0);
 }
 
-/* Whole periods of blocked and runnable time are charged to where the thread stands now. */
+/*
+ * How much time is charged at the end of a stretch of `length`, which is in `clock` already: the
+ * stretch itself, or the periods that the short ones have filled.
+ */
+static __always_inline u64 due(u64 *clock, u64 length, u64 period)
+{
+	u64 ns = length >= period && length <= *clock ? length : *clock / period * period;
+
+	*clock -= ns;
+	return ns;
+}
+
+/* Blocked and runnable time is charged to where the thread stands now. */
 static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c,
 					   struct task_struct *p, u64 now, u64 waited, u32 part,
 					   u32 cpu)
@@ -91,10 +104,8 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 
 	if (!period || (t->credit_blocked < period && t->credit_runnable < period && !t->early))
 		return;
-	blocked = t->credit_blocked / period;
-	queued = t->credit_runnable / period;
-	t->credit_blocked -= blocked * period;
-	t->credit_runnable -= queued * period;
+	blocked = due(&t->credit_blocked, t->block_len, period);
+	queued = due(&t->credit_runnable, waited, period);
 	c->charges++;
 
 	s.id = t->id;
@@ -128,8 +139,8 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 		s.resource = waited_for(t, p, t->block_reason);
 		s.begin = t->block_begin;
 		s.end = t->block_begin + t->block_len;
-		s.count = blocked;
-		s.ns = blocked * period;
+		s.count = blocked / period;
+		s.ns = blocked;
 		send_sample(&s);
 	}
 	if (queued) {
@@ -138,8 +149,8 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 		s.detail = part;
 		s.begin = now - waited;
 		s.end = now;
-		s.count = queued;
-		s.ns = queued * period;
+		s.count = queued / period;
+		s.ns = queued;
 		send_sample(&s);
 	}
 }
@@ -206,15 +217,16 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 				       struct task_struct *p)
 {
-	u64 now = bpf_ktime_get_ns(), period = set_period, seq = t->seq, hash = 0, open, n;
+	u64 now = bpf_ktime_get_ns(), period = set_period, seq = t->seq, hash = 0, open, clock, ns;
 	bool blocked = t->state == WS_BLOCKED, end = set_iter == ITER_END;
 	struct ws_sample s = {};
 
 	if (!period || (!blocked && !(end && t->state == WS_RUNNABLE)))
 		return;
 	open = now - t->since;
-	n = ((blocked ? t->credit_blocked : t->credit_runnable) + open) / period;
-	if (!n || (!end && (t->read_seq == seq || open < 10 * period)))
+	clock = (blocked ? t->credit_blocked : t->credit_runnable) + open;
+	ns = due(&clock, open, period);
+	if (!ns || (!end && (t->read_seq == seq || open < 10 * period)))
 		return;
 	if (end)
 		s.kstack = kernel_hash(&v->k, bpf_get_task_stack(p, v->k.pc, sizeof(v->k.pc), 0));
@@ -248,7 +260,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	s.flags |= wait_flags(t);
 	s.begin = t->since;
 	s.end = now;
-	s.count = n;
-	s.ns = n * period;
+	s.count = ns / period;
+	s.ns = ns;
 	send_sample(&s);
 }
