@@ -11,6 +11,7 @@ fn experiment(name: &'static str, fill: impl FnOnce(&mut Scorecard)) -> Experime
         name,
         about: "",
         outcome: Ok(card),
+        stolen: Vec::new(),
     }
 }
 
@@ -77,6 +78,7 @@ fn what_was_not_measured_does_not_hold() {
         name: "x",
         about: "",
         outcome: Err("no".into()),
+        stolen: Vec::new(),
     };
     assert!(!holds("every row", &[not_made]).0);
 }

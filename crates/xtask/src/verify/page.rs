@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wallscope_testkit::checks::Length;
 
+use super::MOST_STOLEN;
 use super::promise::{Experiment, Judged};
 use crate::bench::Measured;
 
@@ -55,10 +56,24 @@ pub fn promises(judged: &[Judged]) -> String {
     text
 }
 
-/// The whole page.
+/// How often it was made and what the host took each time, where there is something to say.
+fn disturbance(stolen: &[f64]) -> String {
+    match stolen {
+        [] => String::new(),
+        [share] if *share < 0.0005 => String::new(),
+        shares => {
+            let each: Vec<String> = (shares.iter())
+                .map(|share| format!("{:.1} %", share * 100.0))
+                .collect();
+            each.join(", again: ")
+        }
+    }
+}
+
+/// The whole page; `took`: how long, and the share of the CPUs' time that the host took meanwhile.
 pub fn write(
     header: &Header,
-    took: Duration,
+    (took, stolen): (Duration, f64),
     length: Length,
     judged: &[Judged],
     experiments: &[Experiment],
@@ -67,17 +82,21 @@ pub fn write(
     let held = judged.iter().filter(|judged| judged.pass).count();
     let mut text = format!(
         "# Verification\n\n\
-         Written by `cargo xtask verify`: one run, nothing repeated until it passes.\n\n\
+         Written by `cargo xtask verify`: one run, nothing repeated until it passes. An experiment \
+         is made again, whatever came out, if the host took the CPUs away for more than {} % of \
+         their time.\n\n\
          - when: {}, {:.0} minutes\n\
          - where: {}\n\
-         - load average before: {:.2}\n\
+         - load average before: {:.2}; taken by the host in all: {:.2} % of the CPUs' time\n\
          - recordings of {} s; {} of {} promises hold\n\n\
          ## Promises\n\n\
          Each by the worst row that any experiment has on it, or by the benchmark below.\n\n{}",
+        MOST_STOLEN * 100.0,
         header.date,
         took.as_secs_f64() / 60.0,
         header.machine,
         header.load,
+        stolen * 100.0,
         length.seconds,
         held,
         judged.len(),
@@ -110,7 +129,10 @@ pub fn write(
     if none {
         text.push_str("None.\n");
     }
-    text.push_str("\n## Experiments\n\n| experiment | asks | rows that hold |\n|---|---|---|\n");
+    text.push_str(
+        "\n## Experiments\n\n\
+         | experiment | asks | rows that hold | taken by the host |\n|---|---|---|---|\n",
+    );
     for experiment in experiments {
         let held = match &experiment.outcome {
             Err(_) => "not made".to_string(),
@@ -122,8 +144,10 @@ pub fn write(
         };
         let _ = writeln!(
             text,
-            "| {} | {} | {held} |",
-            experiment.name, experiment.about
+            "| {} | {} | {held} | {} |",
+            experiment.name,
+            experiment.about,
+            disturbance(&experiment.stolen)
         );
     }
     text.push_str(

@@ -14,6 +14,9 @@ pub struct Experiment {
     pub about: &'static str,
     /// Its rows.
     pub outcome: Result<Scorecard, String>,
+    /// The share of the CPUs' time that the host gave to others, each time that it was made; the
+    /// last one counts.
+    pub stolen: Vec<f64>,
 }
 
 impl Experiment {
@@ -26,6 +29,7 @@ impl Experiment {
                 "left out of this run; `cargo xtask verify --only {}` makes it",
                 check.name
             )),
+            stolen: Vec::new(),
         }
     }
 }
