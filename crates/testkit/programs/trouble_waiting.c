@@ -66,6 +66,26 @@ static void short_holds_victim(void) {
     for (;;) pause();
 }
 
+// ---- two locks, taken in either order ----
+
+static pthread_mutex_t accounts[2] = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+
+NAMED void transfer(int from) {
+    pthread_mutex_lock(&accounts[from]);
+    pause_ms(1);
+    pthread_mutex_lock(&accounts[!from]);
+    pthread_mutex_unlock(&accounts[!from]);
+    pthread_mutex_unlock(&accounts[from]);
+}
+static void *transfer_run(void *argument) {
+    for (;;) transfer((int)(long)argument & 1);
+    return argument;
+}
+static void deadlock_victim(void) {
+    crew("teller", 4, transfer_run);
+    for (;;) pause();
+}
+
 // ---- a pool that is too small ----
 
 static pthread_mutex_t pool_hand = PTHREAD_MUTEX_INITIALIZER;
@@ -332,6 +352,28 @@ static void log_victim(void) {
     for (;;) pause();
 }
 
+// ---- a download whose reader is slow ----
+
+static void *download_reader(void *argument) {
+    int fd = trouble_connect(row_port);
+    static char part[65536];
+    while (recv(fd, part, sizeof part, 0) > 0) pause_ms(20);
+    return argument;
+}
+static void download_outside(void) { crew("reader", 1, download_reader); }
+NAMED void send_download(int fd, const char *content, size_t length) {
+    for (size_t sent = 0; sent < length;) {
+        ssize_t n = send(fd, content + sent, length - sent, MSG_NOSIGNAL);
+        CHECK(n > 0, "the reader is gone");
+        sent += (size_t)n;
+    }
+}
+static void download_victim(void) {
+    static char content[1 << 20];
+    int fd = accept(row_listener, NULL, NULL);
+    for (;;) send_download(fd, content, sizeof content);
+}
+
 // ---- children ----
 
 NAMED void hook_run(void) {
@@ -409,6 +451,7 @@ static void outlier_victim(void) {
 const struct trouble TROUBLE_WAITING[] = {
     {"long-hold", NULL, long_hold_victim, NULL, NULL},
     {"short-holds", NULL, short_holds_victim, NULL, NULL},
+    {"deadlock", NULL, deadlock_victim, NULL, NULL},
     {"pool", upstream_prepare, pool_victim, upstream_5ms, NULL},
     {"fetch", upstream_prepare, fetch_victim, upstream_5ms, NULL},
     {"fetch-limit", upstream_prepare, limit_victim, upstream_5ms, NULL},
@@ -419,6 +462,7 @@ const struct trouble TROUBLE_WAITING[] = {
     {"commit", NULL, commit_victim, NULL, NULL},
     {"reads", NULL, reads_victim, NULL, NULL},
     {"log", log_prepare, log_victim, log_outside, NULL},
+    {"download", row_prepare, download_victim, download_outside, NULL},
     {"hook", NULL, hook_victim, NULL, NULL},
     {"world", NULL, world_victim, NULL, NULL},
     {"outlier", upstream_prepare, outlier_victim, upstream_80ms, NULL},

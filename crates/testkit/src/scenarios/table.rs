@@ -216,6 +216,12 @@ pub const ALL: &[Scenario] = &[
         wrong(BLOCKED, &["lock"], &["cache_update"], &["many short holds"]),
     ),
     scenario(
+        "deadlock",
+        "four threads take two locks in either order",
+        Trouble("deadlock"),
+        wrong(BLOCKED, &["lock"], &["transfer"], &["deadlock"]),
+    ),
+    scenario(
         "pool",
         "eight threads share two connections",
         Trouble("pool"),
@@ -376,6 +382,17 @@ pub const ALL: &[Scenario] = &[
         "a program writes to a pipe whose reader is slow",
         Program("yes", "yes"),
         wrong(BLOCKED, &["pipe"], &[], &["the reader of a pipe"]),
+    ),
+    scenario(
+        "download",
+        "a file is sent to somebody who reads slowly",
+        Trouble("download"),
+        wrong(
+            BLOCKED,
+            &["network"],
+            &["send_download"],
+            &["the other end reads slower"],
+        ),
     ),
     scenario(
         "child",
