@@ -50,6 +50,25 @@ fn a_share_is_judged_by_its_distance_whatever_the_row_allowed() {
 }
 
 #[test]
+fn a_row_without_a_truth_is_held_to_its_own_limit() {
+    let shares = |off: f64, under: f64| {
+        [experiment("node", |card| {
+            card.near("node on-cpu jsHeavy (as it is)", 75.0, 75.0 + off, 5.0, "%");
+            card.at_least("node on-cpu under turn (as it is)", under, 90.0, "%");
+        })]
+    };
+    let what = "share of a function, on-CPU, JavaScript";
+    let (pass, told) = holds(what, &shares(1.2, 96.4));
+    assert!(
+        pass && told.contains("1.20 off") && told.contains("worst of 2"),
+        "{told}"
+    );
+    assert!(!holds(what, &shares(1.6, 96.4)).0);
+    let (pass, told) = holds(what, &shares(1.2, 80.0));
+    assert!(!pass && told.contains("80.00%, own limit ≥ 90"), "{told}");
+}
+
+#[test]
 fn a_lower_limit_and_a_zero_are_held() {
     let roots = |percent| {
         [experiment("odd", |card| {

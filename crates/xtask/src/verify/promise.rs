@@ -50,10 +50,11 @@ enum Take {
     AtMost(f64),
     /// What was measured; at least this.
     AtLeast(f64),
-    /// How far it is from the truth; at most this.
+    /// How far it is from the truth; at most this. A row that has no truth, only a limit of its own,
+    /// is held to that.
     Off(f64),
     /// How many points a share is from the true one; at most this. Rows in other units (times of the
-    /// same view) are none of it.
+    /// same view) are none of it; without a truth as with [`Take::Off`].
     Points(f64),
 }
 
@@ -357,12 +358,22 @@ impl Take {
         !matches!(self, Take::Points(_)) || row.measured.contains('%')
     }
 
+    /// Whether a row that is asked for its distance from the truth has none, but a limit.
+    fn is_one_sided(self, row: &Row) -> bool {
+        matches!(self, Take::Off(_) | Take::Points(_))
+            && row.truth.is_empty()
+            && !row.limit.is_empty()
+    }
+
     /// How bad a row is: above 1 the promise is broken.
     fn badness(self, row: &Row) -> f64 {
         // A row without a number cannot keep a promise.
         let Some(measured) = number(&row.measured) else {
             return f64::INFINITY;
         };
+        if self.is_one_sided(row) {
+            return if row.pass { 0.0 } else { f64::INFINITY };
+        }
         match self {
             Take::AtMost(0.0) => 1.0 + measured,
             Take::AtMost(most) => measured.abs() / most,
@@ -378,6 +389,9 @@ impl Take {
         match (self, number(&row.measured), number(&row.truth)) {
             (Take::Off(_) | Take::Points(_), Some(measured), Some(truth)) => {
                 format!("{:.2} off", (measured - truth).abs())
+            }
+            _ if self.is_one_sided(row) => {
+                format!("{}, own limit {}", row.measured.trim(), row.limit.trim())
             }
             _ => row.measured.trim().to_string(),
         }
