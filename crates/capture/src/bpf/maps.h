@@ -22,6 +22,8 @@ const volatile u32 cfg_cpu_period = 0;     /* ns of on-CPU time a timer sample s
 
 /* Settings that user space changes while programs run. */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
+#define WS_MANAGED_SOON 10000000 /* as in `upkeep.rs` */
+u64 set_managed_every = WS_MANAGED_SOON; /* ns between wake-ups of user space for managed stacks */
 u32 set_iter = 0;         /* what the iterator does: enum below */
 u32 set_cpu_period = 0;   /* overrides cfg_cpu_period once the sampler has slowed down */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };

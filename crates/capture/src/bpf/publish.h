@@ -23,12 +23,12 @@ static __always_inline u64 mix(u64 hash, u64 word)
 
 u64 managed_woken; /* when user space was last woken for a new stack of managed code */
 
-/* New names are wanted soon, but not one by one. */
+/* New names are wanted soon, but not one by one; the less soon, the less they were new. */
 static __always_inline u64 managed_flags(void)
 {
 	u64 now = bpf_ktime_get_ns();
 
-	if (now - managed_woken <= 10000000)
+	if (now - managed_woken <= set_managed_every)
 		return ring_flags();
 	managed_woken = now;
 	return BPF_RB_FORCE_WAKEUP;

@@ -19,6 +19,8 @@ static __always_inline void tell_thread(struct ws_thread *t, struct task_struct 
 	e->parent = BPF_CORE_READ(p, real_parent, tgid);
 	e->how = how;
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), p->comm);
+	/* It may run what no thread ran before, and not for long. */
+	set_managed_every = WS_MANAGED_SOON;
 	/* A new program's tables are wanted at once; for a new thread there is time. */
 	bpf_ringbuf_submit(e, how == WS_EXEC ? BPF_RB_FORCE_WAKEUP : ring_flags());
 }

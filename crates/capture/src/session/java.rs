@@ -298,15 +298,20 @@ impl Java {
     }
 
     /// Reads what the frames of a stack stand for, if they are of a VM. `pid`: whose; else that is
-    /// told by the words.
-    pub fn name(&mut self, words: impl IntoIterator<Item = u64>, pid: Option<u32>) {
+    /// told by the words. Whether anything had to be read from the process for it.
+    pub fn name(&mut self, words: impl IntoIterator<Item = u64>, pid: Option<u32>) -> bool {
         let words: Vec<u64> = words.into_iter().collect();
         let (told, items) = hotspot::items(&words);
         let Some(pid) = told.and(pid).or(told) else {
-            return;
+            return false;
         };
         let Some((_, vm)) = self.vms.get_mut(&pid) else {
-            return;
+            return false;
+        };
+        let (mut new, mut read) = (false, reader(pid));
+        let mut read = |at: u64, to: &mut [u8]| {
+            new = true;
+            read(at, to)
         };
         for item in items {
             if matches!(item, Item::Native(word) if !in_code(vm, word)) {
@@ -322,13 +327,14 @@ impl Java {
             };
             let found = match item {
                 Item::Native(word) => vm
-                    .stub(word.lookup_offset(), &mut reader(pid))
+                    .stub(word.lookup_offset(), &mut read)
                     .map(|name| Named::Stub(name.into()))
                     .ok_or(Miss::Unreadable),
-                _ => vm.scopes(&item, &mut reader(pid)).map(Named::Methods),
+                _ => vm.scopes(&item, &mut read).map(Named::Methods),
             };
             named.insert_entry(found.unwrap_or_else(|miss| Named::Missed(miss, tries + 1)));
         }
+        new
     }
 
     /// What a frame of process `pid` stands for; `None`: it is none of a VM's.

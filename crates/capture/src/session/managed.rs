@@ -230,18 +230,19 @@ impl Managed {
         }
     }
 
-    /// Reads the names of a stack that has just come in.
-    pub fn name(&mut self, stack: &ManagedStack) {
+    /// Reads the names of a stack that has just come in; whether there was one to read.
+    pub fn name(&mut self, stack: &ManagedStack) -> bool {
         let pid = stack.pid;
         if let Some(words) = abi::End::from_raw(stack.end).and_then(abi::End::loss) {
             *self.cut.entry(words).or_default() += 1;
         }
         let Some(space) = self.spaces.get_mut(&pid) else {
-            return;
+            return false;
         };
         let Ok(Facts::Python(facts)) = &*space.found else {
-            return;
+            return false;
         };
+        let mut new = false;
         for word in Word::all(&stack.words) {
             let named = self.codes.entry((pid, word.code, word.check));
             let tries = match &named {
@@ -251,6 +252,7 @@ impl Managed {
                     _ => continue,
                 },
             };
+            new = true;
             let read = Code::read(facts, space.bias, word.code, word.check, reader(pid));
             named.insert_entry(match read {
                 Ok(code) => {
@@ -268,6 +270,7 @@ impl Managed {
             space.proc.gil = gil;
             self.publish(pid);
         }
+        new
     }
 
     /// The function of a frame, if it could be read in time.

@@ -77,18 +77,19 @@ impl Scripts {
     }
 
     /// Reads what the frames of a stack are called, if V8 has made them. `pid`: whose; else that is
-    /// told by the words.
-    pub fn name(&mut self, words: &[u64], pid: Option<u32>) {
+    /// told by the words. Whether there was one to read.
+    pub fn name(&mut self, words: &[u64], pid: Option<u32>) -> bool {
         let (told, items) = hotspot::items(words);
         let Some(pid) = told.and(pid).or(told) else {
-            return;
+            return false;
         };
         let Some(space) = self.spaces.get_mut(&pid) else {
-            return;
+            return false;
         };
         let Ok(Facts::V8(facts)) = &*space.found else {
-            return;
+            return false;
         };
+        let mut new = false;
         for item in items {
             let Item::Script {
                 frame,
@@ -107,6 +108,7 @@ impl Scripts {
                     _ => continue,
                 },
             };
+            new = true;
             let address = (frame.file() == 0).then(|| frame.lookup_offset());
             let mut read = |at: u64, to: &mut [u8]| read_memory(pid, at, to) == to.len();
             let found = space
@@ -117,6 +119,7 @@ impl Scripts {
                 Err(miss) => Named::Missed(miss, tries + 1),
             });
         }
+        new
     }
 
     /// The functions of a frame of process `pid`, the innermost first; `None`: it is none of a

@@ -9,7 +9,7 @@
 //! What is younger than the moment at which taking began may be missing in one of the rings still, and
 //! waits for the next turn.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, time::Duration};
 
 use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
@@ -30,6 +30,12 @@ use crate::{
 
 /// Turns in a row, at most: what is left after them waits for the next event.
 const TURNS: usize = 3;
+
+/// How soon new stacks of managed code are named: while what they run was not known before, and at
+/// the latest. What is not known yet may be gone with its process, or be replaced by other code. Where
+/// a thread is born or runs another program, the kernel programs go back to the first by themselves.
+const NAMED_SOON: Duration = Duration::from_millis(10);
+const NAMED_LATE: Duration = Duration::from_millis(160);
 
 /// What came to pass. Of one moment, in this order.
 enum Step {
@@ -57,6 +63,8 @@ pub struct Upkeep {
     steps: Vec<(u64, Step)>,
     /// Threads that ended, by process: what their stacks need is kept until these have been looked at.
     ended: FxHashMap<u32, u32>,
+    /// How often stacks of managed code came in a row that only ran what was known.
+    known: u32,
 }
 
 impl Upkeep {
@@ -94,17 +102,10 @@ impl Upkeep {
         let mut intake = intake.borrow_mut();
         intake.resources.settle(processes.managed());
         processes.settle();
-        for hash in std::mem::take(&mut intake.unnamed) {
-            if let Some(stack) = intake.managed.get(&hash) {
-                processes.managed_mut().name(stack);
-            }
-        }
-        for hash in std::mem::take(&mut intake.unnamed_vm) {
-            if let Some(stack) = intake.user.get(&hash) {
-                let frames = stack.frames.iter().copied();
-                processes.managed_mut().java.name(frames, None);
-                processes.managed_mut().scripts.name(&stack.frames, None);
-            }
+        if let Some(new) = name(processes, &mut intake) {
+            self.known = if new { 0 } else { self.known + 1 };
+            let every = NAMED_SOON * 2u32.saturating_pow(self.known);
+            programs.set_managed_every(every.min(NAMED_LATE));
         }
         let java = &mut processes.managed_mut().java;
         intake.tell_java(java);
@@ -156,4 +157,25 @@ impl Upkeep {
             }
         }
     }
+}
+
+/// Names the stacks of managed code that came in: whether one ran what was not known before; `None`:
+/// none came in.
+fn name(processes: &mut Processes, intake: &mut Intake) -> Option<bool> {
+    let managed = processes.managed_mut();
+    let (python, vm) = (&mut intake.unnamed, &mut intake.unnamed_vm);
+    let mut new = (!python.is_empty() || !vm.is_empty()).then_some(false);
+    let mut note = |read: bool| new = new.map(|before| before | read);
+    for hash in std::mem::take(python) {
+        if let Some(stack) = intake.managed.get(&hash) {
+            note(managed.name(stack));
+        }
+    }
+    for hash in std::mem::take(vm) {
+        if let Some(stack) = intake.user.get(&hash) {
+            note(managed.java.name(stack.frames.iter().copied(), None));
+            note(managed.scripts.name(&stack.frames, None));
+        }
+    }
+    new
 }

@@ -316,6 +316,13 @@ impl Programs {
         }
     }
 
+    /// How long user space may sleep on while new stacks of managed code come in.
+    pub fn set_managed_every(&mut self, every: Duration) {
+        if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
+            data.set_managed_every = every.as_nanos() as u64;
+        }
+    }
+
     /// Changes the weight of an on-CPU sample; the timers must be changed by the caller.
     pub fn set_rate(&mut self, hz: u32) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {

@@ -24,8 +24,8 @@ pub use assemble::assemble;
 use watch::Watch;
 pub use watch::{Eye, Seen, Subject};
 
-/// Of what measuring may cost, percent of a CPU, the part for looks.
-const SHARE: f64 = 0.4;
+/// Of what measuring may cost, percent of a CPU, the part for looks, with waking up for them.
+const SHARE: f64 = 0.25;
 
 enum Word {
     Begin(Box<Subject>),
@@ -83,6 +83,7 @@ fn run(from: &Receiver<Word>, limit: f64) -> Vec<Seen> {
     const IDLE: Duration = Duration::from_secs(3600);
     let mut done = Vec::new();
     let mut watched: Vec<Watch> = Vec::new();
+    let mut spent = watch::own_cpu();
     loop {
         let next = watched.iter().map(|w| w.next).min();
         let rest = next.map_or(IDLE, |at| at.saturating_duration_since(Instant::now()));
@@ -96,7 +97,7 @@ fn run(from: &Receiver<Word>, limit: f64) -> Vec<Seen> {
                 let served = watched.iter().filter(|w| w.is_served()).count().max(1);
                 let now = Instant::now();
                 for watch in watched.iter_mut().filter(|w| w.next <= now) {
-                    watch.look(limit * SHARE / served as f64);
+                    spent = watch.look(limit * SHARE / served as f64, spent);
                 }
             }
             Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => break,

@@ -18,8 +18,9 @@ use wallscope_unwind::runtime::{
 use super::super::{managed::Found, now};
 use crate::target::{read_memory, read_pieces};
 
-/// Shortest and longest mean distance of two looks at one process.
-const SHORTEST: Duration = Duration::from_millis(2);
+/// Shortest and longest mean distance of two looks at one process. More often than threads are sampled
+/// by default, looks would tell little more.
+const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(5);
 /// Distance of the first two looks where there are no tasks yet; then it doubles, up to the other one.
 const FIRST: Duration = Duration::from_millis(1);
@@ -114,7 +115,7 @@ pub struct Watch {
     /// Labels by task and where they are.
     known: FxHashMap<(u64, u64), u32>,
     stacks: FxHashMap<Vec<u64>, u32>,
-    /// CPU time of looks but the first one, and their number.
+    /// CPU time of looks but the first one, with waking up for them, and their number.
     spent: (Duration, u32),
     chance: u64,
     /// To the next look while there are no tasks.
@@ -157,14 +158,16 @@ impl Watch {
         self.seen.looks > 0
     }
 
-    /// Looks, and decides when to look again: so that looks take `limit` percent of a CPU.
-    pub fn look(&mut self, limit: f64) {
-        let began = own_cpu();
+    /// Looks, and decides when to look again: so that looks take `limit` percent of a CPU. `before`:
+    /// the thread's CPU time when it went to sleep, since waking up costs as much as a short look;
+    /// returns what it is now.
+    pub fn look(&mut self, limit: f64, before: Duration) -> Duration {
         let there = self.look_now();
+        let spent = own_cpu();
         let mean = if there {
             // The first one, which finds everything, says nothing about the others.
             if self.seen.looks > 1 {
-                self.spent.0 += own_cpu().saturating_sub(began);
+                self.spent.0 += spent.saturating_sub(before);
                 self.spent.1 += 1;
             }
             let cost = self.spent.0 / self.spent.1.max(1);
@@ -182,6 +185,7 @@ impl Watch {
         self.chance ^= self.chance << 17;
         let factor = 0.5 + (self.chance >> 11) as f64 / (1u64 << 53) as f64;
         self.next = Instant::now() + mean.mul_f64(factor);
+        spent
     }
 
     /// Whether there were tasks to look at.
@@ -281,7 +285,7 @@ impl Watch {
 }
 
 /// CPU time of this thread.
-fn own_cpu() -> Duration {
+pub fn own_cpu() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }

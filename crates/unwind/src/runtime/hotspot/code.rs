@@ -6,10 +6,10 @@
 //! without calls that is the poll at its end. So the compiled method is always the right one, those
 //! inlined into it are as near as the VM knows.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    method::number,
+    method::{Method, number},
     structs::{Debug, Metadata},
     vm::{Miss, Scope, Vm},
 };
@@ -23,7 +23,10 @@ const MOST_SCOPES: usize = 128;
 /// What the VM keeps about a compiled method.
 pub(super) struct Compiled {
     begin: u64,
+    end: u64,
     method: u64,
+    /// Those of its methods that have been read. They live as long as the code does.
+    methods: HashMap<u64, Arc<Method>>,
     /// (Offset in the code, offset in `scopes`).
     pcs: Vec<(i32, u32)>,
     scopes: Vec<u8>,
@@ -38,28 +41,38 @@ impl Vm {
         memory: &mut Memory<'_>,
     ) -> Result<Vec<Scope>, Miss> {
         let pc = word.offset();
-        let blob = self
-            .blob(word.lookup_offset(), memory)
-            .ok_or(Miss::Changed)?;
-        let compiled = match self.compiled.get(&(blob, id)) {
-            Some(known) => Arc::clone(known),
+        let address = word.lookup_offset();
+        // Of a known compilation nothing is read again: its process may be gone by now.
+        let known = self.compiled.get(&id);
+        let known = known.and_then(|all| all.iter().position(|c| c.holds(address)));
+        let index = match known {
+            Some(index) => index,
             None => {
-                let compiled = Arc::new(self.read_compiled(blob, id, memory)?);
-                self.keep((blob, id), &compiled);
-                compiled
+                let blob = self.blob(address, memory).ok_or(Miss::Changed)?;
+                let compiled = self.read_compiled(blob, id, memory)?;
+                self.keep(id, compiled)
             }
         };
+        let compiled = &self.compiled[&id][index];
+        let mut chain = compiled.chain(pc, word.is_exact(), self.first);
+        if chain.is_empty() {
+            chain.push((compiled.method, None));
+        }
         let mut scopes = Vec::new();
-        for (method, bci) in compiled.chain(pc, word.is_exact(), self.first) {
-            let method = self.method(method, memory).ok_or(Miss::Unreadable)?;
+        for (at, bci) in chain {
+            let known = self.compiled[&id][index].methods.get(&at);
+            let method = match known {
+                Some(method) => Arc::clone(method),
+                None => {
+                    let method = self.method(at, memory).ok_or(Miss::Unreadable)?;
+                    if let Some(compiled) = self.compiled.get_mut(&id) {
+                        compiled[index].methods.insert(at, Arc::clone(&method));
+                    }
+                    method
+                }
+            };
             let line = bci.map_or(0, |bci| method.line_at(bci));
             scopes.push(Scope { method, line });
-        }
-        if scopes.is_empty() {
-            let method = self
-                .method(compiled.method, memory)
-                .ok_or(Miss::Unreadable)?;
-            scopes.push(Scope { method, line: 0 });
         }
         Ok(scopes)
     }
@@ -70,10 +83,11 @@ impl Vm {
         if get(l.compiled_id, memory)? as u32 != id {
             return Err(Miss::Changed);
         }
-        let begin = match l.offsets {
-            true => blob + u64::from(get(l.blob_begin, memory)? as u32),
-            false => get(l.blob_begin, memory)?,
+        let mut code = |at: u64| match l.offsets {
+            true => Ok(blob + u64::from(get(at, memory)? as u32)),
+            false => get(at, memory),
         };
+        let (begin, end) = (code(l.blob_begin)?, code(l.blob_end)?);
         let method = get(l.compiled_method, memory)?;
         // Each as (from, to).
         let (metadata, scopes, pcs) = match l.debug {
@@ -133,7 +147,9 @@ impl Vm {
         let stride = (l.pc_desc as usize).max(8);
         let compiled = Compiled {
             begin,
+            end,
             method,
+            methods: HashMap::new(),
             pcs: pcs
                 .chunks_exact(stride)
                 .filter_map(|e| Some((half(e, l.pc_offset)? as i32, half(e, l.pc_scope)?)))
@@ -153,6 +169,11 @@ impl Vm {
 }
 
 impl Compiled {
+    /// Whether `address` is in its code.
+    fn holds(&self, address: u64) -> bool {
+        (self.begin..self.end).contains(&address)
+    }
+
     /// The methods at `pc`, innermost first, each with the index of its bytecode.
     fn chain(&self, pc: u64, exact: bool, first: u8) -> Vec<(u64, Option<u32>)> {
         let offset = pc.wrapping_sub(self.begin) as i64;
@@ -193,7 +214,9 @@ mod tests {
         // At 1: method 1, bytecode 7. At 4: method 2, bytecode 0, called there.
         let compiled = Compiled {
             begin: 0x1000,
+            end: 0x1100,
             method: 0xa0,
+            methods: HashMap::new(),
             pcs: vec![(-1, 0), (0x20, 1), (0x40, 4), (i32::MAX, 0)],
             scopes: vec![0, 0, 1, 8, 1, 2, 1],
             metadata: vec![0xa0, 0xb0],
@@ -214,7 +237,9 @@ mod tests {
     fn damaged_scopes_end() {
         let compiled = Compiled {
             begin: 0,
+            end: 0x10,
             method: 0,
+            methods: HashMap::new(),
             pcs: vec![(8, 2)],
             // Refers to itself.
             scopes: vec![0, 0, 2, 1, 1, 2],

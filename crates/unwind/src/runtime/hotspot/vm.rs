@@ -15,6 +15,8 @@ use crate::runtime::{Refusal, memory::Memory};
 
 /// Most methods, and most compiled methods, that are kept.
 const MOST_KEPT: usize = 1 << 16;
+/// Most compiled methods of one number that are kept.
+const MOST_OF_ONE: usize = 64;
 /// Longest name of a stub.
 const MOST_NAME: usize = 96;
 /// As in `hotspot_core.h`.
@@ -60,7 +62,8 @@ pub struct Vm {
     pub(super) threads: Vec<JavaThread>,
     pub(super) thread_list: u64,
     methods: HashMap<u64, (u64, Arc<Method>)>,
-    pub(super) compiled: HashMap<(u64, u32), Arc<Compiled>>,
+    /// By the number of the compilation: several where loops of a method are numbered apart.
+    pub(super) compiled: HashMap<u32, Vec<Compiled>>,
 }
 
 /// A VM's own description, read before the VM itself can be.
@@ -239,11 +242,17 @@ impl Vm {
         None
     }
 
-    pub(super) fn keep(&mut self, key: (u64, u32), compiled: &Arc<Compiled>) {
+    /// Keeps what the VM keeps about compilation `id`; which of those with this number it is.
+    pub(super) fn keep(&mut self, id: u32, compiled: Compiled) -> usize {
         if self.compiled.len() >= MOST_KEPT {
             self.compiled.clear();
         }
-        self.compiled.insert(key, Arc::clone(compiled));
+        let all = self.compiled.entry(id).or_default();
+        if all.len() >= MOST_OF_ONE {
+            all.clear();
+        }
+        all.push(compiled);
+        all.len() - 1
     }
 }
 
