@@ -197,6 +197,18 @@ pub fn place(
     best.map(|(_, at)| at).or_else(first)
 }
 
+/// What the function at `at` called on this stack, where that has a name and is not the kernel's: of
+/// one that waits at a lock the library's `pthread_rwlock_rdlock`, which says what kind of lock it is.
+pub fn called(recording: &Recording, stack: &Stack, (frame, line): At) -> Option<At> {
+    if let Some(line) = line.and_then(|line| line.checked_sub(1)) {
+        return Some((frame, Some(line)));
+    }
+    let inner = frame.checked_sub(1)?;
+    let callee = &recording.frames[stack.frames[inner].0 as usize];
+    let outermost = callee.lines.len().checked_sub(1)?;
+    (callee.kind != FrameKind::Kernel).then_some((inner, Some(outermost)))
+}
+
 /// Whose code a frame's function is, the one at `line` of its lines.
 pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose {
     if frame.kind == FrameKind::Kernel {

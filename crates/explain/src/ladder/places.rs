@@ -1,4 +1,4 @@
-//! The program's own function of a stack ([`wallscope_model::place`]), and how it came into the kernel.
+//! The program's own function of a stack ([`wallscope_model::place`]), and what it called to wait.
 //! Inlined functions count for the function they were inlined into where that is the program's, as it can
 //! be probed.
 
@@ -14,7 +14,7 @@ pub(crate) struct Place {
     pub function: Arc<str>,
     /// The file that it lies in, empty where unknown.
     pub module: Arc<str>,
-    /// The innermost user function.
+    /// What it called there; itself, where that is nothing with a name.
     pub through: Arc<str>,
     /// Whether the function is the program's own, not one of a library or the language.
     pub own: bool,
@@ -49,12 +49,9 @@ pub(super) fn passes(recording: &Recording, stack: StackId, kernel: bool, names:
         .any(|(_, name)| names.iter().any(|n| name.starts_with(n)))
 }
 
-/// The program's own function of a stack, and the innermost user function.
+/// The program's own function of a stack, and what it called.
 pub(crate) fn place(recording: &Recording, stack: &Stack) -> Place {
     let frame = |i: usize| &recording.frames[stack.frames[i].0 as usize];
-    let innermost = (0..stack.frames.len())
-        .find(|i| frame(*i).kind != FrameKind::Kernel)
-        .or((!stack.frames.is_empty()).then_some(0));
     let whose = |(i, line): place::At| place::whose(recording, frame(i), line);
     let find = |inlined| place::place(recording, stack, inlined, whose);
     // One with an address if it can be, else one that was inlined into a library's.
@@ -70,9 +67,10 @@ pub(crate) fn place(recording: &Recording, stack: &Stack) -> Place {
             || "".into(),
             |m| recording.modules[m.0 as usize].name().into(),
         ),
-        through: innermost.map_or_else(nothing, |i| {
-            name(recording, frame(i), frame(i).lines.len().checked_sub(1))
-        }),
+        through: (own
+            .and_then(|at| place::called(recording, stack, at))
+            .or(own))
+        .map_or_else(nothing, |(i, line)| name(recording, frame(i), line)),
     }
 }
 

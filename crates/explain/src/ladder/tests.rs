@@ -205,7 +205,7 @@ fn causes_sum_to_the_active_time_and_have_intervals_around_their_shares() {
             c.interval.low <= c.share && c.share <= c.interval.high,
             "{c:?}"
         );
-        assert_eq!(&*c.through, "wait_in_libc");
+        assert_eq!(&*c.through, "<std::sync::Mutex<T>>::lock");
         assert!(c.function.starts_with("program::"), "{}", c.function);
     }
 }

@@ -114,19 +114,10 @@ impl Code {
         Some(calls.find(works).map_or(chosen.function, |c| c.function))
     }
 
-    /// The function that the one of [`Code::place`] called to wait, where it has a name and is not the
-    /// kernel's: of the kinds of locks the library's, `pthread_rwlock_rdlock`.
+    /// The function that the one of [`Code::place`] called to wait ([`place::called`]).
     pub(super) fn through(&self, rec: &Recording, stack: &Stack) -> Option<u32> {
         let call = |(i, line): place::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
-        let (at, line) = place::place(rec, stack, true, |at| call(at).whose)?;
-        let inner = match line {
-            Some(line) if line > 0 => self.calls(stack.frames[at])[line - 1],
-            _ => {
-                let frame = stack.frames[at.checked_sub(1)?];
-                let named = !rec.frames[frame.0 as usize].lines.is_empty();
-                *self.calls(frame).last().filter(|_| named)?
-            }
-        };
-        (inner.whose < Whose::Kernel).then_some(inner.function)
+        let at = place::place(rec, stack, true, |at| call(at).whose)?;
+        Some(call(place::called(rec, stack, at)?).function)
     }
 }
