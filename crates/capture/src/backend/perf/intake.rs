@@ -16,7 +16,7 @@ use crate::{
             book::Kind,
             looker::{Looker, REMAP},
             samples::{Look, Weight},
-            thread::Thread,
+            thread::{PutOff, Thread},
         },
     },
     event::{Head, ThreadEvent, how, kind},
@@ -159,6 +159,35 @@ impl Looker {
         let t = &mut self.watch.threads[index];
         let Some(course) = &mut t.course else { return };
         t.ran = true;
+        let sampled = match step {
+            Step::In => None,
+            Step::Out { .. } | Step::End => t.sampled.take(),
+        };
+        if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
+            (step, sampled, course.on_since(), &self.clock)
+        {
+            let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
+            t.put_off = Some(PutOff {
+                since: time,
+                stack,
+                chance: (time.saturating_sub(begin) as f64 / period).clamp(1e-4, 1.0),
+            });
+        } else if let (Step::In, Some(put_off)) = (step, t.put_off.take()) {
+            let waited = time.saturating_sub(put_off.since);
+            let look = Look {
+                thread: index as u32,
+                stack: put_off.stack,
+                state: State::Runnable,
+                reason: None,
+                part: Some(Part::Preempted),
+                begin: put_off.since,
+                end: time,
+                ns: (waited as f64 / put_off.chance) as u64,
+                weight: Weight::PutOff,
+                seen: WaitSeen::default(),
+            };
+            self.samples.add(self.grid, &look);
+        }
         if let Some((begin, end)) = course.step(&mut t.book, self.grid, &mut self.lag, time, step) {
             self.waited(index, begin, end);
         }
@@ -302,6 +331,7 @@ impl Looker {
         let (frames, end) = self.stack_of(r, now);
         let whose = self.processes.whose(r.pid, time, &frames);
         let stack = self.samples.stack(whose, frames, Box::default(), end);
+        self.watch.threads[index].sampled = Some(stack);
         let part = if r.user_mode {
             Part::User
         } else {

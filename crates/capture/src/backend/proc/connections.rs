@@ -234,37 +234,43 @@ impl Connections {
     }
 
     fn list(&mut self, pids: impl Iterator<Item = u32>, now: u64) -> io::Result<Vec<Socket>> {
+        let of = |pid| sockets::of_process(pid).into_iter().map(move |i| (pid, i));
+        let own: Vec<(u32, u32)> = pids.flat_map(of).collect();
+        (self.listed_ns, self.wanted) = (now, false);
+        self.due_ns = now + LIST_EVERY;
+        self.sets.clear();
+        // The kernel looks through all its tables for a list, however short it is.
+        let known = |inode| matches!(self.inodes.get(inode), Some(Some(_)));
+        if own.iter().all(|(_, inode)| known(inode)) {
+            return Ok(Vec::new());
+        }
         let all = sockets::list()?;
         let by_inode: FxHashMap<u32, &Socket> = all.iter().map(|s| (s.inode, s)).collect();
         let listening = Listening::of(&all);
         self.inodes.clear();
-        self.sets.clear();
-        for pid in pids {
-            for inode in sockets::of_process(pid) {
-                let socket = by_inode.get(&inode);
-                if socket.is_some() {
-                    self.talkers.insert(pid);
-                }
-                let connected = socket.filter(|s| !s.listens && is_connected(s));
-                let cookie = connected.map(|s| s.cookie);
-                self.inodes.insert(inode, cookie);
-                let Some(socket) = connected.filter(|s| !self.open.contains_key(&s.cookie)) else {
-                    continue;
-                };
-                if let Some(mut record) = peers::record(socket, pid, &listening, now) {
-                    // By the looks from here on.
-                    (record.since, record.requests) = (0, 0);
-                    let mut connection = Connection::new(socket, record, now);
-                    if let Some(talk) = self.asker.as_ref().and_then(|a| a.talk(socket)) {
-                        connection.take(&talk, now, true);
-                        self.open.insert(socket.cookie, connection);
-                        self.turn.push(socket.cookie);
-                    }
+        for (pid, inode) in own {
+            let socket = by_inode.get(&inode);
+            if socket.is_some() {
+                self.talkers.insert(pid);
+            }
+            let connected = socket.filter(|s| !s.listens && is_connected(s));
+            let cookie = connected.map(|s| s.cookie);
+            self.inodes.insert(inode, cookie);
+            let Some(socket) = connected.filter(|s| !self.open.contains_key(&s.cookie)) else {
+                continue;
+            };
+            if let Some(mut record) = peers::record(socket, pid, &listening, now) {
+                // By the looks from here on.
+                (record.since, record.requests) = (0, 0);
+                let mut connection = Connection::new(socket, record, now);
+                if let Some(talk) = self.asker.as_ref().and_then(|a| a.talk(socket)) {
+                    connection.take(&talk, now, true);
+                    self.open.insert(socket.cookie, connection);
+                    self.turn.push(socket.cookie);
                 }
             }
         }
         let took = crate::session::now().saturating_sub(now);
-        (self.listed_ns, self.wanted) = (now, false);
         self.due_ns = now + LIST_EVERY.max(took * LIST_SHARE);
         Ok(all)
     }

@@ -73,7 +73,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
         notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
-        notes.push("stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing".into());
+        notes.push("stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing just before, or where that was rarely seen, computing at all".into());
         notes.push("throttled time stands as preempted or woken".into());
     } else {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
@@ -155,7 +155,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
     match clock {
         None if stops => {
-            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One that did not stop at once is taken to have waited for a CPU".into(), better));
+            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One that did not stop at once, or was at the end of a call to wait in, is taken to have waited for a CPU".into(), better));
             limits.push(limit(
                 "a wait that begins in the very moment of a stop may end with EINTR".into(),
                 better,

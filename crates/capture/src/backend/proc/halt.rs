@@ -1,6 +1,6 @@
 //! Stacks of running threads by short stops, where these are permitted.
 
-use wallscope_model::{Part, State, WaitSeen};
+use wallscope_model::{BlockReason, Part, State, WaitSeen};
 
 use super::{
     looker::Looker,
@@ -21,7 +21,11 @@ impl Looker {
         let glance = stopper.look(t.pid, tid);
         let late = std::mem::take(&mut stopper.late);
         match glance {
-            Glance::Running(halted) => self.halted(index, halted, State::OnCpu, begin, end),
+            Glance::Running(halted) => {
+                let woken = halted.call.is_some_and(|call| self.waits_in(call));
+                let state = if woken { State::Runnable } else { State::OnCpu };
+                self.halted(index, halted, state, begin, end);
+            }
             Glance::Later => {
                 let owed = self.owed.entry(tid).or_insert((index, begin, end));
                 owed.2 = end;
@@ -33,6 +37,19 @@ impl Looker {
                 self.halted(index, halted, State::Runnable, begin, end);
             }
         }
+    }
+
+    /// Whether a system call is one to wait in. A thread that is seen to run at the end of such a one has
+    /// just been woken, mostly by the interrupt that woke us: the kernel lets timers go off together.
+    fn waits_in(&self, call: usize) -> bool {
+        const WAITS: [BlockReason; 4] = [
+            BlockReason::Lock,
+            BlockReason::Timer,
+            BlockReason::Poll,
+            BlockReason::Child,
+        ];
+        let reason = self.table.get(call).copied();
+        WAITS.iter().any(|wait| reason == Some(*wait as u8))
     }
 
     /// The stack of a thread that was stopped stands for `begin..end`.

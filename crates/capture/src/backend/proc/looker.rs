@@ -26,8 +26,10 @@ const MOST_SKIPPED: u32 = 7;
 pub const REMAP: u64 = 100_000_000;
 /// Threads without news whose counters are read each second all the same, one after the other.
 const REVIEWED: u64 = 200;
-/// A round that begins so long after it was due had to wait for a CPU, ns.
-const LATE: u64 = 300_000;
+/// Who wakes so long after a round was due had to wait for a CPU, ns.
+pub const LATE: u64 = 100_000;
+/// Looks in time at a thread that are enough to do without those that came late.
+const ENOUGH: u32 = 20;
 
 /// Things that happened on the way, counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,13 +111,12 @@ impl Looker {
         if self.clock.is_some() { "perf" } else { "proc" }
     }
 
-    /// One round of looks, which was due at `due`, at one of every `stride` threads, at each of them
-    /// at nominal distance `period`. `all`: at everybody, also at threads that sleep, and the
-    /// scheduler's counters of all.
-    pub fn round(&mut self, due: u64, period: u64, stride: usize, all: bool) {
+    /// One round of looks at one of every `stride` threads, at each of them at nominal distance
+    /// `period`. `late`: it had to wait for a CPU. `all`: at everybody, also at threads that sleep, and
+    /// the scheduler's counters of all.
+    pub fn round(&mut self, late: bool, period: u64, stride: usize, all: bool) {
         self.processes.jit_mut().follow();
         let now = session::now();
-        let late = now > due + LATE;
         self.tally.late += u64::from(late);
         self.rounds = self.rounds.wrapping_add(1);
         let since = now.saturating_sub(self.last_round_ns) * stride as u64;
@@ -145,7 +146,7 @@ impl Looker {
                 let due = all || now.saturating_sub(t.reviewed_ns) >= review;
                 self.look_between_switches(*index, late, due)
             } else {
-                self.look(*index, period, all)
+                self.look(*index, period, late, all)
             };
             if !there {
                 gone.push(*index);
@@ -186,7 +187,7 @@ impl Looker {
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
             if t.course.is_none() {
-                if t.alive && !self.look(index, period, true) {
+                if t.alive && !self.look(index, period, false, true) {
                     self.ended(index);
                 }
                 continue;
@@ -216,7 +217,7 @@ impl Looker {
             return true;
         };
         course.settle(&mut t.book, grid, &mut self.lag, self.drained_ns);
-        let off = course.off_since();
+        let (off, on) = (course.off_since(), course.on_since());
         if course.is_deaf() {
             // From here on as if there had never been records.
             self.tally.deaf += 1;
@@ -243,11 +244,14 @@ impl Looker {
                 course.read(t.reviewed_ns, books, false);
             }
         }
-        if off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin)) {
-            self.tally.skipped += 1;
+        let known = off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin));
+        let at = session::now();
+        // By its records it computes, and has for long: it hardly began to wait just now.
+        let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.spacing_ns);
+        if known || computes {
+            self.tally.skipped += u64::from(known);
             return true;
         }
-        let at = session::now();
         match self.see(index, at) {
             None => return true,
             Some(Doing::Running) => {}
@@ -269,8 +273,9 @@ impl Looker {
         true
     }
 
-    /// One look at a thread by its counters; false: it is gone.
-    fn look(&mut self, index: usize, period: u64, all: bool) -> bool {
+    /// One look at a thread by its counters; false: it is gone. `late`: one that has moved is left to
+    /// the next round, if enough rounds were in time so far.
+    fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
         let t = &mut self.watch.threads[index];
         if t.skip > 0 && !all {
             t.skip -= 1;
@@ -283,7 +288,16 @@ impl Looker {
         let now = session::now();
         let before = (t.doing, t.stack, t.seen);
         let same = t.counters.unchanged(books);
-        if same && matches!(t.doing, Doing::Blocked(_)) {
+        let sleeps = same && matches!(t.doing, Doing::Blocked(_));
+        let left_out = t.quiet > 0;
+        if !sleeps {
+            if late && !all && t.in_time >= ENOUGH {
+                t.ran = true;
+                return true;
+            }
+            t.in_time += u32::from(!late);
+        }
+        if sleeps {
             t.quiet = t.quiet.saturating_add(1);
             // Looked at less and less often, but never so that a wait would go unnoticed: the time
             // it has not run for is its own witness.
@@ -306,10 +320,10 @@ impl Looker {
         // Whether it ran is known, but not when. If looks were left out because it slept, it slept
         // for half of that on average; for the rest it did what it does now.
         let length = now.saturating_sub(begin);
-        let unseen = if same {
-            0
-        } else {
+        let unseen = if left_out && !same {
             length.saturating_sub(period) / 2
+        } else {
+            0
         };
         let edge = begin + unseen;
         if unseen > 0 {

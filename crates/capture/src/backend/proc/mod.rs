@@ -10,6 +10,7 @@
 //! counters.rs  a thread's time by the scheduler's counters
 //! book.rs      a thread's time by slice; samples.rs: stacks and the time they stand for
 //! assemble.rs  all of it -> the recording; domain.rs: what this could not see
+//! prompt.rs    being given a CPU when a round is due
 //! refusal.rs   what cannot be measured
 //! ```
 //!
@@ -30,6 +31,7 @@ mod domain;
 mod halt;
 pub(crate) mod looker;
 mod pace;
+mod prompt;
 mod refusal;
 pub(crate) mod samples;
 mod sight;
@@ -63,7 +65,7 @@ use crate::{
 };
 use assemble::Assembled;
 use connections::Connections;
-use looker::Looker;
+use looker::{LATE, Looker};
 use pace::{Pace, Used};
 use stop::Stopper;
 
@@ -151,6 +153,7 @@ pub(crate) fn record(
             Err(e) => reason = format!("{reason}; perf events are refused: {e}"),
         }
     }
+    prompt::ask_for_short_turns();
     if options.allow_stop && looker.clock.is_none() {
         looker.stopper = Some(Stopper::start());
     }
@@ -160,12 +163,7 @@ pub(crate) fn record(
     }
     host.take_all();
     // Everybody is read once before it counts: that opens their files and fills the tables.
-    looker.round(
-        session::now(),
-        1_000_000_000 / u64::from(options.hz),
-        1,
-        true,
-    );
+    looker.round(false, 1_000_000_000 / u64::from(options.hz), 1, true);
     observer.live(&Live {
         target: options.target.describe(),
         threads: looker.watch.live.len(),
@@ -204,6 +202,7 @@ pub(crate) fn record(
             due = now + wait;
         }
         let event = events.wait();
+        let late = session::now() > due + LATE;
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             let (cpu, sampling) = (meter.own_ns(), looker.sampling_ns);
             looker.drain(followed, session::now());
@@ -230,7 +229,7 @@ pub(crate) fn record(
                         spans::keep_within(&mut looker.watch.threads, limit);
                     }
                 }
-                looker.round(due, pace.period_ns(), pace.stride(), false);
+                looker.round(late, pace.period_ns(), pace.stride(), false);
                 looker.ration(followed);
                 due = 0;
                 let now = session::now();
@@ -366,7 +365,7 @@ pub(crate) fn record(
 fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     let now = stretch.now;
     // Everybody's counters, also of those that are looked at rarely.
-    looker.round(now, looker.spacing_ns.max(1), 1, true);
+    looker.round(false, looker.spacing_ns.max(1), 1, true);
     looker.book_open(followed, stretch.last);
     for t in &mut looker.watch.threads {
         t.catch_up(now);

@@ -6,7 +6,10 @@
 //! others.
 //!
 //! Nobody sees a thread that waits for a CPU. One that was woken still stands where it blocked,
-//! and one that was put off the CPU where it computed: their time is given to those stacks.
+//! and one that was put off the CPU where it computed: their time is given to those stacks. Many a
+//! thread is put off where it wakes another one, and hardly ever elsewhere. So time on a CPU that was
+//! sampled and ended so stands for what followed it, by how likely it was to be sampled: the more there
+//! is of such, the less is taken from where the thread computes at all.
 
 use std::collections::BTreeMap;
 
@@ -53,6 +56,8 @@ pub enum Weight {
         /// The look came late.
         late: bool,
     },
+    /// It stands for what the thread waited since being put off the CPU, of time on it like this.
+    PutOff,
     /// It stands for what the thread waited to get a CPU once it was woken from waits of its class.
     Wakeup {
         /// By length.
@@ -62,6 +67,10 @@ pub enum Weight {
 
 /// Fewest looks in time that are enough for a thread's waits.
 const ENOUGH: u64 = 20;
+
+/// Samples of time that ended with being put off the CPU say as much of where that happens as all
+/// samples of computing do if there are so many.
+const AS_MUCH: u64 = 4;
 
 /// What one stack in one state adds up to.
 #[derive(Default)]
@@ -257,7 +266,7 @@ impl Samples {
     /// Gives what is known of thread number `thread` to what was sampled of it.
     pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
-        let (mut in_time, mut on_cpu) = (0, 0);
+        let (mut in_time, mut on_cpu, mut put_off) = (0, 0, Sum::default());
         for key in &own {
             let Some(sum) = self.sums.get(key) else {
                 continue;
@@ -265,9 +274,18 @@ impl Samples {
             match key.5 {
                 Weight::Wait { late: false, .. } => in_time += sum.count,
                 Weight::Own if key.2 == State::OnCpu => on_cpu += sum.ns,
+                Weight::PutOff => {
+                    put_off.count += sum.count;
+                    put_off.ns += sum.ns;
+                }
                 _ => {}
             }
         }
+        let n = if put_off.ns > 0 { put_off.count } else { 0 };
+        let seen_put_off = match on_cpu {
+            0 => known.preempted,
+            _ => (u128::from(known.preempted) * u128::from(n) / u128::from(n + AS_MUCH)) as u64,
+        };
         let with_late = in_time < ENOUGH;
         // What was sampled of each class, of waits and of wake-ups.
         let mut seen: [BTreeMap<u8, u64>; 2] = Default::default();
@@ -295,10 +313,19 @@ impl Samples {
                     let Some(sum) = self.sums.get(key) else {
                         continue;
                     };
-                    let more = sum.times(known.preempted, on_cpu);
+                    let more = sum.times(known.preempted - seen_put_off, on_cpu);
                     (as_own(State::Runnable, None, Some(Part::Preempted)), more)
                 }
                 Weight::Own => continue,
+                Weight::PutOff => {
+                    let Some(sum) = self.sums.remove(key) else {
+                        continue;
+                    };
+                    (
+                        as_own(state, reason, part),
+                        sum.times(seen_put_off, put_off.ns),
+                    )
+                }
                 Weight::Wait { late: true, .. } if !with_late => {
                     self.sums.remove(key);
                     continue;
@@ -485,5 +512,27 @@ mod tests {
         let waited = [1, 2, 3, 4, 5].map(|stack| time(&s, stack, State::Runnable));
         assert_eq!(waited, [60, 20, 8, 6, 4]);
         assert_eq!(time(&s, 4, State::OnCpu), 60);
+    }
+
+    #[test]
+    fn being_put_off_goes_to_where_that_happens() {
+        let known = Known {
+            waits: &Waits::default(),
+            woken: 0,
+            preempted: 800,
+        };
+        for seen in [0, 4, 12] {
+            let mut s = Samples::default();
+            // It computes in one place, and is put off in another.
+            s.add(GRID, &look(1, State::OnCpu, Weight::Own, 0, 1000));
+            for _ in 0..seen {
+                s.add(GRID, &look(2, State::Runnable, Weight::PutOff, 0, 7));
+            }
+            s.by_thread();
+            s.settle(0, known);
+            let waited = [1, 2].map(|stack| time(&s, stack, State::Runnable));
+            let expected = 800 * seen / (seen + AS_MUCH);
+            assert_eq!(waited, [800 - expected, expected]);
+        }
     }
 }

@@ -32,6 +32,8 @@ const STACK: usize = 8192;
 pub struct Halted {
     /// Its user registers.
     pub registers: Registers,
+    /// The number of the system call it was in, if it was in one.
+    pub call: Option<usize>,
     /// Its stack from the stack pointer on.
     pub stack: Vec<u8>,
 }
@@ -241,9 +243,13 @@ fn halt(pid: u32, tid: u32, owing: &mut Vec<Owing>) -> (Outcome, u64) {
 
 /// What a thread that stands still has in its registers and on its stack.
 fn copy(tid: u32) -> Option<Halted> {
-    let registers = registers(tid)?;
+    let (registers, call) = registers(tid)?;
     let stack = read_memory(tid, registers.general[7], STACK);
-    Some(Halted { registers, stack })
+    Some(Halted {
+        registers,
+        call,
+        stack,
+    })
 }
 
 /// Whether a traced thread stands still.
@@ -308,7 +314,7 @@ fn trace(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
     }
 }
 
-fn registers(tid: u32) -> Option<Registers> {
+fn registers(tid: u32) -> Option<(Registers, Option<usize>)> {
     // SAFETY: all zeroes is a valid value, and the kernel writes one such structure.
     let r = unsafe {
         let mut r: libc::user_regs_struct = mem::zeroed();
@@ -317,13 +323,16 @@ fn registers(tid: u32) -> Option<Registers> {
             _ => r,
         }
     };
-    Some(Registers {
+    let registers = Registers {
         ip: r.rip,
         general: [
             r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
             r.r12, r.r13, r.r14, r.r15,
         ],
-    })
+    };
+    // Outside of calls it is negative.
+    let call = (r.orig_rax as i64).try_into().ok();
+    Some((registers, call))
 }
 
 #[cfg(test)]

@@ -34,6 +34,17 @@ pub struct Sight {
     pub late: bool,
 }
 
+/// A thread that was put off the CPU, having been sampled on it.
+#[derive(Clone, Copy, Debug)]
+pub struct PutOff {
+    /// Since when, ns on the recording's clock.
+    pub since: u64,
+    /// The stack of the last sample, as an index of the samples' stacks.
+    pub stack: u32,
+    /// How likely such time on a CPU has a sample.
+    pub chance: f64,
+}
+
 /// One thread.
 pub struct Thread {
     /// Process.
@@ -72,10 +83,16 @@ pub struct Thread {
     pub repaired_ns: u64,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
+    /// The last sample of the present time on a CPU, as an index of the samples' stacks.
+    pub sampled: Option<u32>,
+    /// Put off the CPU in sampled time on it.
+    pub put_off: Option<PutOff>,
     /// Looks to leave out: it sleeps for long.
     pub skip: u32,
     /// Looks in a row at which nothing had changed.
     pub quiet: u32,
+    /// Looks in time at which it had moved.
+    pub in_time: u32,
     /// Whether it ran since the last listing.
     pub ran: bool,
     /// Whether its records told whom it makes when it was followed last.
@@ -130,8 +147,11 @@ impl Thread {
             switches_by_records: None,
             repaired_ns: 0,
             credit_ns: 0,
+            sampled: None,
+            put_off: None,
             skip: 0,
             quiet: 0,
+            in_time: 0,
             ran: false,
             tells_births: false,
             stale: false,

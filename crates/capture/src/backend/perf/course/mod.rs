@@ -152,6 +152,11 @@ impl Course {
         (self.at == At::Off).then_some(self.begun)
     }
 
+    /// Since when it is on a CPU, if it is.
+    pub fn on_since(&self) -> Option<u64> {
+        (self.at == At::OnCpu).then_some(self.begun)
+    }
+
     /// The counters as they were compared last.
     pub fn books(&self) -> SchedStat {
         self.last
