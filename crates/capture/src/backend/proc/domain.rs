@@ -155,7 +155,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
     match clock {
         None if stops => {
-            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One that did not stop at once, or was at the end of a call to wait in, is taken to have waited for a CPU".into(), better));
+            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One that did not stop at once is taken to have waited for a CPU, and one at the end of a call to wait in to have waited there".into(), better));
             limits.push(limit(
                 "a wait that begins in the very moment of a stop may end with EINTR".into(),
                 better,

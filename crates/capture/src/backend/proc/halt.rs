@@ -3,6 +3,7 @@
 use wallscope_model::{BlockReason, Part, State, WaitSeen};
 
 use super::{
+    book::Kind,
     looker::Looker,
     samples::{Look, Weight},
     stop::{Glance, Halted},
@@ -22,9 +23,9 @@ impl Looker {
         let late = std::mem::take(&mut stopper.late);
         match glance {
             Glance::Running(halted) => {
-                let woken = halted.call.is_some_and(|call| self.waits_in(call));
-                let state = if woken { State::Runnable } else { State::OnCpu };
-                self.halted(index, halted, state, begin, end);
+                let waited = halted.call.and_then(|call| self.waits_in(call));
+                let state = waited.map_or(State::OnCpu, |_| State::Blocked);
+                self.halted(index, halted, (state, waited), begin, end);
             }
             Glance::Later => {
                 let owed = self.owed.entry(tid).or_insert((index, begin, end));
@@ -34,26 +35,34 @@ impl Looker {
         }
         for (tid, halted) in late {
             if let Some((index, begin, end)) = self.owed.remove(&tid) {
-                self.halted(index, halted, State::Runnable, begin, end);
+                self.halted(index, halted, (State::Runnable, None), begin, end);
             }
         }
     }
 
-    /// Whether a system call is one to wait in. A thread that is seen to run at the end of such a one has
-    /// just been woken, mostly by the interrupt that woke us: the kernel lets timers go off together.
-    fn waits_in(&self, call: usize) -> bool {
+    /// What a system call waits for, if it is one to wait in. A thread that is seen to run at the end of
+    /// such a one has mostly been woken by the very interrupt that woke us, as the kernel lets timers go
+    /// off together: it waited until we looked.
+    fn waits_in(&self, call: usize) -> Option<BlockReason> {
         const WAITS: [BlockReason; 4] = [
             BlockReason::Lock,
             BlockReason::Timer,
             BlockReason::Poll,
             BlockReason::Child,
         ];
-        let reason = self.table.get(call).copied();
-        WAITS.iter().any(|wait| reason == Some(*wait as u8))
+        let reason = self.table.get(call).copied()?;
+        WAITS.into_iter().find(|wait| *wait as u8 == reason)
     }
 
     /// The stack of a thread that was stopped stands for `begin..end`.
-    fn halted(&mut self, index: usize, halted: Halted, state: State, begin: u64, end: u64) {
+    fn halted(
+        &mut self,
+        index: usize,
+        halted: Halted,
+        (state, reason): (State, Option<BlockReason>),
+        begin: u64,
+        end: u64,
+    ) {
         let t = &self.watch.threads[index];
         let running = Running {
             pid: t.pid,
@@ -69,17 +78,22 @@ impl Looker {
         let stack = self.samples.stack(whose, frames, Box::default(), how);
         // A thread halts on its way back to user mode, wherever it was.
         let part = match state {
-            State::OnCpu => Part::User,
-            _ => Part::Woken,
+            State::OnCpu => Some(Part::User),
+            State::Runnable => Some(Part::Woken),
+            _ => None,
         };
+        if let Some(reason) = reason {
+            let book = &mut self.watch.threads[index].book;
+            book.add(self.grid, begin, end, Kind::Seen(reason), end - begin);
+        }
         self.samples.add(
             self.grid,
             &Look {
                 thread: index as u32,
                 stack,
                 state,
-                reason: None,
-                part: Some(part),
+                reason,
+                part,
                 begin,
                 end,
                 ns: end - begin,
