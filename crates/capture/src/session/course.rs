@@ -473,11 +473,15 @@ impl<'o> Course<'o> {
             recording.domain.limits.push(limit);
         }
         losses.extend(processes.losses());
-        recording.losses = losses
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(cause, count)| wallscope_model::Loss { cause, count })
-            .collect();
+        // Several processes may have lost something for the same cause.
+        for (cause, count) in losses.into_iter().filter(|(_, count)| *count > 0) {
+            match recording.losses.iter_mut().find(|l| l.cause == cause) {
+                Some(loss) => loss.count += count,
+                None => recording
+                    .losses
+                    .push(wallscope_model::Loss { cause, count }),
+            }
+        }
         Captured {
             recording,
             sources: processes.into_sources(&jit),
