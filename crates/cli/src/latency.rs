@@ -220,7 +220,7 @@ impl Watcher for Teller {
         for (name, _, how, cost) in facts.functions.iter().take(MOST_ANNOUNCED) {
             let cost = match cost {
                 0 => String::new(),
-                ns => format!("{:.1} µs a call: ", *ns as f64 / 1e3),
+                ns => format!("up to {:.1} µs a call: ", *ns as f64 / 1e3),
             };
             eprintln!("wallscope: {name}: {cost}{how}");
         }

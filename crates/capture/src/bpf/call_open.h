@@ -9,13 +9,8 @@
 
 const volatile u32 cfg_choose = 0; /* only processes in `targets` count: probes are not theirs alone */
 
-/* What a probe of each kind costs the thread that meets it, ns: measured by user space. */
-u64 set_cost[16];
-
-/* How often probes of each kind were met, by targets or not. */
-struct ws_met {
-	u64 count[16];
-};
+/* What a probe of each kind costs the thread that meets it, in a row and cold, ns: by user space. */
+u64 set_cost[2][16];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -52,31 +47,47 @@ struct {
 	__type(value, struct ws_pairs);
 } open_pairs SEC(".maps");
 
-static __always_inline void note_met(u64 cookie)
+/*
+ * A probe was met; whether it was cold. What ran in between has taken its code and data out of the
+ * caches if the thread has been off the CPU since it last met one of this kind here.
+ */
+static __always_inline bool note_met(struct task_struct *p, u64 cookie)
 {
+	u64 stay = (u64)p->pid << 32 | (u32)(p->nvcsw + p->nivcsw);
 	u32 zero = 0;
 	struct ws_met *m = bpf_map_lookup_elem(&probes_met, &zero);
+	struct ws_met_kind *k;
 
-	if (m)
-		ADD(m->count[WS_COOKIE_SITE(cookie)], 1);
+	if (!m)
+		return false;
+	k = &m->kind[WS_COOKIE_SITE(cookie)];
+	ADD(k->count, 1);
+	if (k->stay == stay)
+		return false;
+	k->stay = stay;
+	ADD(k->cold, 1);
+	return true;
 }
 
-static __always_inline bool wanted(struct task_struct *p)
+/* Whether the calls of a task count; one with a record `t` was asked about when that was made. */
+static __always_inline bool wanted(struct task_struct *p, struct ws_thread *t)
 {
 	u32 tgid = p->tgid;
 
+	if (t)
+		return true;
 	if (tgid == cfg_self)
 		return false;
 	return !cfg_choose || bpf_map_lookup_elem(&targets, &tgid);
 }
 
-/* A probe at which a function begins was met: its counts, if the thread is one that counts. */
-static __always_inline struct ws_tally *entered(struct task_struct *p, u64 cookie)
+/* A function begins: its counts, if the thread is one that counts. */
+static __always_inline struct ws_tally *entered(struct task_struct *p, struct ws_thread *t,
+						u64 cookie)
 {
 	struct ws_tally *tally;
 
-	note_met(cookie);
-	if (!wanted(p))
+	if (!wanted(p, t))
 		return NULL;
 	tally = tally_of(WS_COOKIE_FUNCTION(cookie));
 	if (tally)
@@ -84,14 +95,12 @@ static __always_inline struct ws_tally *entered(struct task_struct *p, u64 cooki
 	return tally;
 }
 
-/* The record of the running thread, made at its first call. */
-static __always_inline struct ws_thread *own_record(struct task_struct *p)
+/* Makes the record of the running thread, at its first call. */
+static __always_inline struct ws_thread *new_record(struct task_struct *p)
 {
-	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct ws_thread *t;
 	struct ws_cpu *c;
 
-	if (t)
-		return t;
 	t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		lost(WS_L_NO_RECORD);
@@ -177,22 +186,24 @@ static __always_inline void drop_left(struct ws_calls *c, u64 sp)
 __noinline int ws_call_begins(u64 cookie, u64 sp)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
 	u32 site = WS_COOKIE_SITE(cookie), top;
-	struct ws_tally *tally = entered(p, cookie);
-	struct ws_thread *t;
+	bool cold = note_met(p, cookie);
+	struct ws_tally *tally = entered(p, t, cookie);
 	struct ws_calls *c;
 	struct ws_open *o;
 
 	if (!tally)
 		return 0;
-	t = own_record(p);
+	if (!t)
+		t = new_record(p);
 	c = bpf_task_storage_get(&open_calls, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t || !c) {
 		lost(WS_L_NO_RECORD);
 		return 0;
 	}
 	drop_left(c, sp);
-	c->charged += set_cost[site];
+	c->charged += set_cost[cold][site];
 	top = c->depth;
 	if (top >= WS_DEPTH) {
 		ADD(tally->deep, 1);
@@ -254,16 +265,16 @@ __noinline int ws_call_ends(u64 cookie, u64 sp)
 		.function = WS_COOKIE_FUNCTION(cookie),
 		.e.site = WS_COOKIE_SITE(cookie),
 	};
+	bool cold = note_met(p, cookie);
 	struct ws_tally *tally;
 
-	note_met(cookie);
-	if (!wanted(p))
+	if (!wanted(p, t))
 		return 0;
 	n.c = bpf_task_storage_get(&open_calls, p, 0, 0);
 	if (t && n.c) {
 		n.e.now = read_books(t, n.e.books);
 		n.e.charged = n.c->charged;
-		n.c->charged += set_cost[n.e.site & 15];
+		n.c->charged += set_cost[cold][n.e.site & 15];
 		if (n.c->depth)
 			bpf_loop(WS_DEPTH, close_one, &n, 0);
 	}
@@ -286,15 +297,18 @@ static __always_inline struct ws_open *pair_of(struct ws_pairs *c, u32 function)
 __noinline int ws_pair_begins(u64 cookie)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
 	u32 function = WS_COOKIE_FUNCTION(cookie);
-	struct ws_tally *tally = entered(p, cookie);
+	struct ws_tally *tally;
 	struct ws_pairs *c;
-	struct ws_thread *t;
 	struct ws_open *o;
 
+	note_met(p, cookie);
+	tally = entered(p, t, cookie);
 	if (!tally)
 		return 0;
-	t = own_record(p);
+	if (!t)
+		t = new_record(p);
 	c = bpf_task_storage_get(&open_pairs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t || !c) {
 		lost(WS_L_NO_RECORD);
@@ -319,8 +333,8 @@ __noinline int ws_pair_ends(u64 cookie)
 	struct ws_pairs *c;
 	struct ws_open *o;
 
-	note_met(cookie);
-	if (!wanted(p))
+	note_met(p, cookie);
+	if (!wanted(p, t))
 		return 0;
 	c = bpf_task_storage_get(&open_pairs, p, 0, 0);
 	o = c ? pair_of(c, function) : NULL;

@@ -67,6 +67,17 @@ struct ws_tally {
 	u64 wall;
 };
 
+/* How often probes of one kind were met on a CPU, by targets or not. */
+struct ws_met_kind {
+	u64 count;
+	u64 cold; /* of these: for the first time since the thread got the CPU */
+	u64 stay; /* thread and stay on the CPU of the last one */
+};
+
+struct ws_met {
+	struct ws_met_kind kind[16];
+};
+
 /* A call that was longer than the threshold. */
 struct ws_slow {
 	struct ws_head head;
@@ -82,4 +93,5 @@ _Static_assert(WS_SITES <= 16, "four bits in a cookie");
 _Static_assert(sizeof(struct ws_jump) == 32, "mirrored in probes/abi.rs");
 _Static_assert(sizeof(struct ws_coarse) == 152, "mirrored in probes/abi.rs");
 _Static_assert(sizeof(struct ws_tally) == 72, "mirrored in probes/abi.rs");
+_Static_assert(sizeof(struct ws_met) == 384, "mirrored in probes/abi.rs");
 _Static_assert(sizeof(struct ws_slow) == 200, "mirrored in probes/abi.rs");

@@ -88,7 +88,10 @@ static __always_inline int met(struct pt_regs *ctx, u64 cookie)
 
 static __always_inline int counted(u64 cookie)
 {
-	entered(bpf_get_current_task_btf(), cookie);
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	note_met(p, cookie);
+	entered(p, NULL, cookie);
 	return 0;
 }
 

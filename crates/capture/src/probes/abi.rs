@@ -120,6 +120,18 @@ pub struct Tally {
     pub wall: u64,
 }
 
+/// `struct ws_met_kind`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MetKind {
+    pub count: u64,
+    pub cold: u64,
+    pub stay: u64,
+}
+
+/// `struct ws_met`, by `Site as usize`.
+pub type Met = [MetKind; 16];
+
 /// `struct ws_slow`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -139,4 +151,5 @@ pub struct Slow {
 const _: () = assert!(size_of::<Jump>() == 32);
 const _: () = assert!(size_of::<Coarse>() == 152);
 const _: () = assert!(size_of::<Tally>() == 72);
+const _: () = assert!(size_of::<Met>() == 384);
 const _: () = assert!(size_of::<Slow>() == 200);

@@ -3,10 +3,16 @@
 //! Costs differ by a factor of ten between machines and between instructions, so they are measured
 //! before anything is placed into the target, with the very programs that will run there: a child
 //! calls small functions of known form, without probes in between to be in the way. The same tells
-//! by how much a call seems longer than it is. Calls that come one by one find the probe's code and data
-//! out of the caches, and cost up to twice as much as those in a row; which of the two a target's are
-//! nobody knows, so the mean of both is told, which is within a factor of 1.5 of either. A child, as this
-//! process must not be probed: its own calls would count.
+//! by how much a call seems longer than it is. A child, as this process must not be probed: its own
+//! calls would count.
+//!
+//! What a probe costs depends on what ran before it. In a row its code and data are in the caches; after
+//! the thread has waited they are not, and the same probe costs two to three times as much, the more
+//! the longer the CPU was idle or busy with others. So each kind has several costs: in a row, and after
+//! waits of some lengths, there measured call by call against a twin without a probe in turn, so that
+//! both meet the machine in one state. The programs count which of the two each meeting was
+//! (`note_met` in `call_open.h`), and [`Costs::spent`] puts the two together. All of it takes a child some
+//! 40 ms for each kind of probe.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -17,7 +23,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use wallscope_object::{elf::Elf, mapped::MappedFile, maps};
 
 use super::{
-    abi::{Cookie, Site},
+    abi::{Cookie, Met, Site},
     modules::Module,
     plan::{Handler, PlannedSite},
     programs::Programs,
@@ -37,6 +43,16 @@ std::arch::global_asm!(
     "wallscope_calibrate_move:",
     "mov %rdi, %rax",
     "ret",
+    // Their twins, never probed.
+    ".balign 16",
+    "wallscope_calibrate_push_twin:",
+    "push %rbp",
+    "pop %rbp",
+    "ret",
+    ".balign 16",
+    "wallscope_calibrate_move_twin:",
+    "mov %rdi, %rax",
+    "ret",
     ".popsection",
     options(att_syntax)
 );
@@ -44,32 +60,82 @@ std::arch::global_asm!(
 unsafe extern "C" {
     fn wallscope_calibrate_push(x: u64) -> u64;
     fn wallscope_calibrate_move(x: u64) -> u64;
+    fn wallscope_calibrate_push_twin(x: u64) -> u64;
+    fn wallscope_calibrate_move_twin(x: u64) -> u64;
 }
 
 /// Calls in one batch, and batches, of which the median counts.
 const BATCH: u32 = 100;
 const BATCHES: usize = 9;
-/// Calls that come one by one, and what lies between them.
-const RARE: usize = 48;
-const APART: Duration = Duration::from_micros(50);
-/// In an order: one by one.
-const ONE_BY_ONE: u8 = 0x80;
+/// Waits before calls that come one by one, ns, and how many such calls with a probe and without.
+const APART: [u64; 2] = [100_000, 1_000_000];
+const RARE: [usize; 2] = [64, 12];
+/// In an order: one by one, after the first of these waits, or after the second.
+const ONE_BY_ONE: [u8; 2] = [0x40, 0x80];
 /// Longest that a batch may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What probes cost.
+/// What probes cost, ns: arrays are by `Site as usize`.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
-    /// Each, by `Site as usize`, ns.
-    pub each: [u64; 16],
-    /// How much longer a call seems, by whether its entry is single-stepped and kind of its end, ns.
+    /// Of each, in a row.
+    pub in_a_row: [u64; 16],
+    /// Of each, once the thread has waited as long as `APART` tells.
+    pub cold: [[u64; 16]; 2],
+    /// How much longer a call seems, by whether its entry is single-stepped and kind of its end.
     pub bias: [[u64; 16]; 2],
 }
 
 impl Costs {
-    /// The cost of a call that meets probes of these kinds, ns.
+    /// The most that a call which meets probes of these kinds costs, if such come every 200 µs or more often.
     pub fn of(&self, kinds: &[Site]) -> u64 {
-        kinds.iter().map(|k| self.each[*k as usize]).sum()
+        let sum = |costs: &[u64; 16]| -> u64 { kinds.iter().map(|k| costs[*k as usize]).sum() };
+        sum(&self.cold[0]).max(sum(&self.in_a_row))
+    }
+
+    /// What probes have cost that were met between `before` and `met`, `ns` later; both by CPU.
+    pub fn spent(&self, before: &[Met], met: &[Met], ns: u64) -> u64 {
+        let of_cpu = |(before, met): (&Met, &Met)| -> f64 {
+            let grown = |kind: usize| {
+                let (a, b) = (&before[kind], &met[kind]);
+                let all = b.count.saturating_sub(a.count);
+                (all, b.cold.saturating_sub(a.cold).min(all))
+            };
+            let most = (0..Site::COUNT).map(|k| grown(k).1).max().unwrap_or(0);
+            let far = remoteness(ns as f64 / most.max(1) as f64);
+            (0..Site::COUNT)
+                .map(|kind| {
+                    let (all, cold) = grown(kind);
+                    let near = self.cold[0][kind] as f64;
+                    let each = near + (self.cold[1][kind] as f64 - near) * far;
+                    (all - cold) as f64 * self.in_a_row[kind] as f64 + cold as f64 * each
+                })
+                .sum()
+        };
+        before.iter().zip(met).map(of_cpu).sum::<f64>() as u64
+    }
+}
+
+/// Where calls that are `apart` ns lie between those after the waits tried, by the logarithm: 0 to 1.
+fn remoteness(apart: f64) -> f64 {
+    // A call of the twin lay between two with a probe.
+    let [near, far] = APART.map(|ns| 2.0 * ns as f64);
+    ((apart / near).ln() / (far / near).ln()).clamp(0.0, 1.0)
+}
+
+/// What one kind of probe was found to cost, ns.
+#[derive(Clone, Copy)]
+struct Found {
+    in_a_row: u64,
+    cold: [u64; 2],
+}
+
+impl Found {
+    fn without(self, other: Found) -> Found {
+        Found {
+            in_a_row: self.in_a_row.saturating_sub(other.in_a_row),
+            cold: [0, 1].map(|i| self.cold[i].saturating_sub(other.cold[i])),
+        }
     }
 }
 
@@ -93,17 +159,21 @@ pub fn measure(programs: &mut Programs, timed: bool) -> Result<Costs, Error> {
         cookie: Cookie::new(slot, site),
     };
 
-    let run = |programs: &mut Programs, sites: &[PlannedSite], which: u8| -> Result<u64, Error> {
+    let run = |programs: &mut Programs, sites: &[PlannedSite], which: u8| -> Result<Found, Error> {
         let child = Child::start()?;
         programs.add_targets(&[child.pid])?;
         let kept = programs.attached();
-        let bare = child.batch(which | ONE_BY_ONE)?;
         let outcome = programs
             .attach(&modules, sites, Some(child.pid))
-            .and_then(|()| Ok((child.median(which)?, child.batch(which | ONE_BY_ONE)?)));
+            .and_then(|()| child.find(which));
         programs.detach_to(kept);
-        let (in_a_row, one_by_one) = outcome?;
-        Ok((in_a_row + one_by_one.saturating_sub(bare).max(in_a_row)) / 2)
+        outcome
+    };
+    let keep = |costs: &mut Costs, kind: Site, found: Found| {
+        costs.in_a_row[kind as usize] = found.in_a_row;
+        for (row, cold) in costs.cold.iter_mut().zip(found.cold) {
+            row[kind as usize] = cold;
+        }
     };
     let entry = run(programs, &[site(push, handler, Site::Entry)], 0)?;
     let stepped = run(programs, &[site(step, handler, Site::SteppedEntry)], 1)?;
@@ -117,9 +187,9 @@ pub fn measure(programs: &mut Programs, timed: bool) -> Result<Costs, Error> {
         Site::Begin,
         Site::End,
     ] {
-        costs.each[kind as usize] = entry;
+        keep(&mut costs, kind, entry);
     }
-    costs.each[Site::SteppedEntry as usize] = stepped;
+    keep(&mut costs, Site::SteppedEntry, stepped);
     if !timed {
         return Ok(costs);
     }
@@ -135,9 +205,9 @@ pub fn measure(programs: &mut Programs, timed: bool) -> Result<Costs, Error> {
         let both = run(programs, &sites, 0)?;
         let seen = programs.lengths(slot as usize).since(&before);
         let bias = seen.quantile(0.5).unwrap_or(0);
-        costs.each[kind as usize] = both.saturating_sub(entry);
+        keep(&mut costs, kind, both.without(entry));
         costs.bias[0][kind as usize] = bias;
-        costs.bias[1][kind as usize] = bias + stepped.saturating_sub(entry);
+        costs.bias[1][kind as usize] = bias + stepped.without(entry).in_a_row;
     }
     for row in &mut costs.bias {
         for kind in [Site::Jump, Site::Branch, Site::Indirect, Site::Catch] {
@@ -167,6 +237,8 @@ impl Child {
             if pid == 0 {
                 libc::close(order.as_raw_fd());
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // Waits as long as told, not 50 µs longer.
+                libc::prctl(libc::PR_SET_TIMERSLACK, 1);
                 serve(orders.as_raw_fd(), answers.as_raw_fd());
             }
             pid
@@ -184,6 +256,17 @@ impl Child {
         })
     }
 
+    /// What calls cost with the probes that are in place.
+    fn find(&self, which: u8) -> Result<Found, Error> {
+        Ok(Found {
+            in_a_row: self.median(which)?,
+            cold: [
+                self.batch(which | ONE_BY_ONE[0])?,
+                self.batch(which | ONE_BY_ONE[1])?,
+            ],
+        })
+    }
+
     /// The median cost of a call among many in a row, ns.
     fn median(&self, which: u8) -> Result<u64, Error> {
         let mut each = Vec::with_capacity(BATCHES);
@@ -194,7 +277,8 @@ impl Child {
         Ok(each[BATCHES / 2])
     }
 
-    /// The child's answer: what a batch took, or one by one the median call, ns.
+    /// The child's answer: what a batch took, or one by one how much longer a
+    /// call took than one of its twin, by their medians, ns.
     fn batch(&self, which: u8) -> Result<u64, Error> {
         let failed = |e: std::io::Error| Error::io("a trial of probes failed", e);
         rustix::io::write(&self.order, &[which]).map_err(|e| failed(e.into()))?;
@@ -247,31 +331,44 @@ unsafe fn serve(orders: i32, answers: i32) -> ! {
             if libc::read(orders, (&raw mut which).cast(), 1) != 1 {
                 libc::_exit(0);
             }
-            let call = |i| match which & !ONE_BY_ONE {
+            let call = |i| match which & 1 {
                 0 => wallscope_calibrate_push(i),
                 _ => wallscope_calibrate_move(i),
             };
+            let twin = |i| match which & 1 {
+                0 => wallscope_calibrate_push_twin(i),
+                _ => wallscope_calibrate_move_twin(i),
+            };
             let took;
-            if which & ONE_BY_ONE == 0 {
+            if let Some(wait) = ONE_BY_ONE.iter().position(|bit| which & bit != 0) {
+                let apart = libc::timespec {
+                    tv_sec: 0,
+                    tv_nsec: APART[wait] as i64,
+                };
+                let mut each = [[0; RARE[0]]; 2];
+                let [probed, bare] = &mut each;
+                let alone = |call: &dyn Fn(u64) -> u64, i: u64| {
+                    libc::nanosleep(&apart, std::ptr::null_mut());
+                    let start = now();
+                    call(i);
+                    now() - start
+                };
+                for i in 0..RARE[wait] {
+                    probed[i] = alone(&call, i as u64);
+                    bare[i] = alone(&twin, i as u64);
+                }
+                let median = |all: &mut [u64]| {
+                    all.sort_unstable();
+                    all[all.len() / 2]
+                };
+                let typical = [probed, bare].map(|all| median(&mut all[..RARE[wait]]));
+                took = typical[0].saturating_sub(typical[1]);
+            } else {
                 let start = now();
                 for i in 0..u64::from(BATCH) {
                     call(i);
                 }
                 took = now() - start;
-            } else {
-                let apart = libc::timespec {
-                    tv_sec: 0,
-                    tv_nsec: APART.as_nanos() as i64,
-                };
-                let mut each = [0; RARE];
-                for (i, took) in (0u64..).zip(&mut each) {
-                    libc::nanosleep(&apart, std::ptr::null_mut());
-                    let start = now();
-                    call(i);
-                    *took = now() - start;
-                }
-                each.sort_unstable();
-                took = each[RARE / 2];
             }
             libc::write(answers, (&raw const took).cast(), 8);
         }

@@ -199,11 +199,12 @@ impl Programs {
         name_targets(&self.skel.maps.targets, keys, "process")
     }
 
-    /// Tells what probes cost the thread that meets them, and by how much a call seems longer, ns.
-    pub fn set_costs(&mut self, cost: &[u64; 16], bias: &[[u64; 16]; 2]) {
+    /// Tells what probes cost the thread that meets them, in a row and cold, and by how much a call
+    /// seems longer, ns.
+    pub fn set_costs(&mut self, cost: [[u64; 16]; 2], bias: [[u64; 16]; 2]) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
-            state.set_cost = *cost;
-            state.set_bias = *bias;
+            state.set_cost = cost;
+            state.set_bias = bias;
         }
     }
 
@@ -369,16 +370,13 @@ impl Programs {
         builder.build().map_err(Error::bpf(failed))
     }
 
-    /// How often probes of each kind were met.
-    pub fn met(&self) -> [u64; 16] {
-        let mut sum = [0; 16];
-        let map = &self.skel.maps.probes_met;
-        for_each_cpu(map, 0, |bytes| {
-            for (sum, n) in sum.iter_mut().zip(words(bytes)) {
-                *sum += n;
-            }
+    /// How often probes of each kind were met, on each CPU.
+    pub fn met(&self) -> Vec<abi::Met> {
+        let mut all = Vec::new();
+        for_each_cpu(&self.skel.maps.probes_met, 0, |bytes| {
+            all.extend(abi::Met::read_from_bytes(bytes));
         });
-        sum
+        all
     }
 
     /// The counts of a function.

@@ -6,7 +6,7 @@ use wallscope_model::calls::{Call, Calls};
 use wallscope_object::kallsyms;
 
 use super::{
-    abi::Site,
+    abi::{Met, Site},
     calibrate::{self, Costs},
     find,
     items::{Item, items, plan},
@@ -60,7 +60,7 @@ pub struct Options {
 /// What is going to be done, and what it costs.
 #[derive(Clone, Debug)]
 pub struct Announced {
-    /// Each function: name, module, how it is probed, cost of a call in ns.
+    /// Each function: name, module, how it is probed, the most a call costs in ns.
     pub functions: Vec<(String, String, String, u64)>,
     /// Calls a second, of all of them, in the trial; `None`: the target has not begun.
     pub rate: Option<f64>,
@@ -142,7 +142,7 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
     };
     let mut programs = Programs::load(&kernel, &settings)?;
     let costs = calibrate::measure(&mut programs, options.timed)?;
-    programs.set_costs(&costs.each, &costs.bias);
+    programs.set_costs([costs.in_a_row, costs.cold[0]], costs.bias);
 
     let given = Circumstances {
         harm: harm(&modules, &chosen.pids),
@@ -242,7 +242,7 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
         follows_forks: plan.sites.iter().all(|s| theirs.contains(&s.module)),
     };
     let mut stopped = None;
-    let (mut judged, mut judged_cost) = (now(), cost_of(&costs, &before, &programs.met()));
+    let (mut judged, mut judged_met) = (now(), programs.met());
     let stop = loop {
         let event = events.wait();
         let _ = ring.consume();
@@ -258,9 +258,10 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
                 }
                 programs.set_slow(slow.borrow_mut().threshold(&programs, plan.functions.len()));
                 if time - judged >= JUDGED {
-                    let spent = cost_of(&costs, &before, &programs.met());
-                    let rate = (spent - judged_cost) as f64 * 1e9 / (time - judged) as f64;
-                    (judged, judged_cost) = (time, spent);
+                    let met = programs.met();
+                    let spent = costs.spent(&judged_met, &met, time - judged);
+                    let rate = spent as f64 * 1e9 / (time - judged) as f64;
+                    (judged, judged_met) = (time, met);
                     if rate > limit {
                         stopped = Some(format!(
                             "the probes were taken out after {:.1} s: calls came so often that they cost {} \
@@ -292,7 +293,7 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
         .as_mut()
         .and_then(|h| h.finish(stop == Stop::TargetEnded));
     let mut calls = facts.result(&programs, &steps, &slow.borrow(), end_ns);
-    calls.probe_ns = cost_of(&costs, &before, &met);
+    calls.probe_ns = costs.spent(&before, &met, end_ns - start_ns);
     calls.stopped = stopped;
     calls.domain.notes.extend(notes);
     facts.limits(&programs, &mut calls.domain);
@@ -343,13 +344,6 @@ fn for_module(
     programs.attach(modules, &sites, pid)
 }
 
-/// What was spent on probes since `before`, ns.
-fn cost_of(costs: &Costs, before: &[u64; 16], met: &[u64; 16]) -> u64 {
-    (0..Site::COUNT)
-        .map(|kind| (met[kind] - before[kind]) * costs.each[kind])
-        .sum()
-}
-
 /// Watches the probes for a short while; calls a second and their cost in ns a second. Ends at once
 /// where that is far too much.
 fn trial(programs: &Programs, costs: &Costs, limit: f64) -> (f64, f64) {
@@ -359,13 +353,15 @@ fn trial(programs: &Programs, costs: &Costs, limit: f64) -> (f64, f64) {
     for step in 0..TRIAL_STEPS {
         std::thread::sleep(TRIAL_STEP);
         let met = programs.met();
-        let seconds = (now() - start_ns) as f64 / 1e9;
-        let calls: u64 = begins
-            .iter()
-            .map(|k| met[*k as usize] - before[*k as usize])
-            .sum();
+        let ns = now() - start_ns;
+        let seconds = ns as f64 / 1e9;
+        let begun = |met: &[Met]| -> u64 {
+            let of_cpu = |met: &Met| begins.map(|k| met[k as usize].count).iter().sum::<u64>();
+            met.iter().map(of_cpu).sum()
+        };
+        let calls = begun(&met) - begun(&before);
         rate = calls as f64 / seconds;
-        cost = cost_of(costs, &before, &met) as f64 / seconds;
+        cost = costs.spent(&before, &met, ns) as f64 / seconds;
         // A few calls in the first milliseconds are no rate.
         if cost > 4.0 * limit && calls > 500 && step > 0 {
             break;
