@@ -48,24 +48,24 @@ struct {
 } open_pairs SEC(".maps");
 
 /*
- * A probe was met; whether it was cold. What ran in between has taken its code and data out of the
- * caches if the thread has been off the CPU since it last met one of this kind here.
+ * A probe was met; whether it was cold: what ran in between has taken its code and data out of the caches
+ * if the thread has been off the CPU since it last met one of this kind. `t` may be missing.
  */
-static __always_inline bool note_met(struct task_struct *p, u64 cookie)
+static __always_inline bool note_met(struct task_struct *p, struct ws_thread *t, u64 cookie)
 {
-	u64 stay = (u64)p->pid << 32 | (u32)(p->nvcsw + p->nivcsw);
-	u32 zero = 0;
+	u32 zero = 0, site = WS_COOKIE_SITE(cookie);
 	struct ws_met *m = bpf_map_lookup_elem(&probes_met, &zero);
-	struct ws_met_kind *k;
+	u64 stay;
 
 	if (!m)
 		return false;
-	k = &m->kind[WS_COOKIE_SITE(cookie)];
-	ADD(k->count, 1);
-	if (k->stay == stay)
+	ADD(m->kind[site].count, 1);
+	/* A record changes at each switch, and is at hand: the task's own counts often are not. */
+	stay = t ? t->id << 32 | (u32)t->seq : (u64)p->pid << 32 | (u32)(p->nvcsw + p->nivcsw);
+	if (m->stay[site] == stay)
 		return false;
-	k->stay = stay;
-	ADD(k->cold, 1);
+	m->stay[site] = stay;
+	ADD(m->kind[site].cold, 1);
 	return true;
 }
 
@@ -188,7 +188,7 @@ __noinline int ws_call_begins(u64 cookie, u64 sp)
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
 	u32 site = WS_COOKIE_SITE(cookie), top;
-	bool cold = note_met(p, cookie);
+	bool cold = note_met(p, t, cookie);
 	struct ws_tally *tally = entered(p, t, cookie);
 	struct ws_calls *c;
 	struct ws_open *o;
@@ -265,7 +265,7 @@ __noinline int ws_call_ends(u64 cookie, u64 sp)
 		.function = WS_COOKIE_FUNCTION(cookie),
 		.e.site = WS_COOKIE_SITE(cookie),
 	};
-	bool cold = note_met(p, cookie);
+	bool cold = note_met(p, t, cookie);
 	struct ws_tally *tally;
 
 	if (!wanted(p, t))
@@ -303,7 +303,7 @@ __noinline int ws_pair_begins(u64 cookie)
 	struct ws_pairs *c;
 	struct ws_open *o;
 
-	note_met(p, cookie);
+	note_met(p, t, cookie);
 	tally = entered(p, t, cookie);
 	if (!tally)
 		return 0;
@@ -333,7 +333,7 @@ __noinline int ws_pair_ends(u64 cookie)
 	struct ws_pairs *c;
 	struct ws_open *o;
 
-	note_met(p, cookie);
+	note_met(p, t, cookie);
 	if (!wanted(p, t))
 		return 0;
 	c = bpf_task_storage_get(&open_pairs, p, 0, 0);

@@ -71,11 +71,11 @@ struct ws_tally {
 struct ws_met_kind {
 	u64 count;
 	u64 cold; /* of these: for the first time since the thread got the CPU */
-	u64 stay; /* thread and stay on the CPU of the last one */
 };
 
 struct ws_met {
 	struct ws_met_kind kind[16];
+	u64 stay[16]; /* thread and stay on the CPU of the last one */
 };
 
 /* A call that was longer than the threshold. */

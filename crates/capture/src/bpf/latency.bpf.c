@@ -90,7 +90,7 @@ static __always_inline int counted(u64 cookie)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 
-	note_met(p, cookie);
+	note_met(p, NULL, cookie);
 	entered(p, NULL, cookie);
 	return 0;
 }

@@ -126,11 +126,16 @@ pub struct Tally {
 pub struct MetKind {
     pub count: u64,
     pub cold: u64,
-    pub stay: u64,
 }
 
-/// `struct ws_met`, by `Site as usize`.
-pub type Met = [MetKind; 16];
+/// `struct ws_met`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Met {
+    /// By `Site as usize`.
+    pub kind: [MetKind; 16],
+    pub stay: [u64; 16],
+}
 
 /// `struct ws_slow`.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]

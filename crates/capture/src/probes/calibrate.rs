@@ -97,7 +97,7 @@ impl Costs {
     pub fn spent(&self, before: &[Met], met: &[Met], ns: u64) -> u64 {
         let of_cpu = |(before, met): (&Met, &Met)| -> f64 {
             let grown = |kind: usize| {
-                let (a, b) = (&before[kind], &met[kind]);
+                let (a, b) = (&before.kind[kind], &met.kind[kind]);
                 let all = b.count.saturating_sub(a.count);
                 (all, b.cold.saturating_sub(a.cold).min(all))
             };

@@ -356,7 +356,12 @@ fn trial(programs: &Programs, costs: &Costs, limit: f64) -> (f64, f64) {
         let ns = now() - start_ns;
         let seconds = ns as f64 / 1e9;
         let begun = |met: &[Met]| -> u64 {
-            let of_cpu = |met: &Met| begins.map(|k| met[k as usize].count).iter().sum::<u64>();
+            let of_cpu = |met: &Met| {
+                begins
+                    .map(|k| met.kind[k as usize].count)
+                    .iter()
+                    .sum::<u64>()
+            };
             met.iter().map(of_cpu).sum()
         };
         let calls = begun(&met) - begun(&before);
