@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// wallscope-plain [--seconds S]: ten thousand short calls a second, and the CPU time that they took. A
-// program of its own, in C and without any library but libc: through its frames no exception can pass.
-// It speaks as the truth programs do when they are held and linger.
+// wallscope-plain [--seconds S]: ten thousand short calls a second, of one function and of its twin in
+// turn, and the CPU time that a call of each took: what probes on the one cost shows beside the other.
+// Between two processes, one probed and one not, ten times as much lies on a virtual machine. A program of
+// its own, in C and without any library but libc: through its frames no exception can pass. It speaks as
+// the truth programs do when they are held and linger.
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 typedef uint64_t u64;
 
-enum { EVERY_NS = 100000, UNITS = 2000 };
+enum { EVERY_NS = 100000, UNITS = 2000, BLOCK_CALLS = 100, MOST_BLOCKS = 1 << 14 };
 
 static u64 clock_ns(clockid_t clock) {
     struct timespec t;
@@ -21,22 +23,38 @@ static u64 clock_ns(clockid_t clock) {
     return (u64)t.tv_sec * 1000000000 + (u64)t.tv_nsec;
 }
 
-__attribute__((noipa)) u64 calls_paced(u64 units) {
-    // Its entry is a push, which the kernel emulates.
-    __asm__ volatile("" ::: "rbx");
-    u64 x = 88172645463325252ull;
-    for (; units; units--) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        __asm__ volatile("" : "+r"(x));
+// Its entry is a push, which the kernel emulates.
+#define WORK(name)                                                                                  \
+    __attribute__((noipa)) u64 name(u64 units) {                                                    \
+        __asm__ volatile("" ::: "rbx");                                                             \
+        u64 x = 88172645463325252ull;                                                               \
+        for (; units; units--) {                                                                    \
+            x ^= x << 13;                                                                           \
+            x ^= x >> 7;                                                                            \
+            __asm__ volatile("" : "+r"(x));                                                         \
+        }                                                                                           \
+        return x;                                                                                   \
     }
-    return x;
-}
+WORK(calls_paced)
+WORK(calls_twin)
 
 static void line_from_stdin(void) {
     char byte;
     while (read(0, &byte, 1) == 1 && byte != '\n') {
     }
+}
+
+static int ascending(const void *a, const void *b) {
+    u64 x = *(const u64 *)a, y = *(const u64 *)b;
+    return (x > y) - (x < y);
+}
+
+// CPU time of each block of calls, ns.
+static u64 blocks[2][MOST_BLOCKS];
+
+static double median_of_a_call(u64 *of, u64 count) {
+    qsort(of, count, sizeof *of, ascending);
+    return count ? (double)of[count / 2] / BLOCK_CALLS : 0;
 }
 
 int main(int argc, char **argv) {
@@ -46,20 +64,26 @@ int main(int argc, char **argv) {
     fflush(stdout);
     line_from_stdin();
 
-    u64 begin = clock_ns(CLOCK_MONOTONIC), cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), calls = 0;
+    u64 begin = clock_ns(CLOCK_MONOTONIC), due = begin, pairs = 0;
     u64 end = begin + (u64)(seconds * 1e9);
-    for (u64 due = begin; due < end; due += EVERY_NS, calls++) {
-        calls_paced(UNITS);
-        struct timespec at = {(time_t)(due / 1000000000), (long)(due % 1000000000)};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+    for (; due < end && pairs < MOST_BLOCKS; pairs++) {
+        for (int twin = 0; twin < 2; twin++) {
+            u64 cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+            for (int i = 0; i < BLOCK_CALLS; i++, due += EVERY_NS) {
+                (twin ? calls_twin : calls_paced)(UNITS);
+                struct timespec at = {(time_t)(due / 1000000000), (long)(due % 1000000000)};
+                clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+            }
+            blocks[twin][pairs] = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        }
     }
-    cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 
     printf("{\"program\":\"plain\",\"executable\":\"wallscope-plain\",\"pid\":%d,\"released_ns\":%llu,"
            "\"ended_ns\":%llu,\"threads\":[],\"functions\":[],\"chains\":[],"
-           "\"extra\":{\"paced_calls\":%llu,\"paced_cpu_ns\":%llu}}\n",
+           "\"extra\":{\"paced_calls\":%llu,\"paced_ns\":%f,\"twin_ns\":%f}}\n",
            getpid(), (unsigned long long)begin, (unsigned long long)clock_ns(CLOCK_MONOTONIC),
-           (unsigned long long)calls, (unsigned long long)cpu);
+           (unsigned long long)(pairs * BLOCK_CALLS), median_of_a_call(blocks[0], pairs),
+           median_of_a_call(blocks[1], pairs));
     fflush(stdout);
     line_from_stdin();
     return 0;

@@ -1,5 +1,6 @@
 //! What probes cost a process beside what is said before they are placed: one function, entered and
-//! left 10,000 times a second, its thread's CPU time a call with probes and without, in turn.
+//! left 10,000 times a second, its thread's CPU time a call beside that of its twin without probes. What
+//! hooks at switches cost is in both.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,29 +15,21 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Calls a second, as the program paces them.
 const RATE: f64 = 10_000.0;
 
-/// The thread's CPU time a call, ns, and what wallscope said a call would cost.
-fn once(tool: &Tool, seconds: &str, verb: Option<&str>) -> Result<(f64, f64), Error> {
+/// What probes added to the thread's CPU time a call, ns, and what wallscope said they would.
+fn once(tool: &Tool, seconds: &str, verb: &str) -> Result<(f64, f64), Error> {
     let mut command = Command::new(program::plain());
     command.args(["--seconds", seconds]);
     let mut program = Program::start_command("plain", command)?;
     let pid = program.pids()[0].to_string();
-    let prober = verb
-        .map(|verb| {
-            Prober::start(
-                tool,
-                &[verb, "calls_paced", "-p", &pid, "--max-overhead", "90"],
-            )
-        })
-        .transpose()?;
+    let flags = [verb, "calls_paced", "-p", &pid, "--max-overhead", "90"];
+    let prober = Prober::start(tool, &flags)?;
     program.release()?;
     let truth = program.truth(LIMIT)?;
-    let said = prober.map(Prober::stop).transpose()?;
+    let said = prober.stop()?;
     program.finish()?;
-    let calls = truth.extra("paced_calls")?;
-    let predicted = said.map_or(0.0, |said| {
-        said["cost"]["probe_ns"].as_f64().unwrap_or(f64::NAN)
-    });
-    Ok((truth.extra("paced_cpu_ns")? / calls, predicted / calls))
+    let cost = truth.extra("paced_ns")? - truth.extra("twin_ns")?;
+    let predicted = said["cost"]["probe_ns"].as_f64().unwrap_or(f64::NAN);
+    Ok((cost, predicted / truth.extra("paced_calls")?))
 }
 
 /// Both verbs' figures.
@@ -70,10 +63,9 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Figure>> {
         let (mut costs, mut predictions) = (Vec::new(), Vec::new());
         // The first of each is for the caches.
         for round in 0..=effort.rounds {
-            let (bare, _) = once(tool, &seconds, None)?;
-            let (probed, predicted) = once(tool, &seconds, Some(verb))?;
+            let (cost, predicted) = once(tool, &seconds, verb)?;
             if round > 0 {
-                costs.push(probed - bare);
+                costs.push(cost);
                 predictions.push(predicted);
             }
         }
