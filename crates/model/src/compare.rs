@@ -14,10 +14,12 @@
 //! Molecular Biology* 3, 2004; as a quasi-likelihood dispersion, Lund et al., same journal 11,
 //! 2012), and Student's t has the degrees of freedom of both. A dispersion below 1 is not believed.
 //!
-//! **Many functions.** [`adjust`] controls the false discovery rate by Benjamini and Yekutieli's
-//! procedure (*Annals of Statistics* 29, 2001), which holds whatever the dependence: shares of one
-//! whole depend on each other in both directions. Where nothing changed, that is the probability of
-//! any report at all.
+//! **Many functions.** [`adjust`] controls the false discovery rate by Benjamini and Hochberg's procedure
+//! (*Journal of the Royal Statistical Society* B 57, 1995). Where nothing changed, that is the
+//! probability of any report at all. It holds for tests that depend on each other positively, as those of
+//! callers and callees do; shares of one whole depend on each other negatively too, and at worst the rate
+//! is larger by the sum of 1/i over the tests, some five times for a hundred (Benjamini and
+//! Yekutieli, *Annals of Statistics* 29, 2001). Dividing by that would hide one in three real changes.
 
 use crate::crowding::{Crowding, Elasticity, accounts_for};
 use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
@@ -295,14 +297,13 @@ pub fn compare_spread(base: &[Estimate], new: &[Estimate]) -> Difference {
 /// Adjusts p-values so that taking those at most `q` keeps the false discovery rate at `q`.
 pub fn adjust(p: &[f64]) -> Vec<f64> {
     let m = p.len();
-    let harmonic: f64 = (1..=m).map(|i| 1.0 / i as f64).sum();
     let mut order: Vec<usize> = (0..m).collect();
     order.sort_by(|a, b| p[*b].total_cmp(&p[*a]));
     let mut out = vec![1.0; m];
     let mut least = 1.0f64;
     for (i, at) in order.into_iter().enumerate() {
         let rank = (m - i) as f64;
-        least = least.min(p[at] * m as f64 * harmonic / rank);
+        least = least.min(p[at] * m as f64 / rank);
         out[at] = least;
     }
     out
