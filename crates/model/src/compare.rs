@@ -7,12 +7,16 @@
 //!
 //! **Between runs.** With one run a side nothing tells how much runs differ, and the blocks' error
 //! stands in for it, and what goes with waiting for a CPU from block to block ([`crate::crowding`]) is
-//! not held for a change where the sides waited differently. With more, the variance between runs of a side is set against their sampling
-//! error; their ratio, the dispersion, is what two runs differ more than sampling explains. Few runs
+//! not held for a change where the sides waited differently. With more, two things are expected to make
+//! runs of a side differ: their sampling error, and what all functions have in common, as a machine that
+//! was slower in one run ([`Prior::common`]: the relative variance of the whole, which is exact). The
+//! variance between runs is set against that expectation; their ratio is the dispersion. Few runs
 //! tell it badly for one function, but all functions together tell what is usual: the dispersions
 //! are moderated by empirical Bayes ([`Prior`]; Smyth, *Statistical Applications in Genetics and
 //! Molecular Biology* 3, 2004; as a quasi-likelihood dispersion, Lund et al., same journal 11,
-//! 2012), and Student's t has the degrees of freedom of both. A dispersion below 1 is not believed.
+//! 2012), and Student's t has the degrees of freedom of both, but for the common part, which is known
+//! to those of the runs (Satterthwaite, *Biometrics Bulletin* 2, 1946). A dispersion below 1 is not
+//! believed.
 //!
 //! **Many functions.** [`adjust`] controls the false discovery rate by Benjamini and Hochberg's procedure
 //! (*Journal of the Royal Statistical Society* B 57, 1995). Where nothing changed, that is the
@@ -95,6 +99,8 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
 /// What is usual, from all quantities of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
+    /// Relative variance between runs of a side that all quantities have in common.
+    pub common: f64,
     /// The usual dispersion.
     pub dispersion: f64,
     /// How many degrees of freedom that knowledge is worth.
@@ -106,26 +112,32 @@ pub struct Prior {
 impl Prior {
     /// Nothing is known.
     pub const NONE: Prior = Prior {
+        common: 0.0,
         dispersion: 1.0,
         df: 0.0,
         elasticity: None,
     };
 
-    /// The prior that `quantities` (base runs, new runs) suggest.
-    pub fn of<'a>(quantities: impl Iterator<Item = (&'a [Estimate], &'a [Estimate])>) -> Prior {
+    /// The prior that `quantities` (base runs, new runs) suggest, of a `whole` whose runs are the same.
+    pub fn of<'a>(
+        whole: [&[Estimate]; 2],
+        quantities: impl Iterator<Item = (&'a [Estimate], &'a [Estimate])>,
+    ) -> Prior {
         let quantities: Vec<_> = quantities.collect();
+        let common = common(whole);
         let alone = |(base, new): &(&[Estimate], &[Estimate])| match (base, new) {
             ([b], [n]) => Some(((b.value + n.value) / 2.0, b.crowding, n.crowding)),
             _ => None,
         };
         let prior = Prior {
+            common,
             elasticity: Elasticity::of(quantities.iter().filter_map(alone)),
             ..Prior::NONE
         };
         let mut df = 0.0;
         let logs: Vec<f64> = (quantities.iter())
             .filter_map(|(base, new)| {
-                let (dispersion, d) = dispersion(base, new)?;
+                let (dispersion, d) = dispersion(base, new, common)?;
                 df = d;
                 // Less than chance gives once in a hundred times: its error is not sampling's, as of
                 // what takes all time, and says nothing of the others.
@@ -161,9 +173,9 @@ impl Prior {
     }
 }
 
-/// How many times more the runs of a side differ than sampling explains, and its degrees of
-/// freedom; `None` with one run a side or nothing sampled.
-fn dispersion(base: &[Estimate], new: &[Estimate]) -> Option<(f64, f64)> {
+/// How many times more the runs of a side differ than is expected, and its degrees of freedom; `None`
+/// with one run a side or nothing sampled.
+fn dispersion(base: &[Estimate], new: &[Estimate], common: f64) -> Option<(f64, f64)> {
     let df = (base.len() + new.len()).checked_sub(2)? as f64;
     let (mut sum, mut known) = (0.0, 0.0);
     for side in [base, new] {
@@ -172,10 +184,25 @@ fn dispersion(base: &[Estimate], new: &[Estimate]) -> Option<(f64, f64)> {
             continue;
         }
         let centre = mean(side, |e| e.value);
-        sum += side.iter().map(|e| (e.value - centre).powi(2)).sum::<f64>() / sampling;
+        let expected = sampling + common * centre * centre;
+        sum += side.iter().map(|e| (e.value - centre).powi(2)).sum::<f64>() / expected;
         known += side.len() as f64 - 1.0;
     }
     (df > 0.0 && known > 0.0).then(|| (sum / known, df))
+}
+
+/// The relative variance between runs of a side.
+fn common(whole: [&[Estimate]; 2]) -> f64 {
+    let (mut sum, mut known) = (0.0, 0.0);
+    for side in whole {
+        let centre = mean(side, |e| e.value);
+        if centre > 0.0 {
+            let relative = |e: &Estimate| (e.value / centre - 1.0).powi(2);
+            sum += side.iter().map(relative).sum::<f64>();
+            known += side.len() as f64 - 1.0;
+        }
+    }
+    if known > 0.0 { sum / known } else { 0.0 }
 }
 
 fn mean(side: &[Estimate], of: impl Fn(&Estimate) -> f64) -> f64 {
@@ -229,11 +256,15 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
     let runs = (base.len().max(1) as f64, new.len().max(1) as f64);
     let sampling = (mean(base, |e| e.sampling), mean(new, |e| e.sampling));
     let least = sampling.0 / runs.0 + sampling.1 / runs.1;
-    let (variance, df) = match dispersion(base, new) {
+    let (variance, df) = match dispersion(base, new, prior.common) {
         Some((own, own_df)) => {
+            let common = prior.common * (b * b / runs.0 + n * n / runs.1);
             let df = own_df + prior.df;
             let dispersion = (own_df * own + prior.df * prior.dispersion) / df;
-            (dispersion.max(1.0) * least, df)
+            // Satterthwaite's, of a part known to `df` and one known to the runs' own.
+            let part = common / (least + common);
+            let df = 1.0 / ((1.0 - part).powi(2) / df + part * part / own_df);
+            (dispersion.max(1.0) * (least + common), df)
         }
         None if base.len() + new.len() > 2 => (least, 1.0),
         None => {

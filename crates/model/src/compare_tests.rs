@@ -41,7 +41,7 @@ fn intervals_cover_and_tests_keep_their_level() {
                     [side(100.0), side(103.0)]
                 })
                 .collect();
-            let prior = Prior::of(sides.iter().map(|[b, n]| (&b[..], &n[..])));
+            let prior = Prior::of([&[], &[]], sides.iter().map(|[b, n]| (&b[..], &n[..])));
             for [base, new] in &sides {
                 let d = compare(base, new, prior);
                 trials += 1;
@@ -65,7 +65,7 @@ fn all_quantities_together_tell_how_much_runs_differ() {
             [side(), side()]
         })
         .collect();
-    let prior = Prior::of(sides.iter().map(|[b, n]| (&b[..], &n[..])));
+    let prior = Prior::of([&[], &[]], sides.iter().map(|[b, n]| (&b[..], &n[..])));
     // Sampling variance 16/20 = 0.8, between runs 3.24: runs differ 5 times more.
     assert!((3.5..7.0).contains(&prior.dispersion), "{prior:?}");
     assert!(prior.df > 20.0, "{prior:?}");
@@ -89,7 +89,7 @@ fn all_quantities_together_tell_how_much_runs_differ() {
         ],
     ];
     let with = sides.iter().chain([&still]);
-    let other = Prior::of(with.map(|[b, n]| (&b[..], &n[..])));
+    let other = Prior::of([&[], &[]], with.map(|[b, n]| (&b[..], &n[..])));
     assert!(other.df > 10.0 && other.dispersion > 3.0, "{other:?}");
     let d = compare(&sides[0][0], &sides[0][1], prior);
     assert!(d.df > 28.0 && d.sampled < 0.4, "{d:?}");

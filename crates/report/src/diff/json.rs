@@ -1,6 +1,6 @@
 //! The comparison as JSON, schema `wallscope.diff/1`. Keys are added, never changed.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wallscope_model::compare::Difference;
 
 use super::{Comparison, Metric, Normal, Outcome, Verdict};
@@ -66,6 +66,12 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
     let conditions: Vec<Value> = (outcomes.iter())
         .map(|o| json!({"condition": o.condition, "verdict": verdict(o.verdict), "says": o.says}))
         .collect();
+    let dispersion: Map<String, Value> = (c.priors.iter())
+        .map(|(state, p)| {
+            let value = json!({"usual": p.dispersion, "df": p.df});
+            (state.name().to_string(), value)
+        })
+        .collect();
     let value = json!({
         "schema": "wallscope.diff/1",
         "view": o.view.name(), "normal": normal, "by": metric,
@@ -73,7 +79,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
         "false_discovery_rate": o.fdr,
         "runs": {"base": c.runs.0, "new": c.runs.1},
         "seconds": {"base": c.seconds.0, "new": c.seconds.1},
-        "dispersion": {"usual": c.prior.dispersion, "df": c.prior.df},
+        "dispersion": {"usual": c.prior.dispersion, "df": c.prior.df, "states": dispersion},
         "resolves_share": c.resolves(),
         "whole": whole, "functions": functions, "conditions": conditions, "notes": c.notes,
     });

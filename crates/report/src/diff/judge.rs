@@ -5,12 +5,16 @@ use wallscope_model::State;
 use wallscope_model::compare::{Estimate, Prior, adjust, compare};
 
 use super::measure::{Blocks, Names, STATES};
-use super::{FunctionRow, InState, Options, Sides, holders};
+use super::{FunctionRow, InState, Options, Run, Sides, holders};
 
 /// Functions with fewer samples than this on both sides together (waits: with fewer waits) cannot be
 /// judged, whatever the difference; leaving them out costs nothing and spares the others (Bourgon et
 /// al., PNAS 107, 2010: the criterion does not look at the difference).
 const FEWEST_SAMPLES: f64 = 8.0;
+
+/// With fewer samples than this in a run, the error of independent samples is mostly what was added
+/// for chance (one success, one failure), and how runs differ tells nothing of how much they usually do.
+const TELLING_SAMPLES: f64 = 5.0;
 
 /// The estimates of one function, base and new: in each state, and in all.
 struct Measured {
@@ -61,13 +65,13 @@ fn distinct(measured: &[Measured]) -> (Vec<&Measured>, Vec<usize>) {
     (all, of)
 }
 
-/// Every function, judged, what changed first; and how much runs usually differ.
+/// Every function, judged, what changed first; and how much runs usually differ, over all and by state.
 pub(super) fn functions(
     names: &Names,
     sides: &Sides,
     states: &[usize],
     options: &Options,
-) -> (Vec<FunctionRow>, Prior) {
+) -> (Vec<FunctionRow>, Prior, Vec<(State, Prior)>) {
     let mut ids: Vec<u32> = (sides.0.iter().chain(&sides.1))
         .flat_map(|r| r.functions.keys())
         .filter(|(_, state)| states.contains(state))
@@ -84,8 +88,29 @@ pub(super) fn functions(
             .flat_map(|m| (0..states.len()).map(move |s| (*m, s)))
             .filter(|(m, s)| enough(m, *s))
     };
-    let prior = Prior::of(judged().map(|(m, s)| (&m.states[s][0][..], &m.states[s][1][..])));
-    let judge = |[b, n]: &[Vec<Estimate>; 2]| compare(b, n, prior);
+    let runs = (sides.0.len() + sides.1.len()) as f64;
+    let prior = |of: &[usize]| {
+        let of_states: Vec<usize> = of.iter().map(|s| states[*s]).collect();
+        let whole =
+            |side: &[Run]| -> Vec<Estimate> { side.iter().map(|r| r.whole(&of_states)).collect() };
+        let told = |(m, s): &(&Measured, usize)| {
+            of.contains(s) && (runs <= 2.0 || m.samples[*s] >= TELLING_SAMPLES * runs)
+        };
+        let quantities = judged().filter(told);
+        let estimates = quantities.map(|(m, s)| (&m.states[s][0][..], &m.states[s][1][..]));
+        Prior::of([&whole(&sides.0), &whole(&sides.1)], estimates)
+    };
+    let every: Vec<usize> = (0..states.len()).collect();
+    let over_all = prior(&every);
+    // What computes is sampled by the clock, long waits are not sampled at all: what runs differ by
+    // beyond their sampling error is another thing in each state, and one says little of the other.
+    let priors: Vec<Prior> = (every.iter())
+        .map(|state| Prior {
+            elasticity: over_all.elasticity,
+            ..prior(&[*state])
+        })
+        .collect();
+    let judge = |m: &Measured, s: usize| compare(&m.states[s][0], &m.states[s][1], priors[s]);
     let why = reasons_by_function(sides);
     let mut rows: Vec<FunctionRow> = Vec::new();
     let mut p: Vec<Option<f64>> = vec![None; distinct.len()];
@@ -94,7 +119,7 @@ pub(super) fn functions(
         let in_states: Vec<InState> = (0..states.len())
             .filter(|s| m.samples[*s] > 0.0)
             .map(|s| {
-                let difference = judge(&m.states[s]);
+                let difference = judge(m, s);
                 let state = STATES[states[s]];
                 InState {
                     state,
@@ -107,16 +132,13 @@ pub(super) fn functions(
                 }
             })
             .collect();
-        let least = tests
-            .iter()
-            .map(|s| judge(&m.states[*s]).p)
-            .fold(1.0, f64::min);
+        let least = tests.iter().map(|s| judge(m, *s).p).fold(1.0, f64::min);
         if !tests.is_empty() {
             p[*test].get_or_insert((least * tests.len() as f64).min(1.0));
         }
         rows.push(FunctionRow {
             function: names.all[*id as usize].clone(),
-            all: judge(&m.all),
+            all: compare(&m.all[0], &m.all[1], over_all),
             states: in_states,
             samples: m.samples.iter().sum(),
             q: (!tests.is_empty()).then_some(1.0),
@@ -149,7 +171,8 @@ pub(super) fn functions(
             .then_with(|| size(b).total_cmp(&size(a)))
             .then_with(|| a.function.name.cmp(&b.function.name))
     });
-    (rows, prior)
+    let by_state = states.iter().map(|s| STATES[*s]).zip(priors).collect();
+    (rows, over_all, by_state)
 }
 
 type Why = FxHashMap<&'static str, f64>;

@@ -169,8 +169,10 @@ pub struct Comparison {
     pub whole: Vec<WholeRow>,
     /// Functions: what changed first, by size of the change.
     pub functions: Vec<FunctionRow>,
-    /// How much more runs differ than sampling explains.
+    /// How much more runs differ than sampling explains, over all states.
     pub prior: Prior,
+    /// The same in each state; by these its tests are made.
+    pub priors: Vec<(State, Prior)>,
     /// Sentences on what limits the comparison.
     pub notes: Vec<String>,
 }
@@ -204,7 +206,7 @@ pub fn compare(
         measure(new, &options.new_requests),
     );
     let states = states_of(options.view);
-    let (functions, prior) = judge::functions(&names, &sides, &states, options);
+    let (functions, prior, priors) = judge::functions(&names, &sides, &states, options);
     let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
     let mut notes = Vec::new();
     if base.len() + new.len() == 2 {
@@ -227,6 +229,7 @@ pub fn compare(
         whole: whole(&sides, options),
         functions,
         prior,
+        priors,
         runs: (base.len(), new.len()),
         seconds: (mean(&sides.0), mean(&sides.1)),
         options: options.clone(),

@@ -239,9 +239,15 @@ pub(super) fn rests_on(c: &Comparison, shown: Shown) -> Vec<String> {
     let mut lines = Vec::new();
     let n = c.runs.0 + c.runs.1;
     if n > 2 {
+        let by_state: Vec<String> = (c.priors.iter())
+            .map(|(state, p)| {
+                let (times, df) = (p.dispersion, p.df);
+                format!("{} {times:.1} times ({df:.0})", state.name())
+            })
+            .collect();
         lines.push(format!(
-            "runs differ {:.1} times as much as sampling explains (known to {:.0} degrees of freedom)",
-            c.prior.dispersion, c.prior.df
+            "runs differ more than sampling explains (known to so many degrees of freedom): {}",
+            by_state.join(", ")
         ));
     }
     lines.extend(c.notes.iter().cloned());
