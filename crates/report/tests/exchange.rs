@@ -1,6 +1,8 @@
 //! Files of other tools: what is read of them agrees with what their tools say, and what they do
 //! not say stays unknown.
 
+#[path = "exchange/agreement.rs"]
+mod agreement;
 #[path = "exchange/big_endian.rs"]
 mod big_endian;
 #[path = "exchange/folded.rs"]

@@ -52,13 +52,15 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
 
 /// Files of every format that is read: made by the tools themselves, or by the writers.
 fn corpora() -> Vec<Corpus> {
-    let fixtures: [(&str, &[u8]); 13] = [
+    let fixtures: [(&str, &[u8]); 15] = [
         ("bpf-text", include_bytes!("../fixtures/bpftrace.txt")),
         ("callgrind", include_bytes!("../fixtures/callgrind.out")),
         ("perf.data", include_bytes!("../fixtures/clock.perf.data.gz")),
         ("perf.data", include_bytes!("../fixtures/whole.perf.data.gz")),
         ("perf.data", include_bytes!("../fixtures/packed.perf.data")),
         ("jfr", include_bytes!("../fixtures/flight.jfr.gz")),
+        ("pprof", include_bytes!("../fixtures/go-cpu.pprof.gz")),
+        ("pprof", include_bytes!("../fixtures/go-heap.pprof.gz")),
         ("gprof", include_bytes!("../fixtures/gprof.txt")),
         ("cpuprofile", include_bytes!("../fixtures/node.cpuprofile")),
         (
