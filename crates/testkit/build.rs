@@ -27,7 +27,7 @@ const C_FILES: &[&str] = &[
     "trouble_waiting",
     "trouble_healthy",
 ];
-const CXX_FILES: &[&str] = &["odd_throw", "calls_throw"];
+const CXX_FILES: &[&str] = &["odd_throw", "calls_throw", "convoy_object"];
 const FLAGS: &[&str] = &[
     "-O2",
     "-fomit-frame-pointer",

@@ -20,10 +20,11 @@
 
 // ---- convoy ----
 
-static pthread_mutex_t convoy_mutex = PTHREAD_MUTEX_INITIALIZER;
+extern pthread_mutex_t *convoy_mutex_new(void);
+static pthread_mutex_t *convoy_mutex;
 
 NAMED void convoy_think(u64 units) { SPIN(units); }
-NAMED void convoy_wait_lock(void) { pthread_mutex_lock(&convoy_mutex); KEEP_FRAME(); }
+NAMED void convoy_wait_lock(void) { pthread_mutex_lock(convoy_mutex); KEEP_FRAME(); }
 NAMED void convoy_hold_compute(u64 units) { SPIN(units); }
 NAMED void convoy_hold_sleep(u64 ns) { sleep_ns(ns); KEEP_FRAME(); }
 
@@ -39,7 +40,7 @@ static void convoy_run(struct worker *self) {
         MEASURE(wait, convoy_wait_lock());
         MEASURE(compute, convoy_hold_compute(jitter(&self->random, hold)));
         MEASURE(sleep, convoy_hold_sleep(jitter(&self->random, pause)));
-        pthread_mutex_unlock(&convoy_mutex);
+        pthread_mutex_unlock(convoy_mutex);
         self->truth->operations++;
     }
 }
@@ -47,6 +48,7 @@ static void convoy_run(struct worker *self) {
 void program_convoy(void) {
     static const char *NAMES[] = {"convoy-0", "convoy-1", "convoy-2", "convoy-3"};
     long threads = option_long("threads", 4);
+    convoy_mutex = convoy_mutex_new();
     for (long i = 0; i < threads; i++) worker_start(NAMES[i % 4], convoy_run, NULL);
     ready_and_wait(NULL, 0);
     wait_for_end(false);

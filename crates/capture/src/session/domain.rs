@@ -170,7 +170,7 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
             "measure the peer too (-p A,B, --cgroup, -a), or a shorter --off-cpu-period",
         ),
         limit(
-            "which allocation a lock in heap memory came from: it is named by its address",
+            "which allocation a lock in heap memory came from: it is named by its address, where glibc's marks tell it by its place in its block, and by the C++ class of the object there if that has virtual functions",
             "`wallscope locks` tells it by the stacks that wait for it and hold it",
         ),
     ];

@@ -47,6 +47,7 @@ pub(crate) mod domain;
 pub(crate) mod events;
 pub(crate) mod files;
 mod gil;
+mod heap;
 mod hits;
 pub(crate) mod host_log;
 mod intake;

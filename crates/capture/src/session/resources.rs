@@ -20,9 +20,11 @@ use wallscope_object::{
 };
 use wallscope_symbolize::demangle;
 
+use super::heap::{self, Block};
 use crate::{
     event::{PARKED, ResourceEvent, text, what},
     syscalls,
+    target::read_memory,
 };
 
 /// Most peers that an epoll set's name lists.
@@ -203,7 +205,21 @@ impl Resources {
                 "" => "anonymous memory",
                 other => other.trim_matches(['[', ']']),
             };
-            return format!("{address:#x} ({region} of process {pid})");
+            let memory = |at: u64, to: &mut [u8]| read_memory(pid, at, to);
+            let in_file = |at| {
+                all.iter()
+                    .any(|m| m.is_file() && (m.start..m.end).contains(&at))
+            };
+            let block = heap::block(&memory, address, m.start..m.end, &in_file);
+            return match block.map(|b| (address - b.start, b)) {
+                Some((at, Block { class: Some(c), .. })) => {
+                    format!("{address:#x} ({c}+{at:#x}, heap of process {pid})")
+                }
+                Some((at, Block { size, .. })) => format!(
+                    "{address:#x} (+{at:#x} of a block of {size} bytes, heap of process {pid})"
+                ),
+                None => format!("{address:#x} ({region} of process {pid})"),
+            };
         };
         let path = file.path.clone();
         let short = path.rsplit('/').next().unwrap_or(&path).to_owned();
