@@ -66,7 +66,8 @@ pub fn block(
 fn alone(memory: Memory<'_>, address: u64, region: &Range<u64>) -> Option<(u64, u64)> {
     let mark = word(memory, region.start + 8)?;
     let whole = mark & !FLAGS;
-    let fits = mark & MAPPED != 0 && whole % 4096 == 0 && whole <= region.end - region.start;
+    let fits =
+        mark & MAPPED != 0 && whole.is_multiple_of(4096) && whole <= region.end - region.start;
     let start = region.start + 16;
     (fits && (start..region.start + whole).contains(&address)).then_some((start, whole - 16))
 }
@@ -84,7 +85,8 @@ fn chain(
     let plausible = |mark: u64, chunk: u64| -> Option<u64> {
         let whole = mark & !FLAGS;
         let end = chunk.checked_add(whole)?;
-        (mark & MAPPED == 0 && whole >= 32 && whole % 16 == 0 && end <= region.end).then_some(end)
+        (mark & MAPPED == 0 && whole >= 32 && whole.is_multiple_of(16) && end <= region.end)
+            .then_some(end)
     };
     loop {
         let at = (chunk + 8 - from) as usize;
