@@ -206,12 +206,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let output = output(args.output.as_deref())?;
     let (recording, path, outcome) = measure(&options, output)?;
-    if recording.events.len() < options.events.len() {
-        eprintln!(
-            "wallscope: warning: no stacks at events were taken: the {} backend cannot ({})",
-            recording.domain.backend, recording.domain.backend_reason
-        );
-    }
     eprintln!(
         "wallscope: {}",
         wallscope_explain::finding(&recording).sentence

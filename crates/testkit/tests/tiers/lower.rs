@@ -167,6 +167,30 @@ fn events_of_the_kernel_are_refused_to_who_may_not_measure_it() {
     }
 }
 
+#[test]
+fn stacks_at_events_are_refused_where_nothing_tells_of_events() {
+    let Some(tool) = tool() else { return };
+    let folder = run::folder();
+    let file = folder.path().join("recording.pb.gz");
+    for (place, backend) in [
+        (Place::Root, &["--backend", "proc"][..]),
+        (Place::Filtered, &[]),
+    ] {
+        let arguments = [backend, &["-e", FAULTS, "--", "true"]].concat();
+        let arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+        let Err(Error::CannotRunHere(said)) = run::start(&tool, place, &file, &arguments) else {
+            panic!("{place:?}: {FAULTS} by looks at /proc");
+        };
+        let parts = [
+            "cannot take stacks at page-faults",
+            "proc backend",
+            "doctor",
+        ];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        assert!(!file.exists(), "{said}");
+    }
+}
+
 /// Switches a second of a thread that certainly has its records rationed (above 20,000).
 const HASTY: f64 = 40_000.0;
 

@@ -39,8 +39,6 @@ pub struct Facts<'a> {
     pub timeline: Option<&'a Timeline>,
     /// Whether they were asked for.
     pub timeline_asked: bool,
-    /// Whether stacks at events were asked for.
-    pub events_asked: bool,
     /// What happened on the way.
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
@@ -129,14 +127,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go within a second".into(),
         "the ebpf backend",
     ));
-    match &f.looker.hits {
-        Some(hits) => limits.extend(hits.limits()),
-        None if f.events_asked => limits.push(limit(
-            "stacks at the events that were asked for (-e)".into(),
-            "the ebpf or perf backend",
-        )),
-        None => {}
-    }
+    limits.extend(f.looker.hits.iter().flat_map(Hits::limits));
     if let Some(what) = rationed(&f.looker.watch.threads, f.looker.grid.start_ns) {
         limits.push(limit(what, "the ebpf backend"));
     }
@@ -155,7 +146,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
     match clock {
         None if stops => {
-            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One that did not stop at once is taken to have waited for a CPU, and one at the end of a call to wait in to have waited there".into(), better));
+            limits.push(limit("where in the kernel a running thread is: it is stopped on its way back to user code. One at the end of a call to wait in is taken to have waited there, unless the scheduler's books say that it waited for a CPU".into(), better));
             limits.push(limit(
                 "a wait that begins in the very moment of a stop may end with EINTR".into(),
                 better,

@@ -1,6 +1,12 @@
 //! Stacks of running threads by short stops, where these are permitted.
+//!
+//! A stop shows where a thread is a moment after the look, once it has a CPU. What it did at the look the
+//! scheduler's books tell: whether it has been put on a CPU since, and for how long it had waited for
+//! that. A wait that began with the look itself is our own doing: looks take CPUs from others, and their
+//! timers wake sleepers a little early.
 
 use wallscope_model::{BlockReason, Part, State, WaitSeen};
+use wallscope_object::process::SchedStat;
 
 use super::{
     book::Kind,
@@ -10,11 +16,60 @@ use super::{
 };
 use crate::backend::perf::Running;
 
+/// A thread that begins to wait for a CPU so soon after a look was due, ns, was woken by the very
+/// interrupt that woke us: the kernel lets timers go off together.
+const TOGETHER: u64 = 50_000;
+
+/// A look at a thread that runs or wants to, for which its stack is still to come.
+#[derive(Clone, Copy, Debug)]
+pub struct Owed {
+    /// Index of the thread.
+    pub index: usize,
+    /// When the look was due, ns on the recording's clock.
+    pub due: u64,
+    /// When it was made.
+    pub looked: u64,
+    /// The scheduler's books of the thread then.
+    pub books: SchedStat,
+    /// The stretch that the look stands for.
+    pub begin: u64,
+    /// Its end.
+    pub end: u64,
+}
+
+impl Owed {
+    /// Since when the thread had waited for a CPU when it was looked at, if it had.
+    fn queued_since(&self, halted: &Halted) -> Option<u64> {
+        let (then, now) = (&self.books, &halted.books);
+        let computed = now.on_cpu_ns.saturating_sub(then.on_cpu_ns);
+        let waited = now.run_delay_ns.saturating_sub(then.run_delay_ns);
+        // More than there was time for: the counter lagged, as it does while a thread has a CPU.
+        let lagged = computed > halted.at.saturating_sub(self.looked);
+        if now.timeslices == then.timeslices || lagged {
+            return None;
+        }
+        let since = halted.at.saturating_sub(computed + waited);
+        (since < self.looked).then_some(since)
+    }
+
+    /// What the thread did, if it has halted at the end of a call that `waits`.
+    fn did(&self, halted: &Halted, waits: Option<BlockReason>) -> (State, Option<BlockReason>) {
+        match (self.queued_since(halted), waits) {
+            (Some(since), Some(_)) if !(self.due..self.due + TOGETHER).contains(&since) => {
+                (State::Runnable, None)
+            }
+            (Some(since), None) if since < self.due => (State::Runnable, None),
+            (_, Some(reason)) => (State::Blocked, Some(reason)),
+            // It made way for us, if for anybody.
+            (_, None) => (State::OnCpu, None),
+        }
+    }
+}
+
 impl Looker {
-    /// Stops a running thread for a moment to see its stack, if that was permitted. One that halts
-    /// at once had a CPU; any other one waited for it.
-    pub fn halt(&mut self, index: usize, begin: u64, end: u64) {
-        let t = &self.watch.threads[index];
+    /// Stops a running thread for a moment to see its stack, if that was permitted.
+    pub fn halt(&mut self, owed: Owed) {
+        let t = &self.watch.threads[owed.index];
         let tid = t.tid;
         let Some(stopper) = &mut self.stopper else {
             return;
@@ -22,27 +77,18 @@ impl Looker {
         let glance = stopper.look(t.pid, tid);
         let late = std::mem::take(&mut stopper.late);
         match glance {
-            Glance::Running(halted) => {
-                let waited = halted.call.and_then(|call| self.waits_in(call));
-                let state = waited.map_or(State::OnCpu, |_| State::Blocked);
-                self.halted(index, halted, (state, waited), begin, end);
-            }
-            Glance::Later => {
-                let owed = self.owed.entry(tid).or_insert((index, begin, end));
-                owed.2 = end;
-            }
+            Glance::Running(halted) => self.halted(&owed, halted),
+            Glance::Later => self.owed.entry(tid).or_insert(owed).end = owed.end,
             Glance::None => {}
         }
         for (tid, halted) in late {
-            if let Some((index, begin, end)) = self.owed.remove(&tid) {
-                self.halted(index, halted, (State::Runnable, None), begin, end);
+            if let Some(owed) = self.owed.remove(&tid) {
+                self.halted(&owed, halted);
             }
         }
     }
 
-    /// What a system call waits for, if it is one to wait in. A thread that is seen to run at the end of
-    /// such a one has mostly been woken by the very interrupt that woke us, as the kernel lets timers go
-    /// off together: it waited until we looked.
+    /// What a system call waits for, if it is one to wait in.
     fn waits_in(&self, call: usize) -> Option<BlockReason> {
         const WAITS: [BlockReason; 4] = [
             BlockReason::Lock,
@@ -54,15 +100,13 @@ impl Looker {
         WAITS.into_iter().find(|wait| *wait as u8 == reason)
     }
 
-    /// The stack of a thread that was stopped stands for `begin..end`.
-    fn halted(
-        &mut self,
-        index: usize,
-        halted: Halted,
-        (state, reason): (State, Option<BlockReason>),
-        begin: u64,
-        end: u64,
-    ) {
+    /// The stack of a thread that was stopped stands for the stretch of its look.
+    fn halted(&mut self, owed: &Owed, halted: Halted) {
+        let Owed {
+            index, begin, end, ..
+        } = *owed;
+        let waits = halted.call.and_then(|call| self.waits_in(call));
+        let (state, reason) = owed.did(&halted, waits);
         let t = &self.watch.threads[index];
         let running = Running {
             pid: t.pid,
@@ -101,5 +145,60 @@ impl Looker {
                 seen: WaitSeen::default(),
             },
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wallscope_unwind::native::Registers;
+
+    use super::*;
+
+    const LOCK: Option<BlockReason> = Some(BlockReason::Lock);
+
+    /// What a thread did at a look, that was made 90 µs after it was due, if it halts 40 µs later, having
+    /// computed and waited for so many µs since.
+    fn did(timeslices: u64, computed: u64, waited: u64, waits: Option<BlockReason>) -> State {
+        let books = |computed: u64, waited: u64, timeslices| SchedStat {
+            on_cpu_ns: 7_000 + computed * 1000,
+            run_delay_ns: 9_000 + waited * 1000,
+            timeslices,
+        };
+        let owed = Owed {
+            index: 0,
+            due: 50_000_000,
+            looked: 50_090_000,
+            books: books(0, 0, 3),
+            begin: 40_000_000,
+            end: 50_090_000,
+        };
+        let halted = Halted {
+            registers: Registers::default(),
+            call: None,
+            stack: Vec::new(),
+            at: 50_130_000,
+            books: books(computed, waited, 3 + timeslices),
+        };
+        owed.did(&halted, waits).0
+    }
+
+    #[test]
+    fn the_books_tell_who_waited_for_a_cpu() {
+        for waits in [None, LOCK] {
+            assert_eq!(did(1, 20, 300, waits), State::Runnable, "long before");
+        }
+        // It had a CPU all the time; its counter lagged, and it made way for us; it was looked at first.
+        for (timeslices, computed, waited) in [(0, 2000, 0), (1, 2000, 30), (1, 10, 5)] {
+            assert_eq!(did(timeslices, computed, waited, None), State::OnCpu);
+            assert_eq!(did(timeslices, computed, waited, LOCK), State::Blocked);
+        }
+    }
+
+    #[test]
+    fn who_is_woken_with_us_waits_on_and_who_is_put_off_by_us_computes() {
+        assert_eq!(did(1, 10, 100, LOCK), State::Blocked, "20 µs after");
+        assert_eq!(did(1, 10, 50, LOCK), State::Runnable, "70 µs after");
+        assert_eq!(did(1, 10, 100, None), State::OnCpu);
+        assert_eq!(did(1, 10, 130, None), State::Runnable, "before");
     }
 }

@@ -8,6 +8,7 @@ use super::{
     book::Kind,
     connections::Connections,
     counters::{Counters, Doing},
+    halt::Owed,
     samples::{Look, Samples, Weight},
     stop::Stopper,
     thread::Sight,
@@ -74,8 +75,10 @@ pub struct Looker {
     last_round_ns: u64,
     /// Rounds so far: each looks at one of every so many threads.
     rounds: usize,
-    /// Threads whose stack is still to come: the thread, and the stretch that it stands for.
-    pub owed: FxHashMap<u32, (usize, u64, u64)>,
+    /// When the present round was due, ns.
+    due_ns: u64,
+    /// Threads whose stack is still to come.
+    pub owed: FxHashMap<u32, Owed>,
 }
 
 impl Looker {
@@ -102,6 +105,7 @@ impl Looker {
             relist: false,
             last_round_ns: 0,
             rounds: 0,
+            due_ns: 0,
             owed: FxHashMap::default(),
         }
     }
@@ -111,10 +115,11 @@ impl Looker {
         if self.clock.is_some() { "perf" } else { "proc" }
     }
 
-    /// One round of looks at one of every `stride` threads, at each of them at nominal distance
-    /// `period`. `late`: it had to wait for a CPU. `all`: at everybody, also at threads that sleep, and
-    /// the scheduler's counters of all.
-    pub fn round(&mut self, late: bool, period: u64, stride: usize, all: bool) {
+    /// One round of looks, due at `due`, at one of every `stride` threads, at each of them at nominal
+    /// distance `period`. `late`: it had to wait for a CPU. `all`: at everybody, also at threads that
+    /// sleep, and the scheduler's counters of all.
+    pub fn round(&mut self, due: u64, late: bool, period: u64, stride: usize, all: bool) {
+        self.due_ns = due;
         self.processes.jit_mut().follow();
         let now = session::now();
         self.tally.late += u64::from(late);
@@ -183,7 +188,8 @@ impl Looker {
 
     /// The last look at everybody. `since`: when threads were listed last.
     pub fn finish(&mut self, since: u64, period: u64) {
-        self.drain(since, session::now());
+        self.due_ns = session::now();
+        self.drain(since, self.due_ns);
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
             if t.course.is_none() {
@@ -333,7 +339,14 @@ impl Looker {
         let present = (t.doing, t.stack, t.seen);
         self.stands_for(index, present, edge, now);
         if self.watch.threads[index].doing == Doing::Running {
-            self.halt(index, edge, now);
+            self.halt(Owed {
+                index,
+                due: self.due_ns,
+                looked: now,
+                books,
+                begin: edge,
+                end: now,
+            });
         }
         true
     }

@@ -99,6 +99,9 @@ pub(crate) fn record(
     perf: PerfEvents,
     observer: &mut dyn Observer,
 ) -> Result<Captured, Error> {
+    if perf == PerfEvents::Not {
+        refusal::of_stacks_at(&options.events, &reason)?;
+    }
     let descriptors = most_descriptors();
     let mut held = match &options.target {
         Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
@@ -150,7 +153,10 @@ pub(crate) fn record(
                 }
             }
             Err(e) if perf == PerfEvents::Must => return Err(refusal::of_events(&e)),
-            Err(e) => reason = format!("{reason}; perf events are refused: {e}"),
+            Err(e) => {
+                reason = format!("{reason}; perf events are refused: {e}");
+                refusal::of_stacks_at(&options.events, &reason)?;
+            }
         }
     }
     prompt::ask_for_short_turns();
@@ -163,7 +169,13 @@ pub(crate) fn record(
     }
     host.take_all();
     // Everybody is read once before it counts: that opens their files and fills the tables.
-    looker.round(false, 1_000_000_000 / u64::from(options.hz), 1, true);
+    looker.round(
+        session::now(),
+        false,
+        1_000_000_000 / u64::from(options.hz),
+        1,
+        true,
+    );
     observer.live(&Live {
         target: options.target.describe(),
         threads: looker.watch.live.len(),
@@ -229,7 +241,7 @@ pub(crate) fn record(
                         spans::keep_within(&mut looker.watch.threads, limit);
                     }
                 }
-                looker.round(late, pace.period_ns(), pace.stride(), false);
+                looker.round(due, late, pace.period_ns(), pace.stride(), false);
                 looker.ration(followed);
                 due = 0;
                 let now = session::now();
@@ -321,7 +333,6 @@ pub(crate) fn record(
         reason,
         timeline: recording.timeline.as_ref(),
         timeline_asked: options.timeline.is_some(),
-        events_asked: !options.events.is_empty(),
         target: options.target.describe(),
         asked_hz: options.hz,
         hz: pace.look_hz(window_ns),
@@ -365,7 +376,7 @@ pub(crate) fn record(
 fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     let now = stretch.now;
     // Everybody's counters, also of those that are looked at rarely.
-    looker.round(false, looker.spacing_ns.max(1), 1, true);
+    looker.round(now, false, looker.spacing_ns.max(1), 1, true);
     looker.book_open(followed, stretch.last);
     for t in &mut looker.watch.threads {
         t.catch_up(now);

@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use crate::Error;
+use crate::{Error, counter::EventSpec};
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
@@ -18,6 +18,21 @@ pub fn of_events(e: &io::Error) -> Error {
                  proc does without; see wallscope doctor"
                 .into(),
     }
+}
+
+/// Stacks at events were asked for and there will be no perf events; `reason`: why not.
+pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = events.iter().map(|e| e.name.as_str()).collect();
+    Err(Error::NoEvent {
+        name: names.join(","),
+        why: format!(
+            "the proc backend ({reason}) only looks now and then, which the ebpf and perf backends \
+             do not; see wallscope doctor"
+        ),
+    })
 }
 
 /// The books of the target's first process cannot be read.

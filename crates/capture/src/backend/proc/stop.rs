@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::waiting::read_memory;
@@ -36,6 +37,10 @@ pub struct Halted {
     pub call: Option<usize>,
     /// Its stack from the stack pointer on.
     pub stack: Vec<u8>,
+    /// When it was found to stand still, ns on the recording's clock.
+    pub at: u64,
+    /// The scheduler's books of it then.
+    pub books: SchedStat,
 }
 
 /// What became of an attempt.
@@ -174,7 +179,7 @@ fn work(asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
             Halt::NotYet => true,
             Halt::Gone => false,
             Halt::At(signal) => {
-                late.extend(copy(o.tid).map(|halted| (o.tid, halted)));
+                late.extend(copy(o.pid, o.tid).map(|halted| (o.tid, halted)));
                 let_go(o.tid, signal);
                 // At most since it was looked at before.
                 late_ns += now().saturating_sub(looked.max(o.since));
@@ -232,7 +237,7 @@ fn halt(pid: u32, tid: u32, owing: &mut Vec<Owing>) -> (Outcome, u64) {
             Halt::NotYet => std::thread::yield_now(),
         }
     };
-    let halted = copy(tid);
+    let halted = copy(pid, tid);
     let_go(tid, signal);
     let took = now().saturating_sub(since);
     match halted {
@@ -241,14 +246,18 @@ fn halt(pid: u32, tid: u32, owing: &mut Vec<Owing>) -> (Outcome, u64) {
     }
 }
 
-/// What a thread that stands still has in its registers and on its stack.
-fn copy(tid: u32) -> Option<Halted> {
+/// What a thread that stands still has in its registers, on its stack, and in the scheduler's books.
+fn copy(pid: u32, tid: u32) -> Option<Halted> {
+    let at = now();
     let (registers, call) = registers(tid)?;
     let stack = read_memory(tid, registers.general[7], STACK);
+    let books = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     Some(Halted {
         registers,
         call,
         stack,
+        at,
+        books: SchedStat::parse(&books)?,
     })
 }
 
