@@ -77,12 +77,12 @@ impl Looker {
         let glance = stopper.look(t.pid, tid);
         let late = std::mem::take(&mut stopper.late);
         match glance {
-            Glance::Running(halted) => self.halted(&owed, halted),
+            Glance::Halted(halted) => self.halted(&owed, halted),
             Glance::Later => self.owed.entry(tid).or_insert(owed).end = owed.end,
             Glance::None => {}
         }
         for (tid, halted) in late {
-            if let Some(owed) = self.owed.remove(&tid) {
+            if let (Some(owed), Some(halted)) = (self.owed.remove(&tid), halted) {
                 self.halted(&owed, halted);
             }
         }

@@ -161,7 +161,7 @@ pub(crate) fn record(
     }
     prompt::ask_for_short_turns();
     if options.allow_stop && looker.clock.is_none() {
-        looker.stopper = Some(Stopper::start());
+        looker.stopper = Some(Stopper::new());
     }
     if options.stacks {
         let pids: Vec<u32> = looker.watch.processes.keys().copied().collect();
@@ -297,7 +297,7 @@ pub(crate) fn record(
     let stopper = looker.stopper.take();
     let (stopped_ns, stops) = stopper.as_ref().map_or((0, 0), |s| (s.stopped_ns, s.stops));
     let refused = stopper.as_ref().and_then(|s| s.refused.clone());
-    // Its end lets go of every thread it holds.
+    // Whoever is still to halt is let go as soon as it does.
     drop(stopper);
     let facts = host.finish();
     let command_end = held

@@ -8,24 +8,32 @@
 //! kernel, is halted when it comes to run user code again, gives its stack then, which is that of the
 //! moment at which it was told to halt, and is let go.
 //!
-//! All this is done by a thread of its own. The kernel lets go whatever a thread traces when that
-//! thread ends, however it ends: nothing stays stopped, even if this program is killed.
+//! All this is done by threads of their own, one for each thread that is to halt: it sleeps until that
+//! has come about, which takes no CPU from anybody and lets it go at once. The kernel lets go whatever a
+//! thread traces when that thread ends, however it ends: nothing stays stopped, even if this program is
+//! killed.
 
 use std::{
+    fs::File,
     io, mem,
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
-    thread::JoinHandle,
-    time::Duration,
+    os::unix::fs::FileExt,
+    sync::mpsc::{Receiver, Sender, channel},
+    time::{Duration, Instant},
 };
 
+use rustc_hash::FxHashSet;
 use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::waiting::read_memory;
 use crate::session::now;
 
-/// Longest wait for a thread to halt, ns: one that has a CPU and runs user code does at once.
-const PATIENCE: u64 = 200_000;
+/// Longest wait for an answer: a thread that has a CPU gives it sooner.
+const PATIENCE: Duration = Duration::from_micros(200);
+/// For so long, ns, a halt is waited for without sleeping: one that runs user code comes sooner.
+const AT_ONCE: u64 = 30_000;
+/// Most threads that are to halt at a time.
+const MOST: usize = 64;
 /// Bytes of stack that are copied while it stands: reading the rest would need it to stand longer.
 const STACK: usize = 8192;
 
@@ -37,68 +45,61 @@ pub struct Halted {
     pub call: Option<usize>,
     /// Its stack from the stack pointer on.
     pub stack: Vec<u8>,
-    /// When it was found to stand still, ns on the recording's clock.
+    /// When it halted, ns on the recording's clock.
     pub at: u64,
     /// The scheduler's books of it then.
     pub books: SchedStat,
 }
 
-/// What became of an attempt.
-enum Outcome {
-    Halted(Box<Halted>),
-    /// It will halt later.
-    Owing,
-    Missed,
-    /// It may not be traced.
-    Refused(String),
-}
-
+/// What a worker says when it is done.
 struct Reply {
-    outcome: Outcome,
-    /// For how long threads stood still since the last reply, ns.
+    worker: usize,
+    tid: u32,
+    /// Nothing where the thread does not run any more; an error where it may not be traced.
+    outcome: io::Result<Option<Box<Halted>>>,
+    /// For how long the thread stood still, ns.
     stopped_ns: u64,
-    /// Threads that have halted late.
-    late: Vec<(u32, Halted)>,
 }
 
 /// What a look at a running thread gave.
 pub enum Glance {
-    /// Its stack: it had a CPU.
-    Running(Halted),
-    /// It has none, or is in the kernel; its stack comes later.
+    /// Its stack.
+    Halted(Halted),
+    /// Its stack comes later: it has no CPU, or is in the kernel.
     Later,
     /// Nothing.
     None,
 }
 
-/// The thread that stops others.
+/// The threads that stop others.
 pub struct Stopper {
-    ask: Option<Sender<(u32, u32)>>,
+    /// How to ask each of them.
+    workers: Vec<Sender<(u32, u32)>>,
+    idle: Vec<usize>,
+    /// Threads that are still to halt.
+    owing: FxHashSet<u32>,
+    tell: Sender<Reply>,
     answer: Receiver<Reply>,
-    thread: Option<JoinHandle<()>>,
     /// Time for which threads stood still, summed, ns.
     pub stopped_ns: u64,
     /// Stops that gave a stack.
     pub stops: u64,
     /// Why a thread could not be traced, once one could not.
     pub refused: Option<String>,
-    /// Stacks of threads that halted later than they were looked at.
-    pub late: Vec<(u32, Halted)>,
+    /// What came of threads that did not halt when they were looked at.
+    pub late: Vec<(u32, Option<Halted>)>,
 }
 
 impl Stopper {
-    /// Starts it.
-    pub fn start() -> Stopper {
-        let (ask, asked) = channel();
+    /// Has nobody yet.
+    pub fn new() -> Stopper {
         let (tell, answer) = channel();
-        let thread = std::thread::Builder::new()
-            .name("stopper".into())
-            .spawn(move || work(&asked, &tell))
-            .ok();
         Stopper {
-            ask: Some(ask),
+            workers: Vec::new(),
+            idle: Vec::new(),
+            owing: FxHashSet::default(),
+            tell,
             answer,
-            thread,
             stopped_ns: 0,
             stops: 0,
             refused: None,
@@ -108,99 +109,91 @@ impl Stopper {
 
     /// Looks at a thread that runs or wants to.
     pub fn look(&mut self, pid: u32, tid: u32) -> Glance {
+        while let Ok(reply) = self.answer.try_recv() {
+            self.came_late(reply);
+        }
         if self.refused.is_some() {
             return Glance::None;
         }
-        let reply = self
-            .ask
-            .as_ref()
-            .and_then(|ask| ask.send((pid, tid)).ok())
-            .and_then(|()| self.answer.recv().ok());
-        let Some(reply) = reply else {
+        if self.owing.contains(&tid) {
+            return Glance::Later;
+        }
+        let Some(worker) = self.idle.pop().or_else(|| self.hire()) else {
             return Glance::None;
         };
+        if self.workers[worker].send((pid, tid)).is_err() {
+            return Glance::None;
+        }
+        let until = Instant::now() + PATIENCE;
+        while let Ok(reply) =
+            (self.answer).recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            if reply.tid == tid {
+                return self.settle(reply).map_or(Glance::None, Glance::Halted);
+            }
+            self.came_late(reply);
+        }
+        self.owing.insert(tid);
+        Glance::Later
+    }
+
+    /// One more worker, by its number.
+    fn hire(&mut self) -> Option<usize> {
+        let number = self.workers.len();
+        if number == MOST {
+            return None;
+        }
+        let (ask, asked) = channel();
+        let tell = self.tell.clone();
+        let thread = std::thread::Builder::new().name("stopper".into());
+        thread.spawn(move || work(number, &asked, &tell)).ok()?;
+        self.workers.push(ask);
+        Some(number)
+    }
+
+    fn came_late(&mut self, reply: Reply) {
+        let tid = reply.tid;
+        self.owing.remove(&tid);
+        let halted = self.settle(reply);
+        self.late.push((tid, halted));
+    }
+
+    fn settle(&mut self, reply: Reply) -> Option<Halted> {
+        self.idle.push(reply.worker);
         self.stopped_ns += reply.stopped_ns;
-        self.stops += reply.late.len() as u64;
-        self.late.extend(reply.late);
         match reply.outcome {
-            Outcome::Halted(halted) => {
-                self.stops += 1;
-                Glance::Running(*halted)
+            Ok(halted) => {
+                self.stops += u64::from(halted.is_some());
+                halted.map(|h| *h)
             }
-            Outcome::Owing => Glance::Later,
-            Outcome::Missed => Glance::None,
-            Outcome::Refused(why) => {
-                self.refused = Some(why);
-                Glance::None
+            Err(e) => {
+                self.refused = Some(e.to_string());
+                None
             }
         }
     }
 }
 
-impl Drop for Stopper {
-    fn drop(&mut self) {
-        self.ask = None;
-        if let Some(thread) = self.thread.take() {
-            // It never panics, and if it did, its end has let everybody go.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// How long to sleep between two looks at threads that are to halt.
-fn nap(owing: &[Owing]) -> Duration {
-    let youngest = owing.iter().map(|o| o.since).max().unwrap_or(0);
-    if now() < youngest + 20_000_000 {
-        Duration::from_micros(200)
-    } else {
-        Duration::from_millis(1)
-    }
-}
-
-/// A thread that was told to halt and has not yet.
-struct Owing {
-    pid: u32,
-    tid: u32,
-    since: u64,
-}
-
-fn work(asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
-    let mut owing: Vec<Owing> = Vec::new();
-    let mut late = Vec::new();
-    let (mut late_ns, mut looked) = (0, now());
-    loop {
-        // While a halt is owing, it must not last longer than it takes to notice.
-        let next = if owing.is_empty() {
-            asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            asked.recv_timeout(nap(&owing))
-        };
-        owing.retain(|o| match halt_of(o.pid, o.tid) {
-            Halt::NotYet => true,
-            Halt::Gone => false,
-            Halt::At(signal) => {
-                late.extend(copy(o.pid, o.tid).map(|halted| (o.tid, halted)));
-                let_go(o.tid, signal);
-                // At most since it was looked at before.
-                late_ns += now().saturating_sub(looked.max(o.since));
-                false
-            }
-        });
-        looked = now();
-        let (pid, tid) = match next {
-            Ok(whom) => whom,
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => continue,
-        };
-        let (outcome, ns) = if owing.iter().any(|o| o.tid == tid) {
-            (Outcome::Owing, 0)
-        } else {
-            halt(pid, tid, &mut owing)
-        };
+/// Halts whom it is told to until there is nobody left to tell: who is owed then is let go when it
+/// halts, or with this process.
+fn work(worker: usize, asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
+    let books = File::open("/proc/thread-self/schedstat").ok();
+    let queued_ns = || {
+        let mut text = [0u8; 96];
+        let n = books.as_ref().and_then(|f| f.read_at(&mut text, 0).ok());
+        let text = std::str::from_utf8(&text[..n.unwrap_or(0)]);
+        text.ok()
+            .and_then(SchedStat::parse)
+            .map_or(0, |b| b.run_delay_ns)
+    };
+    while let Ok((pid, tid)) = asked.recv() {
+        let mut stopped_ns = 0;
+        let outcome = halt(pid, tid, queued_ns, &mut stopped_ns);
         let reply = Reply {
-            outcome,
-            stopped_ns: ns + mem::take(&mut late_ns),
-            late: mem::take(&mut late),
+            worker,
+            tid,
+            outcome: outcome.map(|halted| halted.map(Box::new)),
+            stopped_ns,
         };
         if tell.send(reply).is_err() {
             return;
@@ -208,47 +201,48 @@ fn work(asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
     }
 }
 
-fn halt(pid: u32, tid: u32, owing: &mut Vec<Owing>) -> (Outcome, u64) {
+/// Halts a thread that runs, and lets it go. `queued_ns`: how long we have waited for a CPU so far.
+fn halt(
+    pid: u32,
+    tid: u32,
+    queued_ns: impl Fn() -> u64,
+    stopped_ns: &mut u64,
+) -> io::Result<Option<Halted>> {
     let place = std::fs::read(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
     if !place.starts_with(b"running") {
-        return (Outcome::Missed, 0);
+        return Ok(None);
     }
-    let since = now();
-    if let Err(e) = trace(libc::PTRACE_SEIZE, tid, 0) {
-        return match e.raw_os_error() {
-            Some(libc::ESRCH) => (Outcome::Missed, 0),
-            _ => (Outcome::Refused(e.to_string()), 0),
-        };
+    let mut since = now();
+    match trace(libc::PTRACE_SEIZE, tid, 0) {
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        other => other?,
     }
-    let mut wait_for_it = || owing.push(Owing { pid, tid, since });
-    if trace(libc::PTRACE_INTERRUPT, tid, 0).is_err() {
-        // It is ending: its last word is still to be taken.
-        wait_for_it();
-        return (Outcome::Missed, 0);
+    // Refused where it is ending: its last word is still to be taken.
+    let _ = trace(libc::PTRACE_INTERRUPT, tid, 0);
+    let mut halt = Halt::NotYet;
+    while matches!(halt, Halt::NotYet) && now() < since + AT_ONCE {
+        halt = halt_of(pid, tid, libc::WNOHANG);
     }
-    let signal = loop {
-        match halt_of(pid, tid) {
-            Halt::At(signal) => break signal,
-            Halt::Gone => return (Outcome::Missed, 0),
-            Halt::NotYet if now() > since + PATIENCE => {
-                wait_for_it();
-                return (Outcome::Owing, 0);
-            }
-            Halt::NotYet => std::thread::yield_now(),
-        }
+    let mut at = now();
+    while matches!(halt, Halt::NotYet) {
+        let before = queued_ns();
+        halt = halt_of(pid, tid, 0);
+        // It halted, and so woke us, as long ago as we have waited for a CPU since.
+        at = now().saturating_sub(queued_ns().saturating_sub(before));
+        since = at;
+    }
+    let Halt::At(signal) = halt else {
+        return Ok(None);
     };
-    let halted = copy(pid, tid);
+    let halted = copy(pid, tid, at);
     let_go(tid, signal);
-    let took = now().saturating_sub(since);
-    match halted {
-        Some(halted) => (Outcome::Halted(Box::new(halted)), took),
-        None => (Outcome::Missed, took),
-    }
+    *stopped_ns = now().saturating_sub(since);
+    Ok(halted)
 }
 
-/// What a thread that stands still has in its registers, on its stack, and in the scheduler's books.
-fn copy(pid: u32, tid: u32) -> Option<Halted> {
-    let at = now();
+/// What a thread that stands still since `at` has in its registers, on its stack, and in the
+/// scheduler's books.
+fn copy(pid: u32, tid: u32, at: u64) -> Option<Halted> {
     let (registers, call) = registers(tid)?;
     let stack = read_memory(tid, registers.general[7], STACK);
     let books = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
@@ -270,9 +264,10 @@ enum Halt {
     At(i32),
 }
 
-fn halt_of(pid: u32, tid: u32) -> Halt {
+/// Waits for it, unless `flags` say not to.
+fn halt_of(pid: u32, tid: u32, flags: i32) -> Halt {
     // One call for both: of a traced thread the kernel tells a halt even when asked for ends only.
-    match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT) {
+    match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | flags) {
         Ok(None) => Halt::NotYet,
         Ok(Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, status))) => {
             if status >> 8 == libc::PTRACE_EVENT_STOP {
@@ -286,10 +281,11 @@ fn halt_of(pid: u32, tid: u32) -> Halt {
             // that is no thread is left to those who started it.
             let stat = wallscope_object::process::stat(pid);
             if tid != pid || !stat.is_ok_and(|s| s.parent == std::process::id()) {
-                let _ = wait(tid, libc::WEXITED);
+                let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
             }
             Halt::Gone
         }
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => Halt::NotYet,
         Err(_) => Halt::Gone,
     }
 }
@@ -299,7 +295,7 @@ fn wait(tid: u32, which: i32) -> io::Result<Option<(i32, i32)>> {
     // SAFETY: all zeroes is a valid siginfo_t, and the call writes no more than that.
     let (result, info, pid, status) = unsafe {
         let mut info: libc::siginfo_t = mem::zeroed();
-        let flags = which | libc::WNOHANG | libc::__WALL;
+        let flags = which | libc::__WALL;
         let result = libc::waitid(libc::P_PID, tid, &raw mut info, flags);
         (result, info, info.si_pid(), info.si_status())
     };
@@ -369,12 +365,12 @@ mod tests {
     fn a_running_thread_gives_its_stack_and_runs_on() {
         let child = busy();
         let pid = child.0.id();
-        let mut stopper = Stopper::start();
+        let mut stopper = Stopper::new();
         let halted = loop {
-            if let Glance::Running(halted) = stopper.look(pid, pid) {
+            if let Glance::Halted(halted) = stopper.look(pid, pid) {
                 break halted;
             }
-            if let Some((_, halted)) = stopper.late.pop() {
+            if let Some((_, Some(halted))) = stopper.late.pop() {
                 break halted;
             }
             if let Some(why) = &stopper.refused {
@@ -392,7 +388,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_or_is_gone_is_let_be() {
-        let mut stopper = Stopper::start();
+        let mut stopper = Stopper::new();
         let mut child = Command::new("sleep").arg("100").spawn().expect("sleep");
         let pid = child.id();
         // A program that is still being loaded waits now and then, too, and runs on.
@@ -403,10 +399,18 @@ mod tests {
         while !std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|l| sleeps(&l)) {
             std::thread::yield_now();
         }
-        assert!(matches!(stopper.look(pid, pid), Glance::None));
+        // An answer may take long on a busy machine.
+        let nothing = |stopper: &mut Stopper| loop {
+            match stopper.look(pid, pid) {
+                Glance::Halted(_) => break false,
+                Glance::None => break true,
+                Glance::Later => {}
+            }
+        };
+        assert!(nothing(&mut stopper));
         assert_eq!((stopper.stopped_ns, &stopper.refused), (0, &None));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(matches!(stopper.look(pid, pid), Glance::None));
+        assert!(nothing(&mut stopper));
     }
 }
