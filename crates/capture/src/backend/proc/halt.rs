@@ -5,6 +5,8 @@
 //! that. A wait that began with the look itself is our own doing: looks take CPUs from others, and their
 //! timers wake sleepers a little early.
 
+use std::collections::hash_map::Entry;
+
 use wallscope_model::{BlockReason, Part, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 
@@ -12,7 +14,7 @@ use super::{
     book::Kind,
     looker::Looker,
     samples::{Look, Weight},
-    stop::{Glance, Halted},
+    stop::{Halted, Stopper},
 };
 use crate::backend::perf::Running;
 
@@ -67,21 +69,26 @@ impl Owed {
 }
 
 impl Looker {
-    /// Stops a running thread for a moment to see its stack, if that was permitted.
+    /// Has a running thread stopped for a moment to see its stack, if that was permitted.
     pub fn halt(&mut self, owed: Owed) {
-        let t = &self.watch.threads[owed.index];
-        let tid = t.tid;
         let Some(stopper) = &mut self.stopper else {
             return;
         };
-        let glance = stopper.look(t.pid, tid);
-        let late = std::mem::take(&mut stopper.late);
-        match glance {
-            Glance::Halted(halted) => self.halted(&owed, halted),
-            Glance::Later => self.owed.entry(tid).or_insert(owed).end = owed.end,
-            Glance::None => {}
+        let t = &self.watch.threads[owed.index];
+        match self.owed.entry(t.tid) {
+            Entry::Occupied(mut known) => known.get_mut().end = owed.end,
+            Entry::Vacant(free) => {
+                if stopper.ask(t.pid, t.tid) {
+                    free.insert(owed);
+                }
+            }
         }
-        for (tid, halted) in late {
+    }
+
+    /// Takes the stacks of those that have halted since.
+    pub fn take_halted(&mut self) {
+        let all = self.stopper.as_mut().map_or_else(Vec::new, Stopper::take);
+        for (tid, halted) in all {
             if let (Some(owed), Some(halted)) = (self.owed.remove(&tid), halted) {
                 self.halted(&owed, halted);
             }

@@ -121,6 +121,7 @@ impl Looker {
     pub fn round(&mut self, due: u64, late: bool, period: u64, stride: usize, all: bool) {
         self.due_ns = due;
         self.processes.jit_mut().follow();
+        self.take_halted();
         let now = session::now();
         self.tally.late += u64::from(late);
         self.rounds = self.rounds.wrapping_add(1);
@@ -188,6 +189,7 @@ impl Looker {
 
     /// The last look at everybody. `since`: when threads were listed last.
     pub fn finish(&mut self, since: u64, period: u64) {
+        self.take_halted();
         self.due_ns = session::now();
         self.drain(since, self.due_ns);
         for index in self.watch.live.clone() {

@@ -18,18 +18,14 @@ use std::{
     io, mem,
     os::unix::fs::FileExt,
     sync::mpsc::{Receiver, Sender, channel},
-    time::{Duration, Instant},
 };
 
-use rustc_hash::FxHashSet;
 use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::waiting::read_memory;
 use crate::session::now;
 
-/// Longest wait for an answer: a thread that has a CPU gives it sooner.
-const PATIENCE: Duration = Duration::from_micros(200);
 /// For so long, ns, a halt is waited for without sleeping: one that runs user code comes sooner.
 const AT_ONCE: u64 = 30_000;
 /// Most threads that are to halt at a time.
@@ -61,23 +57,11 @@ struct Reply {
     stopped_ns: u64,
 }
 
-/// What a look at a running thread gave.
-pub enum Glance {
-    /// Its stack.
-    Halted(Halted),
-    /// Its stack comes later: it has no CPU, or is in the kernel.
-    Later,
-    /// Nothing.
-    None,
-}
-
 /// The threads that stop others.
 pub struct Stopper {
     /// How to ask each of them.
     workers: Vec<Sender<(u32, u32)>>,
     idle: Vec<usize>,
-    /// Threads that are still to halt.
-    owing: FxHashSet<u32>,
     tell: Sender<Reply>,
     answer: Receiver<Reply>,
     /// Time for which threads stood still, summed, ns.
@@ -86,8 +70,6 @@ pub struct Stopper {
     pub stops: u64,
     /// Why a thread could not be traced, once one could not.
     pub refused: Option<String>,
-    /// What came of threads that did not halt when they were looked at.
-    pub late: Vec<(u32, Option<Halted>)>,
 }
 
 impl Stopper {
@@ -97,44 +79,30 @@ impl Stopper {
         Stopper {
             workers: Vec::new(),
             idle: Vec::new(),
-            owing: FxHashSet::default(),
             tell,
             answer,
             stopped_ns: 0,
             stops: 0,
             refused: None,
-            late: Vec::new(),
         }
     }
 
-    /// Looks at a thread that runs or wants to.
-    pub fn look(&mut self, pid: u32, tid: u32) -> Glance {
-        while let Ok(reply) = self.answer.try_recv() {
-            self.came_late(reply);
-        }
+    /// Asks for the stack of a thread that runs or wants to. Whether it will be answered.
+    pub fn ask(&mut self, pid: u32, tid: u32) -> bool {
         if self.refused.is_some() {
-            return Glance::None;
+            return false;
         }
-        if self.owing.contains(&tid) {
-            return Glance::Later;
+        let worker = self.idle.pop().or_else(|| self.hire());
+        worker.is_some_and(|worker| self.workers[worker].send((pid, tid)).is_ok())
+    }
+
+    /// What has come of threads that were asked for; nothing, where one did not run any more.
+    pub fn take(&mut self) -> Vec<(u32, Option<Halted>)> {
+        let mut all = Vec::new();
+        while let Ok(reply) = self.answer.try_recv() {
+            all.push((reply.tid, self.settle(reply)));
         }
-        let Some(worker) = self.idle.pop().or_else(|| self.hire()) else {
-            return Glance::None;
-        };
-        if self.workers[worker].send((pid, tid)).is_err() {
-            return Glance::None;
-        }
-        let until = Instant::now() + PATIENCE;
-        while let Ok(reply) =
-            (self.answer).recv_timeout(until.saturating_duration_since(Instant::now()))
-        {
-            if reply.tid == tid {
-                return self.settle(reply).map_or(Glance::None, Glance::Halted);
-            }
-            self.came_late(reply);
-        }
-        self.owing.insert(tid);
-        Glance::Later
+        all
     }
 
     /// One more worker, by its number.
@@ -149,13 +117,6 @@ impl Stopper {
         thread.spawn(move || work(number, &asked, &tell)).ok()?;
         self.workers.push(ask);
         Some(number)
-    }
-
-    fn came_late(&mut self, reply: Reply) {
-        let tid = reply.tid;
-        self.owing.remove(&tid);
-        let halted = self.settle(reply);
-        self.late.push((tid, halted));
     }
 
     fn settle(&mut self, reply: Reply) -> Option<Halted> {
@@ -361,21 +322,29 @@ mod tests {
         Busy(command.stdin(Stdio::null()).spawn().expect("a shell"))
     }
 
+    /// The answer to the one question that was asked.
+    fn answer(stopper: &mut Stopper) -> Option<Halted> {
+        loop {
+            if let Some((_, halted)) = stopper.take().pop() {
+                return halted;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn a_running_thread_gives_its_stack_and_runs_on() {
         let child = busy();
         let pid = child.0.id();
         let mut stopper = Stopper::new();
         let halted = loop {
-            if let Glance::Halted(halted) = stopper.look(pid, pid) {
-                break halted;
-            }
-            if let Some((_, Some(halted))) = stopper.late.pop() {
-                break halted;
-            }
             if let Some(why) = &stopper.refused {
-                println!("skipped: ptrace of a child is refused: {why}");
-                return;
+                return println!("skipped: ptrace of a child is refused: {why}");
+            }
+            // While it is loaded it may wait.
+            assert!(stopper.ask(pid, pid));
+            if let Some(halted) = answer(&mut stopper) {
+                break halted;
             }
         };
         assert!(halted.registers.ip > 0 && !halted.stack.is_empty());
@@ -399,18 +368,10 @@ mod tests {
         while !std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|l| sleeps(&l)) {
             std::thread::yield_now();
         }
-        // An answer may take long on a busy machine.
-        let nothing = |stopper: &mut Stopper| loop {
-            match stopper.look(pid, pid) {
-                Glance::Halted(_) => break false,
-                Glance::None => break true,
-                Glance::Later => {}
-            }
-        };
-        assert!(nothing(&mut stopper));
+        assert!(stopper.ask(pid, pid) && answer(&mut stopper).is_none());
         assert_eq!((stopper.stopped_ns, &stopper.refused), (0, &None));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(nothing(&mut stopper));
+        assert!(stopper.ask(pid, pid) && answer(&mut stopper).is_none());
     }
 }
