@@ -10,24 +10,21 @@
 //! * `mcall` leaves a goroutine for good: the scheduler's work begins there;
 //! * calls into the vDSO keep the goroutine's stack pointer in `r12`.
 //!
+//! Around `clone` with the parent's memory (`syscall.rawVforkSyscall`) the return address is kept in a
+//! register: the table says that more than the frame was popped, the instructions, which register.
+//!
 //! Not followed: other code of the runtime that sets the stack pointer (`BadRule`), C frames between
 //! a callback into Go and the Go function that had called C (Go itself leaves them out).
 
 use object::read::ReadRef;
-use wallscope_object::gopclntab::{GoFile, GoFunction, Pclntab};
+use wallscope_object::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
 
-use crate::native::abi::{End, KIND_DEREF, KIND_GO, KIND_OTHER, KIND_REG, KIND_SPAWN, Rule};
+use crate::native::abi::{
+    End, KIND_DEREF, KIND_GO, KIND_OTHER, KIND_REG, KIND_SPAWN, RA_IN_REG, Rule,
+};
 use crate::native::cfi::{Range, Rows};
 use crate::native::image::{Image, MAX_CFI};
 use crate::native::rules::{Row, RuleSet};
-
-/// Functions that switch stacks; before Go 1.17 the table does not say so.
-const SWITCHES: &[&[u8]] = &[
-    b"runtime.mcall",
-    b"runtime.systemstack",
-    b"runtime.morestack",
-    b"runtime.asmcgocall",
-];
 
 /// Most bytes of instructions that are looked at in one function.
 const LONGEST: u64 = 1 << 16;
@@ -75,20 +72,18 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
         let (Ok(start), Ok(end)) = (u32::try_from(offset), u32::try_from(end)) else {
             continue;
         };
+        // Instructions are looked at where they matter only: there are many functions.
+        let code = || code(&function).unwrap_or_default();
         let mut out = Out {
             rows,
             rules,
+            code: &code,
             budget: &mut budget,
             first: 0,
             start,
             end,
         };
-        // Instructions are looked at where they matter only: there are many functions.
-        let code = match function.moves_stack() || SWITCHES.contains(&function.name()) {
-            true => code(&function).unwrap_or_default(),
-            false => &[],
-        };
-        out.function(&function, cross, code);
+        out.function(&function, cross);
     }
     rows.ranges.len() > before
 }
@@ -201,9 +196,6 @@ fn load(code: &[u8]) -> Option<(Load, usize)> {
         offset,
         tls,
     };
-    // Numbers by DWARF, which has another order below 8.
-    const DWARF: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
-    let dwarf = |r: u8| if r < 8 { DWARF[usize::from(r)] } else { r };
     Some((
         Load {
             to: dwarf(load.to),
@@ -212,6 +204,29 @@ fn load(code: &[u8]) -> Option<(Load, usize)> {
         },
         length + usize::from(tls),
     ))
+}
+
+/// A register's number by DWARF, which has another order below 8.
+fn dwarf(register: u8) -> u8 {
+    const DWARF: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
+    DWARF
+        .get(usize::from(register))
+        .copied()
+        .unwrap_or(register)
+}
+
+/// The register that `before` ends by popping, and `within` by pushing.
+fn kept_in(before: &[u8], within: &[u8]) -> Option<u8> {
+    let last = |code: &[u8], operation: u8, register: u8| {
+        let byte = operation + (register & 7);
+        match register < 8 {
+            true => code.ends_with(&[byte]),
+            false => code.ends_with(&[0x41, byte]),
+        }
+    };
+    // The longer form first, as it ends like a shorter one.
+    let mut all = (0..16).rev();
+    all.find(|register| last(before, 0x58, *register) && last(within, 0x50, *register))
 }
 
 fn find(code: &[u8], what: &[u8]) -> Option<usize> {
@@ -230,9 +245,11 @@ fn switch(code: &[u8]) -> Option<usize> {
 }
 
 /// Rows of one function on their way into the list.
-struct Out<'r> {
+struct Out<'r, 'd> {
     rows: &'r mut Rows,
     rules: &'r mut RuleSet,
+    /// Its instructions.
+    code: &'r dyn Fn() -> &'d [u8],
     budget: &'r mut usize,
     first: usize,
     /// Offsets of the function in the file.
@@ -240,8 +257,8 @@ struct Out<'r> {
     end: u32,
 }
 
-impl Out<'_> {
-    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>, code: &[u8]) {
+impl Out<'_, '_> {
+    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>) {
         self.first = self.rows.rows.len();
         let crossing = |return_address| match cross {
             Some(crossing) => crossing.row(return_address),
@@ -256,17 +273,17 @@ impl Out<'_> {
             }
             name if f.is_top() || name.starts_with(b"_rt0_") => self.row(0, Row::End(End::Root)),
             b"runtime.clone" => self.row(0, spawn()),
-            b"runtime.mcall" => self.switched(f, code, Row::End(End::Root)),
-            b"runtime.systemstack" => self.switched(f, code, crossing(true)),
-            b"runtime.morestack" => self.switched(f, code, crossing(false)),
+            b"runtime.mcall" => self.switched(f, Row::End(End::Root)),
+            b"runtime.systemstack" => self.switched(f, crossing(true)),
+            b"runtime.morestack" => self.switched(f, crossing(false)),
             b"runtime.asmcgocall" => {
-                self.switched(f, code, crossing(true));
-                self.on_own_stack(f, code);
+                self.switched(f, crossing(true));
+                self.on_own_stack(f);
             }
             b"runtime.cgocallback" => self.depths(f, 0..usize::MAX),
-            _ if f.moves_stack() => match find(code, &[0x49, 0x89, 0xe4]) {
-                Some(at) => self.kept_in_r12(f, code, at + 3),
-                None => self.switched(f, code, Row::End(End::BadRule)),
+            _ if f.moves_stack() => match find((self.code)(), &[0x49, 0x89, 0xe4]) {
+                Some(at) => self.kept_in_r12(f, at + 3),
+                None => self.switched(f, Row::End(End::BadRule)),
             },
             _ => self.depths(f, 0..usize::MAX),
         }
@@ -304,14 +321,31 @@ impl Out<'_> {
             let start = (stretch.start - f.entry) as usize;
             let end = (stretch.end - f.entry) as usize;
             if start < within.end && end > within.start {
-                self.row(start.max(within.start), at_depth(RSP, stretch.value));
+                let popped = (stretch.value == -8).then(|| self.popped(f, stretch));
+                let row = popped.flatten();
+                let row = row.unwrap_or_else(|| at_depth(RSP, stretch.value));
+                self.row(start.max(within.start), row);
             }
         }
     }
 
+    /// The row of a stretch in which the return address has been popped: where it is popped into a
+    /// register, and pushed again at the end, it is in that register in between.
+    fn popped(&self, f: &GoFunction<'_, '_>, stretch: Stretch) -> Option<Row> {
+        let (before, rest) = (self.code)().split_at_checked((stretch.start - f.entry) as usize)?;
+        let within = rest.get(..(stretch.end - stretch.start) as usize)?;
+        let reg = kept_in(before, within)?;
+        Some(Row::Rule(Rule {
+            kind: KIND_REG,
+            reg: RSP,
+            ra: RA_IN_REG | dwarf(reg),
+            ..Rule::default()
+        }))
+    }
+
     /// As Go has it up to where the stack is switched, then `after`.
-    fn switched(&mut self, f: &GoFunction<'_, '_>, code: &[u8], after: Row) {
-        match switch(code) {
+    fn switched(&mut self, f: &GoFunction<'_, '_>, after: Row) {
+        match switch((self.code)()) {
             Some(at) => {
                 self.depths(f, 0..at);
                 self.row(at, after);
@@ -322,7 +356,8 @@ impl Out<'_> {
 
     /// The end of `asmcgocall`, for callers that are on the thread's stack already: it keeps the
     /// stack pointer in its frame.
-    fn on_own_stack(&mut self, f: &GoFunction<'_, '_>, code: &[u8]) {
+    fn on_own_stack(&mut self, f: &GoFunction<'_, '_>) {
+        let code = (self.code)();
         let from = switch(code).unwrap_or(code.len());
         let Some(other) = find(&code[from..], &[0xc3]).map(|at| from + at + 1) else {
             return;
@@ -348,7 +383,8 @@ impl Out<'_> {
 
     /// A call into the vDSO: the stack pointer is in `r12` from `from` on until it is put back; and
     /// in what stands behind the return, which jumps back before that.
-    fn kept_in_r12(&mut self, f: &GoFunction<'_, '_>, code: &[u8], from: usize) {
+    fn kept_in_r12(&mut self, f: &GoFunction<'_, '_>, from: usize) {
+        let code = (self.code)();
         let depth = f
             .depths()
             .find(|s| s.end > f.entry + from as u64)
@@ -416,6 +452,17 @@ mod tests {
         };
         assert_eq!(Crossing::of(&code, 0), Some(expected));
         assert_eq!(Crossing::of(&code[..20], 0), None);
+    }
+
+    #[test]
+    fn a_return_address_in_a_register_is_found() {
+        // pop %r12; syscall; push %r12, as around clone.
+        let (before, within) = ([0x31, 0xc9, 0x41, 0x5c], [0x0f, 0x05, 0x41, 0x54]);
+        assert_eq!(kept_in(&before, &within), Some(12));
+        assert_eq!(kept_in(&[0x5f], &[0x0f, 0x05, 0x57]), Some(7));
+        // Another one is pushed, or none.
+        assert_eq!(kept_in(&before, &[0x0f, 0x05, 0x41, 0x55]), None);
+        assert_eq!(kept_in(&before, &[0x0f, 0x05, 0xc3]), None);
     }
 
     #[test]
