@@ -54,6 +54,16 @@ impl Target {
             Target::All => "all processes of the machine".into(),
         }
     }
+
+    /// The same without processes that have ended; `None`: all that were named have.
+    pub fn alive(&self) -> Option<Target> {
+        let Target::Pids(pids) = self else {
+            return Some(self.clone());
+        };
+        let runs = |pid: &u32| watch(*pid).is_ok_and(|process| !has_ended(&process));
+        let pids: Vec<u32> = pids.iter().copied().filter(runs).collect();
+        (!pids.is_empty()).then_some(Target::Pids(pids))
+    }
 }
 
 /// How a command of ours ended.
@@ -263,6 +273,12 @@ pub fn watch(pid: u32) -> Result<OwnedFd, Error> {
         rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => Error::NoSuchProcess { pid },
         e => Error::io(format!("cannot watch pid {pid}"), e),
     })
+}
+
+/// Whether a process has ended, though its parent may not have asked for its status yet.
+pub(crate) fn has_ended(process: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// `pids` and the processes that descend from them now, each once, the given ones first.

@@ -12,7 +12,7 @@ use wallscope_report::calibrate;
 use wallscope_report::view::{Analysis, Idle};
 
 use crate::failure::Failure;
-use crate::live::{BRIEFLY, Source};
+use crate::live::{BRIEFLY, Found, Source};
 use crate::output;
 use crate::report::style;
 use crate::select::SelectArgs;
@@ -45,7 +45,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut service_pid = None;
-    let (recording, _) = if args.source.is_empty() {
+    let Found { recording, .. } = if args.source.is_empty() {
         let service = Service::start(args.source.length(BRIEFLY))?;
         let pid = service.child.id();
         service_pid = Some(pid);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wallscope_capture::session::Options;
+use wallscope_capture::session::{Options, Stop};
 use wallscope_capture::target::Target;
 use wallscope_model::Recording;
 
@@ -32,6 +32,16 @@ pub struct Source {
     output: Option<PathBuf>,
 }
 
+/// A recording that was read, or made now.
+pub struct Found {
+    /// The recording.
+    pub recording: Recording,
+    /// Its file.
+    pub path: PathBuf,
+    /// Whether it was made now, and ended because its target did.
+    pub target_ended: bool,
+}
+
 impl Source {
     /// The live target, if one was named.
     pub fn target(&self) -> Option<Target> {
@@ -43,9 +53,13 @@ impl Source {
     ///
     /// # Errors
     /// Nothing named, unreadable, or not to be measured.
-    pub fn recording(self, verb: &str, usual: Duration) -> Result<(Recording, PathBuf), Failure> {
+    pub fn recording(self, verb: &str, usual: Duration) -> Result<Found, Failure> {
         match (&self.file, self.target.target()) {
-            (Some(file), _) => Ok((input::recording(file, &self.reading)?, file.clone())),
+            (Some(file), _) => Ok(Found {
+                recording: input::recording(file, &self.reading)?,
+                path: file.clone(),
+                target_ended: false,
+            }),
             (None, Some(target)) => self.measured(target, usual),
             (None, None) => Err(Failure::usage(format!(
                 "{verb} needs a recording, or a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…"
@@ -63,22 +77,22 @@ impl Source {
         self.duration.unwrap_or(usual)
     }
 
-    /// A recording of `target`, made now as [`Source::recording`] does, and its file.
+    /// A recording of `target`, made now as [`Source::recording`] does.
     ///
     /// # Errors
     /// Not to be measured, or not to be written.
-    pub fn measured(
-        self,
-        target: Target,
-        usual: Duration,
-    ) -> Result<(Recording, PathBuf), Failure> {
+    pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
         let options = Options {
             duration: Some(self.length(usual)),
             ..Options::new(target)
         };
         let output = output(self.output.as_deref())?;
         // The command's own status is not what is asked here.
-        let (recording, path, _) = measure(&options, output)?;
-        Ok((recording, path))
+        let recorded = measure(&options, output)?;
+        Ok(Found {
+            recording: recorded.recording,
+            path: recorded.path,
+            target_ended: recorded.stop == Stop::TargetEnded,
+        })
     }
 }

@@ -5,7 +5,7 @@ use wallscope_report::waits;
 
 use crate::failure::Failure;
 use crate::{
-    live::{BRIEFLY, Source},
+    live::{BRIEFLY, Found, Source},
     output,
 };
 
@@ -29,7 +29,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let (recording, _) = args.source.recording("locks", BRIEFLY)?;
+    let Found { recording, .. } = args.source.recording("locks", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let text = if args.json {
         waits::locks_json(&analysis)

@@ -205,7 +205,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     }
     let output = output(args.output.as_deref())?;
-    let (recording, path, outcome) = measure(&options, output)?;
+    let Recorded {
+        recording,
+        path,
+        outcome,
+        ..
+    } = measure(&options, output)?;
     eprintln!(
         "wallscope: {}",
         wallscope_explain::finding(&recording).sentence
@@ -234,12 +239,20 @@ pub fn dated_name() -> PathBuf {
     name.to_string().into()
 }
 
-/// Measures, names and writes. Beside the recording and its file comes what to end with once all is
-/// said: a command's own status.
-pub fn measure(
-    options: &Options,
-    output: Output,
-) -> Result<(Recording, PathBuf, Result<(), Failure>), Failure> {
+/// A recording that was made now, and written.
+pub struct Recorded {
+    /// The recording, named.
+    pub recording: Recording,
+    /// Its file.
+    pub path: PathBuf,
+    /// What ended it.
+    pub stop: Stop,
+    /// What to end with once all is said: a command's own status.
+    pub outcome: Result<(), Failure>,
+}
+
+/// Measures, names and writes.
+pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let mut teller = Teller {
         terminal: io::stderr().is_terminal(),
         shown: false,
@@ -263,7 +276,12 @@ pub fn measure(
         (_, Some(end)) if end.exit_code() == 0 => Ok(()),
         (_, Some(end)) => Err(Failure::command(end.exit_code())),
     };
-    Ok((recording, path, outcome))
+    Ok(Recorded {
+        recording,
+        path,
+        stop: captured.stop,
+        outcome,
+    })
 }
 
 /// The events of these lists.

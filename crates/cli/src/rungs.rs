@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wallscope_capture::Error;
-use wallscope_capture::probes::{self, Options, spec::Spec};
+use wallscope_capture::probes::{self, Measured, Options, spec::Spec};
+use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
 use wallscope_explain::ladder::{Cause, Ladder};
 use wallscope_model::Recording;
@@ -68,9 +69,10 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
     found
 }
 
-/// The commands that climb them by hand.
-pub fn commands(recording: &Recording, ladder: &Ladder) -> Vec<String> {
+/// The commands that climb them by hand; `next`: of the target's next run, as this one has ended.
+pub fn commands(recording: &Recording, ladder: &Ladder, next: bool) -> Vec<String> {
     let pid = recording.domain.target.strip_prefix("pid ");
+    let pid = pid.filter(|_| !next);
     let target = pid.map_or("-p PID".to_owned(), |p| {
         format!("-p {}", p.replace(", ", ","))
     });
@@ -91,12 +93,91 @@ pub fn commands(recording: &Recording, ladder: &Ladder) -> Vec<String> {
     ]
 }
 
+/// Where the target ended, and what is missing for that.
+pub struct Ended {
+    /// The rung: 2 to 4.
+    rung: u8,
+    /// After what, in words.
+    after: String,
+    /// What is not known, in words.
+    missing: Vec<String>,
+}
+
+impl Ended {
+    /// While it was recorded.
+    pub fn recorded(recording: &Recording, ladder: &Ladder) -> Ended {
+        let ns = ladder.bottleneck.window_ns;
+        let named = named(recording, ladder);
+        let names: Vec<&str> = named.iter().map(|n| &*n.cause.function).collect();
+        Ended {
+            rung: 2,
+            after: format!("after {:.2} s of recording", ns as f64 / 1e9),
+            missing: missing(&names, names.first().copied()),
+        }
+    }
+
+    /// It in words.
+    pub fn says(&self) -> String {
+        let missing = match &self.missing[..] {
+            [] => String::new(),
+            all => format!("; so it is not known {}", all.join(", nor ")),
+        };
+        format!("on rung {}, {}{missing}", self.rung, self.after)
+    }
+
+    /// The same for scripts.
+    pub fn json(&self) -> Value {
+        json!({"rung": self.rung, "after": self.after, "missing": self.missing})
+    }
+}
+
+/// What is not known where these were not counted, and that one was not timed.
+fn missing(uncounted: &[&str], untimed: Option<&str>) -> Vec<String> {
+    let often = match uncounted {
+        [] => None,
+        [one] => Some(format!("how often {one} is called")),
+        all => Some(format!("how often {} are called", all.join(", "))),
+    };
+    let long = untimed.map(|name| format!("how long calls of {name} take"));
+    often.into_iter().chain(long).collect()
+}
+
+/// What probes on one function found.
+struct Probed {
+    function: String,
+    /// What rung 2 measured of it.
+    spent: Duration,
+    /// `None`: the target had ended before.
+    outcome: Option<Result<Measured, Error>>,
+}
+
+impl Probed {
+    /// Its calls, or why there are none.
+    fn calls(&self) -> Result<&Calls, String> {
+        match &self.outcome {
+            Some(Ok(measured)) => Ok(&measured.calls),
+            Some(Err(e)) => Err(e.to_string()),
+            None => Err("the target had ended".into()),
+        }
+    }
+
+    /// How long its calls were counted or timed, if the target ended meanwhile or before.
+    fn ended_after(&self) -> Option<Duration> {
+        match &self.outcome {
+            Some(Ok(m)) if m.stop == Stop::TargetEnded => {
+                Some(Duration::from_nanos(m.calls.window_ns()))
+            }
+            Some(_) => None,
+            None => Some(Duration::ZERO),
+        }
+    }
+}
+
 /// What the probes found.
 pub struct Climbed {
-    /// Each function: its name, what rung 2 measured of it, and its calls or why there are none.
-    counted: Vec<(String, Duration, Result<Calls, String>)>,
+    counted: Vec<Probed>,
     /// Calls of the verdict's function.
-    timed: Option<Result<Calls, String>>,
+    timed: Option<Probed>,
     /// Length of the recording, ns.
     window_ns: u64,
 }
@@ -108,10 +189,47 @@ pub fn climb(
     target: &Target,
     max_overhead: f64,
 ) -> Climbed {
-    let by_hand = commands(recording, ladder);
-    let measure = |n: &Named<'_>, timed: bool| {
+    let mut ended = false;
+    let mut probe = |n: &Named<'_>, timed: bool| {
+        let function = n.cause.function.to_string();
+        let outcome = match ended {
+            true => None,
+            false => {
+                let (rung, how) = if timed {
+                    (4, "timing")
+                } else {
+                    (3, "counting")
+                };
+                eprintln!("wallscope: rung {rung}: {how} calls of {function}");
+                probe(n, timed, target, max_overhead)
+            }
+        };
+        let probed = Probed {
+            function,
+            spent: Duration::from_nanos(n.cause.ns),
+            outcome,
+        };
+        ended = probed.ended_after().is_some();
+        probed
+    };
+    let named = named(recording, ladder);
+    Climbed {
+        counted: named.iter().map(|n| probe(n, false)).collect(),
+        timed: named.first().map(|n| probe(n, true)),
+        window_ns: ladder.bottleneck.window_ns,
+    }
+}
+
+/// Counts or times calls of `n` in those of `target` that have not ended; `None`: all have.
+fn probe(
+    n: &Named<'_>,
+    timed: bool,
+    target: &Target,
+    max_overhead: f64,
+) -> Option<Result<Measured, Error>> {
+    loop {
         let options = Options {
-            target: target.clone(),
+            target: target.alive()?,
             asked: vec![Spec::Function {
                 module: Some(n.module.clone()),
                 name: n.name.clone(),
@@ -123,34 +241,41 @@ pub fn climb(
             slowest: 5,
             each: false,
         };
-        probes::measure(&options, &mut Teller::quiet())
-            .map(|m| m.calls)
-            .map_err(|e| match e {
-                Error::NoSuchProcess { .. } => match by_hand.get(usize::from(timed)) {
-                    Some(command) => {
-                        format!("the target has ended; beside its next run: {command}")
-                    }
-                    None => "the target has ended".into(),
-                },
-                e => e.to_string(),
-            })
-    };
-    let named = named(recording, ladder);
-    let counted = named
-        .iter()
-        .map(|n| {
-            let spent = Duration::from_nanos(n.cause.ns);
-            (n.cause.function.to_string(), spent, measure(n, false))
-        })
-        .collect();
-    Climbed {
-        counted,
-        timed: named.first().map(|n| measure(n, true)),
-        window_ns: ladder.bottleneck.window_ns,
+        match probes::measure(&options, &mut Teller::quiet()) {
+            // One of them has just ended: the others are still there.
+            Err(Error::NoSuchProcess { .. }) => {}
+            outcome => return Some(outcome),
+        }
     }
 }
 
 impl Climbed {
+    /// Where the target ended meanwhile, if it did.
+    pub fn ended(&self) -> Option<Ended> {
+        let lacks = |p: &&Probed| p.outcome.is_none();
+        let uncounted = self.counted.iter().filter(lacks);
+        let uncounted: Vec<&str> = uncounted.map(|p| &*p.function).collect();
+        let untimed = self.timed.as_ref().filter(lacks).map(|p| &*p.function);
+        let of = |rung, doing: &str, probed: &Probed| {
+            let length = probed.ended_after()?;
+            let after = match length.is_zero() {
+                true => format!("before calls of {} were {doing}", probed.function),
+                false => format!(
+                    "after calls of {} had been {doing} for {:.2} s",
+                    probed.function,
+                    length.as_secs_f64()
+                ),
+            };
+            Some(Ended {
+                rung,
+                after,
+                missing: missing(&uncounted, untimed),
+            })
+        };
+        let on_third = self.counted.iter().find_map(|p| of(3, "counted", p));
+        on_third.or_else(|| of(4, "timed", self.timed.as_ref()?))
+    }
+
     /// Calls a second, and the time that rung 2 saw for each.
     fn rate(&self, calls: &Calls, spent: Duration) -> (f64, Option<u64>) {
         let n: u64 = calls.functions.iter().map(|f| f.tally.entered).sum();
@@ -163,10 +288,11 @@ impl Climbed {
     /// Lines of the two rungs.
     pub fn text(&self) -> String {
         let mut out = String::from("\nRung 3: how often? Counted exactly, after the recording\n");
-        for (name, spent, calls) in &self.counted {
-            match calls {
+        for probed in &self.counted {
+            let name = &probed.function;
+            match probed.calls() {
                 Ok(calls) => {
-                    let (rate, each) = self.rate(calls, *spent);
+                    let (rate, each) = self.rate(calls, probed.spent);
                     let rate = match rate < 10.0 {
                         true => format!("{rate:.1}"),
                         false => count(rate.round() as u64),
@@ -174,7 +300,10 @@ impl Climbed {
                     let each = each.map_or("not called often enough to divide by".into(), |each| {
                         format!("{} of what rung 2 saw for each", ns(each))
                     });
-                    out += &format!("  {name}: {rate} calls a second, {each}\n");
+                    let short = probed.ended_after().map_or_else(String::new, |t| {
+                        format!("; counted for {:.2} s", t.as_secs_f64())
+                    });
+                    out += &format!("  {name}: {rate} calls a second, {each}{short}\n");
                 }
                 Err(why) => out += &format!("  {name}: {why}\n"),
             }
@@ -183,7 +312,7 @@ impl Climbed {
             out += "  no function of the program's own is named\n";
         }
         out += "\nRung 4: how is it distributed?\n";
-        match &self.timed {
+        match self.timed.as_ref().map(Probed::calls) {
             Some(Ok(calls)) => out += &calls::text(calls, &Look::default(), &style()),
             Some(Err(why)) => out += &format!("  {why}\n"),
             None => out += "  no function of the program's own is named\n",
@@ -199,15 +328,16 @@ impl Climbed {
         let counted: Vec<Value> = self
             .counted
             .iter()
-            .map(|(name, spent, calls)| match calls {
+            .map(|probed| match probed.calls() {
                 Ok(calls) => {
-                    let (rate, each) = self.rate(calls, *spent);
-                    json!({"function": name, "per_second": rate, "ns_per_call": each})
+                    let (rate, each) = self.rate(calls, probed.spent);
+                    json!({"function": probed.function, "per_second": rate, "ns_per_call": each,
+                        "window_ns": calls.window_ns()})
                 }
-                Err(why) => json!({"function": name, "refused": why}),
+                Err(why) => json!({"function": probed.function, "refused": why}),
             })
             .collect();
-        let timed = match &self.timed {
+        let timed = match self.timed.as_ref().map(Probed::calls) {
             Some(Ok(calls)) => of(calls),
             Some(Err(why)) => json!({"refused": why}),
             None => Value::Null,

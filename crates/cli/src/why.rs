@@ -6,7 +6,7 @@ use wallscope_report::waits;
 use crate::annotate;
 use crate::failure::Failure;
 use crate::{
-    live::{BRIEFLY, Source},
+    live::{BRIEFLY, Found, Source},
     output,
 };
 
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             args.least
         )));
     }
-    let (recording, _) = args.source.recording("why", BRIEFLY)?;
+    let Found { recording, .. } = args.source.recording("why", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let whose = match (args.thread, args.function) {
         (Some(name), _) => Whose::Thread(name),

@@ -1,5 +1,5 @@
-//! Drives `wallscope count` and `wallscope latency` as a script would: waits for the line that says
-//! that measuring is live, stops it with SIGINT, reads its JSON.
+//! Drives `wallscope count` and `wallscope latency` (and other verbs) as a script would: waits for the
+//! line that says that measuring is live, stops it with SIGINT, reads its JSON.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -27,39 +27,81 @@ impl Prober {
     /// # Errors
     /// [`Error::CannotRunHere`] where it exits with 3; otherwise what it said.
     pub fn start(tool: &Tool, arguments: &[&str]) -> Result<Prober, Error> {
+        let mut prober = Prober::spawn(tool, &[arguments, &["--json"]].concat())?;
+        prober.until("wallscope: measuring")?;
+        Ok(prober)
+    }
+
+    /// Starts `wallscope ARGUMENTS`, whatever the verb.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(tool: &Tool, arguments: &[&str]) -> Result<Prober, Error> {
         let mut child = Command::new(tool.path())
             .args(arguments)
-            .arg("--json")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| Error::Start(format!("{}: {error}", tool.path().display())))?;
-        let mut prober = Prober {
+        Ok(Prober {
             lines: lines_of(child.stderr.take().expect("stderr is piped")),
             output: lines_of(child.stdout.take().expect("stdout is piped")),
             child: Owned(child),
             said: Vec::new(),
-        };
+        })
+    }
+
+    /// Waits until it says a line with `words` on standard error.
+    ///
+    /// # Errors
+    /// [`Error::CannotRunHere`] where it exits with 3 before; otherwise what it said.
+    pub fn until(&mut self, words: &str) -> Result<(), Error> {
         loop {
-            match prober.lines.recv_timeout(LIVE_LIMIT) {
+            match self.lines.recv_timeout(LIVE_LIMIT) {
                 Ok(line) => {
-                    let live = line.contains("wallscope: measuring");
-                    prober.said.push(line);
-                    if live {
-                        return Ok(prober);
+                    let said = line.contains(words);
+                    self.said.push(line);
+                    if said {
+                        return Ok(());
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => return Err(prober.failed("was not live in time")),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(self.failed(&format!("did not say {words:?} in time")));
+                }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = prober.child.0.wait().ok().and_then(|s| s.code());
+                    let status = self.child.0.wait().ok().and_then(|s| s.code());
                     return Err(match status {
-                        Some(3) => Error::CannotRunHere(prober.said.join(" / ")),
-                        _ => prober.failed(&format!("ended with {status:?} before it was live")),
+                        Some(3) => Error::CannotRunHere(self.said.join(" / ")),
+                        _ => self.failed(&format!("ended with {status:?} before {words:?}")),
                     });
                 }
             }
         }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// Waits until it ends by itself: its status, and what it wrote to standard output and error.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn ends(mut self) -> Result<(Option<i32>, String, String), Error> {
+        let mut text = Vec::new();
+        loop {
+            match self.output.recv_timeout(LIVE_LIMIT) {
+                Ok(line) => text.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => return Err(self.failed("did not end in time")),
+            }
+        }
+        let status = self.child.0.wait();
+        let status = status.map_err(|e| Error::Start(format!("wait: {e}")))?;
+        self.said.extend(self.lines.iter());
+        Ok((status.code(), text.join("\n"), self.said.join("\n")))
     }
 
     fn failed(&self, how: &str) -> Error {

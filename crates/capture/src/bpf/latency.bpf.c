@@ -50,9 +50,13 @@ static __always_inline bool has_in_flight(struct ws_thread *t)
 
 const volatile u32 cfg_count_only = 0; /* system calls: no lengths */
 u64 forked; /* children of targets born since */
+u64 execed; /* times that targets named by user space began another program since */
 
 #include "call_open.h"
 #include "call_jump.h"
+
+/* In `targets`: a child of one. Those that user space names have another value. */
+#define WS_TARGET_BORN 2
 
 /* System call number to function + 1; 0: not asked for. */
 struct {
@@ -219,12 +223,12 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(ws_calls_fork, struct task_struct *parent, struct task_struct *child)
 {
 	u32 from = parent->tgid, to = child->tgid;
-	u8 one = 1;
+	u8 born = WS_TARGET_BORN;
 
 	if (from == to || !bpf_map_lookup_elem(&targets, &from))
 		return 0;
 	__sync_fetch_and_add(&forked, 1);
-	bpf_map_update_elem(&targets, &to, &one, BPF_ANY);
+	bpf_map_update_elem(&targets, &to, &born, BPF_ANY);
 	return 0;
 }
 
@@ -233,7 +237,11 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(ws_calls_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
 {
 	struct ws_calls *c = bpf_task_storage_get(&open_calls, p, 0, 0);
+	u32 tgid = p->tgid;
+	u8 *how = bpf_map_lookup_elem(&targets, &tgid);
 
+	if (how && *how != WS_TARGET_BORN)
+		__sync_fetch_and_add(&execed, 1);
 	if (c)
 		drop_left(c, -1);
 	return 0;

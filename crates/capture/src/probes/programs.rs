@@ -129,7 +129,7 @@ impl Programs {
                 "ws_point" => settings.tracepoints,
                 "ws_call_enters" => settings.syscalls,
                 "ws_call_exits" => settings.syscalls && settings.timed,
-                "ws_calls_switch" | "ws_calls_wakeup" | "ws_calls_exec" => settings.timed,
+                "ws_calls_switch" | "ws_calls_wakeup" => settings.timed,
                 _ => true,
             };
             program.set_autoload(wanted);
@@ -218,6 +218,11 @@ impl Programs {
     /// Children of targets born so far.
     pub fn forked(&self) -> u64 {
         self.skel.maps.bss_data.as_deref().map_or(0, |d| d.forked)
+    }
+
+    /// How often named processes have begun another program so far.
+    pub fn execed(&self) -> u64 {
+        self.skel.maps.bss_data.as_deref().map_or(0, |d| d.execed)
     }
 
     /// Attaches the hooks of the kernel that go with probes.

@@ -153,6 +153,19 @@ impl Facts<'_> {
                 remedy: remedy.into(),
             });
         };
+        let execed = programs.execed();
+        if execed > 0 && matches!(self.options.target, Target::Pids(_)) {
+            let times = match execed {
+                1 => String::new(),
+                n => format!(" ({n} times)"),
+            };
+            limit(
+                format!(
+                    "calls after the target began another program{times}, but for those in files that both run"
+                ),
+                "measure again: names are then looked up in the new program",
+            );
+        }
         let forked = programs.forked();
         if forked > 0 && !self.follows_forks && matches!(self.options.target, Target::Pids(_)) {
             limit(

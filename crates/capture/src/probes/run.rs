@@ -23,7 +23,7 @@ use crate::{
     backend::ebpf::Kernel,
     places::Places,
     session::{
-        Stop, choose, command,
+        Chosen, Stop, choose, command, ended_early,
         events::{Event, Events},
         first_slice, now, unix_now,
     },
@@ -104,11 +104,26 @@ pub struct Measured {
 /// place then.
 pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured, Error> {
     let kernel = Kernel::inspect()?;
-    let mut held = match &options.target {
+    let held = match &options.target {
         Target::Command(argv) => Some(Held::start(argv, None)?),
         _ => None,
     };
     let chosen = choose(&options.target, held.as_ref())?;
+    run(options, watcher, &kernel, held, &chosen).map_err(|e| match e {
+        // What a trial found stands, whatever became of the target since.
+        Error::Refused { .. } => e,
+        e => chosen.gone(&options.target).unwrap_or(e),
+    })
+}
+
+/// Counts or times what `chosen` call.
+fn run(
+    options: &Options,
+    watcher: &mut dyn Watcher,
+    kernel: &Kernel,
+    mut held: Option<Held>,
+    chosen: &Chosen,
+) -> Result<Measured, Error> {
     let modules = match &options.target {
         Target::Command(argv) => modules::of_files(&command::files_of(&argv[0])),
         _ => modules::of_processes(&chosen.pids),
@@ -140,7 +155,7 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
         choose: !matches!(options.target, Target::All),
         places: &places,
     };
-    let mut programs = Programs::load(&kernel, &settings)?;
+    let mut programs = Programs::load(kernel, &settings)?;
     let costs = calibrate::measure(&mut programs, options.timed)?;
     programs.set_costs([costs.in_a_row, costs.cold[0]], costs.bias);
 
@@ -233,7 +248,7 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
 
     let facts = Facts {
         options,
-        kernel: &kernel,
+        kernel,
         plan: &plan,
         costs: &costs,
         start_ns,
@@ -296,6 +311,10 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
     calls.probe_ns = costs.spent(&before, &met, end_ns - start_ns);
     calls.stopped = stopped;
     calls.domain.notes.extend(notes);
+    if stop == Stop::TargetEnded {
+        let note = ended_early(&options.target, options.duration, calls.window_ns());
+        calls.domain.notes.extend(note);
+    }
     facts.limits(&programs, &mut calls.domain);
     let each = slow.borrow_mut().all.take().unwrap_or_default();
     Ok(Measured {

@@ -1,12 +1,13 @@
 //! Whom a target means at the moment at which measuring begins.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use wallscope_object::{cgroup, process};
 
 use crate::{
     Error,
-    target::{Held, Target, cgroup_members, watch, with_descendants},
+    target::{Held, Target, cgroup_members, has_ended, watch, with_descendants},
 };
 
 /// Whom the target means, now.
@@ -17,6 +18,31 @@ pub(crate) struct Chosen {
     pub cgroups: Vec<u64>,
     /// Processes whose end ends the recording.
     pub watch: Vec<OwnedFd>,
+}
+
+impl Chosen {
+    /// That all processes which `target` names by their ids have ended, where they have: what fails then
+    /// fails for that.
+    pub fn gone(&self, target: &Target) -> Option<Error> {
+        let Target::Pids(pids) = target else {
+            return None;
+        };
+        let pid = *pids.first()?;
+        (self.watch.iter().all(has_ended)).then_some(Error::NoSuchProcess { pid })
+    }
+}
+
+/// What to note where a target ended before the time that was asked for was over.
+pub(crate) fn ended_early(target: &Target, asked: Option<Duration>, ns: u64) -> Option<String> {
+    let (Target::Pids(_), Some(asked)) = (target, asked) else {
+        return None;
+    };
+    let seconds = |d: Duration| format!("{:.2} s", d.as_secs_f64());
+    Some(format!(
+        "the target ended after {} of the {} asked for",
+        seconds(Duration::from_nanos(ns)),
+        seconds(asked)
+    ))
 }
 
 /// Looks up whom `target` means; `held`: the command, if it is one.
@@ -32,7 +58,11 @@ pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Err
     match target {
         Target::Pids(pids) => {
             for pid in pids {
-                chosen.watch.push(watch(*pid)?);
+                let process = watch(*pid)?;
+                if has_ended(&process) {
+                    return Err(Error::NoSuchProcess { pid: *pid });
+                }
+                chosen.watch.push(process);
             }
             chosen.pids = with_descendants(pids);
         }

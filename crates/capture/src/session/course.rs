@@ -10,7 +10,7 @@ use super::{
     Captured, Live, Observer, Options, Progress, Stop,
     assemble::{Assembled, assemble},
     build::Stacks,
-    chosen::{Chosen, choose},
+    chosen::{Chosen, choose, ended_early},
     cost::{self, CostMeter},
     domain,
     events::{Event, Events},
@@ -227,6 +227,11 @@ impl<'o> Course<'o> {
         self.programs.visit(Visit::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
+        if self.intake.borrow().accounts.len() == 0
+            && let Some(gone) = self.chosen.gone(&self.options.target)
+        {
+            return Err(gone);
+        }
         self.host.take_all();
         observer.live(&Live {
             target: self.options.target.describe(),
@@ -390,6 +395,10 @@ impl<'o> Course<'o> {
         intake.borrow_mut().samples.peers.open = programs.sockets();
         drop(ring);
         upkeep.follow(&mut programs, &mut sideband, None, &mut processes, &intake);
+        if stop == Stop::TargetEnded {
+            let ns = end_ns - self.start_ns;
+            notes.extend(ended_early(&options.target, options.duration, ns));
+        }
         let seen_tasks = processes.managed_mut().finish_tasks();
         let facts = self.host.finish();
         let command_end = held

@@ -85,7 +85,7 @@ use crate::{
     probe,
     target::refuse_32_bit,
 };
-pub(crate) use chosen::choose;
+pub(crate) use chosen::{Chosen, choose, ended_early};
 pub(crate) use domain::privilege;
 pub use events::{Signals, Stopper};
 pub use interface::{Captured, Live, Observer, Options, Progress, Stop};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use wallscope_report::page::article::{Article, Section};
 
 use super::{MOST_CAUSES, Page, percent, place, resolution, saturation, what};
-use crate::rungs::{self, Climbed};
+use crate::rungs::Climbed;
 
 impl Page<'_> {
     /// What the page is laid out from.
@@ -73,8 +73,8 @@ impl Page<'_> {
             .filter(|line| !line.is_empty())
             .map(str::to_owned)
             .collect();
-        let probes = match climbed.is_empty() {
-            true => rungs::commands(self.recording, self.ladder),
+        let probes = match climbed.is_empty() || self.ended.is_some() {
+            true => self.probes(),
             false => Vec::new(),
         };
         if !climbed.is_empty() || !probes.is_empty() {

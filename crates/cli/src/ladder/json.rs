@@ -4,7 +4,7 @@ use serde_json::json;
 use wallscope_model::State;
 
 use super::Page;
-use crate::rungs::{self, Climbed};
+use crate::rungs::{Climbed, Ended};
 
 impl Page<'_> {
     /// Everything.
@@ -83,7 +83,8 @@ impl Page<'_> {
                 "threads": c.threads,
                 "thread": &*c.thread,
             })).collect::<Vec<_>>(),
-            "probes": rungs::commands(self.recording, self.ladder),
+            "probes": self.probes(),
+            "ended": self.ended.as_ref().map(Ended::json),
             "rungs": self.climbed.as_ref().map(Climbed::json),
             "rules": self.ladder.fired.iter().map(|f| json!({
                 "rule": f.rule,

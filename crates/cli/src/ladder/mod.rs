@@ -19,9 +19,9 @@ use wallscope_model::{Recording, State};
 use wallscope_report::page::article as page;
 
 use crate::failure::Failure;
-use crate::live::Source;
+use crate::live::{Found, Source};
 use crate::output;
-use crate::rungs::{self, Climbed};
+use crate::rungs::{self, Climbed, Ended};
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
 #[derive(clap::Args)]
@@ -108,8 +108,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
         None => Duration::from_secs(30),
     };
-    let (recording, path) = args.source.recording("ladder", usual)?;
+    let Found {
+        recording,
+        path,
+        target_ended,
+    } = args.source.recording("ladder", usual)?;
     let ladder = climb(&recording);
+    // Of a command that is how it is meant.
+    let command = matches!(target, Some(Target::Command(_)));
+    let ended = (target_ended && !command).then(|| Ended::recorded(&recording, &ladder));
+    let climbed = target
+        .filter(|_| args.go && ended.is_none())
+        .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead));
     if let Some(share) = args.resolve.filter(|share| ladder.resolves > *share) {
         eprintln!(
             "wallscope: shares below {} are noise in this recording, and {} was asked for: the \
@@ -123,9 +133,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ladder: &ladder,
         file: path.display().to_string(),
         explain: args.explain,
-        climbed: target
-            .filter(|_| args.go)
-            .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead)),
+        ended: ended.or_else(|| climbed.as_ref().and_then(Climbed::ended)),
+        climbed,
     };
     if args.html {
         return output::to_stdout(|w| page::write(&shown.article(), w));
@@ -155,6 +164,8 @@ struct Page<'a> {
     explain: bool,
     /// Rungs 3 and 4, where they were climbed.
     climbed: Option<Climbed>,
+    /// Where the target ended while it was measured.
+    ended: Option<Ended>,
 }
 
 fn percent(share: f64) -> String {
@@ -229,6 +240,9 @@ impl Page<'_> {
         if !v.confidence.is_empty() {
             out.push(("how sure", v.confidence.clone()));
         }
+        if let Some(ended) = &self.ended {
+            out.push(("the target ended", ended.says()));
+        }
         out.push(("not seen", self.unseen()));
         out.push(("next", self.next()));
         out.retain(|(_, says)| !says.is_empty());
@@ -247,6 +261,11 @@ impl Page<'_> {
             out.push("the host: the recording has no facts of it".into());
         }
         out.join("; ")
+    }
+
+    /// The commands that climb rungs 3 and 4 by hand.
+    fn probes(&self) -> Vec<String> {
+        rungs::commands(self.recording, self.ladder, self.ended.is_some())
     }
 
     fn next(&self) -> String {

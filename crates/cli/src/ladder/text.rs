@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use wallscope_report::text::wrap;
 
 use super::{MOST_CAUSES, Page, percent, place, resolution, saturation, what};
-use crate::{output, rungs};
+use crate::output;
 
 impl Page<'_> {
     /// One page of text, as wide as the terminal.
@@ -66,17 +66,27 @@ impl Page<'_> {
         if rest > 0 {
             say(2, &format!("{rest} more (--json has all)"));
         }
-        let probes = rungs::commands(self.recording, self.ladder);
         if let Some(climbed) = &self.climbed {
             out.push_str(&climbed.text());
-        } else if !probes.is_empty() {
-            say(0, "");
-            say(
-                0,
+        }
+        let probes = self.probes();
+        let how = match (&self.climbed, &self.ended) {
+            (None, None) => {
                 "Rungs 3 and 4: how often, and how distributed? They need probes in the live \
                  process: --go places them, never above --max-overhead; by hand (each prints what a \
-                 call will cost first)",
-            );
+                 call will cost first)"
+            }
+            (_, Some(_)) => {
+                "Rungs 3 and 4 beside the target's next run (each command prints what a call will cost \
+                 first)"
+            }
+            (Some(_), None) => "",
+        };
+        if !how.is_empty() && !probes.is_empty() {
+            let _ = writeln!(out);
+            for line in wrap(how, width, 0) {
+                let _ = writeln!(out, "{line}");
+            }
             for command in probes {
                 // For copying: never wrapped.
                 let _ = writeln!(out, "  {command}");

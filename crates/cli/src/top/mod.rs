@@ -26,8 +26,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop};
-use wallscope_capture::target::Target;
+use wallscope_capture::session::{
+    self, Captured, Live, Look, Observer, Options, Progress, Signals, Stop,
+};
+use wallscope_capture::target::{CommandEnd, Target};
 use wallscope_explain::idle;
 
 use crate::failure::Failure;
@@ -116,12 +118,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         app: Some(app),
         once: args.once,
         looks: None,
+        looked: false,
         threads: None,
         quit: Arc::default(),
     };
     let outcome = session::record(&options, &mut feeder);
+    let outcome = outcome.map(|captured| feeder.rest(captured));
     // A target that has ended may still be looked at; a signal means us.
-    if !matches!(&outcome, Ok(captured) if captured.stop == Stop::TargetEnded) {
+    if !matches!(&outcome, Ok(ended) if ended.stop == Stop::TargetEnded) {
         feeder.quit.store(true, Ordering::Relaxed);
     }
     // No more looks: the threads finish what they have.
@@ -130,7 +134,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Some(threads) => threads.join(),
         None => Ok(()),
     };
-    let captured = outcome.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    let ended = outcome.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
     if let Some((path, file)) = said {
         let written = file.metadata().map_or(0, |m| m.len());
         if written > 0 {
@@ -141,7 +145,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     }
     shown?;
-    match (captured.stop, captured.command_end) {
+    match (ended.stop, ended.command_end) {
         (Stop::TargetEnded, Some(end)) if end.exit_code() != 0 => {
             Err(Failure::command(end.exit_code()))
         }
@@ -170,9 +174,41 @@ struct Feeder {
     app: Option<App>,
     once: bool,
     looks: Option<Looks>,
+    /// Whether one has been taken.
+    looked: bool,
     threads: Option<Threads>,
     /// The screen is to be given back.
     quit: Arc<AtomicBool>,
+}
+
+/// How the session ended.
+struct Ended {
+    stop: Stop,
+    command_end: Option<CommandEnd>,
+    /// Kept until the terminal is as it was.
+    _signals: Signals,
+}
+
+impl Feeder {
+    /// Shows what there is of a target that ended within the first interval.
+    fn rest(&self, captured: Captured) -> Ended {
+        if let (Some(looks), Stop::TargetEnded, false) = (&self.looks, captured.stop, self.looked) {
+            let window = &captured.recording.window;
+            let elapsed = Duration::from_nanos(window.end_ns.saturating_sub(window.start_ns));
+            // Whoever has quit meanwhile misses nothing.
+            let _ = looks.send(Look {
+                elapsed,
+                recording: captured.recording,
+                sources: captured.sources,
+                seen: captured.seen,
+            });
+        }
+        Ended {
+            stop: captured.stop,
+            command_end: captured.command_end,
+            _signals: captured.signals,
+        }
+    }
 }
 
 /// The threads that name and show.
@@ -227,6 +263,7 @@ impl Observer for Feeder {
     fn progress(&mut self, _: &Progress) {}
 
     fn look(&mut self, look: Look) {
+        self.looked = true;
         // The other end goes away when somebody quits, which stops the session too.
         if let Some(looks) = &self.looks {
             let _ = looks.send(look);

@@ -132,7 +132,8 @@ pub(crate) fn record(
         looker.watch.process(*pid, None, session::now());
     }
     if let (Some(pid), true) = (chosen.pids.first(), looker.watch.threads.is_empty()) {
-        return Err(refusal::of_books(*pid));
+        let gone = chosen.gone(&options.target);
+        return Err(gone.unwrap_or_else(|| refusal::of_books(*pid)));
     }
     if perf != PerfEvents::Not {
         match open_clock(&mut looker, options, descriptors) {
@@ -322,6 +323,13 @@ pub(crate) fn record(
         ..Recording::default()
     };
     let window_ns = (end_ns - start_ns).max(1);
+    if stop == Stop::TargetEnded {
+        notes.extend(session::ended_early(
+            &options.target,
+            options.duration,
+            window_ns,
+        ));
+    }
     if let (Some(limit), true) = (options.timeline, looker.clock.is_some()) {
         spans::keep_within(&mut looker.watch.threads, limit);
         recording.timeline = Some(spans::timeline(&looker.watch.threads, limit));
