@@ -48,6 +48,8 @@ pub struct NetFacts {
     pub listen_overflows: u64,
     /// Connections dropped at listen since boot.
     pub listen_drops: u64,
+    /// Connections that were begun and never made since boot: refused, or not answered.
+    pub tcp_failed_connects: u64,
 }
 
 /// The target's cgroup: CPU quota and memory.

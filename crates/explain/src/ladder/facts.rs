@@ -21,6 +21,14 @@ pub(super) fn throttled_periods(recording: &Recording) -> Option<f64> {
     (periods > 0).then(|| throttled as f64 / periods as f64)
 }
 
+/// Connections that somebody on the host began and that were never made, and how many a second.
+pub(super) fn failed_connects(recording: &Recording) -> Option<(u64, f64)> {
+    let (first, last, seconds) = edges(recording)?;
+    let (a, b) = (first.net.as_ref()?, last.net.as_ref()?);
+    let failed = b.tcp_failed_connects.saturating_sub(a.tcp_failed_connects);
+    Some((failed, failed as f64 / seconds))
+}
+
 /// The CPUs that the target may use.
 pub(super) struct Room {
     /// How many.

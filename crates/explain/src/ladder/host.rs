@@ -243,6 +243,12 @@ fn network(span: &Span<'_>) -> Option<Resource> {
     if full > 0 {
         errors.push(format!("{full} connections met a full accept queue"));
     }
+    let failed = grown(|n| n.tcp_failed_connects);
+    if failed > 0 {
+        errors.push(format!(
+            "{failed} connections could not be made (refused, or not answered)"
+        ));
+    }
     Some(Resource {
         name: "network".into(),
         utilisation: None,

@@ -4,6 +4,7 @@ use wallscope_model::{BlockReason, State};
 
 use super::causes::largest;
 use super::evidence::Evidence;
+use super::facts;
 use super::rules_wait::lengths;
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
@@ -155,6 +156,7 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
                 .because(BlockReason::Timer.name())
                 .of(e, State::Blocked, ns, by)
                 .with(by.and_then(|c| lengths(e, c, BlockReason::Timer)))
+                .with(tries_again(e))
             };
             // Who starts a command waits for its end.
             if e.recording.domain.target.starts_with("command") {
@@ -166,6 +168,20 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
         },
     )
 }
+
+/// Connections that fail while it sleeps: it may sleep between its tries.
+fn tries_again(e: &Evidence<'_>) -> Option<String> {
+    let (failed, each_second) = facts::failed_connects(e.recording)?;
+    (each_second >= SOME_FAIL).then(|| {
+        format!(
+            "{failed} connections of this host could not be made meanwhile (refused, or not answered): if \
+             they are its own, it sleeps between its tries, and whom it asks is the cause"
+        )
+    })
+}
+
+/// Failed connections a second: what a service that tries again without end makes.
+const SOME_FAIL: f64 = 1.0;
 
 pub(super) fn events(e: &Evidence<'_>) -> Found {
     let ns = e.blocked(BlockReason::Poll);

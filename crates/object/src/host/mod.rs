@@ -210,8 +210,10 @@ fn net(
 ) -> Option<NetFacts> {
     let mut facts = sockets.read(buffer).and_then(parse::sockets)?;
     if let Some(text) = snmp.read(buffer) {
-        let [retransmits] = parse::paired(text, "Tcp:", ["RetransSegs"]);
+        let keys = ["RetransSegs", "AttemptFails"];
+        let [retransmits, failed] = parse::paired(text, "Tcp:", keys);
         facts.tcp_retransmits = retransmits.unwrap_or(0);
+        facts.tcp_failed_connects = failed.unwrap_or(0);
     }
     if let Some(text) = netstat.read(buffer) {
         let [overflows, drops] = parse::paired(text, "TcpExt:", ["ListenOverflows", "ListenDrops"]);

@@ -47,6 +47,8 @@ pub(super) struct Net {
     pub listen_overflows: u64,
     #[prost(uint64, tag = "6")]
     pub listen_drops: u64,
+    #[prost(uint64, tag = "7")]
+    pub tcp_failed_connects: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -196,6 +198,7 @@ pub(super) fn to_message(h: &model::HostSample) -> HostSample {
             tcp_retransmits: n.tcp_retransmits,
             listen_overflows: n.listen_overflows,
             listen_drops: n.listen_drops,
+            tcp_failed_connects: n.tcp_failed_connects,
         }),
         cgroup: f.cgroup.as_ref().map(|c| Cgroup {
             path: c.path.clone(),
@@ -286,6 +289,7 @@ pub(super) fn from_message(h: HostSample) -> model::HostSample {
                 tcp_retransmits: n.tcp_retransmits,
                 listen_overflows: n.listen_overflows,
                 listen_drops: n.listen_drops,
+                tcp_failed_connects: n.tcp_failed_connects,
             }),
             cgroup: h.cgroup.map(|c| model::CgroupFacts {
                 path: c.path,
