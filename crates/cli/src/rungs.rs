@@ -10,8 +10,8 @@ use wallscope_capture::probes::{self, Measured, Options, spec::Spec};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
 use wallscope_explain::ladder::{Cause, Ladder};
-use wallscope_model::Recording;
 use wallscope_model::calls::Calls;
+use wallscope_model::{ModuleKind, Recording};
 use wallscope_report::calls::{self, Look};
 use wallscope_report::text::units::{count, ns};
 
@@ -20,6 +20,8 @@ use crate::report::style;
 
 /// Functions that are counted.
 const MOST: usize = 3;
+/// The least share of active time that makes one worth it, beside the verdict's.
+const LEAST: f64 = 0.01;
 /// How long each is counted, and the verdict's is timed.
 const COUNTED: Duration = Duration::from_secs(2);
 const TIMED: Duration = Duration::from_secs(5);
@@ -53,7 +55,10 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
         else {
             continue;
         };
-        if known || !module.path.starts_with('/') || found.len() == MOST {
+        // Probes stand in machine code, and what takes next to no time needs none.
+        let probed = module.kind == ModuleKind::Elf && module.path.starts_with('/');
+        let small = cause.share < LEAST && verdict != Some(&*cause.function);
+        if known || !probed || small || found.len() == MOST {
             continue;
         }
         let raw = match &*function.system_name {
