@@ -181,6 +181,9 @@ const BY_ARGUMENT: &[(Argument, &[libc::c_long])] = &[
             libc::SYS_tee,
             libc::SYS_splice,
             libc::SYS_vmsplice,
+            // Queues of messages are files of a file system of their own.
+            libc::SYS_mq_timedreceive,
+            libc::SYS_mq_timedsend,
         ],
     ),
     (

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use wallscope_model::place::{of_standard_library, plain};
 use wallscope_model::{
     BlockReason, ContextId, FrameKind, Function, Label, LabelValue, LabelsId, Recording, State,
     WaitSeen, scale,
@@ -48,8 +49,8 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "executor without work",
-        when: "a thread of Go's or tokio's scheduler, or of a fork/join pool as Java's virtual threads run on, \
-               waits for a lock's word to be given something to run: idle; who waits for answers is not the \
+        when: "a thread of Go's or tokio's scheduler, of a fork/join pool as Java's virtual threads run on, or \
+               of Node's pools waits for a lock's word to be given something to run: idle; who waits for answers is not the \
                thread",
         judges: executor,
     },
@@ -96,13 +97,14 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: AT_ROOT,
-        when: "a condition variable, waited for at most three functions from a thread's entry, but \
-               for one of something that those who wait there hold in turn: idle",
+        when: "a condition variable, waited for at most three functions from a thread's entry, the \
+               language's own left out, but for one of something that those who wait there hold in turn: idle",
         judges: root_condition,
     },
     Rule {
-        name: "nothing in flight",
-        when: "polls or reads connections, and none of them has a request in flight: idle",
+        name: NOTHING_IN_FLIGHT,
+        when: "polls or reads connections, and none of them has a request in flight: idle, unless children \
+               that it started or a disk end the waits",
         judges: nothing_in_flight,
     },
 ];
@@ -115,8 +117,20 @@ fn executor(w: &Wait<'_>) -> Option<bool> {
         "runtime.stopm",
         "tokio::runtime::scheduler::multi_thread::worker::Context::park",
     ];
+    // Node's threads, which speak to nobody, wait in their main functions themselves; below these they work.
+    const MAINS: [&str; 2] = [
+        "node::(anonymous namespace)::PlatformWorkerThread",
+        "node::inspector::(anonymous namespace)::StartIoThreadMain",
+    ];
+    const WAITS: [&str; 4] = ["futex", "cond_wait", "cond_timedwait", "sem_wait"];
     let at = |name: &&str| PLACES.iter().any(|place| name.starts_with(place));
-    (w.reason == BlockReason::Lock && w.user.iter().any(at)).then_some(true)
+    let waits = |name: &&&str| WAITS.iter().any(|wait| name.contains(wait));
+    let mut own = w.user.iter().skip_while(waits);
+    let main = own.next().copied().unwrap_or_default();
+    let of_libuv = main == "worker" && own.next() == Some(&"start_thread");
+    let at_main =
+        MAINS.iter().any(|m| main.starts_with(m)) || (of_libuv && w.user.contains(&"uv_cond_wait"));
+    (w.reason == BlockReason::Lock && (at_main || w.user.iter().any(at))).then_some(true)
 }
 
 fn in_flight(w: &Wait<'_>) -> Option<bool> {
@@ -215,7 +229,10 @@ fn may_park(reason: BlockReason) -> bool {
 }
 
 fn parked(w: &Wait<'_>) -> Option<bool> {
-    let found = may_park(w.reason) && parking::at_place(w.user);
+    // Senders park as receivers do.
+    let gives = |n: &&str| ladder::says_that_it_gives(n, false);
+    let sends = || w.user.iter().take(parking::NEAR).any(gives);
+    let found = may_park(w.reason) && parking::at_place(w.user) && !sends();
     found.then_some(true)
 }
 
@@ -232,6 +249,8 @@ pub(crate) fn waits_for_condition(name: &str) -> bool {
         "sem_timedwait",
         "sem_clockwait",
     ];
+    // Not of what is told about its arguments: threads are templates over what they are given.
+    let name = plain(name);
     parts.iter().any(|p| name.contains(p))
 }
 
@@ -241,7 +260,12 @@ fn root_condition(w: &Wait<'_>) -> Option<bool> {
     let wait = w.user[..root]
         .iter()
         .rposition(|n| waits_for_condition(n))?;
-    (w.reason == BlockReason::Lock && root - wait - 1 <= 3).then_some(true)
+    // What languages put between a thread's entry and the program's first function is no work.
+    let begins = |n: &&&str| of_standard_library(n) || **n == "execute_native_thread_routine";
+    let mut between = w.user[wait + 1..root].iter().filter(|n| !begins(n));
+    let first = between.next();
+    let gives = first.is_some_and(|n| ladder::says_that_it_gives(n, true));
+    (w.reason == BlockReason::Lock && !gives && between.count() <= 2).then_some(true)
 }
 
 fn nothing_in_flight(w: &Wait<'_>) -> Option<bool> {
@@ -287,6 +311,7 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
         verdicts[i] = Some(judge(&wait));
     }
     overturn_shared(recording, &mut verdicts);
+    overturn_delays(recording, &mut verdicts);
     for (s, verdict) in recording.samples.iter_mut().zip(&verdicts) {
         s.idle = verdict.is_some_and(|(idle, _)| idle);
     }
@@ -360,9 +385,20 @@ fn overturn_shared(recording: &Recording, verdicts: &mut [Option<(bool, &'static
     }
 }
 
+/// Who polls with connections at rest may do so for a child or a disk: see [`ladder::delays`].
+fn overturn_delays(recording: &Recording, verdicts: &mut [Option<(bool, &'static str)>]) {
+    for (verdict, delay) in verdicts.iter_mut().zip(ladder::delays(recording)) {
+        if delay.is_some() && *verdict == Some((true, NOTHING_IN_FLIGHT)) {
+            *verdict = Some((false, "for a child or a disk"));
+        }
+    }
+}
+
 /// Of the time of waits at one place, so much held by others who wait there too makes it shared.
 /// Chains are followed a few holders deep: the first of many in a queue is a small part of a wait.
 const SHARED: f64 = 0.25;
+/// The rule that tells by connections alone.
+const NOTHING_IN_FLIGHT: &str = "nothing in flight";
 /// The rule that tells by the stack alone.
 const AT_ROOT: &str = "waits for work at its root";
 

@@ -77,6 +77,43 @@ fn a_pool_s_worker_waits_for_work_but_a_job_s_wait_is_in_the_way() {
 }
 
 #[test]
+fn what_a_language_puts_below_a_worker_is_no_work_and_its_arguments_are_no_waits() {
+    let cpp = [
+        "pthread_cond_wait",
+        "void std::condition_variable::wait<Pool::run()::{lambda()#1}>(std::unique_lock<std::mutex>&)",
+        "Pool::take()",
+        "Pool::run()",
+        "Pool::Pool(int)::{lambda()#1}::operator()() const",
+        "void std::__invoke_impl<void, Pool::Pool(int)::{lambda()#1}>(std::__invoke_other)",
+        "std::thread::_Invoker<std::tuple<Pool::Pool(int)::{lambda()#1}> >::operator()()",
+        "std::thread::_State_impl<std::thread::_Invoker<std::tuple<Pool::Pool(int)::{lambda()#1}> > >::_M_run()",
+        "execute_native_thread_routine",
+        "start_thread",
+    ];
+    let rust = [
+        "std::sync::poison::condvar::Condvar::wait",
+        "app::Queue::take",
+        "app::worker",
+        "std::sys::backtrace::__rust_begin_short_backtrace",
+        "std::panicking::catch_unwind::do_call",
+        "<alloc::boxed::Box<F> as core::ops::function::FnOnce<Args>>::call_once",
+        "std::sys::thread::unix::Thread::new::thread_start",
+        "start_thread",
+    ];
+    for user in [&cpp[..], &rust[..]] {
+        let w = wait(BlockReason::Lock, user, &["futex_wait"]);
+        assert_eq!(judge(&w), (true, AT_ROOT), "{user:?}");
+    }
+    let job = [
+        "pthread_mutex_lock",
+        "handle",
+        "std::thread::_State_impl<std::thread::_Invoker<std::tuple<void (*)(std::condition_variable&)> > >::_M_run()",
+        "start_thread",
+    ];
+    assert!(!judge(&wait(BlockReason::Lock, &job, &["futex_wait"])).0);
+}
+
+#[test]
 fn a_worker_that_owes_an_answer_is_not_idle_wherever_it_waits() {
     let mut w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
     w.seen.in_flight = Some(true);
@@ -117,6 +154,25 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
     // One of its virtual threads has sent a request and was unmounted.
     carrier.seen.in_flight = Some(true);
     assert!(judge(&carrier).0);
+    // Node's main thread has, which its pool does not.
+    let pool = [
+        "pthread_cond_wait",
+        "uv_cond_wait",
+        "worker",
+        "start_thread",
+    ];
+    let mut w = wait(BlockReason::Lock, &pool, &[]);
+    w.seen.in_flight = Some(true);
+    assert!(judge(&w).0);
+    let job = [
+        "pthread_cond_wait",
+        "uv_cond_wait",
+        "job",
+        "worker",
+        "start_thread",
+    ];
+    w.user = &job;
+    assert!(!judge(&w).0);
     let marker = [
         "Monitor::wait(unsigned long)",
         "G1ConcurrentMarkThread::run_service()",

@@ -86,7 +86,6 @@ const PARKING_PLACES: &[(&str, &str)] = &[
     ),
     ("rayon workers", "rayon_core::sleep::Sleep::sleep*"),
     ("crossbeam channels' receivers", "std::thread::park*"),
-    ("Python executors", "_worker (concurrent/futures/thread.py)"),
     ("OpenMP workers", "gomp_thread_start"),
     (
         "MySQL thread cache",
@@ -97,6 +96,19 @@ const PARKING_PLACES: &[(&str, &str)] = &[
     ("PostgreSQL checkpointer", "CheckpointerMain"),
     ("PostgreSQL launchers", "AutoVacLauncherMain"),
     ("PostgreSQL logical replication", "ApplyLauncherMain"),
+];
+
+/// The same of scripts: the function itself waits, or does by way of [`MESSAGES`]. Below it it works.
+const IN_SCRIPTS: [&str; 3] = [
+    "_worker (concurrent/futures/thread.py)",
+    "_process_worker (concurrent/futures/process.py)",
+    "worker (multiprocessing/pool.py)",
+];
+/// Files of Python's library by which processes bring each other work.
+const MESSAGES: [&str; 3] = [
+    "(multiprocessing/queues.py)",
+    "(multiprocessing/synchronize.py)",
+    "(multiprocessing/connection.py)",
 ];
 
 /// Main functions of threads that wait for work in them directly; below them they work.
@@ -136,7 +148,7 @@ fn only_waits_in_java(name: &str) -> bool {
 }
 
 /// How many functions from the wait outwards may be its place's.
-const NEAR: usize = 8;
+pub(crate) const NEAR: usize = 8;
 
 /// Whether a wait with these functions of the program, innermost first, is in such a place. Work that
 /// a worker does has functions of its own above the place it waits at; Java's own way from there to
@@ -146,6 +158,11 @@ pub(crate) fn at_place(user: &[&str]) -> bool {
         Some(prefix) => name.starts_with(prefix),
         None => name == place,
     };
+    let mut scripts = user.iter().filter(|n| n.ends_with(".py)"));
+    let brings = |n: &&&str| !MESSAGES.iter().any(|file| n.ends_with(file));
+    if scripts.find(brings).is_some_and(|n| IN_SCRIPTS.contains(n)) {
+        return true;
+    }
     let waits = |name: &&&str| only_waits_in_java(name);
     let mut own = user.iter().skip_while(waits).peekable();
     let at_home = own

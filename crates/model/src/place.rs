@@ -233,8 +233,8 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     if line.is_none() {
         return Whose::Unnamed;
     }
-    let bare = without_return_type(name).trim_start_matches(['<', '&', '(', '*']);
-    if STANDARD.iter().any(|s| bare.starts_with(s))
+    let bare = bare(name);
+    if of_standard_library(name)
         || GO.iter().any(|package| in_go_package(bare, package))
         || name.ends_with(" Runtime1 stub")
     {
@@ -249,6 +249,24 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     }
     let source = SOURCES.iter().find(|(part, _)| file.contains(part));
     source.map_or(Whose::Program, |(_, whose)| *whose)
+}
+
+/// Whether a function with this name is of C++'s or Rust's standard library, or of the locks that stand in for
+/// theirs.
+pub fn of_standard_library(name: &str) -> bool {
+    let bare = bare(name);
+    STANDARD.iter().any(|s| bare.starts_with(s))
+}
+
+/// A function's name without the type of its result, its parameters, and what its template was made for.
+pub fn plain(name: &str) -> &str {
+    let bare = bare(name);
+    &bare[..bare.find(['<', '(']).unwrap_or(bare.len())]
+}
+
+/// A function's name from its outermost namespace on.
+fn bare(name: &str) -> &str {
+    without_return_type(name).trim_start_matches(['<', '&', '(', '*'])
 }
 
 /// Whether a thread that waits so sleeps on a word of its own, which tells nothing of the lock that it

@@ -1,11 +1,12 @@
 //! What the rules of the verdict judge by: sums over causes and waits, asked for by name.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use wallscope_model::shape::Shape;
-use wallscope_model::{BlockReason, FrameKind, Recording, State};
+use wallscope_model::{BlockReason, ContextId, FrameKind, Recording, Sample, State};
 
 use super::causes::Cause;
+use super::delays::Delay;
 use super::places::functions;
 use super::waits::{Enders, Waits, awaits_one_peer};
 use super::work::Work;
@@ -58,7 +59,74 @@ impl<'a> Evidence<'a> {
     pub fn pending(&self) -> u64 {
         let work: u64 = WORK.iter().map(|r| self.blocked(*r)).sum();
         let slept = self.in_flight(|r| !WORK.contains(&r) && r != BlockReason::Poll);
-        work + slept + self.polled_for_answers()
+        let delayed: u64 = Delay::ALL.map(|d| self.delayed(d)).iter().sum();
+        work + slept + self.polled_for_answers() + delayed
+    }
+
+    /// Of the blocked time for `reason`, that of the thread with most of it, ns.
+    pub fn most_of_one_thread(&self, reason: BlockReason) -> u64 {
+        let mut sums: HashMap<ContextId, u64> = HashMap::new();
+        let of_it = |c: &&Cause| c.state == State::Blocked && c.reason == Some(reason.name());
+        for i in self.causes.iter().filter(of_it).flat_map(|c| &c.samples) {
+            let who = self.recording.samples[*i as usize].context;
+            *sums.entry(who).or_default() += self.waits.sample_ns[*i as usize];
+        }
+        sums.into_values().max().unwrap_or(0)
+    }
+
+    /// The causes' waits that are a delay of this kind.
+    pub fn delayed_samples(&self, delay: Delay) -> Vec<u32> {
+        let all = self.causes.iter().flat_map(|c| &c.samples).copied();
+        all.filter(|i| self.waits.delays[*i as usize] == Some(delay))
+            .collect()
+    }
+
+    /// Their time, ns.
+    pub fn delayed(&self, delay: Delay) -> u64 {
+        self.time(&self.delayed_samples(delay))
+    }
+
+    /// The kind of delay with most time.
+    pub fn main_delay(&self) -> (Delay, u64) {
+        Delay::ALL
+            .map(|d| (d, self.delayed(d)))
+            .into_iter()
+            .fold((Delay::Child, 0), |a, b| if b.1 > a.1 { b } else { a })
+    }
+
+    /// The cause with most of that delay.
+    pub fn main_delayed(&self, delay: Delay) -> Option<&'a Cause> {
+        let ns = |c: &&Cause| {
+            let of_it = c.samples.iter().copied();
+            let of_it: Vec<u32> = of_it
+                .filter(|i| self.waits.delays[*i as usize] == Some(delay))
+                .collect();
+            self.time(&of_it)
+        };
+        self.causes.iter().max_by_key(ns)
+    }
+
+    /// Blocked time at pipes and local sockets that own children ended, ns.
+    pub fn piped_from_children(&self) -> u64 {
+        let pipe = Some(BlockReason::Pipe.name());
+        let pipes = self.causes.iter().filter(|c| c.reason == pipe);
+        pipes
+            .map(|c| (self.waits).ended_by_children(self.recording, &c.samples))
+            .map(|ended| self.time(&ended))
+            .sum()
+    }
+
+    /// Whether children ended most of a cause's waits.
+    pub fn mostly_of_child(&self, cause: &Cause) -> bool {
+        let ended = (self.waits).ended_by_children(self.recording, &cause.samples);
+        self.time(&ended) * 2 > self.time(&cause.samples)
+    }
+
+    fn time(&self, samples: &[u32]) -> u64 {
+        samples
+            .iter()
+            .map(|i| self.waits.sample_ns[*i as usize])
+            .sum()
     }
 
     /// Polling with requests in flight, or on one connected peer alone, ns.
@@ -79,17 +147,19 @@ impl<'a> Evidence<'a> {
             .flat_map(|c| c.samples.iter().copied())
             .filter(|i| {
                 let s = &self.recording.samples[*i as usize];
-                self.waits.in_flight[*i as usize] || awaits_one_peer(self.recording, s)
+                let waits = self.waits.in_flight[*i as usize] || awaits_one_peer(self.recording, s);
+                waits && self.waits.delays[*i as usize].is_none()
             })
     }
 
-    /// Blocked time with requests in flight, of reasons that `which` chooses, ns.
+    /// Blocked time with requests in flight, of reasons that `which` chooses, ns; without delays.
     pub fn in_flight(&self, which: impl Fn(BlockReason) -> bool) -> u64 {
         let all = self.causes.iter().filter(|c| c.state == State::Blocked);
         let samples: HashSet<u32> = all.flat_map(|c| c.samples.iter().copied()).collect();
         let fits = |i: &&u32| {
             let s = &self.recording.samples[**i as usize];
-            self.waits.in_flight[**i as usize] && s.reason.is_some_and(&which)
+            let plain = self.waits.delays[**i as usize].is_none();
+            plain && self.waits.in_flight[**i as usize] && s.reason.is_some_and(&which)
         };
         (samples.iter().filter(fits))
             .map(|i| self.waits.sample_ns[*i as usize])
@@ -100,14 +170,16 @@ impl<'a> Evidence<'a> {
     pub fn relayed(&self) -> u64 {
         let parents: HashSet<u32> = self.recording.processes.iter().map(|p| p.parent).collect();
         let child = Some(BlockReason::Child.name());
-        (self.causes.iter())
-            .filter(|c| c.state == State::Blocked && c.reason == child)
-            .flat_map(|c| &c.samples)
-            .filter(|i| {
-                let s = &self.recording.samples[**i as usize];
-                parents.contains(&self.recording.contexts[s.context.0 as usize].pid)
+        let blocked = self.causes.iter().filter(|c| c.state == State::Blocked);
+        let samples = blocked.flat_map(|c| c.samples.iter().map(move |i| (c, *i)));
+        samples
+            .filter(|(c, i)| {
+                let s = &self.recording.samples[*i as usize];
+                let waits = c.reason == child
+                    && parents.contains(&self.recording.contexts[s.context.0 as usize].pid);
+                waits || self.waits.delays[*i as usize] == Some(Delay::Child)
             })
-            .map(|i| self.waits.sample_ns[*i as usize])
+            .map(|(_, i)| self.waits.sample_ns[i as usize])
             .sum()
     }
 
@@ -134,6 +206,13 @@ impl<'a> Evidence<'a> {
         let mut shape = rows.next()?.shape.clone();
         rows.for_each(|r| shape.merge(&r.shape));
         (shape.count() > 0.0).then_some(shape)
+    }
+
+    /// Whether most of a cause's time is of samples that `fits` holds for.
+    pub fn mostly(&self, cause: &Cause, fits: impl Fn(&Recording, &Sample) -> bool) -> bool {
+        let fits = |i: &u32| fits(self.recording, &self.recording.samples[*i as usize]);
+        let fitting: Vec<u32> = cause.samples.iter().copied().filter(fits).collect();
+        self.time(&fitting) * 2 > self.time(&cause.samples)
     }
 
     /// Whether a function that `known` recognises is on the stacks of most of a cause.

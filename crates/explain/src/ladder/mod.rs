@@ -9,9 +9,12 @@
 //! probes in the live process.
 
 mod causes;
+mod delays;
 mod evidence;
 mod facts;
+mod for_what;
 mod host;
+mod news;
 mod places;
 mod requests;
 mod rules_cpu;
@@ -31,7 +34,9 @@ use threads::Threads;
 use waits::Waits;
 
 pub use causes::Cause;
+pub(crate) use delays::of_samples as delays;
 pub use host::{Level, Resource};
+pub(crate) use news::says_that_it_gives;
 pub(crate) use places::place;
 pub use requests::{Requests, Upstream};
 pub use verdict::{ACTIVE, Fired, VERDICTS, Verdict, VerdictRule};

@@ -8,7 +8,7 @@ use super::causes::{Cause, largest};
 use super::evidence::Evidence;
 use super::verdict::{Found, Verdict, found, main_code, mostly};
 use super::work::Kind;
-use super::{CPU_FIRST, facts};
+use super::{CPU_FIRST, facts, rules_tasks};
 use crate::words;
 
 pub(super) fn quota(e: &Evidence<'_>) -> Found {
@@ -117,7 +117,10 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             words::share(share),
             words::share(computing),
         ),
-        share >= 0.25 && share >= computing / 2.0 && ns >= e.main_wait().1 / 2,
+        share >= 0.25
+            && share >= computing / 2.0
+            && ns >= e.main_wait().1 / 2
+            && ns >= rules_tasks::held_ns(e) / 2,
         || {
             let by = largest(e.causes, State::Runnable, None);
             // While one of its threads waits, the others of them are what may run in its place.
@@ -174,13 +177,14 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
         .sum();
     let ns = e.work.ns(Kind::Start);
     let computed = b.ledger.state_ns(State::OnCpu) + unseen;
+    let ready = b.ledger.state_ns(State::Runnable);
     let of_work = (ns + unseen) as f64 / computed.max(1) as f64;
     found(
         format!(
             "{births:.0} threads started a second; starting and ending them: {} of computing",
             words::share(of_work)
         ),
-        births >= 20.0 && of_work >= 0.15 && b.load(computed) >= 0.05,
+        births >= 20.0 && of_work >= 0.15 && b.load(computed + ready) >= CPU_FIRST,
         || {
             let parents = e.recording.processes.len();
             let what = if parents as f64 > b.births as f64 * 0.5 {
@@ -305,7 +309,8 @@ pub(super) fn computing(e: &Evidence<'_>) -> Found {
         b.busy_cpus(),
         words::share(waits)
     );
-    let applies = of_rest > CPU_FIRST || (b.busy_cpus() >= 0.95 && waits < 0.20);
+    let busy = b.busy_cpus() >= 0.95 || b.load(b.busiest_ns) >= CPU_FIRST;
+    let applies = of_rest > CPU_FIRST || (busy && waits < 0.20);
     found(looked_at, applies, || {
         let hottest = hottest(e);
         let hot = hottest.is_some_and(|(_, most)| most as f64 >= 0.3 * ns as f64);

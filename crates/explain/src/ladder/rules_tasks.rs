@@ -1,21 +1,62 @@
-//! Rules about tasks that a runtime schedules itself: goroutines and their like. Where they wait for a
-//! lock no thread is blocked, so the threads' ledgers say nothing of it.
+//! Rules about tasks that a runtime schedules itself: goroutines and their like. Where they wait for each
+//! other no thread is blocked, so the threads' ledgers say nothing of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::{State, TaskGroup};
+use wallscope_model::{State, TaskGroup, TaskTime};
 
+use super::CPU_FIRST;
 use super::evidence::Evidence;
-use super::places::place;
+use super::places::{functions, place};
 use super::verdict::{Found, Verdict, found};
 use crate::words;
 
-/// What waits for locks are called: goroutines', tasks' of asyncio.
-const LOCKS: [&str; 2] = ["mutex", "lock"];
 /// Share of the tasks' active time, and tasks that wait at any time.
 const SHARE: f64 = 0.20;
 const WAITING: f64 = 1.0;
+
+/// What a task waits for that others hold back: nobody waits so for want of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Held {
+    /// A lock.
+    Lock,
+    /// Somebody to take what it sends.
+    Taker,
+    /// One of a pool's connections.
+    Pool,
+}
+
+impl Held {
+    fn of(e: &Evidence<'_>, time: &TaskTime) -> Option<Held> {
+        // Go's library waits for its connections by a channel as everybody does.
+        const POOLS: [&str; 1] = ["database/sql.(*DB).conn"];
+        match (&*time.reason, &*time.detail) {
+            ("mutex" | "lock", _) => Some(Held::Lock),
+            ("pool", _) => Some(Held::Pool),
+            ("channel", "chan send") => Some(Held::Taker),
+            ("select" | "channel", _) => {
+                let mut all = functions(e.recording, time.stack?);
+                all.any(|(_, name)| POOLS.contains(&&**name))
+                    .then_some(Held::Pool)
+            }
+            _ => None,
+        }
+    }
+
+    /// Its name among reasons, and in words.
+    fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Held::Lock => ("lock", "locks"),
+            Held::Taker => (
+                "channel",
+                "others to take what they send over channels (who receives is slower, or holds it as a \
+                 limit on how many may run)",
+            ),
+            Held::Pool => ("pool", "free connections of a pool"),
+        }
+    }
+}
 
 /// Time of tasks that began with one function, in the program's own functions, ns.
 #[derive(Default)]
@@ -27,6 +68,8 @@ struct Tasks<'a> {
     active: u64,
     /// Waits by function and what for.
     waits: HashMap<(Arc<str>, Arc<str>), u64>,
+    /// Those of them for what others hold back.
+    held: HashMap<(Arc<str>, Held), u64>,
 }
 
 impl Tasks<'_> {
@@ -45,76 +88,100 @@ impl Tasks<'_> {
             let Some(stack) = time.stack else { continue };
             let place = place(e.recording, &e.recording.stacks[stack.0 as usize]);
             // Connections without a request wait in no function of the program.
-            if place.own {
-                tasks.active += time.ns;
-                let key = (place.function, time.reason.clone());
-                *tasks.waits.entry(key).or_default() += time.ns;
+            if !place.own {
+                continue;
+            }
+            tasks.active += time.ns;
+            match Held::of(e, time) {
+                Some(what) => *tasks.held.entry((place.function, what)).or_default() += time.ns,
+                None => {
+                    let key = (place.function, time.reason.clone());
+                    *tasks.waits.entry(key).or_default() += time.ns;
+                }
             }
         }
         tasks
     }
 
-    /// Time waited for locks.
-    fn locked(&self) -> u64 {
-        let locks = self
-            .waits
-            .iter()
-            .filter(|((_, reason), _)| LOCKS.contains(&&**reason));
-        locks.map(|(_, ns)| ns).sum()
+    /// Time waited for what others hold back.
+    fn held_ns(&self) -> u64 {
+        self.held.values().sum()
     }
 
-    /// The function in which most of it was.
-    fn place(&self) -> Option<(&Arc<str>, u64)> {
-        let locks = self
-            .waits
+    /// The function in which most of it was, and for what.
+    fn place(&self) -> Option<(&Arc<str>, Held, u64)> {
+        let most = self
+            .held
             .iter()
-            .filter(|((_, reason), _)| LOCKS.contains(&&**reason));
-        let most = locks.max_by_key(|(key, ns)| (**ns, std::cmp::Reverse(key.0.clone())));
-        most.map(|((function, _), ns)| (function, *ns))
+            .max_by_key(|((function, _), ns)| (**ns, std::cmp::Reverse(function.clone())));
+        most.map(|((function, what), ns)| (function, *what, *ns))
     }
 
     /// What else they wait for in `function`, most of all.
     fn inside(&self, function: &Arc<str>) -> Option<(&str, u64)> {
-        (self.waits.iter())
-            .filter(|((f, reason), _)| f == function && !LOCKS.contains(&&**reason))
-            .map(|((_, reason), ns)| (&**reason, *ns))
+        let held = self
+            .held
+            .iter()
+            .map(|((f, what), ns)| (f, what.told().0, *ns));
+        let waits = self
+            .waits
+            .iter()
+            .map(|((f, reason), ns)| (f, &**reason, *ns));
+        let most = self.place().map(|(_, what, _)| what.told().0);
+        held.chain(waits)
+            .filter(|(f, reason, _)| *f == function && Some(*reason) != most)
+            .map(|(_, reason, ns)| (reason, ns))
             .max_by_key(|(reason, ns)| (*ns, std::cmp::Reverse(*reason)))
     }
 }
 
-pub(super) fn lock(e: &Evidence<'_>) -> Found {
+/// Those that wait most for what others hold back.
+fn most<'a>(e: &Evidence<'a>) -> Tasks<'a> {
     let groups = e.recording.tasks.iter().map(|group| Tasks::of(e, group));
-    let most = groups
-        .max_by_key(|tasks| tasks.locked())
-        .unwrap_or_default();
+    groups.max_by_key(Tasks::held_ns).unwrap_or_default()
+}
+
+/// How long tasks that began with one function waited for what others hold back, at most, ns.
+pub(super) fn held_ns(e: &Evidence<'_>) -> u64 {
+    most(e).held_ns()
+}
+
+pub(super) fn held(e: &Evidence<'_>) -> Found {
+    let most = most(e);
     let window = e
         .recording
         .window
         .end_ns
         .saturating_sub(e.recording.window.start_ns);
     let at_once = |ns: u64| ns as f64 / window.max(1) as f64;
-    let waited = most.locked();
+    let waited = most.held_ns();
     let share = waited as f64 / most.active.max(1) as f64;
     let looked_at = format!(
-        "those that wait most for locks: {:.1} at any time, {} of what they do in the program's functions",
+        "those that wait most for what others hold: {:.1} at any time, {} of what they do in the program's \
+         functions",
         at_once(waited),
         words::share(share)
     );
     let place = most.place();
-    let applies = share >= SHARE && at_once(waited) >= WAITING && place.is_some();
+    // Where who takes it computes, that is what there is to tell.
+    let computes = e.bottleneck.busy_cpus() >= CPU_FIRST;
+    let applies = share >= SHARE
+        && at_once(waited) >= WAITING
+        && place.is_some_and(|(_, what, _)| what != Held::Taker || !computes);
     found(looked_at, applies, || {
-        let (function, ns) = place.expect("it was just asked for");
+        let (function, what, ns) = place.expect("it was just asked for");
+        let (reason, what_for) = what.told();
         let kind = most.kind;
         let mut v = Verdict::new(format!(
-            "Of its {kind}s, those that began with {} wait for locks {} of what they do in the program's \
-             functions, {:.1} of them at any time; most of it in {function} ({} of these waits)",
+            "Of its {kind}s, those that began with {} wait for {what_for} {} of what they do in the \
+             program's functions, {:.1} of them at any time; most of it in {function} ({} of these waits)",
             most.began,
             words::share(share),
             at_once(waited),
             words::share(ns as f64 / waited.max(1) as f64)
         ));
         v.state = Some(State::Blocked);
-        v.reason = Some("lock");
+        v.reason = Some(reason);
         v.function = Some(function.to_string());
         v.share = share;
         v.whole = format!("the time of these {kind}s in the program's functions");
@@ -129,9 +196,13 @@ pub(super) fn lock(e: &Evidence<'_>) -> Found {
         );
         v.with(most.inside(function).map(|(reason, ns)| {
             format!(
-                "In {function} they also wait for: {reason}, {:.1} of them at any time; if the lock is held \
-                 across that, it is what the others wait for",
-                at_once(ns)
+                "In {function} they also wait for: {reason}, {:.1} of them at any time{}",
+                at_once(ns),
+                if what == Held::Lock {
+                    "; if the lock is held across that, it is what the others wait for"
+                } else {
+                    ""
+                }
             )
         }))
     })

@@ -3,11 +3,12 @@
 use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
+use super::delays::Delay;
 use super::evidence::{Evidence, WORK};
+use super::for_what::{TO_READ, TO_RECEIVE, TO_TAKE, for_what, resolves};
 use super::verdict::{Found, Verdict, found, mostly};
-use super::waits::{Enders, RESOLVERS};
+use super::waits::Enders;
 use super::{Level, facts};
-use crate::idle::waits_for_condition;
 use crate::words;
 
 pub(super) fn serial(e: &Evidence<'_>) -> Found {
@@ -73,10 +74,77 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
 pub(super) fn waiting(e: &Evidence<'_>) -> Found {
     let (reason, ns) = e.main_wait();
     let share = e.share(ns);
+    let most = e.bottleneck.load(e.most_of_one_thread(reason));
     found(
-        format!("most on {}: {}", words::reason(reason), words::share(share)),
-        share >= 0.20,
+        format!(
+            "most on {}: {}; of one thread: {} of the window",
+            words::reason(reason),
+            words::share(share),
+            words::share(most)
+        ),
+        share >= 0.20 || most >= 0.5,
         || wait(e, reason, ns),
+    )
+}
+
+/// Waits that look like rest to the kernel, and are none: see [`Delay`].
+pub(super) fn delayed(e: &Evidence<'_>) -> Found {
+    let (delay, own) = e.main_delay();
+    let (mut ns, mut others) = (own, e.main_wait().1);
+    if delay == Delay::Child {
+        // The same wait in other calls: for the end of a child, and for what it writes.
+        ns += e.blocked(BlockReason::Child) + e.piped_from_children();
+        others = (WORK.iter())
+            .filter(|r| !matches!(r, BlockReason::Child | BlockReason::Pipe))
+            .map(|r| e.blocked(*r))
+            .max()
+            .unwrap_or(0);
+    }
+    let share = e.share(ns);
+    found(
+        format!(
+            "{}: {}, {} with waits of that kind in other calls",
+            delay.name(),
+            words::share(e.share(own)),
+            words::share(share)
+        ),
+        share >= 0.20 && e.share(own) >= 0.05 && ns >= others.max(e.polled_for_answers()),
+        || {
+            let by = e.main_delayed(delay);
+            let (cause, reason) = match delay {
+                Delay::Child => (
+                    "waits for the output of child processes",
+                    BlockReason::Child,
+                ),
+                Delay::Disk => (
+                    "waits for what it asked of the disk without blocking (io_uring, aio)",
+                    BlockReason::Disk,
+                ),
+                Delay::Tries => (
+                    "sleeps between its tries to get a lock that another has",
+                    BlockReason::Timer,
+                ),
+            };
+            let samples = e.delayed_samples(delay);
+            let enders = e.waits.enders(e.recording, &samples);
+            let v = Verdict::new(format!(
+                "It {cause} {} of active time{}",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(reason.name())
+            .of(e, State::Blocked, ns, by);
+            let v = match delay {
+                Delay::Tries => v.with(Some(
+                    "Nobody is told of such a wait: `lslocks` names the processes that hold locks of files"
+                        .into(),
+                )),
+                Delay::Disk => v.with(saturated(e, BlockReason::Disk)),
+                Delay::Child => v.with(told_of_enders(&enders)),
+            };
+            v.with(by.and_then(|c| lengths(e, c, reason)))
+                .with(beside(e))
+        },
     )
 }
 
@@ -109,50 +177,6 @@ fn holder(enders: &Enders) -> Option<String> {
         "" => who.clone(),
         function => format!("{who} in {function}"),
     })
-}
-
-const TO_READ: &str =
-    "the reader of a pipe or local socket that it writes to, which is slower than it";
-const TO_TAKE: &str =
-    "the network to take what it sends: the other end reads slower than it writes";
-
-/// What is waited for, where the stack says more than the reason.
-fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
-    let user = |known: &'static [&'static str]| {
-        e.mostly_passes(c, move |kind, name| {
-            kind != FrameKind::Kernel && known.iter().any(|k| name.contains(k))
-        })
-    };
-    let kernel = |known: &'static [&'static str]| {
-        e.mostly_passes(c, move |kind, name| {
-            kind == FrameKind::Kernel && known.iter().any(|k| name.contains(k))
-        })
-    };
-    match reason {
-        BlockReason::Lock if user(&["pthread_join", "JoinHandle", "JoinInner"]) => {
-            "threads to end that it joins"
-        }
-        BlockReason::Lock
-            if e.mostly_passes(c, |kind, name| {
-                kind != FrameKind::Kernel && waits_for_condition(name)
-            }) =>
-        {
-            "other threads (at a condition or semaphore)"
-        }
-        BlockReason::Disk if user(&["fsync", "fdatasync", "msync", "sync_file_range"]) => {
-            "what it wrote to be safe on the disk (fsync)"
-        }
-        BlockReason::Disk if kernel(&["fsync_range", "do_fsync", "datasync"]) => {
-            "what it wrote to be safe on the disk (fsync)"
-        }
-        BlockReason::Pipe if kernel(&["pipe_write", "unix_stream_sendmsg", "n_tty_write"]) => {
-            TO_READ
-        }
-        BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => TO_TAKE,
-        BlockReason::Network if kernel(&["connect"]) => "connections to be made",
-        BlockReason::Network | BlockReason::Poll if resolves(e, c) => "names to be resolved (DNS)",
-        reason => words::reason(reason),
-    }
 }
 
 /// Who ended the waits, and what they did meanwhile.
@@ -353,12 +377,6 @@ fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
     (most.0, network + unix + polled)
 }
 
-fn resolves(e: &Evidence<'_>, c: &Cause) -> bool {
-    e.mostly_passes(c, |kind, name| {
-        kind != FrameKind::Kernel && RESOLVERS.iter().any(|r| name.starts_with(r))
-    })
-}
-
 pub(super) fn upstream(e: &Evidence<'_>) -> Found {
     let (reason, ns) = awaited(e);
     let share = e.share(ns);
@@ -369,7 +387,7 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
         .unwrap_or(0);
     // What it sends is no question: somebody is slow to take it.
     let sends = largest(e.causes, State::Blocked, Some(reason))
-        .is_some_and(|c| [TO_TAKE, TO_READ].contains(&for_what(e, reason, c)));
+        .is_some_and(|c| [TO_TAKE, TO_READ, TO_RECEIVE].contains(&for_what(e, reason, c)));
     found(
         format!("answers of others awaited: {}", words::share(share)),
         share >= 0.20 && ns > others && !sends,
@@ -415,10 +433,19 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                 ));
             }
             let enders = e.enders(reason);
-            v.with(measured.then(|| told_of_enders(&enders)).flatten())
-                .with(by.and_then(|c| lengths(e, c, reason)))
-                .with(saturated(e, BlockReason::Network))
-                .with(beside(e))
+            let timed_out = enders.timed_out();
+            v.with(
+                (reason == BlockReason::Network && timed_out >= 0.10).then(|| {
+                    format!(
+                        "{} of these waits ended by a time limit of their own: nothing had come",
+                        words::share(timed_out)
+                    )
+                }),
+            )
+            .with(measured.then(|| told_of_enders(&enders)).flatten())
+            .with(by.and_then(|c| lengths(e, c, reason)))
+            .with(saturated(e, BlockReason::Network))
+            .with(beside(e))
         },
     )
 }

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use wallscope_model::{
-    BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Ledger, Line,
-    Module, ModuleId, ModuleKind, Recording, Sample, SliceValue, Slices, Stack, StackEnd, StackId,
-    State, TaskGroup, TaskTime, Window,
+    Above, Actor, ActorId, BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function,
+    FunctionId, Hop, Ledger, Line, Module, ModuleId, ModuleKind, Process, Recording, Role, Sample,
+    SliceValue, Slices, Stack, StackEnd, StackId, State, TaskGroup, TaskTime, Window,
 };
 
 use super::{Reading, climb};
@@ -144,6 +144,12 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
             "waiting",
             Some("program::f0"),
         ),
+        // One that gets nowhere, among many that sleep.
+        (
+            [vec![(5, 0, 0, Timer, 95); 5], vec![(2, 0, 0, Lock, 98)]].concat(),
+            "waiting",
+            Some("program::f5"),
+        ),
         (vec![(5, 0, 0, Timer, 95)], "sleeping", Some("program::f0")),
         (vec![(5, 0, 0, Poll, 95)], "events", Some("program::f0")),
     ];
@@ -247,7 +253,80 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     assert_eq!(v.function.as_deref(), Some("program::f0"));
     assert!((v.share - 250.0 / 640.0).abs() < 1e-9, "{}", v.share);
     assert!(v.more.iter().any(|m| m.contains("timer, 0.9 of them")));
+    // So is sending to somebody slow, and not to wait for what is sent.
+    let sends = &mut rec.tasks[0].times[0];
+    (sends.reason, sends.detail) = ("channel".into(), "chan send".into());
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
+    rec.tasks[0].times[0].detail = "chan receive".into();
+    assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
+    rec.tasks[0].times[0].reason = "mutex".into();
+    assert_eq!(climb(&rec).verdict.rule, "tasks-lock");
     // One that seldom waits is no cause.
     rec.tasks[0].times[0].ns = 40 * TENTH;
     assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
+}
+
+/// Sample 1 of `rec` was ended by `actor`.
+fn ended_by(rec: &mut Recording, actor: Actor) {
+    rec.actors.push(actor);
+    rec.hops.push(Hop {
+        above: Above::Sample(1),
+        role: Role::Woke,
+        actor: ActorId(rec.actors.len() as u32 - 1),
+        stack: None,
+        reason: None,
+        part: None,
+        labels: None,
+        count: rec.samples[1].count,
+        ns: rec.samples[1].ns,
+    });
+}
+
+#[test]
+fn who_polls_for_a_child_or_a_disk_does_not_rest() {
+    use BlockReason::{Poll, Timer};
+    let mut rec = recording(&[(2, 0, 0, Poll, 98), (3, 0, 0, Timer, 40)]);
+    rec.processes = [(1, 0), (2, 1)]
+        .map(|(pid, parent)| Process {
+            pid,
+            parent,
+            ..Process::default()
+        })
+        .to_vec();
+    (rec.contexts[1].pid, rec.contexts[1].start_ns) = (2, 10 * TENTH);
+    rec.domain.backend = "ebpf".into();
+    let (mut child, mut disk) = (rec.clone(), rec);
+    assert!(!climb(&child).verdict.bottleneck);
+    ended_by(&mut child, Actor::Context(ContextId(1)));
+    let v = climb(&child).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("delayed", Some("child")),
+        "{}",
+        v.cause
+    );
+    assert_eq!(v.function.as_deref(), Some("program::f0"));
+    ended_by(&mut disk, Actor::Interrupt("disk".into()));
+    let v = climb(&disk).verdict;
+    assert_eq!((v.rule, v.reason), ("delayed", Some("disk")), "{}", v.cause);
+    // A worker that was there before is no child that was started to do something.
+    child.contexts[1].start_ns = 0;
+    assert!(!climb(&child).verdict.bottleneck);
+}
+
+#[test]
+fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Timer, 95)]);
+    assert_eq!(climb(&rec).verdict.rule, "sleeping");
+    let libc = rec.frames[rec.stacks[0].frames[0].0 as usize].lines[0].function;
+    rec.functions[libc.0 as usize].name = "sqlite3_step".into();
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("delayed", Some("timer")),
+        "{}",
+        v.cause
+    );
+    assert!(v.bottleneck && v.function.as_deref() == Some("program::f0"));
 }

@@ -6,12 +6,14 @@ use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
 
 use super::waits::{Waits, may_rest, takes_a_lock};
 
-/// A thread whose time is idle or rest but for less than this, and which used a CPU less than
+/// A thread whose time is idle or rest but for less than this, waits for a CPU left out, and which used a CPU less than
 /// [`TICK`] of the time, only ticks.
 const REST: f64 = 0.95;
 /// What a tick may cost: 20 ms of each second, a fifth of the least that a person notices (Nielsen's
 /// 0.1 s).
 const TICK: f64 = 0.02;
+/// Who waits for a CPU so much of the time is held up, whatever it does then.
+const READY: f64 = 0.25;
 /// Threads that work less than this share of the window all together do not stand for the process.
 const LEAST: f64 = 0.02;
 
@@ -74,7 +76,9 @@ impl Threads {
             .map(|(i, c)| {
                 let l = &c.ledger;
                 let at_rest = rest[i] + starved_ns[i] + l.idle_ns;
-                let work = l.state_ns(State::OnCpu) + l.state_ns(State::Runnable);
+                // Where others use the CPUs, who only ticks waits for one each time.
+                let ready = l.state_ns(State::Runnable);
+                let open = l.wall_ns.saturating_sub(ready);
                 // A request that is not answered all the time is no parking.
                 let stuck = awaited_ns[i] > l.wall_ns / 2;
                 if parked(l) || (settled[i] && !stuck) {
@@ -84,8 +88,9 @@ impl Threads {
                         false => Kind::Parked,
                     }
                 } else if rest[i] + starved_ns[i] > 0
-                    && at_rest as f64 >= REST * l.wall_ns as f64
-                    && (work as f64) < TICK * l.wall_ns as f64
+                    && at_rest as f64 >= REST * open as f64
+                    && (l.state_ns(State::OnCpu) as f64) < TICK * l.wall_ns as f64
+                    && (ready as f64) < READY * l.wall_ns as f64
                 {
                     Kind::Ticking
                 } else {

@@ -126,9 +126,10 @@ pub const VERDICTS: &[VerdictRule] = &[
     },
     VerdictRule {
         name: "tasks-lock",
-        when: "goroutines and their like that began with one function waited for locks 20 % or more of the \
-               time that they spent in the program's own functions, one of them or more at any time",
-        judge: rules_tasks::lock,
+        when: "goroutines and their like that began with one function waited for locks, for somebody to take \
+               what they send, or for a pool's connections 20 % or more of the time that they spent in the \
+               program's own functions, one of them or more at any time",
+        judge: rules_tasks::held,
     },
     VerdictRule {
         name: "stuck",
@@ -146,8 +147,8 @@ pub const VERDICTS: &[VerdictRule] = &[
     },
     VerdictRule {
         name: "churn",
-        when: "20 threads or processes a second or more were started, and starting and ending them \
-               took 15 % of the time computed, or more",
+        when: "20 threads or processes a second or more were started, starting and ending them took 15 % of \
+               the time computed, or more, and threads computed or were ready to half of the window or more",
         judge: rules_cpu::churn,
     },
     VerdictRule {
@@ -165,8 +166,16 @@ pub const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         name: "computing",
         when: "threads computed more than half of active time, waits for own children left out, or \
-               one CPU or more throughout while nothing else explains 20 %",
+               one CPU or more throughout, or one thread half of the window, while nothing else explains \
+               20 %",
         judge: rules_cpu::computing,
+    },
+    VerdictRule {
+        name: "delayed",
+        when: "threads polled for children that they had started, or for a disk, or slept between tries to \
+               get a lock, 20 % of active time or more (with waits for children in other calls), and as long as for \
+               anything else that somebody has to end",
+        judge: rules_wait::delayed,
     },
     VerdictRule {
         name: "colleagues",
@@ -195,7 +204,8 @@ pub const VERDICTS: &[VerdictRule] = &[
     },
     VerdictRule {
         name: "waiting",
-        when: "one reason that somebody else has to end takes 20 % of active time or more",
+        when: "one reason that somebody else has to end takes 20 % of active time or more, or half of one \
+               thread's",
         judge: rules_wait::waiting,
     },
     VerdictRule {

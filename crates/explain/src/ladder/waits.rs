@@ -16,8 +16,10 @@ use wallscope_model::{
     Sample, StackId, State,
 };
 
+use super::delays::{self, Children, Delay};
+use super::news::is_for_news;
 use super::places::{functions, passes, place, scripts};
-use crate::idle::{REQUEST, script_name, waits_for_condition};
+use crate::idle::REQUEST;
 
 /// Of the time of waits at one place, so much must be known to be for want of work.
 const STARVED: f64 = 0.7;
@@ -34,6 +36,8 @@ pub(super) struct Waits {
     pub in_flight: Vec<bool>,
     /// Whether it is a wait for want of work, by sample; idle ones are not among them.
     pub starved: Vec<bool>,
+    /// What a wait is for that looks like rest and is none, by sample.
+    pub delays: Vec<Option<Delay>>,
     below_sample: HashMap<u32, Vec<u32>>,
     below: Vec<Vec<u32>>,
 }
@@ -107,6 +111,7 @@ impl Waits {
             .collect();
         let mut waits = Waits {
             starved: vec![false; sample_ns.len()],
+            delays: delays::of_samples(recording),
             sample_ns,
             in_flight,
             below_sample,
@@ -126,17 +131,24 @@ impl Waits {
     pub fn rests(&self, recording: &Recording, sample: u32) -> bool {
         let s = &recording.samples[sample as usize];
         let chosen = s.state == State::Blocked && may_rest(s.reason);
-        chosen && !self.in_flight[sample as usize] && !awaits_one_peer(recording, s)
+        let waits = self.in_flight[sample as usize] || self.delays[sample as usize].is_some();
+        chosen && !waits && !awaits_one_peer(recording, s)
     }
 
     fn find_starved(&mut self, recording: &Recording) {
         type Group = (Arc<str>, Arc<str>, BlockReason);
         let mut groups: HashMap<Group, Vec<u32>> = HashMap::new();
+        let children = Children::new(recording);
         for (i, s) in recording.samples.iter().enumerate() {
             let Some(reason) = s.reason.filter(|_| !s.idle && !self.in_flight[i]) else {
                 continue;
             };
-            if self.below_sample.contains_key(&(i as u32)) && is_for_news(recording, s, reason) {
+            let ended = self.below_sample.get(&(i as u32));
+            // Who started a process to do something does not wait for want of work.
+            if let Some(hops) = ended
+                && is_for_news(recording, s, reason)
+                && !children.end(recording, s, hops)
+            {
                 let place = place(recording, &recording.stacks[s.stack.0 as usize]);
                 let group = (place.function, place.module, reason);
                 groups.entry(group).or_default().push(i as u32);
@@ -229,32 +241,6 @@ impl Waits {
     }
 }
 
-/// Functions of Python's library in which scripts wait for others to bring something.
-const NEWS_IN_SCRIPTS: [&str; 4] = [
-    "wait (threading.py)",
-    "get (queue.py)",
-    "get (multiprocessing/queues.py)",
-    "_worker (concurrent/futures/thread.py)",
-];
-
-/// Whether a wait is for somebody to bring something, and not to give something back.
-fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
-    match reason {
-        BlockReason::Pipe => true,
-        BlockReason::Lock => {
-            // A script's locks and conditions are the same to the system.
-            let mut scripts = scripts(recording, sample.stack).peekable();
-            if scripts.peek().is_some() {
-                return scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f)));
-            }
-            functions(recording, sample.stack).any(|(kind, name)| {
-                kind != FrameKind::Kernel && (waits_for_condition(name) || name.contains("park"))
-            })
-        }
-        _ => false,
-    }
-}
-
 /// Whether a wait is for a lock that somebody has to give up, and not at a condition or semaphore, where
 /// one may well stand for want of work.
 pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
@@ -298,6 +284,17 @@ pub struct Enders {
     pub by_waiters: f64,
 }
 
+impl Enders {
+    /// The share of the waits that the time limit ended which they had.
+    pub fn timed_out(&self) -> f64 {
+        let by_timer = self.who.iter().filter(|(who, ..)| who == TIMER);
+        by_timer.map(|(.., share)| share).sum()
+    }
+}
+
+/// How [`name_of`] calls the interrupt that ends waits with a time limit.
+const TIMER: &str = "the timer's interrupt";
+
 /// What somebody did while others waited.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Deed {
@@ -310,6 +307,17 @@ pub struct Deed {
 }
 
 impl Waits {
+    /// Of `samples`, those that children ended which the waiting process had started.
+    pub fn ended_by_children(&self, recording: &Recording, samples: &[u32]) -> Vec<u32> {
+        let children = Children::new(recording);
+        let ended = |i: &u32| {
+            let hops = self.below_sample.get(i);
+            let sample = &recording.samples[*i as usize];
+            hops.is_some_and(|hops| children.end(recording, sample, hops))
+        };
+        samples.iter().copied().filter(ended).collect()
+    }
+
     /// Of the waits of `samples`, the time that other threads of the recording ended by a signal, an
     /// event or a pipe, and not by what they sent over a connection, ns.
     pub fn handed_ns(&self, recording: &Recording, samples: &[u32]) -> u64 {
@@ -452,11 +460,15 @@ pub(crate) fn held_by_fellows(recording: &Recording, samples: &[u32]) -> f64 {
                 .flat_map(|woke| &below[*woke as usize])
                 .map(|next| recording.hops[*next as usize].ns)
                 .sum();
-            open.extend(&below[hop as usize]);
             let fellow = matches!(&recording.actors[h.actor.0 as usize],
                 Actor::Context(c) if waiters.contains(c));
+            // What somebody else waited for before he came is not what is held back here.
+            if !fellow {
+                continue;
+            }
+            open.extend(&below[hop as usize]);
             let busy = matches!(h.role, Role::OnCpu | Role::Runnable | Role::Blocked);
-            if fellow && busy && h.stack.is_none_or(|s| at(s) != own) {
+            if busy && h.stack.is_none_or(|s| at(s) != own) {
                 held += h.ns.saturating_sub(inside);
             }
         }
@@ -465,7 +477,7 @@ pub(crate) fn held_by_fellows(recording: &Recording, samples: &[u32]) -> f64 {
 }
 
 /// Hops by the sample, and by the hop, that they hang below.
-fn hops(recording: &Recording) -> (HashMap<u32, Vec<u32>>, Vec<Vec<u32>>) {
+pub(super) fn hops(recording: &Recording) -> (HashMap<u32, Vec<u32>>, Vec<Vec<u32>>) {
     let mut below_sample: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut below = vec![Vec::new(); recording.hops.len()];
     for (i, hop) in recording.hops.iter().enumerate() {

@@ -1,0 +1,132 @@
+//! Whether a wait is for somebody to bring something, as work, and not for somebody to make room or to give
+//! something back: by where it waits, and by what the function is called that does.
+
+use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
+
+use super::places::{functions, passes, place, scripts};
+use crate::idle::{script_name, waits_for_condition};
+
+/// Functions of Python's library in which scripts wait for others to bring something.
+const NEWS_IN_SCRIPTS: [&str; 4] = [
+    "wait (threading.py)",
+    "get (queue.py)",
+    "get (multiprocessing/queues.py)",
+    "_worker (concurrent/futures/thread.py)",
+];
+
+/// Whether a wait is for somebody to bring something, and not to give something back.
+pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
+    match reason {
+        BlockReason::Pipe => !passes(recording, sample.stack, true, &WRITES),
+        BlockReason::Lock => {
+            // A script's locks and conditions are the same to the system.
+            let mut scripts = scripts(recording, sample.stack).peekable();
+            if scripts.peek().is_some() {
+                return scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f)));
+            }
+            functions(recording, sample.stack).any(|(kind, name)| {
+                kind != FrameKind::Kernel && (waits_for_condition(name) || name.contains("park"))
+            }) && !gives(recording, sample)
+        }
+        _ => false,
+    }
+}
+
+/// Functions of the kernel in which what is written is not taken.
+const WRITES: [&str; 9] = [
+    "pipe_write",
+    "anon_pipe_write",
+    "unix_stream_sendmsg",
+    "unix_dgram_sendmsg",
+    "sock_alloc_send_pskb",
+    "n_tty_write",
+    "do_mq_timedsend",
+    "__x64_sys_mq_timedsend",
+    "do_msgsnd",
+];
+
+/// Whether the function in which a thread waits for a condition says by its name that it brings something
+/// and waits for room, or takes one of few things: `queue_push`, `Channel::send`, `pool_acquire`.
+pub(super) fn gives(recording: &Recording, sample: &Sample) -> bool {
+    let own = place(recording, &recording.stacks[sample.stack.0 as usize]).function;
+    for (kind, name) in functions(recording, sample.stack) {
+        if kind == FrameKind::Kernel {
+            continue;
+        }
+        let last = *name == own;
+        if says_that_it_gives(name, last) {
+            return true;
+        }
+        if last {
+            break;
+        }
+    }
+    false
+}
+
+/// Whether a function's name says that it brings something, or, of the program's `own`, that it takes one of
+/// few things.
+pub(crate) fn says_that_it_gives(name: &str, own: bool) -> bool {
+    const GIVES: [&str; 9] = [
+        "send", "push", "put", "offer", "enqueue", "publish", "produce", "submit", "emit",
+    ];
+    const TAKES: [&str; 4] = ["acquire", "borrow", "checkout", "reserve"];
+    // A thread's own main function, which whoever waits for work is in as well.
+    const MAINS: [&str; 4] = ["loop", "worker", "thread", "run"];
+    let words = words_of(name);
+    let has = |all: &[&str]| words.iter().any(|w| all.contains(&&**w));
+    (has(&GIVES) || (own && has(&TAKES))) && !has(&MAINS)
+}
+
+/// The words of a function's own name, without its class, its parameters and types: `try`, `send` of
+/// `<flavors::array::Channel<T>>::trySend::{{closure}}`.
+fn words_of(name: &str) -> Vec<String> {
+    let (mut depth, mut plain) = (0u32, String::new());
+    for c in name.chars() {
+        match c {
+            '<' | '{' => depth += 1,
+            '>' | '}' => depth = depth.saturating_sub(1),
+            // Parameters, and not what a method of Go is of: `main.(*hub).publish`.
+            '(' if depth == 0 && !plain.is_empty() && !plain.ends_with('.') => break,
+            _ if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    let own = plain.split(['.', ':', ' ']).rfind(|part| !part.is_empty());
+    let mut words = vec![String::new()];
+    for c in own.unwrap_or_default().chars() {
+        if !c.is_alphanumeric() || c.is_uppercase() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words_of;
+
+    #[test]
+    fn a_function_s_words_are_those_of_its_own_name() {
+        let is = |name, words: &str| {
+            let all: Vec<String> = words_of(name);
+            let all: Vec<&str> = (all.iter().map(|w| &**w))
+                .filter(|w| !w.is_empty())
+                .collect();
+            assert_eq!(all.join(" "), words, "{name}");
+        };
+        is(
+            "<std::sync::mpmc::array::Channel<T>>::send::{{closure}}",
+            "send",
+        );
+        is("app::Queue::tryPush(int, send::Kind)", "try push");
+        is("java.util.concurrent.ArrayBlockingQueue.put", "put");
+        is("main.(*hub).publish", "publish");
+        is("pool_acquire", "pool acquire");
+        is("void Bounded<Row, 8>::enqueue<Row&>(Row&)", "enqueue");
+        is("<(dyn Fn() + Send)>", "");
+    }
+}
