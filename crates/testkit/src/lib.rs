@@ -15,6 +15,7 @@
 //!
 //! It does not judge how a page looks or what a report says in words.
 
+pub mod calm;
 pub mod checks;
 pub mod folded;
 pub mod go;

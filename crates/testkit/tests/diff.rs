@@ -5,7 +5,7 @@ use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 use wallscope_testkit::tool::{Options, Recorded};
-use wallscope_testkit::{Error, Program, Tool};
+use wallscope_testkit::{Error, Program, Tool, calm};
 
 /// Three seconds of the program `inject` with such flags. The length is told beforehand: slices are
 /// then short enough to tell how steady the program is.
@@ -75,7 +75,10 @@ fn an_injected_wait_is_named_with_its_state() {
     for last in [false, false, true] {
         match experiment() {
             Ok(wrong) if wrong.is_empty() => return,
-            Ok(wrong) => assert!(!last, "again: {wrong:?}"),
+            Ok(wrong) => {
+                assert!(!last, "again: {wrong:?}");
+                calm::wait("the injected wait");
+            }
             Err(Error::CannotRunHere(why)) => {
                 let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
                 assert!(!required, "{why}");

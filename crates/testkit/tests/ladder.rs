@@ -2,7 +2,7 @@
 //! tiers those that they can answer. `cargo xtask verify --only ladder` makes all of them.
 
 use wallscope_testkit::scenarios::{ALL, Scenario, judge};
-use wallscope_testkit::{Error, Tool};
+use wallscope_testkit::{Error, Tool, calm};
 
 /// What else runs on the machine is part of what is judged, but is not wrong every time.
 fn right(tool: &Tool, s: &Scenario, backend: Option<&str>) {
@@ -13,7 +13,10 @@ fn right(tool: &Tool, s: &Scenario, backend: Option<&str>) {
             Ok(outcome) if outcome.wrong.is_empty() => {
                 return println!("{}{how}: {}", s.name, outcome.says);
             }
-            Ok(outcome) => assert!(!last, "{}{how}: {}", s.name, outcome.wrong),
+            Ok(outcome) => {
+                assert!(!last, "{}{how}: {}", s.name, outcome.wrong);
+                calm::wait(s.name);
+            }
             Err(Error::CannotRunHere(why)) if last || !why.contains("others use") => {
                 return eprintln!("skipped {}{how}: {why}", s.name);
             }

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 use wallscope_testkit::checks::{self, Kind, Length};
-use wallscope_testkit::{Error, Tool};
+use wallscope_testkit::{Error, Tool, calm};
 
 /// Held while an experiment runs: two at once would measure each other, in this process or beside
 /// it.
@@ -32,6 +32,7 @@ fn experiment(name: &str) {
                 }
                 let failures = card.failures();
                 assert!(!last, "{name}: {failures} rows failed, again\n{card}");
+                calm::wait(name);
             }
             Err(Error::CannotRunHere(why)) => {
                 let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();

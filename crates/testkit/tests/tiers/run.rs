@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use wallscope_testkit::{Error, Program, Tool, Truth, folded, report::Report};
+use wallscope_testkit::{Error, Program, Tool, Truth, calm, folded, report::Report};
 
 use crate::place::{Place, USER};
 
@@ -44,7 +44,10 @@ pub fn retried(what: &str, run: impl Fn() -> Result<String, Error>) {
             Ok(told) => return println!("{what}: {told}"),
             Err(Error::CannotRunHere(why)) => return println!("skipped {what}: {why}"),
             Err(e) if last => panic!("{what}: {e}, again"),
-            Err(e) => println!("{what}: {e}; once more"),
+            Err(e) => {
+                println!("{what}: {e}; once more");
+                calm::wait(what);
+            }
         }
     }
 }
