@@ -107,7 +107,11 @@ mod tests {
         let look = thread::scope(|scope| {
             let cpus = thread::available_parallelism().map_or(1, usize::from);
             for _ in 0..2 * cpus {
-                scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             let look = Look::new();
             over.store(true, Ordering::Relaxed);
