@@ -206,7 +206,7 @@ pub fn climb(
                     (3, "counting")
                 };
                 eprintln!("wallscope: rung {rung}: {how} calls of {function}");
-                probe(n, timed, target, max_overhead)
+                measured(n, timed, target, max_overhead)
             }
         };
         let probed = Probed {
@@ -226,7 +226,7 @@ pub fn climb(
 }
 
 /// Counts or times calls of `n` in those of `target` that have not ended; `None`: all have.
-fn probe(
+fn measured(
     n: &Named<'_>,
     timed: bool,
     target: &Target,

@@ -96,6 +96,53 @@ fn all_quantities_together_tell_how_much_runs_differ() {
 }
 
 #[test]
+fn what_runs_have_in_common_is_not_taken_for_each_ones_own() {
+    let mut r = Random(3);
+    let (mut called, mut trials, mut df) = (0, 0, Vec::new());
+    for _ in 0..200 {
+        // Each run has a speed of its own, 3 % apart; a root has all the time and next to no
+        // sampling error, its twenty callees have little of it and much.
+        let mut side = || -> Vec<Vec<Estimate>> {
+            (0..5)
+                .map(|_| {
+                    let speed = 1.0 + 0.03 * r.normal();
+                    let whole = std::iter::once(run(&mut r, 1000.0 * speed, 0.1, 0.0, 20));
+                    let mut all: Vec<Estimate> = whole.collect();
+                    all.extend((0..20).map(|_| run(&mut r, 50.0 * speed, 20.0, 0.0, 20)));
+                    all
+                })
+                .collect()
+        };
+        let sides = [side(), side()];
+        let of = |side: &[Vec<Estimate>], i: usize| -> Vec<Estimate> {
+            side.iter().map(|run| run[i]).collect()
+        };
+        let quantities: Vec<_> = (0..21)
+            .map(|i| [of(&sides[0], i), of(&sides[1], i)])
+            .collect();
+        let whole = [&quantities[0][0][..], &quantities[0][1][..]];
+        let pairs = || quantities.iter().map(|[b, n]| (&b[..], &n[..]));
+        let prior = Prior::of(whole, pairs());
+        df.push(prior.df);
+        assert!(Prior::of([&[], &[]], pairs()).df < 10.0);
+        for (i, (base, new)) in pairs().enumerate() {
+            let d = compare(base, new, prior);
+            if i == 0 {
+                assert!(d.df < 12.0, "a root is known to its runs: {d:?}");
+            }
+            called += usize::from(d.p < 0.05);
+            trials += 1;
+        }
+    }
+    df.sort_by(f64::total_cmp);
+    assert!(df[df.len() / 2] > 40.0, "{df:?}");
+    assert!(
+        called as f64 / f64::from(trials) < 0.07,
+        "{called} of {trials}"
+    );
+}
+
+#[test]
 fn slow_changes_count() {
     // A program that is fast for a while and slow for a while: from one stretch to the next
     // nothing changes, yet a second run may come out differently.

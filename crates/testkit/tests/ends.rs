@@ -91,6 +91,11 @@ fn check(is: bool, what: &str, told: &Value) -> Result<(), Error> {
     }
 }
 
+fn names_its_own(told: &Value) -> Result<(), Error> {
+    let named = told["verdict"]["function"] == HOT;
+    check(named, "a function of its own", told)
+}
+
 const RECORDING: &str = "wallscope: recording";
 const MEASURING: &str = "wallscope: measuring";
 /// Where it spends its time, whatever else the machine does; called some hundred times a second.
@@ -148,11 +153,7 @@ fn on_the_second_rung() {
     with_tool("a target that ends on rung 2", |tool| {
         let told = json(&climbed(tool, "60", &[RECORDING], "--json")?)?;
         check(told["ended"]["rung"] == 2, "on rung 2", &told)?;
-        check(
-            told["verdict"]["function"] == HOT,
-            "a function of its own",
-            &told,
-        )?;
+        names_its_own(&told)?;
         let missing = told["ended"]["missing"].to_string();
         let both = missing.contains("how often") && missing.contains("how long");
         check(both, "both are missing", &told)?;
@@ -180,11 +181,7 @@ fn on_the_third_rung() {
         let lines = ["wallscope: rung 3", MEASURING];
         let told = json(&climbed(tool, "500ms", &lines, "--json")?)?;
         check(told["ended"]["rung"] == 3, "on rung 3", &told)?;
-        check(
-            told["verdict"]["function"] == HOT,
-            "a function of its own",
-            &told,
-        )?;
+        names_its_own(&told)?;
         let first = &told["rungs"]["counted"][0];
         check(first["function"] == HOT, "a function of its own", &told)?;
         check(first["per_second"].is_number(), "it was counted", &told)?;

@@ -6,8 +6,8 @@ use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
 
 use super::waits::{Waits, may_rest, takes_a_lock};
 
-/// A thread whose time is idle or rest but for less than this, waits for a CPU left out, and which used a CPU less than
-/// [`TICK`] of the time, only ticks.
+/// A thread of whose time, waits for a CPU left out, this much is idle or rest, and which used a CPU
+/// less than [`TICK`] of it, only ticks.
 const REST: f64 = 0.95;
 /// What a tick may cost: 20 ms of each second, a fifth of the least that a person notices (Nielsen's
 /// 0.1 s).

@@ -38,10 +38,8 @@ fn headline(c: &Comparison, r: &FunctionRow) -> String {
         return String::new();
     };
     let state = match (s.state, s.reason) {
-        (State::OnCpu, _) => "computing".to_string(),
-        (State::Runnable, _) => "waiting for a CPU".to_string(),
-        (_, Some(reason)) => format!("blocked ({})", reason.replace('_', " ")),
-        (_, None) => "blocked".to_string(),
+        (State::Blocked, Some(reason)) => format!("blocked ({})", reason.replace('_', " ")),
+        (state, _) => super::doing(state).to_string(),
     };
     let held = match s.state {
         State::Blocked => held_by(r),

@@ -283,6 +283,15 @@ fn whole(sides: &Sides, options: &Options) -> Vec<WholeRow> {
         .collect()
 }
 
+/// A state in words, of who is in it.
+fn doing(state: State) -> &'static str {
+    match state {
+        State::OnCpu => "computing",
+        State::Runnable => "waiting for a CPU",
+        _ => "blocked",
+    }
+}
+
 impl FunctionRow {
     /// What happened to it, in words; empty where nothing is certain.
     pub fn what(&self) -> String {

@@ -242,11 +242,12 @@ pub(super) fn rests_on(c: &Comparison, shown: Shown) -> Vec<String> {
         let by_state: Vec<String> = (c.priors.iter())
             .map(|(state, p)| {
                 let (times, df) = (p.dispersion, p.df);
-                format!("{} {times:.1} times ({df:.0})", state.name())
+                format!("{times:.1} times {} ({df:.0})", super::doing(*state))
             })
             .collect();
         lines.push(format!(
-            "runs differ more than sampling explains (known to so many degrees of freedom): {}",
+            "runs differ from each other as much as sampling and their common speed explain, {} \
+             (known to so many degrees of freedom)",
             by_state.join(", ")
         ));
     }

@@ -2,19 +2,10 @@
 //! What the tools printed lies beside the files (`*.top.txt`, `*.report.txt`, `*.print.txt`).
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 
 use wallscope_model::Recording;
 
-use crate::support::{ends, fold, read, read_value};
-
-fn unpack(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    flate2::read::GzDecoder::new(bytes)
-        .read_to_end(&mut out)
-        .unwrap();
-    out
-}
+use crate::support::{ends, fold, plain, read, read_value};
 
 /// Functions without the marks of folded stacks.
 fn unmarked(sums: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
@@ -82,7 +73,7 @@ fn rows(report: &str) -> Vec<(Vec<&str>, &str)> {
 /// `perf report -F overhead_children,sample,sym` of the file that `perf script` printed.
 #[test]
 fn every_row_is_that_of_perf_report() {
-    let text = unpack(include_bytes!("../fixtures/threads.script.txt.gz"));
+    let text = plain(include_bytes!("../fixtures/threads.script.txt.gz"));
     let (own, total) = table(&read_value(&text, "samples").unwrap().recording);
     let all: u64 = own.values().sum();
     let rows = rows(include_str!("../fixtures/threads.report.txt"));
@@ -102,7 +93,7 @@ fn every_row_is_that_of_perf_report() {
 /// `perf report -F sample -s dso` of the same file, which has no names of functions.
 #[test]
 fn modules_are_those_of_perf_report() {
-    let data = unpack(include_bytes!("../fixtures/threads.perf.data.gz"));
+    let data = plain(include_bytes!("../fixtures/threads.perf.data.gz"));
     let rec = read_value(&data, "samples").unwrap().recording;
     let mut modules = BTreeMap::<String, u64>::new();
     for (frame, value) in ends(&rec).0 {

@@ -6,7 +6,7 @@
 //! of them. Only then are time and memory judged: other tests share the process of the smoke. An
 //! input that does harm is kept, and its path is in the failure.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use wallscope_report::format::{Bounds, Format, Options, WriteOptions, open};
 
 use crate::big_endian;
+use crate::support::plain;
 use crate::synthetic::{self, Random};
 
 /// What a reader is given.
@@ -36,18 +37,6 @@ const ROUNDS: u64 = 40;
 struct Corpus {
     format: &'static str,
     files: Vec<Vec<u8>>,
-}
-
-fn plain(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        flate2::read::GzDecoder::new(bytes)
-            .read_to_end(&mut out)
-            .unwrap();
-    } else {
-        out.extend_from_slice(bytes);
-    }
-    out
 }
 
 /// Files of every format that is read: made by the tools themselves, or by the writers.

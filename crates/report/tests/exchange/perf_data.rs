@@ -1,11 +1,9 @@
 //! `perf.data` of every make: plain, compressed, from a machine of the other byte order, cut off.
 
-use std::io::Read as _;
-
 use wallscope_report::format::{Bounds, Options, ReadError, open};
 
 use crate::big_endian;
-use crate::support::{ends, fold, read, try_read};
+use crate::support::{ends, fold, plain, read, try_read};
 
 /// Without perf's sections about the machine.
 const BARE: &[u8] = include_bytes!("../fixtures/clock.perf.data.gz");
@@ -17,14 +15,6 @@ const PACKED: &[u8] = include_bytes!("../fixtures/packed.perf.data");
 /// What `perf report --stdio -F sample,sym` counts in them.
 const WHOLE_SAMPLES: u64 = 178;
 const PACKED_SAMPLES: u64 = 177;
-
-fn plain(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    flate2::read::GzDecoder::new(bytes)
-        .read_to_end(&mut out)
-        .unwrap();
-    out
-}
 
 fn samples(bytes: &[u8]) -> u64 {
     let rec = read(bytes).recording;

@@ -1,9 +1,22 @@
 //! Reading in tests.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 
 use wallscope_model::{Recording, View};
 use wallscope_report::format::{Options, Read, ReadError, folded, open};
+
+/// A fixture's bytes, unpacked where they are packed by gzip.
+pub fn plain(bytes: &[u8]) -> Vec<u8> {
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return bytes.to_vec();
+    }
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut out)
+        .unwrap();
+    out
+}
 
 /// Reads with default limits.
 pub fn read(bytes: &[u8]) -> Read {

@@ -158,6 +158,11 @@ pub fn describe(f: Facts<'_>) -> Domain {
         )),
         Some(c) => {
             limits.push(limit(
+                "what interrupts and the host of a virtual machine take from a running thread: it counts as computing, beyond the kernel's counters"
+                    .into(),
+                "the ebpf backend",
+            ));
+            limits.push(limit(
                 "user stacks of running threads beyond 8 KiB: they end as truncated:window_end"
                     .into(),
                 "the ebpf backend",
