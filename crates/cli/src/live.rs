@@ -38,8 +38,8 @@ pub struct Found {
     pub recording: Recording,
     /// Its file.
     pub path: PathBuf,
-    /// Whether it was made now, and ended because its target did.
-    pub target_ended: bool,
+    /// Why measuring stopped, if it was made now.
+    pub stop: Option<Stop>,
 }
 
 impl Source {
@@ -58,7 +58,7 @@ impl Source {
             (Some(file), _) => Ok(Found {
                 recording: input::recording(file, &self.reading)?,
                 path: file.clone(),
-                target_ended: false,
+                stop: None,
             }),
             (None, Some(target)) => self.measured(target, usual),
             (None, None) => Err(Failure::usage(format!(
@@ -92,7 +92,7 @@ impl Source {
         Ok(Found {
             recording: recorded.recording,
             path: recorded.path,
-            target_ended: recorded.stop == Stop::TargetEnded,
+            stop: Some(recorded.stop),
         })
     }
 }

@@ -98,8 +98,29 @@ pub fn commands(recording: &Recording, ladder: &Ladder, next: bool) -> Vec<Strin
     ]
 }
 
-/// Where the target ended, and what is missing for that.
+/// Why a climb ends early.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The target ended.
+    Target,
+    /// A signal asked for it, as Ctrl-C does.
+    User,
+}
+
+impl Why {
+    /// Of a measurement that stopped so, if that was early.
+    pub fn of(stop: Stop) -> Option<Why> {
+        match stop {
+            Stop::Duration => None,
+            Stop::TargetEnded => Some(Why::Target),
+            Stop::Signal => Some(Why::User),
+        }
+    }
+}
+
+/// Where a climb ended early, and what is missing for that.
 pub struct Ended {
+    why: Why,
     /// The rung: 2 to 4.
     rung: u8,
     /// After what, in words.
@@ -109,30 +130,47 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// While it was recorded.
-    pub fn recorded(recording: &Recording, ladder: &Ladder) -> Ended {
+    /// While the target was recorded.
+    pub fn recorded(why: Why, recording: &Recording, ladder: &Ladder) -> Ended {
         let ns = ladder.bottleneck.window_ns;
         let named = named(recording, ladder);
         let names: Vec<&str> = named.iter().map(|n| &*n.cause.function).collect();
         Ended {
+            why,
             rung: 2,
             after: format!("after {:.2} s of recording", ns as f64 / 1e9),
             missing: missing(&names, names.first().copied()),
         }
     }
 
-    /// It in words.
-    pub fn says(&self) -> String {
+    /// Whether the target is no longer there.
+    pub fn is_gone(&self) -> bool {
+        self.why == Why::Target
+    }
+
+    /// What ended it, and the rest in words.
+    pub fn says(&self) -> (&'static str, String) {
+        let what = match self.why {
+            Why::Target => "the target ended",
+            Why::User => "stopped by a signal",
+        };
         let missing = match &self.missing[..] {
             [] => String::new(),
             all => format!("; so it is not known {}", all.join(", nor ")),
         };
-        format!("on rung {}, {}{missing}", self.rung, self.after)
+        (
+            what,
+            format!("on rung {}, {}{missing}", self.rung, self.after),
+        )
     }
 
     /// The same for scripts.
     pub fn json(&self) -> Value {
-        json!({"rung": self.rung, "after": self.after, "missing": self.missing})
+        let by = match self.why {
+            Why::Target => "target",
+            Why::User => "signal",
+        };
+        json!({"by": by, "rung": self.rung, "after": self.after, "missing": self.missing})
     }
 }
 
@@ -152,28 +190,27 @@ struct Probed {
     function: String,
     /// What rung 2 measured of it.
     spent: Duration,
-    /// `None`: the target had ended before.
-    outcome: Option<Result<Measured, Error>>,
+    /// Or why there was nothing to measure any more.
+    outcome: Result<Result<Measured, Error>, Why>,
 }
 
 impl Probed {
     /// Its calls, or why there are none.
     fn calls(&self) -> Result<&Calls, String> {
         match &self.outcome {
-            Some(Ok(measured)) => Ok(&measured.calls),
-            Some(Err(e)) => Err(e.to_string()),
-            None => Err("the target had ended".into()),
+            Ok(Ok(measured)) => Ok(&measured.calls),
+            Ok(Err(e)) => Err(e.to_string()),
+            Err(Why::Target) => Err("the target had ended".into()),
+            Err(Why::User) => Err("stopped before".into()),
         }
     }
 
-    /// How long its calls were counted or timed, if the target ended meanwhile or before.
-    fn ended_after(&self) -> Option<Duration> {
+    /// If the climb ended meanwhile or before: why, and for how long calls had been counted or timed.
+    fn ended_after(&self) -> Option<(Why, Duration)> {
         match &self.outcome {
-            Some(Ok(m)) if m.stop == Stop::TargetEnded => {
-                Some(Duration::from_nanos(m.calls.window_ns()))
-            }
-            Some(_) => None,
-            None => Some(Duration::ZERO),
+            Ok(Ok(m)) => Some((Why::of(m.stop)?, Duration::from_nanos(m.calls.window_ns()))),
+            Ok(Err(_)) => None,
+            Err(why) => Some((*why, Duration::ZERO)),
         }
     }
 }
@@ -194,12 +231,12 @@ pub fn climb(
     target: &Target,
     max_overhead: f64,
 ) -> Climbed {
-    let mut ended = false;
+    let mut ended = None;
     let mut probe = |n: &Named<'_>, timed: bool| {
         let function = n.cause.function.to_string();
         let outcome = match ended {
-            true => None,
-            false => {
+            Some(why) => Err(why),
+            None => {
                 let (rung, how) = if timed {
                     (4, "timing")
                 } else {
@@ -214,7 +251,7 @@ pub fn climb(
             spent: Duration::from_nanos(n.cause.ns),
             outcome,
         };
-        ended = probed.ended_after().is_some();
+        ended = probed.ended_after().map(|(why, _)| why);
         probed
     };
     let named = named(recording, ladder);
@@ -225,16 +262,16 @@ pub fn climb(
     }
 }
 
-/// Counts or times calls of `n` in those of `target` that have not ended; `None`: all have.
+/// Counts or times calls of `n` in those of `target` that have not ended, unless all have.
 fn measured(
     n: &Named<'_>,
     timed: bool,
     target: &Target,
     max_overhead: f64,
-) -> Option<Result<Measured, Error>> {
+) -> Result<Result<Measured, Error>, Why> {
     loop {
         let options = Options {
-            target: target.alive()?,
+            target: target.alive().ok_or(Why::Target)?,
             asked: vec![Spec::Function {
                 module: Some(n.module.clone()),
                 name: n.name.clone(),
@@ -249,20 +286,20 @@ fn measured(
         match probes::measure(&options, &mut Teller::quiet()) {
             // One of them has just ended: the others are still there.
             Err(Error::NoSuchProcess { .. }) => {}
-            outcome => return Some(outcome),
+            outcome => return Ok(outcome),
         }
     }
 }
 
 impl Climbed {
-    /// Where the target ended meanwhile, if it did.
+    /// Where the climb ended early, if it did.
     pub fn ended(&self) -> Option<Ended> {
-        let lacks = |p: &&Probed| p.outcome.is_none();
+        let lacks = |p: &&Probed| p.outcome.is_err();
         let uncounted = self.counted.iter().filter(lacks);
         let uncounted: Vec<&str> = uncounted.map(|p| &*p.function).collect();
         let untimed = self.timed.as_ref().filter(lacks).map(|p| &*p.function);
         let of = |rung, doing: &str, probed: &Probed| {
-            let length = probed.ended_after()?;
+            let (why, length) = probed.ended_after()?;
             let after = match length.is_zero() {
                 true => format!("before calls of {} were {doing}", probed.function),
                 false => format!(
@@ -272,6 +309,7 @@ impl Climbed {
                 ),
             };
             Some(Ended {
+                why,
                 rung,
                 after,
                 missing: missing(&uncounted, untimed),
@@ -305,7 +343,7 @@ impl Climbed {
                     let each = each.map_or("not called often enough to divide by".into(), |each| {
                         format!("{} of what rung 2 saw for each", ns(each))
                     });
-                    let short = probed.ended_after().map_or_else(String::new, |t| {
+                    let short = probed.ended_after().map_or_else(String::new, |(_, t)| {
                         format!("; counted for {:.2} s", t.as_secs_f64())
                     });
                     out += &format!("  {name}: {rate} calls a second, {each}{short}\n");

@@ -1,5 +1,5 @@
-//! Targets that end, or begin another program, while they are measured: what was measured is kept and
-//! printed, and what is missing therefore is said.
+//! Targets that end, or begin another program, while they are measured, and measurements that are
+//! stopped: what was measured is kept and printed, and what is missing therefore is said.
 
 use std::fs;
 use std::io::Write as _;
@@ -207,6 +207,37 @@ fn on_the_fourth_rung() {
         )?;
         let timed = &told["rungs"]["timed"]["functions"][0];
         check(timed["name"] == HOT, "calls were timed", &told)
+    });
+}
+
+#[test]
+fn a_signal_ends_the_climb() {
+    with_tool("a climb that is stopped", |tool| {
+        let victim = Victim::start()?;
+        let folder = tempfile::tempdir().map_err(|e| Error::Start(e.to_string()))?;
+        let file = folder.path().join("out.pb.gz");
+        let (pid, file) = (victim.id(), file.to_string_lossy());
+        let fixed = ["ladder", "-p", &pid, "-o", &file, "--max-overhead", "50"];
+        for (seconds, lines, rung) in [
+            ("60", &[RECORDING][..], 2),
+            ("500ms", &["wallscope: rung 3", MEASURING], 3),
+        ] {
+            let more = ["-d", seconds, "--go", "--json"];
+            let mut prober = Prober::spawn(tool, &[&fixed[..], &more].concat())?;
+            for line in lines {
+                prober.until(line)?;
+            }
+            victim.computes(Duration::from_millis(200))?;
+            let told = prober.stop()?;
+            let by = &told["ended"];
+            check(by["by"] == "signal" && by["rung"] == rung, "stopped", &told)?;
+            names_its_own(&told)?;
+            let missing = by["missing"].to_string();
+            check(missing.contains("how long"), "it was not timed", &told)?;
+            let probes = told["probes"].to_string();
+            check(probes.contains(&format!("-p {pid}")), "it is there", &told)?;
+        }
+        Ok(())
     });
 }
 

@@ -143,6 +143,12 @@ pub(crate) fn now() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// How often the scheduler's counter of a running thread moves at least: the kernel's timer tick, ns.
+pub(crate) fn tick_ns() -> u64 {
+    let t = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 /// CLOCK_REALTIME, ns.
 pub(crate) fn unix_now() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);

@@ -111,12 +111,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let Found {
         recording,
         path,
-        target_ended,
+        stop,
     } = args.source.recording("ladder", usual)?;
     let ladder = climb(&recording);
     // Of a command that is how it is meant.
     let command = matches!(target, Some(Target::Command(_)));
-    let ended = (target_ended && !command).then(|| Ended::recorded(&recording, &ladder));
+    let why = stop.and_then(rungs::Why::of).filter(|why| match why {
+        rungs::Why::Target => !command,
+        // Without it no more was asked for than a recording.
+        rungs::Why::User => args.go,
+    });
+    let ended = why.map(|why| Ended::recorded(why, &recording, &ladder));
     let climbed = target
         .filter(|_| args.go && ended.is_none())
         .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead));
@@ -164,7 +169,7 @@ struct Page<'a> {
     explain: bool,
     /// Rungs 3 and 4, where they were climbed.
     climbed: Option<Climbed>,
-    /// Where the target ended while it was measured.
+    /// Where the climb ended early.
     ended: Option<Ended>,
 }
 
@@ -241,7 +246,7 @@ impl Page<'_> {
             out.push(("how sure", v.confidence.clone()));
         }
         if let Some(ended) = &self.ended {
-            out.push(("the target ended", ended.says()));
+            out.push(ended.says());
         }
         out.push(("not seen", self.unseen()));
         out.push(("next", self.next()));
@@ -265,7 +270,8 @@ impl Page<'_> {
 
     /// The commands that climb rungs 3 and 4 by hand.
     fn probes(&self) -> Vec<String> {
-        rungs::commands(self.recording, self.ladder, self.ended.is_some())
+        let gone = self.ended.as_ref().is_some_and(Ended::is_gone);
+        rungs::commands(self.recording, self.ladder, gone)
     }
 
     fn next(&self) -> String {

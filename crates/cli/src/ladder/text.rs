@@ -71,16 +71,19 @@ impl Page<'_> {
         }
         let probes = self.probes();
         let how = match (&self.climbed, &self.ended) {
+            (Some(_), None) => "",
+            (_, Some(ended)) if ended.is_gone() => {
+                "Rungs 3 and 4 beside the target's next run (each command prints what a call will cost \
+                 first)"
+            }
             (None, None) => {
                 "Rungs 3 and 4: how often, and how distributed? They need probes in the live \
                  process: --go places them, never above --max-overhead; by hand (each prints what a \
                  call will cost first)"
             }
             (_, Some(_)) => {
-                "Rungs 3 and 4 beside the target's next run (each command prints what a call will cost \
-                 first)"
+                "Rungs 3 and 4 by hand (each command prints what a call will cost first)"
             }
-            (Some(_), None) => "",
         };
         if !how.is_empty() && !probes.is_empty() {
             let _ = writeln!(out);

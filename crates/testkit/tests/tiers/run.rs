@@ -254,7 +254,9 @@ pub fn judge(o: &Outcome, backend: &str, percent: f64) -> Result<String, Error> 
         };
         threads += 1;
         let off = |a: u64, b: u64| (a as f64 - b as f64).abs() * 100.0 / seen.wall_ns as f64;
-        let here = off(seen.on_cpu_ns, t.on_cpu_ns);
+        // The counter leaves out what the host of a virtual machine took, which is told apart.
+        let stolen = seen.on_cpu.get("stolen").copied().unwrap_or(0);
+        let here = off(seen.on_cpu_ns - stolen, t.on_cpu_ns);
         // The program's own figure leaves out its queueing before and after its work, which a busy
         // machine makes longer.
         let queue = off(seen.runnable_ns, t.run_delay_ns);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use wallscope_model::{
-    Audit, Context, Ledger, Loss, ModuleId, OnCpu, Recording, Runnable, Slices, StackEnd,
-    UnknownCause, WaitSeen,
+    Audit, Context, HostSample, Ledger, Loss, ModuleId, OnCpu, Recording, Runnable, Slices,
+    StackEnd, UnknownCause, WaitSeen,
 };
 use wallscope_object::process::SchedStat;
 
@@ -27,6 +27,8 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     samples.by_thread();
     let mut on_cpu = BTreeMap::<u32, u64>::new();
     let mut last_slice = 0;
+    let beyond = looker.watch.threads.iter().map(Thread::beyond_counters_ns);
+    let stolen = Stolen::of(&recording.host, beyond.sum());
     for (index, t) in looker.watch.threads.iter_mut().enumerate() {
         let index = index as u32;
         // What a thread that queues or computes did since its counters last moved is known later.
@@ -58,7 +60,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         recording.contexts.push(Context {
             pid: t.pid,
             tid: t.tid,
-            ledger: ledger(t, &totals, end_ns - start_ns),
+            ledger: ledger(t, &totals, end_ns - start_ns, &stolen),
             name: t.name.as_str().into(),
             start_ns,
             end_ns,
@@ -135,7 +137,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     Assembled { jit, seen }
 }
 
-fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
+fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: &Stolen) -> Ledger {
     let [(voluntary0, involuntary0), (voluntary1, involuntary1)] = t.switches;
     let told = (
         voluntary1.saturating_sub(voluntary0),
@@ -154,9 +156,10 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
     };
     let rationed = t.ration.is_some_and(|r| r.unrecorded_ns > 0);
     let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
+    let stolen = stolen.part(t.beyond_counters_ns());
     let mut ledger = Ledger {
         wall_ns,
-        on_cpu: divide(totals.on_cpu, ticks(t)),
+        on_cpu: divide(totals.on_cpu, stolen, ticks(t)),
         runnable: Runnable {
             woken: totals.woken,
             preempted: totals.preempted,
@@ -168,7 +171,7 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
         involuntary_switches: involuntary,
         // A witness is who did not make the figures, and was asked to the end.
         audit: if t.is_recorded() && t.alive {
-            audit(t.audit, told)
+            audit(t.audit, told, stolen)
         } else {
             Audit::default()
         },
@@ -178,9 +181,14 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64) -> Ledger {
     ledger
 }
 
-fn audit([first, last]: [SchedStat; 2], (voluntary, involuntary): (u64, u64)) -> Audit {
+fn audit(
+    [first, last]: [SchedStat; 2],
+    (voluntary, involuntary): (u64, u64),
+    stolen: u64,
+) -> Audit {
     Audit {
-        on_cpu_ns: last.on_cpu_ns.saturating_sub(first.on_cpu_ns),
+        // With what that counter leaves out by design, by the kernel's own count of it.
+        on_cpu_ns: last.on_cpu_ns.saturating_sub(first.on_cpu_ns) + stolen,
         run_delay_ns: last.run_delay_ns.saturating_sub(first.run_delay_ns),
         switches: voluntary + involuntary,
         valid: true,
@@ -193,12 +201,40 @@ fn ticks(t: &Thread) -> (u64, u64) {
     (user1.saturating_sub(user0), kernel1.saturating_sub(kernel0))
 }
 
-/// On-CPU time by the ticks that hit user and kernel code.
-fn divide(on_cpu: u64, (user, kernel): (u64, u64)) -> OnCpu {
-    let part = u128::from(on_cpu) * u128::from(kernel) / u128::from((user + kernel).max(1));
+/// How much of what the counters leave out is the host's doing: no more than it took from the whole
+/// machine. Kernels that leave interrupts out as well count those apart.
+struct Stolen {
+    machine_ns: u64,
+    beyond_ns: u64,
+}
+
+impl Stolen {
+    /// Of a machine with these facts, and threads that were `beyond_ns` longer on a CPU than counted.
+    fn of(host: &[HostSample], beyond_ns: u64) -> Stolen {
+        let steal = |s: &HostSample| s.facts.cpu_ns.map_or(0, |by| by[7]);
+        let [first, last] = [host.first(), host.last()].map(|s| s.map_or(0, steal));
+        Stolen {
+            machine_ns: last.saturating_sub(first),
+            beyond_ns,
+        }
+    }
+
+    /// The stolen part of what one thread's counter leaves out, ns.
+    fn part(&self, ns: u64) -> u64 {
+        let most = self.machine_ns.min(self.beyond_ns);
+        (u128::from(ns) * u128::from(most) / u128::from(self.beyond_ns.max(1))) as u64
+    }
+}
+
+/// On-CPU time but for what was stolen, by the ticks that hit user and kernel code.
+fn divide(on_cpu: u64, stolen: u64, (user, kernel): (u64, u64)) -> OnCpu {
+    let stolen = stolen.min(on_cpu);
+    let own = on_cpu - stolen;
+    let part = u128::from(own) * u128::from(kernel) / u128::from((user + kernel).max(1));
     OnCpu {
-        user: on_cpu - part as u64,
+        user: own - part as u64,
         kernel: part as u64,
+        stolen,
         ..OnCpu::default()
     }
 }
@@ -206,11 +242,28 @@ fn divide(on_cpu: u64, (user, kernel): (u64, u64)) -> OnCpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wallscope_model::HostFacts;
 
     #[test]
     fn user_and_kernel_parts_sum_to_the_whole() {
-        let parts = divide(1001, (2, 1));
-        assert_eq!((parts.user, parts.kernel), (668, 333));
-        assert_eq!(divide(9, (0, 0)).user, 9);
+        let parts = divide(1101, 100, (2, 1));
+        assert_eq!((parts.user, parts.kernel, parts.stolen), (668, 333, 100));
+        assert_eq!(divide(9, 0, (0, 0)).user, 9);
+        assert_eq!(divide(9, 20, (1, 1)).total(), 9);
+    }
+
+    #[test]
+    fn no_more_is_stolen_than_the_host_took() {
+        let at = |steal| HostSample {
+            facts: HostFacts {
+                cpu_ns: Some([1, 1, 1, 1, 1, 1, 1, steal]),
+                ..HostFacts::default()
+            },
+            ..HostSample::default()
+        };
+        let host = [at(500), at(550), at(600)];
+        assert_eq!(Stolen::of(&host, 80).part(60), 60);
+        assert_eq!(Stolen::of(&host, 400).part(60), 15);
+        assert_eq!(Stolen::of(&[], 400).part(60), 0);
     }
 }

@@ -73,6 +73,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
         notes.push("stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing just before, or where that was rarely seen, computing at all".into());
         notes.push("throttled time stands as preempted or woken".into());
+        notes.push("time stolen by the host of a virtual machine is what the switch records have beyond the kernel's counter, a tick a thread left out, and at most what the host took from the machine".into());
     } else {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
@@ -107,6 +108,10 @@ pub fn describe(f: Facts<'_>) -> Domain {
                 format!(
                     "threads that live less than about {listing_ms:.0} ms: their CPU time is counted for their process, without a thread"
                 ),
+                "the ebpf or perf backend",
+            ),
+            limit(
+                "what the host of a virtual machine takes from a running thread: it stands as blocked".into(),
                 "the ebpf or perf backend",
             ),
             limit(
@@ -158,8 +163,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         )),
         Some(c) => {
             limits.push(limit(
-                "what interrupts and the host of a virtual machine take from a running thread: it counts as computing, beyond the kernel's counters"
-                    .into(),
+                "what interrupts take from a running thread: it counts as computing".into(),
                 "the ebpf backend",
             ));
             limits.push(limit(

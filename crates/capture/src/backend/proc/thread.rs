@@ -10,7 +10,10 @@ use super::{
     counters::{Counters, Doing},
     spans::Spans,
 };
-use crate::backend::perf::{Course, Ration, waits::Waits};
+use crate::{
+    backend::perf::{Course, Ration, waits::Waits},
+    session,
+};
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
@@ -81,6 +84,8 @@ pub struct Thread {
     pub switches_by_records: Option<(u64, u64)>,
     /// Time of its records that was replaced by the counters, ns.
     pub repaired_ns: u64,
+    /// On-CPU time by records that have ended which its counter leaves out, ns.
+    beyond_ns: u64,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
     /// The last sample of the present time on a CPU, as an index of the samples' stacks.
@@ -146,6 +151,7 @@ impl Thread {
             waits: Waits::default(),
             switches_by_records: None,
             repaired_ns: 0,
+            beyond_ns: 0,
             credit_ns: 0,
             sampled: None,
             put_off: None,
@@ -177,6 +183,16 @@ impl Thread {
             involuntary + course.involuntary,
         ));
         self.repaired_ns += course.repaired_ns;
+        self.beyond_ns += course.beyond_ns(session::tick_ns());
+    }
+
+    /// Time on a CPU by its records that the scheduler's counter leaves out, ns.
+    pub fn beyond_counters_ns(&self) -> u64 {
+        let now = self
+            .course
+            .as_ref()
+            .map(|c| c.beyond_ns(session::tick_ns()));
+        self.beyond_ns + now.unwrap_or(0)
     }
 
     /// Whether all of its time was recorded, but for what was lost.
@@ -190,10 +206,10 @@ impl Thread {
         self.switches[0] = self.switches[1];
         self.audit[0] = self.audit[1];
         self.waits = Waits::default();
-        self.repaired_ns = 0;
+        (self.repaired_ns, self.beyond_ns) = (0, 0);
         self.switches_by_records = None;
         if let Some(course) = &mut self.course {
-            (course.voluntary, course.involuntary, course.repaired_ns) = (0, 0, 0);
+            course.told();
         }
     }
 

@@ -88,6 +88,8 @@ pub struct Course {
     pub involuntary: u64,
     /// Time that was taken from the counters, ns.
     pub repaired_ns: u64,
+    /// Time on a CPU that the records have and the counter has not, ns.
+    beyond: i64,
 }
 
 impl Course {
@@ -112,6 +114,7 @@ impl Course {
             voluntary: 0,
             involuntary: 0,
             repaired_ns: 0,
+            beyond: 0,
         }
     }
 
@@ -155,6 +158,12 @@ impl Course {
     /// Since when it is on a CPU, if it is.
     pub fn on_since(&self) -> Option<u64> {
         (self.at == At::OnCpu).then_some(self.begun)
+    }
+
+    /// What was counted is told: the counts begin anew.
+    pub fn told(&mut self) {
+        (self.voluntary, self.involuntary, self.repaired_ns) = (0, 0, 0);
+        self.beyond = 0;
     }
 
     /// The counters as they were compared last.
@@ -332,6 +341,22 @@ mod tests {
         c.mistrust();
         let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(10, 0, 2));
         assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
+    }
+
+    #[test]
+    fn time_that_the_counter_leaves_out_is_told() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        c.step(&mut book, GRID, &mut Lag::default(), 0, Step::In);
+        // It had 900 of each 1,000, by the counter; once the counter was 50 late.
+        for (now, counted) in [(1_000, 900), (2_000, 1_750), (3_000, 2_700)] {
+            c.read(now, books(counted, 0, 2), false);
+            c.settle(&mut book, GRID, &mut Lag::default(), now);
+        }
+        assert_eq!((c.beyond_ns(10), c.beyond_ns(400)), (290, 0));
+        assert_eq!((book.finish().on_cpu, c.repaired_ns), (3_000, 0));
+        c.told();
+        assert_eq!(c.beyond_ns(0), 0);
     }
 
     #[test]

@@ -24,6 +24,13 @@ impl Course {
         }
     }
 
+    /// Time on a CPU by the records that the scheduler's counter leaves out: what the host of a virtual
+    /// machine took, and on some kernels interrupts. `tick`: for how long the counter of a running
+    /// thread may stand still, which is not that.
+    pub fn beyond_ns(&self, tick: u64) -> u64 {
+        u64::try_from(self.beyond).map_or(0, |ns| ns.saturating_sub(tick))
+    }
+
     /// Gives each switch-in of the stretch `ns` more on the CPU, from the time just before it.
     pub(super) fn date_back(&mut self, book: &mut Book, grid: Slices, ns: u64) {
         let s = &mut self.stretch;
@@ -75,6 +82,9 @@ impl Course {
             (0, _) => self.silent + 1,
             _ => 0,
         };
+        if whole && !self.by_counters {
+            self.beyond += s.on_cpu as i64 - ran as i64;
+        }
         if !whole || self.by_counters {
             let (from, to, off) = if ran > s.on_cpu {
                 (Kind::Off, Kind::OnCpu, ran - s.on_cpu)
