@@ -116,3 +116,40 @@ fn a_text_cut_anywhere_gives_what_was_whole() {
     }
     assert!(before > 8);
 }
+
+#[test]
+fn lines_about_mappings_are_no_samples() {
+    let text = "\
+w 12 10.000001: PERF_RECORD_COMM exec: w:12/12
+w 12 [001] 10.000001: PERF_RECORD_MMAP2 12/12: [0x400000(0x1000) @ 0 08:01 1 1]: r-xp /tmp/w
+w 12 10.000001:    1000 cpu-clock:
+\t          401136 leaf+0x10 (/tmp/w)
+\t          401200 main+0x5 (/tmp/w)
+
+w 12 10.000002: PERF_RECORD_EXIT(12:12):(1:1)
+";
+    let read = read(text.as_bytes());
+    assert_eq!(fold(&read.recording)["main;leaf"], 1000);
+    assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+    assert!(read.recording.domain.unit.is_time());
+}
+
+#[test]
+fn time_is_read_where_other_events_come_first() {
+    let text = "\
+w 12 [001] K 10.000001:          1 page-faults:
+\t          401136 leaf+0x10 (/tmp/w)
+
+w 12 [001] U 10.000002:    1000000 cpu-clock:
+\t          401200 main+0x5 (/tmp/w)
+
+";
+    let read = read(text.as_bytes());
+    let sums = fold(&read.recording);
+    assert_eq!((sums.len(), sums["main"]), (1, 1_000_000));
+    assert!(
+        read.warnings[0].contains("page-faults (1 samples)"),
+        "{:?}",
+        read.warnings
+    );
+}

@@ -82,14 +82,14 @@ pub(super) struct Joiner {
 }
 
 impl Joiner {
-    pub(super) fn new(lanes: usize, memory: u64, asked: Option<String>) -> Joiner {
+    pub(super) fn new(lanes: usize, memory: u64, asked: Option<String>, timed: bool) -> Joiner {
         Joiner {
             to: Import::new(memory),
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             names: Vec::new(),
             name_ids: FxHashMap::default(),
             events: Vec::new(),
-            timed: None,
+            timed: (timed && asked.is_none()).then_some(true),
             asked,
             contexts: FxHashMap::default(),
             switches: Switches::default(),
@@ -337,9 +337,8 @@ impl Joiner {
                 remedy: "record with wallscope".to_string(),
             });
         }
-        let mut notes = Vec::new();
         if !others.is_empty() {
-            notes.push(format!(
+            warnings.push(format!(
                 "the file also holds {}: choose with --value EVENT, or count all with --value samples",
                 others.join(", ")
             ));
@@ -367,7 +366,6 @@ impl Joiner {
             values: format!("samples of {}", names.join(", ")),
             unit,
             limits,
-            notes,
             events,
             ..About::default()
         };

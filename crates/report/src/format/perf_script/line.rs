@@ -1,6 +1,7 @@
 //! The lines of `perf script`: what a record's header and its frames say.
 
 use super::super::import::{number, seconds};
+use super::join::Measures;
 
 /// A record's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +22,15 @@ pub(super) struct Header<'a> {
 
 /// Whether the text looks like that of `perf script`: a header, then a frame or another header.
 pub(in super::super) fn detect(head: &[u8]) -> bool {
-    let mut lines = head
-        .split(|c| *c == b'\n')
-        .filter(|l| !l.is_empty() && !l.starts_with(b"#"));
+    let text = |l: &&[u8]| !l.is_empty() && !l.starts_with(b"#");
+    let mut lines = head.split(|c| *c == b'\n').filter(text).peekable();
+    let mut sideband = false;
+    while lines.next_if(|l| is_sideband(l)).is_some() {
+        sideband = true;
+    }
+    if sideband {
+        return true;
+    }
     let Some(first) = lines.next().and_then(header) else {
         return false;
     };
@@ -41,6 +48,25 @@ pub(super) fn is_frame(line: &[u8]) -> bool {
     line.starts_with(b"\t")
 }
 
+/// Whether a text that begins so has events that are time: clocks with their periods, or switches. They may
+/// well come after others.
+pub(super) fn holds_time(head: &[u8]) -> bool {
+    let mut headers = (head.split(|c| *c == b'\n'))
+        .filter(|l| !l.is_empty() && !l.starts_with(b"#") && !is_frame(l))
+        .filter_map(header);
+    headers.any(|h| match Measures::of(&String::from_utf8_lossy(h.event)) {
+        Measures::Clock => h.period.is_some(),
+        Measures::Switch => h.time.is_some(),
+        Measures::Count => false,
+    })
+}
+
+/// Whether a line tells of a mapping, a fork or a name (`--show-mmap-events` and the like), and not of a
+/// sample.
+pub(super) fn is_sideband(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b": PERF_RECORD_").is_some_and(|at| timed(&line[..=at]).is_some())
+}
+
 /// Takes a header apart.
 pub(super) fn header(line: &[u8]) -> Option<Header<'_>> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -49,26 +75,27 @@ pub(super) fn header(line: &[u8]) -> Option<Header<'_>> {
 
 /// `comm  pid/tid [cpu] seconds: period event: …`
 fn timed(line: &[u8]) -> Option<Header<'_>> {
-    // The time is the first word of digits, a point, digits and a colon.
-    let (who, time, rest) = memchr::memchr_iter(b':', line).find_map(|colon| {
+    // The time is the first word of digits, a point, digits and a colon with ids before it.
+    let (who, time, cpu, (pid, tid), rest) = memchr::memchr_iter(b':', line).find_map(|colon| {
         let start = memchr::memrchr(b' ', &line[..colon])? + 1;
         let word = &line[start..colon];
         let after = line.get(colon + 1).is_none_or(|c| *c == b' ');
         (after && word.contains(&b'.')).then_some(())?;
-        Some((&line[..start], seconds(word)?, &line[colon + 1..]))
+        let time = seconds(word)?;
+        let mut who = without_mode(line[..start].trim_ascii_end());
+        let mut cpu = None;
+        if who.ends_with(b"]") {
+            let open = memchr::memrchr(b'[', who)?;
+            cpu = number(&who[open + 1..who.len() - 1]).and_then(|n| u32::try_from(n).ok());
+            who = who[..open].trim_ascii_end();
+        }
+        let at = memchr::memrchr(b' ', who)?;
+        let ids = ids(&who[at + 1..])?;
+        Some((&who[..at], time, cpu, ids, &line[colon + 1..]))
     })?;
-    let mut who = who.trim_ascii_end();
-    let mut cpu = None;
-    if who.ends_with(b"]") {
-        let open = memchr::memrchr(b'[', who)?;
-        cpu = number(&who[open + 1..who.len() - 1]).and_then(|n| u32::try_from(n).ok());
-        who = who[..open].trim_ascii_end();
-    }
-    let at = memchr::memrchr(b' ', who)?;
-    let (pid, tid) = ids(&who[at + 1..])?;
     let (period, event, rest) = what(rest);
     Some(Header {
-        comm: who[..at].trim_ascii(),
+        comm: who.trim_ascii(),
         pid,
         tid,
         cpu,
@@ -79,7 +106,19 @@ fn timed(line: &[u8]) -> Option<Header<'_>> {
     })
 }
 
-/// `comm pid period event:`, as printed where the time is left out.
+/// What comes before the letters that `-F misc` puts behind the CPU, `[000] U` and the like.
+fn without_mode(who: &[u8]) -> &[u8] {
+    let letters = who.iter().rev().take_while(|c| c.is_ascii_alphabetic());
+    match letters.count() {
+        n @ 1..=4 => match who[..who.len() - n].trim_ascii_end() {
+            rest if rest.ends_with(b"]") => rest,
+            _ => who,
+        },
+        _ => who,
+    }
+}
+
+/// `comm pid [cpu] period event:`, as printed where the time is left out.
 fn untimed(line: &[u8]) -> Option<Header<'_>> {
     let mut at = 0;
     let line = line.trim_ascii();
@@ -90,12 +129,16 @@ fn untimed(line: &[u8]) -> Option<Header<'_>> {
         if let Some((pid, tid)) = ids(&rest[..end])
             && space > 0
         {
-            let (period, event, after) = what(&rest[end..]);
+            let (cpu, rest) = match cpu(rest[end..].trim_ascii_start()) {
+                Some((cpu, rest)) => (Some(cpu), rest),
+                None => (None, &rest[end..]),
+            };
+            let (period, event, after) = what(rest);
             return Some(Header {
                 comm: line[..space].trim_ascii(),
                 pid,
                 tid,
-                cpu: None,
+                cpu,
                 time: None,
                 period,
                 event,
@@ -107,6 +150,14 @@ fn untimed(line: &[u8]) -> Option<Header<'_>> {
             return None;
         }
     }
+}
+
+/// `[003]`, and what follows.
+fn cpu(text: &[u8]) -> Option<(u32, &[u8])> {
+    let inner = text.strip_prefix(b"[")?;
+    let end = memchr::memchr(b']', inner)?;
+    let cpu = u32::try_from(number(&inner[..end])?).ok()?;
+    Some((cpu, &inner[end + 1..]))
 }
 
 /// `tid` or `pid/tid`.
@@ -294,6 +345,15 @@ mod tests {
         assert_eq!((s.prev, s.next, s.wants), (34, 0, false));
         let h = header(b"java 12345 cycles: ").unwrap();
         assert_eq!((h.tid, h.event, h.period), (12345, &b"cycles"[..], None));
+        let h = header(b"java 12345 [003]  250000 cycles: ").unwrap();
+        assert_eq!(
+            (h.cpu, h.event, h.period),
+            (Some(3), &b"cycles"[..], Some(250_000))
+        );
+        let h = header(b"rustc  6924 [001] U     85969.219729:   10101010 task-clock: ").unwrap();
+        assert_eq!((h.tid, h.cpu, h.event), (6924, Some(1), &b"task-clock"[..]));
+        let h = header(b"my app: 1.5: x  12/35 [003] 10.001001:    1000 cycles: ").unwrap();
+        assert_eq!((h.comm, h.pid), (&b"my app: 1.5: x"[..], 12));
         assert_eq!(header(b"no numbers here"), None);
         assert_eq!(header(b""), None);
     }

@@ -3,7 +3,8 @@
 //! Every record is a line of who, when and what, and a line a frame, leaf first. Software clocks
 //! (`cpu-clock`, `task-clock`) count nanoseconds on a CPU; `sched:sched_switch` gives the time from
 //! a thread's switch out to its next switch in ([`super::switches`]); all other events count
-//! themselves, and are read one event at a time.
+//! themselves, and are read one event at a time: the first one, where the text does not begin with events
+//! that are time among others.
 //!
 //! Pieces of the text are taken apart on all CPUs (`piece`): each worker knows by their bytes the lines
 //! and parts of stacks that it met before, so that what comes again costs little more than finding its
@@ -61,7 +62,8 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         .map_or(1, |n| n.get())
         .min(16);
     let memory = source.bounds().memory;
-    let mut joiner = Joiner::new(workers, memory, options.value.clone());
+    let timed = line::holds_time(source.head());
+    let mut joiner = Joiner::new(workers, memory, options.value.clone(), timed);
     thread::scope(|scope| {
         let lanes: Vec<Lane> = (0..workers)
             .map(|_| {

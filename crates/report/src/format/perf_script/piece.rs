@@ -231,7 +231,7 @@ impl Worker {
                 body = &after[..end];
                 rest = after.get(end + 1..).unwrap_or_default();
             }
-            if head.is_empty() || head.starts_with(b"#") {
+            if head.is_empty() || head.starts_with(b"#") || line::is_sideband(head) {
                 continue;
             }
             let Some(h) = line::header(head) else {
