@@ -5,7 +5,7 @@
 //! build id is the recorded one, or, where none was recorded, where a file is still there: then
 //! the names may be those of a newer build, and that is said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
@@ -166,12 +166,14 @@ impl CopiedStacks {
 pub fn name(recording: &mut Recording, unnamed: Unnamed) {
     let mut sources = Sources::default();
     let mut newer = 0;
-    for (i, m) in recording.modules.iter().enumerate() {
+    let nameless = recording.frames.iter().filter(|f| f.lines.is_empty());
+    let wanted: BTreeSet<_> = nameless.filter_map(|f| f.module).collect();
+    for id in wanted {
+        let m = &recording.modules[id.0 as usize];
         // Without a build id to compare there is only the path to go by.
         if m.kind == ModuleKind::Elf && m.build_id.is_empty() && m.path.starts_with('/') {
             let file = wallscope_object::mapped::open_regular(Path::new(&*m.path));
             if let Ok(file) = file {
-                let id = wallscope_model::ModuleId(i as u32);
                 sources.modules.insert(id, ModuleSource::from_file(file, 0));
                 newer += 1;
             }

@@ -11,6 +11,8 @@ mod folded;
 mod hostile;
 #[path = "exchange/instruments.rs"]
 mod instruments;
+#[path = "exchange/other_pprof.rs"]
+mod other_pprof;
 #[path = "exchange/perf_data.rs"]
 mod perf_data;
 #[path = "exchange/perf_script.rs"]

@@ -3,23 +3,25 @@
 //! One column is used: the one asked for; else the default one or the last, of those in a unit of
 //! time if there are any. Its name tells the state (`cpu` is on-CPU, `delay` blocked; anything
 //! else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts, `state` and `reason`
-//! are believed, all others are kept as they are. Profiles of memory and of counts are read too; their values are no time, and the
-//! domain says what they are.
+//! are believed, all others are kept as they are. Profiles of memory and of counts are read too; their
+//! values are no time, and the domain says what they are. Addresses become offsets in their files, by
+//! which those without a name can be looked up on this machine.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
     BlockReason, ContextId, EventSource, Frame, FrameId, FrameKind, FunctionId, Label, LabelValue,
-    LabelsId, Limit, Line, ModuleId, ModuleKind, Part, Recording, StackEnd, State, Unit, Window,
+    LabelsId, Limit, Line, ModuleId, ModuleKind, Part, StackEnd, State, Unit, Window,
 };
 
 use super::super::import::{About, Import, Kind};
 use super::super::wire::Fields;
-use super::super::{Bounds, Options, ReadError};
+use super::super::{Bounds, Options, Read, ReadError, Unnamed};
 use super::columns;
 use super::field;
-use super::read::{Tables, damaged};
+use super::prune::Prune;
+use super::read::{Mapping, Tables, damaged};
 
 /// The column that is used.
 struct Chosen {
@@ -37,11 +39,12 @@ struct Chosen {
 }
 
 /// Reads what the profile's own tables say.
-pub(super) fn recording(
+pub(super) fn read(
     t: &Tables,
     options: &Options,
     bounds: Bounds,
-) -> Result<Recording, ReadError> {
+    mut warnings: Vec<String>,
+) -> Result<Read, ReadError> {
     let chosen = choose(t, options.value.as_deref())?;
     let mut to = Import::new(bounds.memory);
     to.window(Window {
@@ -50,10 +53,13 @@ pub(super) fn recording(
         clock: "CLOCK_REALTIME".to_string(),
         start_unix_ns: t.time_nanos,
     });
+    let prune = Prune::of(t, &mut warnings);
+    let code = Code::new(t, &prune, &mut to)?;
+    let unnamed = code.unnamed.then(Unnamed::default);
     let mut reader = Reader {
         t,
         chosen: &chosen,
-        code: Code::new(t, &mut to)?,
+        code,
         keys: FxHashMap::default(),
         contexts: FxHashMap::default(),
         sets: FxHashMap::default(),
@@ -64,7 +70,11 @@ pub(super) fn recording(
     for bytes in &t.samples {
         reader.sample(bytes, &mut to)?;
     }
-    Ok(to.finish(about(t, &chosen)))
+    Ok(Read {
+        recording: to.finish(about(t, &chosen)),
+        warnings,
+        unnamed,
+    })
 }
 
 fn choose(t: &Tables, asked: Option<&str>) -> Result<Chosen, ReadError> {
@@ -159,11 +169,23 @@ struct Code {
     locations: FxHashMap<u64, FrameId>,
     /// Frames that stand for a stack's missing root.
     ends: FxHashMap<FrameId, StackEnd>,
+    /// Locations with which stacks are cut, and whether these go too.
+    pruned: FxHashMap<u64, bool>,
+    /// Whether the file has addresses in files without a name.
+    unnamed: bool,
+}
+
+/// Where in its file an address lies that a profile has as it was in the process.
+fn in_file(address: u64, m: &Mapping) -> u64 {
+    match address.checked_sub(m.start) {
+        Some(at) if address < m.limit => at.saturating_add(m.offset),
+        _ => address,
+    }
 }
 
 impl Code {
-    fn new(t: &Tables, to: &mut Import) -> Result<Code, ReadError> {
-        let mut modules: FxHashMap<u64, (ModuleId, ModuleKind)> = FxHashMap::default();
+    fn new(t: &Tables, prune: &Prune, to: &mut Import) -> Result<Code, ReadError> {
+        let mut modules: FxHashMap<u64, (ModuleId, ModuleKind, Mapping)> = FxHashMap::default();
         for m in &t.mappings {
             let path = t.string(m.file);
             if path.is_empty() {
@@ -171,7 +193,7 @@ impl Code {
             }
             let kind = Import::module_kind(&path);
             let id = to.module(kind, &path, &t.string(m.build_id), 0)?;
-            modules.insert(m.id, (id, kind));
+            modules.insert(m.id, (id, kind, *m));
         }
         let mut functions: FxHashMap<u64, FunctionId> = FxHashMap::default();
         let mut missing: FxHashMap<FunctionId, StackEnd> = FxHashMap::default();
@@ -188,11 +210,18 @@ impl Code {
         let mut code = Code {
             locations: FxHashMap::default(),
             ends: FxHashMap::default(),
+            pruned: FxHashMap::default(),
+            unnamed: false,
         };
         for l in &t.locations {
             let module = modules.get(&l.mapping).copied();
-            let lines: Vec<Line> = l
-                .lines
+            let cut = prune.location(&l.lines);
+            if let Some(cut) = cut {
+                code.pruned.insert(l.id, cut == l.lines.len());
+            }
+            // What is left of one that goes altogether stands at the root, where nothing is cut.
+            let from = cut.filter(|n| *n < l.lines.len()).unwrap_or(0);
+            let lines: Vec<Line> = l.lines[from..]
                 .iter()
                 .filter_map(|(function, line)| {
                     Some(Line {
@@ -201,18 +230,23 @@ impl Code {
                     })
                 })
                 .collect();
+            let elf = matches!(module, Some((_, ModuleKind::Elf, _)));
+            code.unnamed |= elf && lines.is_empty();
             let end = match lines[..] {
                 [line] => missing.get(&line.function).copied(),
                 _ => None,
             };
             let id = to.frame(Frame {
                 kind: match module {
-                    Some((_, ModuleKind::Kernel)) => FrameKind::Kernel,
-                    Some((_, ModuleKind::Jit)) => FrameKind::Jit,
+                    Some((_, ModuleKind::Kernel, _)) => FrameKind::Kernel,
+                    Some((_, ModuleKind::Jit, _)) => FrameKind::Jit,
                     _ => FrameKind::Native,
                 },
-                module: module.map(|(id, _)| id),
-                address: l.address,
+                module: module.map(|(id, ..)| id),
+                address: match module {
+                    Some((_, ModuleKind::Elf, m)) => in_file(l.address, &m),
+                    _ => l.address,
+                },
                 lines,
             })?;
             if let Some(end) = end {
@@ -221,6 +255,24 @@ impl Code {
             code.locations.insert(l.id, id);
         }
         Ok(code)
+    }
+}
+
+impl Code {
+    /// Leaves out what the file wants left out: from the first such location below a caller that is of
+    /// interest on.
+    fn prune(&self, leaf_first: &mut Vec<u64>) {
+        if self.pruned.is_empty() {
+            return;
+        }
+        let kept = |id: &u64| !self.pruned.contains_key(id);
+        let Some(user) = leaf_first.iter().rposition(kept) else {
+            return;
+        };
+        if let Some(at) = leaf_first[..user].iter().rposition(|id| !kept(id)) {
+            let goes = self.pruned[&leaf_first[at]];
+            leaf_first.drain(..at + usize::from(goes));
+        }
     }
 }
 
@@ -360,6 +412,7 @@ impl Reader<'_, '_> {
             (_, None) => 1,
         };
         self.frames.clear();
+        self.code.prune(&mut self.locations);
         for id in &self.locations {
             let frame = self
                 .code

@@ -18,6 +18,7 @@ mod host;
 mod labels;
 mod names;
 mod peers;
+mod prune;
 mod read;
 mod restore;
 mod shapes;
@@ -39,6 +40,8 @@ mod field {
         pub const LOCATION: u32 = 4;
         pub const FUNCTION: u32 = 5;
         pub const STRING: u32 = 6;
+        pub const DROP_FRAMES: u32 = 7;
+        pub const KEEP_FRAMES: u32 = 8;
         pub const TIME_NANOS: u32 = 9;
         pub const DURATION_NANOS: u32 = 10;
         pub const PERIOD_TYPE: u32 = 11;
@@ -66,6 +69,7 @@ mod field {
         pub const ID: u32 = 1;
         pub const START: u32 = 2;
         pub const LIMIT: u32 = 3;
+        pub const OFFSET: u32 = 4;
         pub const FILE: u32 = 5;
         pub const BUILD_ID: u32 = 6;
         pub const HAS_FUNCTIONS: u32 = 7;

@@ -73,10 +73,7 @@ pub(in super::super) fn read(
     }
     budget::tables(&tables, bounds)?;
     if tables.recording.is_empty() {
-        return Ok(Read::named(
-            foreign::recording(&tables, options, bounds)?,
-            warnings,
-        ));
+        return foreign::read(&tables, options, bounds, warnings);
     }
     let version = extension::Header::decode(tables.recording).map_or(0, |h| h.version);
     if version != extension::VERSION {
@@ -86,10 +83,7 @@ pub(in super::super) fn read(
              see all of it",
             extension::VERSION
         ));
-        return Ok(Read::named(
-            foreign::recording(&tables, options, bounds)?,
-            warnings,
-        ));
+        return foreign::read(&tables, options, bounds, warnings);
     }
     budget::extension(tables.recording, bounds)?;
     let message = extension::Recording::decode(tables.recording)
@@ -136,6 +130,9 @@ pub(super) struct Tables<'a> {
     /// Name and unit of the period.
     pub period_type: (u64, u64),
     pub period: u64,
+    /// Functions that are of no interest with all they call, but for the second.
+    pub drop_frames: u64,
+    pub keep_frames: u64,
     /// Whether the file ended before its end.
     pub cut: bool,
     /// The bytes of the extension; empty: none.
@@ -145,6 +142,10 @@ pub(super) struct Tables<'a> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mapping {
     pub id: u64,
+    /// Where it is mapped, and of which offset in the file on.
+    pub start: u64,
+    pub limit: u64,
+    pub offset: u64,
     pub file: u64,
     pub build_id: u64,
 }
@@ -192,6 +193,8 @@ impl<'a> Tables<'a> {
             f::LOCATION => t.locations.push(location(value)?),
             f::FUNCTION => t.functions.push(function(value)?),
             f::STRING => t.strings.push(value.bytes()),
+            f::DROP_FRAMES => t.drop_frames = value.number(),
+            f::KEEP_FRAMES => t.keep_frames = value.number(),
             f::TIME_NANOS => t.time_nanos = value.number(),
             f::DURATION_NANOS => t.duration_nanos = value.number(),
             f::PERIOD_TYPE => t.period_type = value_type(value)?,
@@ -229,6 +232,9 @@ fn mapping(value: Value) -> Result<Mapping, Malformed> {
     for item in Fields::new(value.bytes()) {
         match item? {
             (field::mapping::ID, v) => out.id = v.number(),
+            (field::mapping::START, v) => out.start = v.number(),
+            (field::mapping::LIMIT, v) => out.limit = v.number(),
+            (field::mapping::OFFSET, v) => out.offset = v.number(),
             (field::mapping::FILE, v) => out.file = v.number(),
             (field::mapping::BUILD_ID, v) => out.build_id = v.number(),
             _ => {}

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use flate2::{Compression, write::GzEncoder};
 use wallscope_model::scale::{NOT_SAMPLED, Scaled, scale};
-use wallscope_model::{Context, ContextId, Label, LabelValue, Recording, StackEnd, State};
+use wallscope_model::{Context, ContextId, Label, LabelValue, Recording, StackEnd, State, Unit};
 
 use super::super::wire::Writer;
 use super::field;
@@ -24,7 +24,13 @@ pub fn write<W: Write>(recording: &Recording, scaled: &Scaled, out: W) -> io::Re
     let mut strings = Strings::default();
     strings.id("");
 
+    let own = match &recording.domain.unit {
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Bytes => "bytes",
+        Unit::Count(_) => "count",
+    };
     for (name, unit) in SAMPLE_TYPES {
+        let unit = if unit == "nanoseconds" { own } else { unit };
         to.message(field::profile::SAMPLE_TYPE, |w| {
             value_type(w, &mut strings, name, unit)
         })?;
@@ -64,7 +70,7 @@ pub fn write<W: Write>(recording: &Recording, scaled: &Scaled, out: W) -> io::Re
     let on_cpu = |s: &&wallscope_model::Sample| s.state == State::OnCpu && s.count > 0;
     if let Some(s) = recording.samples.iter().find(on_cpu) {
         to.message(field::profile::PERIOD_TYPE, |w| {
-            value_type(w, &mut strings, "on_cpu", "nanoseconds")
+            value_type(w, &mut strings, "on_cpu", own)
         })?;
         to.number(field::profile::PERIOD, s.ns / s.count)?;
     }
