@@ -66,15 +66,18 @@ pub(super) fn unit(name: &str) -> (Unit, f64) {
         "milliseconds" | "ms" => (Unit::Nanoseconds, 1e6),
         "seconds" | "s" => (Unit::Nanoseconds, 1e9),
         "bytes" => (Unit::Bytes, 1.0),
-        "none" | "" => (Unit::Count("counts".to_string()), 1.0),
+        "none" | "" => (Unit::Count(super::UNTOLD.to_string()), 1.0),
         other => (Unit::Count(other.to_string()), 1.0),
     }
 }
 
-/// A point on a scale of `factor` → whole units; what is no number or before the start is 0.
+/// A point on a scale of `factor`, a whole number → whole units; what is no number or before the start is 0.
 pub(super) fn whole(value: f64, factor: f64) -> u64 {
-    // Casts saturate, and make nothing of what is no number.
-    ((value * factor).round() as u64).min(1 << 61)
+    // Casts saturate, and make nothing of what is no number. The part behind the point by itself: times
+    // since 1970 in µs have room for it, and in ns they have none.
+    let whole = (value.trunc() as u64).saturating_mul(factor as u64);
+    let part = (value.fract() * factor).round() as u64;
+    whole.saturating_add(part).min(1 << 61)
 }
 
 /// Whether `text` occurs in `head`.
@@ -84,12 +87,21 @@ pub(super) fn has(head: &[u8], text: &str) -> bool {
 
 /// The first byte that is no white space.
 pub(super) fn start(head: &[u8]) -> Option<u8> {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     head.iter().copied().find(|c| !c.is_ascii_whitespace())
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn times_since_1970_keep_their_nanoseconds() {
+        assert_eq!(super::whole(1.7e15 + 0.25, 1e3), 1_700_000_000_000_000_250);
+        assert_eq!(super::whole(0.5, 1e9), 500_000_000);
+        assert_eq!(super::whole(2.0, 1.0), 2);
+        assert_eq!(super::whole(-1.5, 1e3), 0);
+        assert_eq!(super::whole(f64::NAN, 1e3), 0);
+        assert_eq!(super::whole(1e300, 1e3), 1 << 61);
+    }
+
     #[test]
     fn a_cut_text_is_ended_after_its_last_whole_value() {
         let text = br#"{"a":[1,{"b":"x,]\"}"},3],"c":{"d":[true,null]}}"#;

@@ -37,6 +37,8 @@ fn bcc(start: &[u8]) -> bool {
 struct Reader {
     to: Import,
     factor: u64,
+    /// Whether the numbers are of samples.
+    samples: bool,
     /// Frames of the stack being read, leaf first.
     frames: Vec<FrameId>,
     kernel: Vec<FrameId>,
@@ -53,11 +55,12 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         Some("microseconds" | "us") => (Unit::Nanoseconds, 1000),
         Some("milliseconds" | "ms") => (Unit::Nanoseconds, 1_000_000),
         Some(name) => (Unit::from_name(name), 1),
-        None => (Unit::Count("counts".to_string()), 1),
+        None => (Unit::Count(super::UNTOLD.to_string()), 1),
     };
     let mut r = Reader {
         to: Import::new(memory),
         factor,
+        samples: matches!(options.value.as_deref(), None | Some("samples")),
         frames: Vec::new(),
         kernel: Vec::new(),
         state: State::Unknown,
@@ -155,7 +158,9 @@ impl Reader {
         let stack = self.to.stack(&frames, StackEnd::Root)?;
         let kind = Kind::of(self.state);
         let value = value.saturating_mul(self.factor);
-        self.to.sample(context, stack, kind, None, (1, value), None)
+        let count = if self.samples { value } else { 1 };
+        self.to
+            .sample(context, stack, kind, None, (count, value), None)
     }
 
     /// `@name[` frames `,` frames `, comm]: value`; kernel and user stacks are apart by a comma.

@@ -44,6 +44,9 @@ use source::Source;
 
 pub use table::FORMATS;
 
+/// What numbers count of which a file does not say it.
+pub(crate) const UNTOLD: &str = "counts";
+
 /// A format: what it is for, how it is recognised, read and written.
 #[derive(Clone, Copy)]
 pub struct Format {

@@ -66,6 +66,10 @@ impl<'a> Source<'a> {
             }
         }
         head.truncate(have);
+        // A mark of the byte order, as text of some systems begins with, is no part of the text.
+        if head.starts_with(b"\xef\xbb\xbf") {
+            head.drain(..3);
+        }
         if head.is_empty() {
             return Err(if source.cut {
                 ReadError::Truncated
@@ -98,6 +102,11 @@ impl<'a> Source<'a> {
             Ok(n) => n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return self.take(to),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                self.cut = true;
+                0
+            }
+            // What follows whole data and is no more of it, such as zeros up to a block's end.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput && self.read > 0 => {
                 self.cut = true;
                 0
             }

@@ -12,7 +12,7 @@ use wallscope_model::{FrameId, FrameKind, Limit, Recording, StackEnd, State, Uni
 use super::import::{About, Import, Kind};
 use super::source::Source;
 use super::written::{Rows, left_out};
-use super::{Options, Read, ReadError, WriteOptions, json};
+use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -126,6 +126,7 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
             context,
             factor: *factor,
             timed: unit.is_time(),
+            samples: unit.name() == UNTOLD,
             stack: Vec::new(),
         };
         if profile.events.is_empty() {
@@ -172,6 +173,8 @@ struct Reader<'a> {
     context: wallscope_model::ContextId,
     factor: f64,
     timed: bool,
+    /// Whether weights are numbers of samples, as far as the file tells.
+    samples: bool,
     stack: Vec<FrameId>,
 }
 
@@ -191,8 +194,9 @@ impl Reader<'_> {
         let stack = self.to.stack(&frames, StackEnd::Root)?;
         let time = self.timed.then_some(from);
         let kind = Kind::of(State::Unknown);
+        let count = if self.samples { value } else { 1 };
         self.to
-            .sample(self.context, stack, kind, None, (1, value), time)
+            .sample(self.context, stack, kind, None, (count, value), time)
     }
 
     fn sampled(&mut self, p: &Profile) -> Result<(), ReadError> {
@@ -217,7 +221,8 @@ impl Reader<'_> {
     fn evented(&mut self, p: &Profile) -> Result<(), ReadError> {
         let mut last = json::whole(p.start_value, self.factor);
         for e in &p.events {
-            let at = json::whole(e.at, self.factor);
+            // What goes back in time happened no earlier than what stands before it.
+            let at = json::whole(e.at, self.factor).max(last);
             if at > last && !self.stack.is_empty() {
                 self.add(last, at - last)?;
             }

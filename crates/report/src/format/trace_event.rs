@@ -1,8 +1,9 @@
 //! Chrome's trace events (`chrome://tracing`, Perfetto's JSON, many tools' `--trace`) → recording.
 //!
 //! Complete events (`X`) and pairs of begin and end (`B`, `E`) nest by time on each thread; the
-//! time of an event that no inner one covers is its own. They are instrumented: exact, and only
-//! what was instrumented is there. Other kinds of events have no length on a thread.
+//! time of an event that no inner one covers is its own. Events may stand in any order. They are
+//! instrumented: exact, and only what was instrumented is there. Other kinds of events have no length
+//! on a thread.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,6 @@ use super::source::Source;
 use super::{Options, Read, ReadError, json};
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum File {
-    Plain(Vec<Event>),
-    Object(Object),
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Object {
     trace_events: Vec<Event>,
@@ -30,9 +24,9 @@ struct Object {
 
 #[derive(Deserialize)]
 struct Event {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     ph: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text")]
     name: String,
     #[serde(default, deserialize_with = "number")]
     ts: f64,
@@ -55,6 +49,15 @@ fn number<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
     })
 }
 
+/// Some have no name and say so, or a number for one.
+fn text<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(d)? {
+        Value::String(s) => s,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    })
+}
+
 /// Whether they are trace events.
 pub(super) fn detect(head: &[u8]) -> bool {
     match json::start(head) {
@@ -74,66 +77,90 @@ struct Span {
 #[derive(Default)]
 struct Thread {
     spans: Vec<Span>,
-    /// Places of events that began and did not end yet.
-    open: Vec<usize>,
+    /// When an event began, with what; `None`: when the last one that began ended.
+    edges: Vec<(u64, Option<FrameId>)>,
 }
 
-/// Ids are numbers or texts.
-fn id(value: &Value, texts: &mut FxHashMap<String, u32>) -> u32 {
-    match value {
-        Value::Number(n) => n.as_u64().unwrap_or(0) as u32,
-        Value::String(s) => match s.parse() {
-            Ok(n) => n,
-            // Only to tell them apart: names come from elsewhere.
-            Err(_) => {
-                let next = u32::MAX - texts.len() as u32;
-                *texts.entry(s.clone()).or_insert(next)
+impl Thread {
+    /// Makes spans of beginnings and ends; what has no end ends at `last`. Returns how many ends had no
+    /// beginning, and how many beginnings no end.
+    fn pair(&mut self, last: u64) -> (u64, u64) {
+        // In the order of time; of one moment, in the order of the file.
+        self.edges.sort_by_key(|(at, _)| *at);
+        let mut open: Vec<usize> = Vec::new();
+        let mut unpaired = 0;
+        for (at, frame) in std::mem::take(&mut self.edges) {
+            match (frame, open.pop()) {
+                (Some(frame), outer) => {
+                    open.extend(outer);
+                    open.push(self.spans.len());
+                    self.spans.push(Span {
+                        start: at,
+                        end: last.max(at),
+                        frame,
+                    });
+                }
+                (None, Some(begun)) => self.spans[begun].end = at,
+                (None, None) => unpaired += 1,
             }
-        },
-        _ => 0,
+        }
+        (unpaired, open.len() as u64)
     }
+}
+
+/// Ids are numbers or texts, of any size: what is no number of 32 bits gets one, only to tell it from
+/// the others.
+fn id(value: &Value, others: &mut FxHashMap<String, u32>) -> u32 {
+    let text = match value {
+        Value::Number(n) => n.to_string(),
+        Value::String(s) => s.clone(),
+        _ => return 0,
+    };
+    text.parse().unwrap_or_else(|_| {
+        let next = u32::MAX - others.len() as u32;
+        *others.entry(text).or_insert(next)
+    })
 }
 
 /// Reads trace events.
 pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadError> {
     let memory = source.bounds().memory;
-    let (file, mut warnings): (File, _) = json::parse(source)?;
-    let events = match file {
-        File::Plain(events) => events,
-        File::Object(o) => o.trace_events,
+    let (events, mut warnings): (Vec<Event>, _) = match json::start(source.head()) {
+        Some(b'{') => {
+            let (object, warnings): (Object, _) = json::parse(source)?;
+            (object.trace_events, warnings)
+        }
+        _ => json::parse(source)?,
     };
     let mut to = Import::new(memory);
     let mut texts = FxHashMap::default();
     let mut threads: BTreeMap<(u32, u32), Thread> = BTreeMap::new();
     let mut names: FxHashMap<(u32, Option<u32>), String> = FxHashMap::default();
-    let (mut others, mut unpaired, mut last) = (0u64, 0u64, 0u64);
+    let (mut others, mut last) = (0u64, 0u64);
     for e in &events {
         let (pid, tid) = (id(&e.pid, &mut texts), id(&e.tid, &mut texts));
         let start = json::whole(e.ts, 1e3);
-        let end = json::whole(e.ts + e.dur.max(0.0), 1e3);
-        let mut span = |end: u64, to: &mut Import| -> Result<usize, ReadError> {
-            let frame = to.named(FrameKind::Native, None, &e.name, "", 0)?;
-            let spans = &mut threads.entry((pid, tid)).or_default().spans;
-            spans.push(Span { start, end, frame });
-            Ok(spans.len() - 1)
+        let end = start + json::whole(e.dur, 1e3);
+        let thread = threads.entry((pid, tid));
+        let name = if e.name.is_empty() {
+            "[no name]"
+        } else {
+            &e.name
         };
         match e.ph.as_str() {
             "X" => {
-                span(end, &mut to)?;
+                let frame = to.named(FrameKind::Native, None, name, "", 0)?;
+                thread.or_default().spans.push(Span { start, end, frame });
                 last = last.max(end);
             }
             "B" => {
-                let at = span(u64::MAX, &mut to)?;
+                let frame = to.named(FrameKind::Native, None, name, "", 0)?;
+                thread.or_default().edges.push((start, Some(frame)));
                 last = last.max(start);
-                threads.entry((pid, tid)).or_default().open.push(at);
             }
             "E" => {
-                let thread = threads.entry((pid, tid)).or_default();
+                thread.or_default().edges.push((start, None));
                 last = last.max(start);
-                match thread.open.pop() {
-                    Some(at) => thread.spans[at].end = start,
-                    None => unpaired += 1,
-                }
             }
             "M" => {
                 let name = e.args.get("name").and_then(Value::as_str);
@@ -146,15 +173,20 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
             _ => others += 1,
         }
     }
-    let mut unended = 0u64;
+    let (mut unpaired, mut unended, mut clipped) = (0u64, 0u64, 0u64);
     for ((pid, tid), mut thread) in threads {
-        unended += thread.open.len() as u64;
+        let (ends, beginnings) = thread.pair(last);
+        unpaired += ends;
+        unended += beginnings;
         let of = |key| names.get(&key).map_or("", |n| n.as_str());
         let context = to.context(pid, tid, of((pid, Some(tid))), of((pid, None)))?;
-        for s in thread.spans.iter_mut().filter(|s| s.end == u64::MAX) {
-            s.end = last.max(s.start);
-        }
-        nest(&mut thread.spans, context, &mut to)?;
+        clipped += nest(&mut thread.spans, context, &mut to)?;
+    }
+    if clipped > 0 {
+        warnings.push(format!(
+            "{clipped} events end after the event around them on their thread (asynchronous work?): what \
+             sticks out was left out"
+        ));
     }
     if unpaired + unended > 0 {
         warnings.push(format!(
@@ -190,8 +222,13 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
     Ok(Read::named(to.finish(about), warnings))
 }
 
-/// Gives each stretch of time to the stack of events that cover it.
-fn nest(spans: &mut [Span], context: ContextId, to: &mut Import) -> Result<(), ReadError> {
+/// Events that stick out of the one around them by less, ns, do so because times were rounded.
+const ROUNDING: u64 = 1000;
+
+/// Gives each stretch of time to the stack of events that cover it. Returns how many events end after
+/// the one around them.
+fn nest(spans: &mut [Span], context: ContextId, to: &mut Import) -> Result<u64, ReadError> {
+    let mut clipped = 0;
     spans.sort_by_key(|s| (s.start, std::cmp::Reverse(s.end)));
     let mut open: Vec<(u64, FrameId)> = Vec::new();
     let mut at = 0;
@@ -214,6 +251,7 @@ fn nest(spans: &mut [Span], context: ContextId, to: &mut Import) -> Result<(), R
         at = at.max(s.start);
         // What outlasts the event around it is ended with it.
         let end = open.last().map_or(s.end, |(outer, _)| s.end.min(*outer));
+        clipped += u64::from(s.end - end > ROUNDING);
         open.push((end, s.frame));
     }
     while let Some((end, _)) = open.last().copied() {
@@ -221,5 +259,5 @@ fn nest(spans: &mut [Span], context: ContextId, to: &mut Import) -> Result<(), R
         at = at.max(end);
         open.pop();
     }
-    Ok(())
+    Ok(clipped)
 }

@@ -38,6 +38,12 @@ fn neighbours_that_share_part_of_a_name_are_told_apart() {
 fn the_user_says_what_the_numbers_are() {
     let read = read_value(b"main;f 1500\n", "nanoseconds").unwrap();
     assert!(read.recording.domain.unit.is_time());
+    assert_eq!(
+        read.recording.samples[0].count, 1,
+        "of how many samples is not told"
+    );
+    let read = read_value(b"main;f 1500\n", "samples").unwrap();
+    assert_eq!(read.recording.samples[0].count, 1500);
 }
 
 #[test]
@@ -99,4 +105,19 @@ fn files_and_lines_of_py_spy_are_kept() {
     );
     let leaf = &rec.frames[rec.stacks[0].frames[0].0 as usize];
     assert_eq!(leaf.lines[0].line, 3);
+}
+
+#[test]
+fn a_mark_of_the_byte_order_an_encoding_and_a_deep_recursion_first_are_read() {
+    let marked = fold(&read(b"\xef\xbb\xbfmain;a 5\r\nmain;caf\xe9 6\r\n").recording);
+    assert_eq!(marked["main;a"], 5);
+    assert_eq!(marked.values().sum::<u64>(), 11);
+    let deep = vec!["a::function::of::some::length"; 5_000].join(";");
+    let rec = read(format!("{deep} 3\nmain 4\n").as_bytes()).recording;
+    assert_eq!(fold(&rec)[&deep], 3);
+    // Zeros up to the end of a block of a tape are no part of what was compressed.
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, b"main;a 5\n").unwrap();
+    let padded = [gzip.finish().unwrap(), vec![0; 512]].concat();
+    assert_eq!(fold(&read(&padded).recording)["main;a"], 5);
 }

@@ -126,7 +126,7 @@ fn instrumented_shares_stand_beside_sampled_ones() {
     assert!(inflation::is_instrumented(&gprof));
     assert_eq!(inflation::view_of(&gprof), View::OnCpu);
     let sampled = |text: &str| {
-        crate::support::read_value(text.as_bytes(), "nanoseconds")
+        crate::support::read_value(text.as_bytes(), "samples")
             .unwrap()
             .recording
     };

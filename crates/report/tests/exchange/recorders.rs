@@ -88,3 +88,46 @@ fn trace_events_nest_by_time() {
             .any(|w| w.contains("ends in the middle"))
     );
 }
+
+#[test]
+fn trace_events_in_any_order_of_any_id_are_those_of_their_thread() {
+    let text = r#"[
+        {"ph":"E","pid":1,"tid":1,"ts":100},
+        {"ph":"B","name":"inner","pid":1,"tid":1,"ts":10},
+        {"ph":"B","name":"outer","pid":1,"tid":1,"ts":0},
+        {"ph":"E","pid":1,"tid":1,"ts":30},
+        {"ph":"X","name":"a","pid":1,"tid":140000000000001,"ts":0,"dur":5},
+        {"ph":"X","name":null,"pid":1,"tid":144294967296001,"ts":0,"dur":6},
+        {"ph":"X","name":"b","pid":1,"tid":-1,"ts":0,"dur":100},
+        {"ph":"X","name":"c","pid":1,"tid":-1,"ts":50,"dur":100}
+    ]"#;
+    let read = read(text.as_bytes());
+    let sums = fold(&read.recording);
+    assert_eq!(sums["outer"], 80_000, "{sums:?}");
+    assert_eq!(sums["outer;inner"], 20_000);
+    assert_eq!(sums["[no name]"], 6_000);
+    assert_eq!(read.recording.contexts.len(), 4, "no two are taken for one");
+    // What overlaps without nesting cannot be on one stack whole.
+    assert_eq!((sums["b"], sums["b;c"]), (50_000, 50_000));
+    assert!(read.warnings.iter().any(|w| w.contains("sticks out")));
+}
+
+#[test]
+fn functions_without_names_of_the_firefox_profiler_are_told_apart_by_their_lib() {
+    let text = r#"{"meta":{"preprocessedProfileVersion":49,"interval":1},
+        "libs":[{"name":"prog","path":"/nowhere/prog"},{"name":"libfoo.so","path":"/nowhere/libfoo.so"}],
+        "threads":[{"name":"main","pid":"7","tid":"7",
+            "samples":{"length":3,"stack":[0,1,2],"time":[0,1,2]},
+            "stackTable":{"length":3,"prefix":[null,0,0],"frame":[0,1,2]},
+            "frameTable":{"length":3,"address":[4660,4660,-1],"func":[0,1,2],"line":[null,null,null]},
+            "funcTable":{"length":3,"name":[0,0,1],"resource":[0,1,-1],"fileName":[null,null,null]},
+            "resourceTable":{"length":2,"lib":[0,1],"name":[0,0]},
+            "stringArray":["0x1234","script"]}]}"#;
+    let sums = fold(&read(text.as_bytes()).recording);
+    let expected = [
+        "prog+0x1234",
+        "prog+0x1234;libfoo.so+0x1234",
+        "prog+0x1234;script",
+    ];
+    assert_eq!(sums.keys().collect::<Vec<_>>(), expected);
+}

@@ -16,7 +16,7 @@ use wallscope_model::{
 
 use super::super::import::{About, Import, Kind, number};
 use super::super::source::{Source, lines, pieces};
-use super::super::{Options, Read, ReadError};
+use super::super::{Options, Read, ReadError, UNTOLD};
 
 /// How much of the file is held at once.
 const PIECE: usize = 4 << 20;
@@ -26,11 +26,17 @@ pub(in super::super) fn detect(head: &[u8]) -> bool {
     if head.starts_with(b"# austin:") {
         return true;
     }
-    let whole = if head.len() < super::super::source::HEAD {
+    // Of a full head the last line may be cut; a mark of the byte order was taken off it.
+    let whole = if head.len() < super::super::source::HEAD - 3 {
         head.len()
     } else {
         lines(head)
     };
+    let text = |stack: &[u8]| stack.iter().all(|c| *c >= b' ' || *c == b'\t');
+    if whole == 0 {
+        // A deep recursion may be longer than what is looked at, and stand first.
+        return head.contains(&b';') && text(head);
+    }
     let mut seen = 0;
     for line in head[..whole].split(|c| *c == b'\n').take(100) {
         let line = line.trim_ascii_end();
@@ -40,7 +46,8 @@ pub(in super::super) fn detect(head: &[u8]) -> bool {
         let Some((stack, _)) = split(line) else {
             return false;
         };
-        if std::str::from_utf8(stack).is_err() || stack.iter().any(|c| *c < b' ' && *c != b'\t') {
+        // Names may be in any encoding, or none.
+        if !text(stack) {
             return false;
         }
         seen += 1;
@@ -97,6 +104,8 @@ struct Reader {
     /// Threads of py-spy: id and name.
     threads: Vec<(u32, String)>,
     austin: Option<&'static str>,
+    /// Whether the numbers are of samples.
+    samples: bool,
     skipped: u64,
 }
 
@@ -115,6 +124,7 @@ pub(in super::super) fn read(
         context: None,
         threads: Vec::new(),
         austin: austin.then_some("wall"),
+        samples: matches!(options.value.as_deref(), None | Some(UNTOLD | "samples")),
         skipped: 0,
     };
     pieces(source, PIECE, lines, |piece| {
@@ -151,7 +161,7 @@ fn about(austin: Option<&str>, asked: Option<&str>) -> About {
         (Some(name), _) => Unit::from_name(name),
         (None, Some("memory")) => Unit::Count("memory".to_string()),
         (None, Some(_)) => Unit::Nanoseconds,
-        (None, None) => Unit::Count("counts".to_string()),
+        (None, None) => Unit::Count(UNTOLD.to_string()),
     };
     let unknown = asked.is_none() && austin.is_none();
     let mut limits = vec![Limit {
@@ -402,7 +412,8 @@ impl Reader {
         let (count, value) = match self.austin {
             Some("memory") => (1, value),
             Some(_) => (1, value.saturating_mul(1000)),
-            None => (value, value),
+            None if self.samples => (value, value),
+            None => (1, value),
         };
         let kind = match self.austin {
             Some("cpu") => Kind::of(State::OnCpu),

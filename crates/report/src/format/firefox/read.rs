@@ -1,37 +1,33 @@
-//! The Firefox Profiler's processed profiles (Firefox's own, samply's and others') ↔ recording.
-//!
-//! Read are samples with their stacks. Where the file says how much CPU time passed since a
-//! thread's last sample, that much is on-CPU and the rest of the time between is not known;
-//! otherwise a sample stands for the sampling interval in a state that is not known. Written are
-//! all states, each a category, by thread and over time; where single intervals were kept, each as a
-//! marker.
+//! A processed profile → recording.
 
-use std::io::{self, Write};
-use std::time::Duration;
-
-use fxprof_processed_profile as fx;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::Value;
-use wallscope_model::{
-    FrameId, FrameKind, Limit, Recording, StackEnd, StackId, State, Unit, View, Window,
-};
+use wallscope_model::{Frame, FrameId, FrameKind, Limit, StackEnd, StackId, State, Unit, Window};
 
-use super::import::{About, Import, Kind};
-use super::intervals::{Intervals, What};
-use super::source::Source;
-use super::written::{Rows, left_out};
-use super::{Options, Read, ReadError, WriteOptions, json};
+use super::super::import::{About, Import, Kind};
+use super::super::source::Source;
+use super::super::{Options, Read, ReadError, json};
 
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
     meta: Meta,
     #[serde(default)]
+    libs: Vec<Lib>,
+    #[serde(default)]
     threads: Vec<Thread>,
     /// Newer files have the tables of all threads in one place.
     #[serde(default)]
     shared: Option<Tables>,
+}
+
+/// A file that code came from.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Lib {
+    name: String,
+    path: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -87,6 +83,7 @@ struct Tables {
     stack_table: StackTable,
     frame_table: FrameTable,
     func_table: FuncTable,
+    resource_table: ResourceTable,
     string_array: Vec<String>,
     string_table: Vec<String>,
 }
@@ -102,6 +99,8 @@ struct StackTable {
 #[serde(default)]
 struct FrameTable {
     func: Vec<u32>,
+    /// In the lib, from its first byte in memory; -1: none.
+    address: Vec<Option<i64>>,
     line: Vec<Option<u32>>,
 }
 
@@ -110,11 +109,27 @@ struct FrameTable {
 struct FuncTable {
     name: Vec<u32>,
     file_name: Vec<Option<u32>>,
+    /// -1: none.
+    resource: Vec<Option<i64>>,
     #[serde(rename = "isJS")]
     is_js: Vec<bool>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResourceTable {
+    lib: Vec<Option<i64>>,
+}
+
 impl Tables {
+    /// The lib that a function lies in.
+    fn lib<'l>(&self, func: usize, libs: &'l [Lib]) -> Option<&'l Lib> {
+        let at =
+            |list: &[Option<i64>], i: usize| usize::try_from(list.get(i).copied().flatten()?).ok();
+        let resource = at(&self.func_table.resource, func)?;
+        libs.get(at(&self.resource_table.lib, resource)?)
+    }
+
     fn string(&self, index: u32) -> &str {
         let list = if self.string_array.is_empty() {
             &self.string_table
@@ -123,12 +138,6 @@ impl Tables {
         };
         list.get(index as usize).map_or("", |s| s.as_str())
     }
-}
-
-/// Whether it is a processed profile.
-pub(super) fn detect(head: &[u8]) -> bool {
-    let processed = json::has(head, "\"preprocessedProfileVersion\"");
-    json::start(head) == Some(b'{') && processed
 }
 
 fn id(value: &Value) -> u32 {
@@ -145,7 +154,7 @@ fn id(value: &Value) -> u32 {
 }
 
 /// Reads a processed profile.
-pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadError> {
+pub(in super::super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadError> {
     let memory = source.bounds().memory;
     let (file, warnings): (File, _) = json::parse(source)?;
     let mut to = Import::new(memory);
@@ -188,7 +197,7 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
             let gap = last.map_or(interval, |l| at.saturating_sub(l));
             last = Some(at);
             let Some(stack) = stack else { continue };
-            let stack = stack_of(*stack, tables, stacks, &mut to)?;
+            let stack = stack_of(*stack, (tables, &file.libs), stacks, &mut to)?;
             let weight = samples
                 .weight
                 .as_ref()
@@ -256,7 +265,7 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
 
 fn stack_of(
     stack: u32,
-    t: &Tables,
+    (t, libs): (&Tables, &[Lib]),
     known: &mut FxHashMap<u32, StackId>,
     to: &mut Import,
 ) -> Result<StackId, ReadError> {
@@ -302,181 +311,32 @@ fn stack_of(
             Some(name) => (name, FrameKind::Kernel),
             None => (name, kind),
         };
-        frames.push(to.named(kind, None, name, file, line)?);
+        let module = match t.lib(func, libs) {
+            Some(lib) if !lib.path.is_empty() || !lib.name.is_empty() => {
+                let path = if lib.path.is_empty() {
+                    &lib.name
+                } else {
+                    &lib.path
+                };
+                Some(to.module(Import::module_kind(path), path, "", 0)?)
+            }
+            _ => None,
+        };
+        // Where names were not looked up yet, functions are called by their addresses.
+        let address = t.frame_table.address.get(frame).copied().flatten();
+        let address = address.and_then(|a| u64::try_from(a).ok());
+        frames.push(match (module, address) {
+            (Some(_), Some(address)) if name == format!("0x{address:x}") => to.frame(Frame {
+                kind,
+                module,
+                address,
+                lines: Vec::new(),
+            })?,
+            _ => to.named(kind, module, name, file, line)?,
+        });
         at = t.stack_table.prefix.get(i).copied().flatten();
     }
     let id = to.stack(&frames, StackEnd::Root)?;
     known.insert(stack, id);
     Ok(id)
-}
-
-/// A sample to be written.
-struct Moment {
-    slice: u32,
-    path: u32,
-    state: State,
-    value: u64,
-}
-
-/// An interval of a timeline. Its name and category tell everything.
-struct Stretch {
-    name: fx::StringHandle,
-    category: fx::CategoryHandle,
-}
-
-impl fx::StaticSchemaMarker for Stretch {
-    const UNIQUE_MARKER_TYPE_NAME: &'static str = "state";
-    const DESCRIPTION: Option<&'static str> =
-        Some("What the thread did, as counted at each switch");
-    const FIELDS: &'static [fx::StaticSchemaMarkerField] = &[];
-
-    fn name(&self, _: &mut fx::Profile) -> fx::StringHandle {
-        self.name
-    }
-
-    fn category(&self, _: &mut fx::Profile) -> fx::CategoryHandle {
-        self.category
-    }
-
-    fn string_field_value(&self, _: u32) -> fx::StringHandle {
-        self.name
-    }
-
-    fn number_field_value(&self, _: u32) -> f64 {
-        0.0
-    }
-}
-
-/// Writes all states.
-pub(super) fn write(
-    rec: &Recording,
-    _: &WriteOptions,
-    out: &mut dyn Write,
-) -> io::Result<Vec<String>> {
-    let rows = Rows::new(rec, View::Wall);
-    let start = Duration::from_nanos(rec.window.start_unix_ns);
-    let reference = fx::ReferenceTimestamp::from_duration_since_unix_epoch(start);
-    let interval = fx::SamplingInterval::from_millis(1);
-    let mut profile = fx::Profile::new("wallscope", reference, interval);
-    profile.set_symbolicated(true);
-    let colours = [
-        ("on-CPU", fx::CategoryColor::Yellow),
-        ("runnable", fx::CategoryColor::Red),
-        ("blocked", fx::CategoryColor::Purple),
-        ("unknown", fx::CategoryColor::Gray),
-    ];
-    let categories = colours.map(|(name, colour)| profile.add_category(name, colour));
-    let names: Vec<fx::StringHandle> = (rows.functions())
-        .map(|f| profile.intern_string(&format!("{}{}", f.name, f.suffix)))
-        .collect();
-    let time = |ns: u64| {
-        let since = ns.saturating_sub(rec.window.start_ns);
-        fx::Timestamp::from_nanos_since_reference(since)
-    };
-    let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
-    let intervals = Intervals::of(rec);
-    let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
-    let titles: Vec<fx::StringHandle> = (kinds.keys())
-        .map(|what| profile.intern_string(&what.title()))
-        .collect();
-    let mut processes: FxHashMap<u32, fx::ProcessHandle> = FxHashMap::default();
-    for (who, rows) in rows.by_context() {
-        let c = who.context;
-        let process = *processes
-            .entry(c.pid)
-            .or_insert_with(|| profile.add_process(&who.process, c.pid, time(rec.window.start_ns)));
-        // A main thread would be called after Firefox's.
-        let thread = profile.add_thread(process, c.tid, time(c.start_ns), false);
-        profile.set_thread_name(thread, &who.title());
-        profile.set_thread_end_time(thread, time(c.end_ns));
-        profile.set_thread_samples_weight_type(thread, fx::WeightType::TracingMs);
-        for i in intervals.iter().flat_map(|i| i.of_context(who.id)) {
-            let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
-            let marker = Stretch {
-                name: titles[kind as usize],
-                category: categories[i.state as usize],
-            };
-            let timing = fx::MarkerTiming::Interval(time(i.start_ns), time(i.end_ns()));
-            profile.add_marker(thread, timing, marker);
-        }
-        let mut moments = Vec::new();
-        let mut paths: FxHashMap<u32, &[super::written::Step]> = FxHashMap::default();
-        for r in &rows {
-            paths.insert(r.path_id, r.path);
-            let slices = r.sample.and_then(|s| rec.samples.get(s as usize));
-            let slices = slices.map_or(&[][..], |s| &s.slices);
-            let sum: u128 = slices.iter().map(|v| u128::from(v.ns)).sum();
-            let moment = |slice: u32, value: u64| Moment {
-                slice,
-                path: r.path_id,
-                state: r.state,
-                value,
-            };
-            if sum == 0 {
-                moments.push(moment(0, r.value));
-                continue;
-            }
-            // In proportion to what was sampled in each slice, to the nanosecond in all.
-            let (mut before, mut given) = (0u128, 0u64);
-            for v in slices {
-                before += u128::from(v.ns);
-                let upto = (u128::from(r.value) * before / sum) as u64;
-                moments.push(moment(v.slice, upto - given));
-                given = upto;
-            }
-        }
-        moments.sort_by_key(|m| m.slice);
-        let mut stacks: FxHashMap<(u32, State), Option<fx::StackHandle>> = FxHashMap::default();
-        let mut carried = 0u64;
-        for slice in moments.chunk_by(|a, b| a.slice == b.slice) {
-            let (from, width) = match rec.slices.width_ns {
-                0 => (rec.window.start_ns, length),
-                width => (
-                    rec.slices.start_ns + u64::from(slice[0].slice) * width,
-                    width,
-                ),
-            };
-            let all: u128 = slice.iter().map(|m| u128::from(m.value)).sum();
-            let mut before = 0u128;
-            for m in slice {
-                let stack = *stacks.entry((m.path, m.state)).or_insert_with(|| {
-                    let category = categories[m.state as usize];
-                    let steps = paths.get(&m.path).copied().unwrap_or_default();
-                    let frames = steps.iter().map(|s| fx::FrameInfo {
-                        frame: fx::Frame::Label(names[s.function as usize]),
-                        category_pair: category.into(),
-                        flags: fx::FrameFlags::empty(),
-                    });
-                    profile.intern_stack_frames(thread, frames)
-                });
-                let at = from + (u128::from(width) * before / all.max(1)) as u64;
-                before += u128::from(m.value);
-                let cpu = match m.state {
-                    State::OnCpu => fx::CpuDelta::from_nanos(m.value),
-                    _ => fx::CpuDelta::ZERO,
-                };
-                // Weights are whole milliseconds: what is over goes on to the next.
-                carried += m.value;
-                let weight = i32::try_from(carried / 1_000_000).unwrap_or(i32::MAX);
-                carried -= weight as u64 * 1_000_000;
-                profile.add_sample(thread, time(at), stack, cpu, weight);
-            }
-        }
-    }
-    serde_json::to_writer(&mut *out, &profile)?;
-    out.flush()?;
-    let mut lost = left_out(
-        rec,
-        &[
-            match intervals {
-                Some(_) => "reasons of samples (the markers have them) and who ended waits",
-                None => "reasons",
-            },
-            "the order of stacks within a time slice",
-            "files, lines and addresses",
-            "times below 1 ms (carried over to the next sample)",
-        ],
-    );
-    lost.extend(intervals.and_then(|i| i.note()));
-    Ok(lost)
 }
