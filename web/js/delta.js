@@ -7,10 +7,10 @@ import { byId, closePopUp, el, fill, name, placeTip, popUp } from './dom.js';
 import { FlameGraph } from './flame.js';
 import { KIND } from './profile.js';
 import { LaidOut } from './shape.js';
-import { count, duration, shorten } from './text.js';
+import { count, duration, measureIn, shorten } from './text.js';
 
 const SHOWN_STATES = [
-  { id: 'all', title: 'All', parts: [0, 1, 2] },
+  { id: 'all', title: 'All', parts: [0, 1, 2, 3] },
   { id: 'on-cpu', title: 'On CPU', parts: [0] },
   { id: 'runq', title: 'Run queue', parts: [1] },
   { id: 'off-cpu', title: 'Off CPU', parts: [2] },
@@ -99,6 +99,7 @@ class DeltaPage {
   /** @param {any} data */
   constructor(data) {
     this.data = data;
+    measureIn(data.unit);
     this.look = { state: 'all', width: 'both', colours: 'red', query: '', zoom: 0, icicle: false, pick: -1 };
     /** @type {{key: string, shape: DeltaShape} | null} */
     this.made = null;

@@ -215,6 +215,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let comparison = compare(&base, &new_recordings, &options)
         .map_err(|e| Failure::usage(format!("cannot compare these files: {e}")))?;
+    for condition in &how.fail_if {
+        condition.fits(&comparison).map_err(Failure::usage)?;
+    }
     let outcomes: Vec<Outcome> = (how.fail_if.iter()).map(|c| c.judge(&comparison)).collect();
     let write = |w: &mut dyn std::io::Write| -> std::io::Result<()> {
         let text = match form {

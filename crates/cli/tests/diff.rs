@@ -306,3 +306,101 @@ fn wrong_use_says_what_to_do() {
     let gone = run(&["diff", a, "--", "/nonexistent.pb.gz"]);
     assert_eq!(gone.status.code(), Some(5));
 }
+
+#[test]
+fn stacks_of_other_tools_are_compared_in_their_own_unit() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    // Which state they were in, and how long it took, is not in such files.
+    let a = put(
+        "a.folded",
+        "main;parse 3000\nmain;store 1000\nmain;load 900\n",
+    );
+    let b = put(
+        "b.folded",
+        "main;parse 3020\nmain;store 1400\nmain;load 910\n",
+    );
+    let said = text(&run(&["diff", &a, "--", &b]).stdout);
+    assert!(said.contains("one function changed beyond noise"), "{said}");
+    let changed = said.lines().find(|l| l.ends_with("store")).unwrap();
+    assert!(
+        changed.contains("takes more") && changed.contains("+40.0 %"),
+        "{said}"
+    );
+    assert!(
+        said.contains("1,000  1,400") && said.contains("counts of a run"),
+        "{said}"
+    );
+    assert!(
+        !said.contains(" ns") && !said.contains(" s "),
+        "no times: {said}"
+    );
+    assert!(said.contains("says how long it was recorded"), "{said}");
+
+    let json = run(&["diff", &a, "--", &b, "--json"]);
+    let v: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&v["unit"], &v["normal"]),
+        (&"counts".into(), &"raw".into())
+    );
+    assert_eq!(v["functions"][0]["states"]["unknown"]["new"], 1400.0);
+    let folded = text(&run(&["diff", &a, "--", &b, "--format", "folded"]).stdout);
+    assert_eq!(
+        folded,
+        "main;load 900 910\nmain;parse 3000 3020\nmain;store 1000 1400\n"
+    );
+    let md = text(&run(&["diff", &a, "--", &b, "--md"]).stdout);
+    assert!(md.starts_with("**counts in `store` +400 "), "{md}");
+
+    let same = text(&run(&["diff", &a, "--", &a]).stdout);
+    assert!(
+        same.contains("no function changed beyond noise; the whole is the same"),
+        "{same}"
+    );
+    // Numbers that are no samples say nothing of their own error.
+    let value = ["diff", "--value", "nanoseconds", &a, "--", &b];
+    let said = text(&run(&value).stdout);
+    assert!(
+        said.contains("Of 0 functions judged") && said.contains("3.00 µs"),
+        "{said}"
+    );
+
+    for (condition, code) in [
+        ("wall@store:+10%", 10),
+        ("wall@parse:+10%", 0),
+        ("wall@store:+10ms", 2),
+        ("wall@store:+1pp", 2),
+    ] {
+        let out = run(&["diff", &a, "--", &b, "--fail-if", condition]);
+        assert_eq!(
+            out.status.code(),
+            Some(code),
+            "{condition}: {}",
+            text(&out.stderr)
+        );
+    }
+    let out = run(&[
+        "diff",
+        &a,
+        "--",
+        &b,
+        "--per",
+        "total",
+        "--fail-if",
+        "wall@store:+3ms",
+    ]);
+    assert_eq!(out.status.code(), Some(2), "{}", text(&out.stderr));
+    let out = run(&["diff", &a, "--", &b, "--per", "cpu-second"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(
+        text(&out.stderr).contains("no on-CPU time"),
+        "{}",
+        text(&out.stderr)
+    );
+    let none = text(&run(&["diff", "--view", "on-cpu", &a, "--", &b]).stdout);
+    assert!(none.starts_with("Nothing to compare"), "{none}");
+}

@@ -9,8 +9,8 @@ use std::fmt;
 use wallscope_model::compare::{Difference, Effort, effort};
 use wallscope_model::{BlockReason, Part, State, View};
 
-use super::Comparison;
 use super::units::relative;
+use super::{Comparison, Unit};
 
 /// A condition: this time of that function may grow, or shrink, so much at most.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +33,10 @@ enum What {
 enum Limit {
     /// Of the base, 1 = all of it.
     Relative(f64),
-    /// In the comparison's unit: ns, or a share.
-    Absolute(f64),
+    /// ns, of a comparison of times.
+    Time(f64),
+    /// A share of 1, of a comparison of shares.
+    Share(f64),
 }
 
 /// What came of a condition.
@@ -105,11 +107,11 @@ impl std::str::FromStr for Condition {
         let number: f64 = amount[..digits].parse().map_err(|_| form)?;
         let limit = match amount[digits..].trim() {
             "%" => Limit::Relative(number / 100.0),
-            "pp" => Limit::Absolute(number / 100.0),
-            "ns" => Limit::Absolute(number),
-            "us" | "µs" => Limit::Absolute(number * 1e3),
-            "ms" => Limit::Absolute(number * 1e6),
-            "s" => Limit::Absolute(number * 1e9),
+            "pp" => Limit::Share(number / 100.0),
+            "ns" => Limit::Time(number),
+            "us" | "µs" => Limit::Time(number * 1e3),
+            "ms" => Limit::Time(number * 1e6),
+            "s" => Limit::Time(number * 1e9),
             unit => {
                 return Err(format!(
                     "'{unit}' is no unit: use %, ns, us, ms, s, or pp of shares"
@@ -127,7 +129,26 @@ impl std::str::FromStr for Condition {
 }
 
 impl Condition {
-    /// Judges the condition.
+    /// Whether its limit is in the unit of what is compared: no time is more or less than a share.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn fits(&self, c: &Comparison) -> Result<(), String> {
+        let use_instead = match (self.limit, c.unit()) {
+            (Limit::Relative(_), _)
+            | (Limit::Time(_), Unit::Time { .. })
+            | (Limit::Share(_), Unit::Share) => return Ok(()),
+            (_, Unit::Share) => "% of the base, or pp of all time",
+            (_, Unit::Time { .. }) => "% of the base or a time, or compare shares with --per total",
+            (_, Unit::Bytes { .. } | Unit::Count { .. }) => "% of the base",
+        };
+        let (text, about) = (&self.text, c.about());
+        Err(format!(
+            "'{text}' does not fit what is compared, {about}: use {use_instead}"
+        ))
+    }
+
+    /// Judges the condition, which [fits](Condition::fits).
     pub fn judge(&self, c: &Comparison) -> Outcome {
         let outcome = |verdict, says| Outcome {
             condition: self.text.clone(),
@@ -142,7 +163,7 @@ impl Condition {
         };
         let limit = match self.limit {
             Limit::Relative(share) => share * d.base,
-            Limit::Absolute(v) => v,
+            Limit::Time(v) | Limit::Share(v) => v,
         };
         let (moved, low, high) = if self.grows {
             (d.delta, d.low, d.high)
@@ -155,7 +176,7 @@ impl Condition {
             unit.value(d.base),
             unit.value(d.new),
             unit.difference(d.delta, (d.high - d.low) / 2.0),
-            relative(d.relative())
+            relative(&d)
         );
         let verdict = if moved >= limit && moved > 0.0 && low > 0.0 {
             Verdict::Fired

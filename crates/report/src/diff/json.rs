@@ -75,7 +75,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
     let value = json!({
         "schema": "wallscope.diff/1",
         "view": o.view.name(), "normal": normal, "by": metric,
-        "unit": if o.normal == Normal::Total { "share" } else { "nanoseconds" },
+        "unit": if o.normal == Normal::Total { "share" } else { c.measured.name() },
         "false_discovery_rate": o.fdr,
         "runs": {"base": c.runs.0, "new": c.runs.1},
         "seconds": {"base": c.seconds.0, "new": c.seconds.1},

@@ -171,7 +171,10 @@ pub(super) fn functions(
             .then_with(|| size(b).total_cmp(&size(a)))
             .then_with(|| a.function.name.cmp(&b.function.name))
     });
-    let by_state = states.iter().map(|s| STATES[*s]).zip(priors).collect();
+    let by_state = (states.iter().enumerate())
+        .filter(|(s, _)| measured.iter().any(|m| m.samples[*s] > 0.0))
+        .map(|(s, state)| (STATES[*state], priors[s]))
+        .collect();
     (rows, over_all, by_state)
 }
 

@@ -39,6 +39,8 @@ fn headline(c: &Comparison, r: &FunctionRow) -> String {
     };
     let state = match (s.state, s.reason) {
         (State::Blocked, Some(reason)) => format!("blocked ({})", reason.replace('_', " ")),
+        (State::Unknown, _) if c.measured.is_time() => "time".to_string(),
+        (State::Unknown, _) => c.measured.name().to_string(),
         (state, _) => super::doing(state).to_string(),
     };
     let held = match s.state {
@@ -46,10 +48,7 @@ fn headline(c: &Comparison, r: &FunctionRow) -> String {
         _ => String::new(),
     };
     let d = &s.difference;
-    let per = match c.unit() {
-        super::Unit::Time { per } => per,
-        super::Unit::Share => "",
-    };
+    let per = c.unit().per();
     format!(
         "**{state} in {} {}{per}{held}**",
         code(&r.label()),
@@ -85,7 +84,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
             unit.value(d.base),
             unit.value(d.new),
             unit.difference(d.delta, (d.high - d.low) / 2.0),
-            relative(d.relative())
+            relative(d)
         )
     };
     if !changed.is_empty() {
@@ -122,7 +121,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
         let name = match (r.state, r.reason) {
             (_, Some(reason)) => reason.replace('_', " "),
             (Some(s), None) => s.name().replace('_', " "),
-            (None, None) => c.options.view.name().to_string(),
+            (None, None) => c.of_all().to_string(),
         };
         let noise = if r.q <= c.options.fdr { "" } else { "noise" };
         out.push_str(&format!("| {name} | {} | {noise} |\n", row(&r.difference)));
@@ -130,7 +129,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
     out.push('\n');
     out.push_str(&format!(
         "- {}, mean of {} base and {} new runs, ± 95 %\n",
-        unit.about(c.options.normal),
+        c.about(),
         c.runs.0,
         c.runs.1
     ));

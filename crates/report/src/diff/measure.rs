@@ -12,15 +12,23 @@ use wallscope_model::compare::{Estimate, estimate};
 use wallscope_model::crowding::Crowding;
 use wallscope_model::place;
 use wallscope_model::stats::MAX_BLOCKS;
-use wallscope_model::{Frame, FrameKind, Recording, State, View};
+use wallscope_model::{Column, Frame, FrameKind, Recording, State, View};
 
 use super::holders::{self, Holder};
 use super::{Metric, Normal};
 use crate::name;
 use crate::view::{Analysis, FunctionName, Idle};
 
-/// On-CPU, runnable, blocked: the states that are compared.
-pub(super) const STATES: [State; 3] = [State::OnCpu, State::Runnable, State::Blocked];
+/// The states that are compared. Time in none that is known is what most files of other tools hold.
+pub(super) const STATES: [State; 4] = [
+    State::OnCpu,
+    State::Runnable,
+    State::Blocked,
+    State::Unknown,
+];
+
+/// A value for each of [`STATES`].
+type ByState<T> = [T; STATES.len()];
 
 /// Functions by number, the same in all runs.
 #[derive(Default)]
@@ -85,18 +93,22 @@ pub(super) struct Run {
     /// Time that a function waited for locks, by who held them, ns.
     pub(super) held: FxHashMap<(u32, Holder), f64>,
     /// Sampled time of each state by block.
-    sampled: [Blocks; 3],
+    sampled: ByState<Blocks>,
     /// The same time as it was counted.
-    counted: [Blocks; 3],
+    counted: ByState<Blocks>,
+    /// Whether all there is of a state are samples: then its whole has their error.
+    only_sampled: ByState<bool>,
     /// Time in which threads waited for a CPU, as counted.
     crowding: Blocks,
     /// Samples behind each state (Kish's number where they weigh differently).
-    pub(super) samples: [f64; 3],
+    pub(super) samples: ByState<f64>,
     /// How many waits there were, by function and state, where that is known. However long a wait is, it
     /// shows its stack once.
     waits: FxHashMap<(u32, usize), f64>,
     /// What values are divided by, by block.
     normal: Blocks,
+    /// Whether that is all time itself.
+    shares: bool,
     /// Length, s.
     pub(super) seconds: f64,
 }
@@ -119,20 +131,25 @@ impl Run {
             reasons: FxHashMap::default(),
             why: FxHashMap::default(),
             held: FxHashMap::default(),
-            sampled: [zero(), zero(), zero()],
-            counted: [zero(), zero(), zero()],
-            samples: [0.0; 3],
+            sampled: STATES.map(|_| zero()),
+            counted: STATES.map(|_| zero()),
+            only_sampled: STATES.map(|state| {
+                let exact = |c: &Column| c.state == state && c.exact;
+                rec.domain.is_import() && !rec.domain.columns.iter().any(exact)
+            }),
+            samples: [0.0; STATES.len()],
             waits: FxHashMap::default(),
             crowding: zero(),
             normal: zero(),
+            shares: options.normal == Normal::Total,
             seconds: rec.window.end_ns.saturating_sub(rec.window.start_ns) as f64 / 1e9,
         };
         let frames: Vec<Vec<u32>> = (rec.frames.iter())
             .map(|f| names.of_frame(rec, f))
             .collect();
         let mut stacks: Vec<Option<Vec<u32>>> = vec![None; rec.stacks.len()];
-        let mut squares = [0.0; 3];
-        let mut idle_left_out = [false; 3];
+        let mut squares = [0.0; STATES.len()];
+        let mut idle_left_out = [false; STATES.len()];
         let waits = (!rec.hops.is_empty()).then(|| analysis.waits());
         let mut pieces = analysis.pieces().peekable();
         while let Some(p) = pieces.next() {
@@ -202,7 +219,7 @@ impl Run {
                 *n = all * all / squares;
             }
         }
-        let mut ledger = [zero(), zero(), zero()];
+        let mut ledger = STATES.map(|_| zero());
         for row in rec.ledger_slices.iter() {
             for (counted, state) in ledger.iter_mut().zip(STATES) {
                 counted[block_of(row.slice)] += row.state_ns(state) as f64;
@@ -223,12 +240,25 @@ impl Run {
         run
     }
 
-    /// The whole of a state, and its error, which sampling has no part in.
+    /// The whole of some states, and its error. Sampling has a part in it only where samples are all
+    /// there is: that many of them is as much chance as any count (Poisson's variance).
     pub(super) fn whole(&self, states: &[usize]) -> Estimate {
         let x: Blocks = (0..self.normal.len())
             .map(|b| states.iter().map(|s| self.counted[*s][b]).sum())
             .collect();
-        estimate(&x, &self.normal, 0.0)
+        let normal: f64 = self.normal.iter().sum();
+        let of_samples = states.iter().filter(|s| self.only_sampled[**s]);
+        let floor: f64 = of_samples
+            .map(|s| self.sampled_ns(*s).powi(2) / self.samples[*s].max(1.0))
+            .sum();
+        // All of what is divided by itself is 1, however often it was sampled.
+        let share_of_itself = x.iter().zip(&self.normal).all(|(x, n)| x == n);
+        let floor = if share_of_itself { 0.0 } else { floor };
+        estimate(
+            &x,
+            &self.normal,
+            floor / (normal * normal).max(f64::MIN_POSITIVE),
+        )
     }
 
     /// A part of one state or several: `parts` has its time by block for each of `states`.
@@ -251,7 +281,10 @@ impl Run {
             // 2000): what was never seen is not certain to be nothing.
             let n = self.samples[*state].max(1.0);
             let p = (share * n + 1.0) / (n + 2.0);
-            floor += p * (1.0 - p) / (n + 2.0) * whole * whole;
+            // Where samples are all there is, how many they are in all is chance too.
+            let of_all = self.only_sampled[*state] && !self.shares;
+            let variance = if of_all { p } else { p * (1.0 - p) };
+            floor += variance / (n + 2.0) * whole * whole;
         }
         let normal: f64 = self.normal.iter().sum();
         let floor = floor / (normal * normal).max(f64::MIN_POSITIVE);
@@ -290,7 +323,7 @@ impl Run {
 fn normal(
     rec: &Recording,
     run: &Run,
-    ledger: &[Blocks; 3],
+    ledger: &ByState<Blocks>,
     options: &super::Options,
     requests: Option<f64>,
     blocks: usize,
@@ -371,6 +404,6 @@ pub(super) fn states_of(view: View) -> Vec<usize> {
         View::OnCpu => vec![0],
         View::RunQueue => vec![1],
         View::OffCpu => vec![2],
-        _ => vec![0, 2],
+        View::Wall => vec![0, 2, 3],
     }
 }

@@ -29,6 +29,7 @@ use wallscope_model::compare::{Difference, Effort, Estimate, Prior, adjust, effo
 use wallscope_model::merge::MergeError;
 use wallscope_model::{FrameKind, Recording, State, View, merge};
 
+use crate::format::UNTOLD;
 use crate::text::units::count;
 use crate::view::{FunctionName, Idle};
 use measure::{Names, Run, STATES, states_of};
@@ -159,8 +160,10 @@ pub struct FunctionRow {
 /// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// How it was made.
+    /// How it was made: as was asked, but for what the recordings do not allow (see the notes).
     pub options: Options,
+    /// What was measured: time, bytes, or things counted.
+    pub measured: wallscope_model::Unit,
     /// Runs of the base and of the new side.
     pub runs: (usize, usize),
     /// Their mean lengths, s.
@@ -177,23 +180,46 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// Compares recordings.
+/// Why recordings cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// A side has none, or they measured differently: such figures have no difference.
+    #[error(transparent)]
+    Domains(#[from] MergeError),
+    /// Per second on a CPU, and a side has none.
+    #[error("a side has no on-CPU time to divide by; use --per total, second or raw")]
+    NoCpuTime,
+}
+
+/// Compares recordings. Where some do not say how long they are, values are those of a run instead of
+/// those of a second, and a note says so.
 ///
 /// # Errors
-/// [`MergeError`] where a side has none, or they measured differently: such figures have no
-/// difference.
+/// [`CompareError`].
 pub fn compare(
     base: &[Recording],
     new: &[Recording],
     options: &Options,
-) -> Result<Comparison, MergeError> {
+) -> Result<Comparison, CompareError> {
     let first = base.first().ok_or(MergeError::Nothing)?;
     if new.is_empty() {
-        return Err(MergeError::Nothing);
+        return Err(MergeError::Nothing.into());
     }
     for other in base.iter().chain(new) {
         merge::compatible(&first.domain, &other.domain)?;
     }
+    let mut notes = Vec::new();
+    let mut options = options.clone();
+    let no_length = |r: &Recording| r.window.end_ns <= r.window.start_ns;
+    if options.normal == Normal::Second && base.iter().chain(new).any(no_length) {
+        options.normal = Normal::Raw;
+        notes.push(
+            "not every file says how long it was recorded, so values are those of a run: runs of unlike \
+             length differ by that alone (--per total compares shares)"
+                .to_string(),
+        );
+    }
+    let options = &options;
     let mut names = Names::default();
     let mut measure = |side: &[Recording], requests: &[f64]| -> Vec<Run> {
         let requests = |i: usize| requests.get(i).or(requests.last()).copied();
@@ -207,14 +233,28 @@ pub fn compare(
     );
     let states = states_of(options.view);
     let (functions, prior, priors) = judge::functions(&names, &sides, &states, options);
-    let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
-    let mut notes = Vec::new();
-    if base.len() + new.len() == 2 {
+    if first.domain.unit.name() == UNTOLD {
         notes.push(
-            "one run a side: how much runs differ is judged from blocks within them; record several \
-             runs of each to know"
+            "what the numbers count is not in the files: each is taken for so many samples; where they are \
+             none, say what they are, as in --value nanoseconds"
                 .to_string(),
         );
+    }
+    let no_cpu = |r: &Run| options.normal == Normal::CpuSecond && r.scale() <= 0.0;
+    if sides.0.iter().chain(&sides.1).any(no_cpu) {
+        return Err(CompareError::NoCpuTime);
+    }
+    let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
+    if base.len() + new.len() == 2 {
+        let blocks = [&base[0], &new[0]].iter().all(|r| r.slices.count > 0);
+        let judged = if blocks {
+            "is judged from blocks within them"
+        } else {
+            "is not known, for the files have no times"
+        };
+        notes.push(format!(
+            "one run a side: how much runs differ {judged}; record several runs of each to know"
+        ));
     }
     if options.normal == Normal::Request && options.requests_served {
         let all = |side: &[f64]| count(side.iter().sum::<f64>() as u64);
@@ -226,13 +266,14 @@ pub fn compare(
         ));
     }
     Ok(Comparison {
-        whole: whole(&sides, options),
+        whole: whole(&sides, options, first.domain.is_import()),
         functions,
         prior,
         priors,
         runs: (base.len(), new.len()),
         seconds: (mean(&sides.0), mean(&sides.1)),
         options: options.clone(),
+        measured: first.domain.unit.clone(),
         notes,
     })
 }
@@ -242,7 +283,7 @@ type Sides = (Vec<Run>, Vec<Run>);
 /// Estimates of the base and of the new runs.
 type Both = [Vec<Estimate>; 2];
 
-fn whole(sides: &Sides, options: &Options) -> Vec<WholeRow> {
+fn whole(sides: &Sides, options: &Options, imported: bool) -> Vec<WholeRow> {
     let mut rows: Vec<(Option<State>, Option<&'static str>, Both)> = Vec::new();
     let of = |f: &dyn Fn(&Run) -> Estimate| {
         [
@@ -255,8 +296,16 @@ fn whole(sides: &Sides, options: &Options) -> Vec<WholeRow> {
         .collect();
     rows.push((None, None, of(&|r| r.whole(&shown))));
     for s in &shown {
+        let runs = || sides.0.iter().chain(&sides.1);
+        // Time that was not seen is rare. Most files of other tools tell no states: that is no row of its own.
+        let none = |s: &usize| runs().all(|r| r.sampled_ns(*s) <= 0.0);
+        let unknown = STATES[*s] == State::Unknown;
+        let all = unknown && shown.iter().all(|o| o == s || none(o));
+        if all || (imported || unknown) && none(s) {
+            continue;
+        }
         rows.push((Some(STATES[*s]), None, of(&|r| r.whole(&[*s]))));
-        let mut reasons: Vec<&'static str> = (sides.0.iter().chain(&sides.1))
+        let mut reasons: Vec<&'static str> = runs()
             .flat_map(|r| r.reasons.keys())
             .filter(|(_, state)| state == s)
             .map(|(reason, _)| *reason)
@@ -288,7 +337,8 @@ fn doing(state: State) -> &'static str {
     match state {
         State::OnCpu => "computing",
         State::Runnable => "waiting for a CPU",
-        _ => "blocked",
+        State::Blocked => "blocked",
+        State::Unknown => "in a state not known",
     }
 }
 
@@ -311,7 +361,8 @@ impl FunctionRow {
         let verb = |s: &InState| match s.state {
             State::OnCpu => "computes".to_string(),
             State::Runnable => "queues".to_string(),
-            _ => match s.reason {
+            State::Unknown => "takes".to_string(),
+            State::Blocked => match s.reason {
                 Some(reason) => format!("waits ({})", reason.replace('_', " ")),
                 None => "waits".to_string(),
             },
@@ -342,7 +393,26 @@ impl FunctionRow {
 impl Comparison {
     /// The unit of its values.
     pub fn unit(&self) -> Unit {
-        Unit::of(self.options.normal)
+        Unit::of(self.options.normal, &self.measured)
+    }
+
+    /// What its values are, in words.
+    pub fn about(&self) -> String {
+        units::about(self.options.normal, &self.measured)
+    }
+
+    /// What all of it is called: the view, or what is counted where it is no time.
+    pub fn of_all(&self) -> &str {
+        match &self.measured {
+            measured if measured.is_time() => self.options.view.name(),
+            measured => measured.name(),
+        }
+    }
+
+    /// Whether there is anything in this view on either side.
+    pub fn is_empty(&self) -> bool {
+        let total = self.total();
+        total.base == 0.0 && total.new == 0.0
     }
 
     /// All time of the view.

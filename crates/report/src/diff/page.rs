@@ -70,7 +70,7 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
                 "name": &*r.function.name, "module": &*r.function.module, "changed": r.changed,
                 "what": r.what(), "base": unit.value(d.base), "new": unit.value(d.new),
                 "delta": unit.difference(d.delta, (d.high - d.low) / 2.0),
-                "relative": relative(d.relative()), "size": d.delta,
+                "relative": relative(d), "size": d.delta,
             })
         })
         .collect();
@@ -93,8 +93,9 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
         "title": title,
         "sentence": sentence(c),
         "share": unit == Unit::Share,
-        "per": match unit { Unit::Time { per } => per, Unit::Share => "" },
-        "about": unit.about(c.options.normal),
+        "unit": c.measured.name(),
+        "per": unit.per(),
+        "about": c.about(),
         "runs": [c.runs.0, c.runs.1],
         "view": c.options.view.name(),
         "fdr": c.options.fdr,

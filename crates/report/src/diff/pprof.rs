@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
-use wallscope_model::Recording;
+use wallscope_model::{Recording, State, Unit};
 
 use super::measure::STATES;
 use super::stacks::Stacks;
@@ -75,11 +75,15 @@ pub fn write(
     let mut strings = Strings::default();
     strings.id("");
     let mut profile = Message::default();
-    let unit = match comparison.options.normal {
-        Normal::Total => "ppb",
-        _ => "nanoseconds",
+    let unit = match (comparison.options.normal, &comparison.measured) {
+        (Normal::Total, _) => "ppb",
+        (_, Unit::Nanoseconds) => "nanoseconds",
+        (_, Unit::Bytes) => "bytes",
+        (_, Unit::Count(_)) => "count",
     };
-    let types = STATES.iter().map(|s| s.name()).chain(["wall"]);
+    // As in a recording's file, time in no known state is in `wall` only.
+    let told = || STATES.iter().filter(|s| **s != State::Unknown);
+    let types = told().map(|s| s.name()).chain(["wall"]);
     for name in types {
         let mut kind = Message::default();
         kind.number(1, strings.id(name));
@@ -91,7 +95,7 @@ pub fn write(
     for (path, [base, new]) in paths {
         let by_state: Vec<f64> = new.iter().zip(base).map(|(n, b)| n - b).collect();
         let wall = by_state.iter().sum::<f64>();
-        let values: Vec<i64> = (by_state.iter().chain([&wall]))
+        let values: Vec<i64> = (by_state[..told().count()].iter().chain([&wall]))
             .map(|v| v.round() as i64)
             .collect();
         if values.iter().all(|v| *v == 0) {
@@ -135,7 +139,7 @@ pub fn write(
     profile.0.extend_from_slice(&mappings.0);
     let comment = strings.id(&format!(
         "difference new − base, {}, mean of {} and {} runs",
-        comparison.unit().about(comparison.options.normal),
+        comparison.about(),
         comparison.runs.1,
         comparison.runs.0
     ));

@@ -33,7 +33,7 @@ impl FrameName {
 }
 
 /// Time by state, base then new, in the comparison's unit (shares in parts per billion).
-pub(super) type Times = [[f64; 3]; 2];
+pub(super) type Times = [[f64; STATES.len()]; 2];
 
 /// The stacks of both sides.
 pub(super) struct Stacks {
@@ -138,7 +138,7 @@ impl Join {
                     .collect()
             })
             .collect();
-        let mut times = vec![[0u64; 3]; rec.stacks.len()];
+        let mut times = vec![[0u64; STATES.len()]; rec.stacks.len()];
         for p in analysis.pieces() {
             let s = &rec.samples[p.sample as usize];
             if let Some(state) = shown(o.view, s.state) {
@@ -146,7 +146,7 @@ impl Join {
             }
         }
         for (stack, times) in rec.stacks.iter().zip(times) {
-            if times == [0; 3] {
+            if times == [0; STATES.len()] {
                 continue;
             }
             let mut path = Vec::new();
@@ -159,19 +159,19 @@ impl Join {
             path.extend(calls.flat_map(|f| frames[f.0 as usize].iter().rev()));
             self.put(path, side, times, unit);
         }
-        let mut rest = [0; 3];
+        let mut rest = [0; STATES.len()];
         for u in analysis.unsampled() {
             if let Some(state) = shown(o.view, u.state) {
                 rest[state] += u.ns;
             }
         }
-        if rest != [0; 3] {
+        if rest != [0; STATES.len()] {
             let mark = self.mark(NOT_SAMPLED);
             self.put(vec![mark], side, rest, unit);
         }
     }
 
-    fn put(&mut self, path: Vec<u32>, side: usize, times: [u64; 3], unit: f64) {
+    fn put(&mut self, path: Vec<u32>, side: usize, times: [u64; STATES.len()], unit: f64) {
         let sums = self.paths.entry(path).or_default();
         for (sum, ns) in sums[side].iter_mut().zip(times) {
             *sum += ns as f64 * unit;

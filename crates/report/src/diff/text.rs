@@ -23,12 +23,16 @@ fn state_name(state: State) -> &'static str {
         State::OnCpu => "on-CPU",
         State::Runnable => "runnable",
         State::Blocked => "blocked",
-        State::Unknown => "unseen",
+        State::Unknown => "not known",
     }
 }
 
 /// The one sentence on top.
 pub(super) fn sentence(c: &Comparison) -> String {
+    if c.is_empty() {
+        let view = c.options.view.name();
+        return format!("Nothing to compare: neither side has anything in the view {view}.");
+    }
     let total = c.total();
     let changed = c.changed().count();
     let of = match changed {
@@ -37,10 +41,10 @@ pub(super) fn sentence(c: &Comparison) -> String {
         n => format!("{n} functions changed beyond noise"),
     };
     let judged = c.functions.iter().filter(|r| r.q.is_some()).count();
-    let whole = if total.low <= 0.0 && total.high >= 0.0 {
+    let whole = if c.whole[0].q > c.options.fdr {
         "the whole is the same within its error".to_string()
     } else {
-        format!("the whole went {}", relative(total.relative()))
+        format!("the whole went {}", relative(total))
     };
     format!("Of {judged} functions judged, {of}; {whole}.")
 }
@@ -91,7 +95,7 @@ fn cells(c: &Comparison, d: &Difference) -> [String; 4] {
         unit.value(d.base),
         unit.value(d.new),
         unit.difference(d.delta, (d.high - d.low) / 2.0),
-        relative(d.relative()),
+        relative(d),
     ]
 }
 
@@ -108,9 +112,9 @@ pub fn render(c: &Comparison, outcomes: &[Outcome], shown: Shown, style: &Style)
     say(&mut out, &sentence(c), 0);
     out.push('\n');
     out.push_str(&style.ink(Ink::Strong, "The whole"));
-    let per = c.unit().about(c.options.normal);
+    let about = c.about();
     out.push_str(&format!(
-        "  {per}, mean of {} base and {} new runs, ± 95 %\n",
+        "  {about}, mean of {} base and {} new runs, ± 95 %\n",
         c.runs.0, c.runs.1
     ));
     let mut table = Table { rows: Vec::new() };
@@ -125,7 +129,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome], shown: Shown, style: &Style)
         let mut row = cells(c, &r.difference).to_vec();
         row.push(if real { "" } else { "noise" }.to_string());
         row.push(match (r.state, r.reason) {
-            (None, _) => c.options.view.name().to_string(),
+            (None, _) => c.of_all().to_string(),
             (Some(s), None) => format!("  {}", state_name(s)),
             (Some(_), Some(reason)) => format!("    {}", reason.replace('_', " ")),
         });
@@ -252,18 +256,26 @@ pub(super) fn rests_on(c: &Comparison, shown: Shown) -> Vec<String> {
         ));
     }
     lines.extend(c.notes.iter().cloned());
-    if c.options.view == View::Wall {
+    let queues = |r: &super::WholeRow| {
+        r.state == Some(State::Runnable) && r.difference.base + r.difference.new > 0.0
+    };
+    if c.options.view == View::Wall && c.whole.iter().any(queues) {
         lines.push(
             "functions are compared computing and blocked; waiting for a CPU is compared as a whole \
              (--view runq has it by function)"
                 .to_string(),
         );
     }
-    lines.push(format!(
-        "a change of {} of the base's {} in any one function judged would be found in 4 of 5 attempts",
-        share(c.resolves()),
-        c.options.view
-    ));
+    lines.push(if c.functions.iter().any(|r| r.q.is_some()) {
+        format!(
+            "a change of {} of the base's {} in any one function judged would be found in 4 of 5 \
+             attempts",
+            share(c.resolves()),
+            c.of_all()
+        )
+    } else {
+        "no function has the samples to be judged: record for longer".to_string()
+    });
     if let Some(size) = shown.resolve {
         lines.extend(resolve(c, size));
     }
