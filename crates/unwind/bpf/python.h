@@ -6,6 +6,7 @@
  * py_work that the caller owns:
  *
  *   py_prepare(w, stack, tgid, tid, match)  false: no Python here. `match` is the thread's pointer
+ *   py_called(stack, tgid)            whether a native stack shows a call of the interpreter
  *   py_walk_probe(w)                  current, where nothing may sleep
  *   py_walk_fault(w)                  current, sleepable: pages are brought in
  *   py_walk_remote(w, task)           any task, sleepable
@@ -61,25 +62,38 @@ static long py_find_eval(u32 i, struct py_find *f)
 	return f->found;
 }
 
+static __always_inline bool py_shows_eval(struct py_proc *proc, struct uw_stack *stack)
+{
+	struct py_find find = { .stack = stack, .proc = proc };
+	u32 n = stack->n;
+
+	bpf_loop(n < UW_MAX_FRAMES ? n : UW_MAX_FRAMES, py_find_eval, &find, 0);
+	return find.found;
+}
+
+static __always_inline bool py_called(struct uw_stack *stack, u32 tgid)
+{
+	struct py_proc *proc;
+
+	if (!py_processes)
+		return false;
+	proc = bpf_map_lookup_elem(&py_procs, &tgid);
+	return proc && py_shows_eval(proc, stack);
+}
+
 static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack, u32 tgid,
 				       u32 tid, u64 match)
 {
-	struct py_find find = { .stack = stack };
 	struct py_known *known;
 	struct py_proc *proc;
-	u32 n = stack->n;
 
 	if (!py_processes)
 		return false;
 	proc = bpf_map_lookup_elem(&py_procs, &tgid);
 	if (!proc)
 		return false;
-	if (stack->end == UW_END_ROOT) {
-		find.proc = proc;
-		bpf_loop(n < UW_MAX_FRAMES ? n : UW_MAX_FRAMES, py_find_eval, &find, 0);
-		if (!find.found)
-			return false;
-	}
+	if (stack->end == UW_END_ROOT && !py_shows_eval(proc, stack))
+		return false;
 	w->proc = *proc;
 	known = bpf_map_lookup_elem(&py_threads, &tid);
 	w->tstate = known && known->match == match ? known->tstate : 0;

@@ -6,8 +6,8 @@
 #ifndef WALLSCOPE_PYTHON_ABI_H
 #define WALLSCOPE_PYTHON_ABI_H
 
-/* Most Python frames of one stack. */
-#define PY_MAX_FRAMES 512
+/* Most Python frames of one stack: more than Python itself allows unless it is told to. */
+#define PY_MAX_FRAMES 1024
 /* The longest piece of memory that is read at once; every offset lies within it. */
 #define PY_BYTES 256
 

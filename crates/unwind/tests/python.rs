@@ -235,7 +235,7 @@ fn what_is_missing_says_so() {
     let mut turned = memory(&V3_10);
     turned.word(FRAMES + 0x1000 + V3_10.back, FRAMES);
     let turned = walk(&turned, THREAD, 0);
-    assert_eq!((turned.end, turned.words.len()), (End::MaxFrames, 1024));
+    assert_eq!((turned.end, turned.words.len()), (End::MaxFrames, 2048));
 }
 
 proptest! {

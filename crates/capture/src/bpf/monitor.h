@@ -12,10 +12,11 @@ struct ws_java_thread {
 	u64 owner;   /* offset of the owner in a monitor */
 	u64 object;  /* address of the pointer to its java.lang.Thread, 0: not known */
 	u64 base;    /* what short pointers to objects count from */
-	u32 blocker; /* in its java.lang.Thread: what it is parked for, short */
+	u32 blocker; /* in its java.lang.Thread: what it is parked for */
 	u32 class;   /* in any object: its class, short */
 	u32 shift;   /* of short pointers */
-	u32 pad;
+	u16 below;   /* bits below the class, in its four bytes */
+	u16 whole;   /* pointers to objects are not short */
 };
 _Static_assert(sizeof(struct ws_java_thread) == 48, "as user space writes it");
 
@@ -36,16 +37,16 @@ u32 java_known;
 /* The class of what a thread is parked for, 0: it is not parked, or that is not known. */
 static __always_inline u64 parked_for(struct ws_java_thread *java)
 {
-	u32 blocker = 0, class = 0;
-	u64 thread = 0;
+	u32 bytes = java->whole ? 8 : 4, class = 0;
+	u64 thread = 0, blocker = 0;
 
 	/* Where the collector works these may be gone: then it is one wait like any other. */
 	if (!java->object ||
 	    bpf_probe_read_user(&thread, sizeof(thread), (void *)java->object) || !thread ||
-	    bpf_probe_read_user(&blocker, sizeof(blocker), (void *)(thread + java->blocker)) ||
-	    !blocker ||
-	    bpf_probe_read_user(&class, sizeof(class), (void *)(java->base + ((u64)blocker << (java->shift & 7)) + java->class)))
+	    bpf_probe_read_user(&blocker, bytes, (void *)(thread + java->blocker)) || !blocker ||
+	    bpf_probe_read_user(&class, sizeof(class), (void *)(java->base + (blocker << (java->shift & 7)) + java->class)))
 		return 0;
+	class >>= java->below & 31;
 	return class ? WS_PARKED | class : 0;
 }
 

@@ -84,7 +84,7 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 		uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
 		s->u.work.tls = p->thread.fsbase;
 		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
-		if (too_early(&s->u))
+		if (too_early(&s->u, p->tgid))
 			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_copy_from_user);
 		else
 			tell_resolved(t->id, t->ticket,
@@ -162,7 +162,7 @@ static __always_inline void read_before_exit(struct ws_thread *t, struct task_st
 	u->work.tls = p->thread.fsbase;
 	uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
 	raw = bpf_map_lookup_elem(&raws, &key);
-	if (raw && too_early(u))
+	if (raw && too_early(u, p->tgid))
 		SEND_RAW(u, raw, t->id, t->ticket, p->tgid, bpf_probe_read_user);
 	else
 		tell_resolved(t->id, t->ticket,

@@ -13,12 +13,17 @@ struct {
 	__type(value, struct ws_raw);
 } raws SEC(".maps");
 
-/* Whether a stack that ended so might be whole once the tables have caught up. */
-static __always_inline bool too_early(struct ws_unwind *u)
+/*
+ * Whether a stack of process `tgid` that ended so might be whole once the tables have caught up. Not
+ * where it has come by the interpreter: what Python runs can be read now only, and the stack of a
+ * greenlet ends in what others have left behind.
+ */
+static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
 {
 	u32 end = u->work.out.end;
 
-	return (end == UW_END_NO_MAPPING || end == UW_END_NOT_LOADED) && raw_budget;
+	return (end == UW_END_NO_MAPPING || end == UW_END_NOT_LOADED) && raw_budget &&
+	       !py_called(&u->work.out, tgid);
 }
 
 /* Sends the stack as it is. READ is the helper that this context may use. */

@@ -189,7 +189,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 			defer(t, p);
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = t->ticket;
-		} else if (too_early(u) && (raw = bpf_map_lookup_elem(&raws, &key))) {
+		} else if (too_early(u, p->tgid) && (raw = bpf_map_lookup_elem(&raws, &key))) {
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
 			SEND_RAW(u, raw, t->id, s->ustack, p->tgid, bpf_probe_read_user);

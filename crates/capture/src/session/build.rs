@@ -289,22 +289,29 @@ impl Stacks {
                 };
                 if let Some(stack) = intake.user.get(&native) {
                     let (_, items) = hotspot::items(&stack.frames);
+                    let native_end =
+                        End::from_raw(stack.end).map_or(StackEnd::Lost, StackEnd::from);
                     match managed {
                         Some(m) => {
-                            let whole = End::from_raw(stack.end) == Some(End::Root);
                             let whose = Whose {
                                 pid: m.pid,
                                 ..whose
                             };
-                            self.mixed(&mut frames, &items, whole, whose, &m.words, processes);
+                            end = m.end_with(native_end);
+                            let whole = end == StackEnd::Root;
+                            let own =
+                                self.mixed(&mut frames, &items, whole, whose, &m.words, processes);
+                            if own {
+                                end = m.end_with(StackEnd::Root);
+                            }
                         }
                         None => {
                             for item in items {
                                 frames.push(self.user_frame(item, stack.late, whose, processes));
                             }
+                            end = native_end;
                         }
                     }
-                    end = End::from_raw(stack.end).map_or(StackEnd::Lost, StackEnd::from);
                 }
             }
         }
@@ -327,13 +334,15 @@ impl Stacks {
         let mut frames = Vec::new();
         let whole = end == StackEnd::Root;
         let (_, items) = hotspot::items(words);
-        self.mixed(&mut frames, &items, whole, whose, managed, processes);
+        let own = self.mixed(&mut frames, &items, whole, whose, managed, processes);
+        let end = if own { StackEnd::Root } else { end };
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
         id
     }
 
-    /// Adds the user frames of a stack with managed ones in the interpreter's place.
+    /// Adds the user frames of a stack with managed ones in the interpreter's place. Whether it is a stack
+    /// of its own within its thread's, of which nothing is missing.
     fn mixed<S: TableSink>(
         &mut self,
         frames: &mut Vec<FrameId>,
@@ -342,7 +351,7 @@ impl Stacks {
         whose: Whose,
         managed: &[u64],
         processes: &Processes<S>,
-    ) {
+    ) -> bool {
         let pid = whose.pid;
         let words: Vec<Word> = Word::all(managed).collect();
         let entries: Vec<_> = words
@@ -355,12 +364,23 @@ impl Stacks {
             _ => FrameWord(0),
         };
         let in_files: Vec<FrameWord> = native.iter().map(words_of).collect();
-        let roles = processes.managed().roles(pid, &in_files);
-        for entry in runtime::fold(&roles, &entries, whole, self.interpreter_frames) {
+        let mut roles = processes.managed().roles(pid, &in_files);
+        for (role, word) in roles.iter_mut().zip(&in_files) {
+            if *role == runtime::Role::Other && processes.switches_stacks(*word) {
+                *role = runtime::Role::Switch;
+            }
+        }
+        let own = runtime::own(&roles).filter(|_| !words.is_empty());
+        let (roles, whole) = match own {
+            Some(n) => (&roles[..n], true),
+            None => (&roles[..], whole),
+        };
+        for entry in runtime::fold(roles, &entries, whole, self.interpreter_frames) {
             frames.push(match entry {
                 Entry::Native(i) => self.user_frame(native[i], false, whose, processes),
                 Entry::Managed(i) => self.managed_frame(pid, words[i], processes),
             });
         }
+        own.is_some()
     }
 }

@@ -3,11 +3,11 @@
 use rustc_hash::FxHashMap;
 use wallscope_unwind::{
     native::abi::{self, FrameWord},
-    runtime::hotspot,
+    runtime::{hotspot, python},
 };
 use zerocopy::FromBytes;
 
-use wallscope_model::BlockReason;
+use wallscope_model::{BlockReason, StackEnd};
 
 use super::{
     accounts::Accounts,
@@ -48,6 +48,19 @@ pub struct ManagedStack {
     pub end: u32,
     /// Two words a frame, innermost first (see `struct py_stack` in `python_abi.h`).
     pub words: Box<[u64]>,
+}
+
+impl ManagedStack {
+    /// How a stack ended whose native frames ended so: frames that these lack are missing in it, too.
+    pub fn end_with(&self, native: StackEnd) -> StackEnd {
+        use python::abi::End;
+        match End::from_raw(self.end) {
+            Some(End::MaxFrames) => StackEnd::MaxFrames,
+            Some(End::Unreadable) => StackEnd::Unreadable,
+            Some(End::Garbage) => StackEnd::NoProgress,
+            Some(End::Root | End::NotReady | End::NoThread) | None => native,
+        }
+    }
 }
 
 /// Everything that has come in.
@@ -318,4 +331,27 @@ fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
 /// The name of a thread event's process.
 pub fn comm(e: &ThreadEvent) -> String {
     event::text(&e.comm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use python::abi::End;
+
+    #[test]
+    fn a_stack_without_some_of_its_managed_frames_is_not_whole() {
+        let end = |end: End, native| {
+            let words = Box::default();
+            let stack = ManagedStack {
+                pid: 1,
+                end: end as u32,
+                words,
+            };
+            stack.end_with(native)
+        };
+        assert_eq!(end(End::Root, StackEnd::Root), StackEnd::Root);
+        assert_eq!(end(End::Root, StackEnd::BadRule), StackEnd::BadRule);
+        assert_eq!(end(End::MaxFrames, StackEnd::Root), StackEnd::MaxFrames);
+        assert_eq!(end(End::Unreadable, StackEnd::Root), StackEnd::Unreadable);
+    }
 }

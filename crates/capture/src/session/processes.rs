@@ -41,6 +41,12 @@ fn is_embedded(path: &str) -> bool {
     LIBRARIES.iter().any(|l| name.starts_with(l))
 }
 
+/// Whether a file is the extension of Python that greenlets are made by, by its name; to 0.4 without `_`.
+fn is_greenlet(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.trim_start_matches('_').starts_with("greenlet.") && name.ends_with(".so")
+}
+
 /// All processes of the recording.
 pub struct Processes<S = KernelTables> {
     spaces: FxHashMap<u32, Space>,
@@ -332,6 +338,13 @@ impl<S: TableSink> Processes<S> {
         self.files.module_of(file, late)
     }
 
+    /// Whether code lies in a library that switches between stacks within a thread: greenlet's, which
+    /// gevent and SQLAlchemy use.
+    pub fn switches_stacks(&self, word: FrameWord) -> bool {
+        let module = self.module_of(word.file(), false);
+        module.is_some_and(|m| is_greenlet(self.files.path(m.0 as u16)))
+    }
+
     /// The files, for unwinding after the recording.
     pub fn files(&mut self) -> &mut Files<S> {
         &mut self.files
@@ -462,4 +475,22 @@ fn with_jit(
         );
     }
     sources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greenlets_extension_is_known_by_its_name() {
+        let path =
+            "/venv/lib/python3.11/site-packages/greenlet/_greenlet.cpython-311-x86_64-linux-gnu.so";
+        assert!(is_greenlet(path));
+        assert!(is_greenlet("/lib/greenlet.cpython-38-x86_64-linux-gnu.so"));
+        // A module beside it, that uses them.
+        assert!(!is_greenlet(
+            "/gevent/_gevent_cgreenlet.cpython-311-x86_64-linux-gnu.so"
+        ));
+        assert!(!is_greenlet("/lib/libgreenlet_notes.txt"));
+    }
 }

@@ -29,6 +29,19 @@ pub enum Role {
     Interpreter,
     /// Passes calls on.
     Glue,
+    /// Switches between stacks within the thread, or begins one (a greenlet).
+    Switch,
+}
+
+/// How many of `roles`, innermost first, are of the stack that runs: where a greenlet begins, what
+/// follows is of others, as far as it was not written over. `None`: all of them.
+pub fn own(roles: &[Role]) -> Option<usize> {
+    // At the leaf it switches; what began this stack has called the interpreter.
+    let called = roles.iter().position(|r| *r == Role::Interpreter)?;
+    let is_switch = |r: &Role| *r == Role::Switch;
+    let begins = called + roles[called..].iter().position(is_switch)?;
+    let run = roles[begins..].iter().take_while(|r| is_switch(r));
+    Some(begins + run.count())
 }
 
 /// Joins `roles`, the native frames, and `managed`, both innermost first. `whole`: the native stack
@@ -99,7 +112,7 @@ pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec
 mod tests {
     use super::*;
     use Entry::{Managed as M, Native as N};
-    use Role::{Glue as G, Interpreter as I, Other as O};
+    use Role::{Glue as G, Interpreter as I, Other as O, Switch as S};
 
     fn managed(entries: &[u8]) -> Vec<Managed> {
         entries.iter().map(|e| Managed { entry: *e == 1 }).collect()
@@ -135,6 +148,19 @@ mod tests {
     fn a_native_stack_that_was_cut_is_matched_from_the_leaf() {
         let joined = fold(&[O, I], &managed(&[0, 1, 1]), false, false);
         assert_eq!(joined, [N(0), M(0), M(1), M(2)]);
+    }
+
+    #[test]
+    fn a_greenlet_has_a_stack_of_its_own() {
+        // It calls a C function, and was begun by two frames; below is who switched to it.
+        let roles = [O, I, G, S, S, G, I, S, S, I, O];
+        assert_eq!(own(&roles), Some(5));
+        let joined = fold(&roles[..5], &managed(&[0, 1]), true, false);
+        assert_eq!(joined, [N(0), M(0), M(1), N(3), N(4)]);
+        // About to switch; and the first stack of a thread.
+        assert_eq!(own(&[S, S, I, S, O]), Some(4));
+        assert_eq!(own(&[S, S, I, O]), None);
+        assert_eq!(own(&[O, I, O]), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub mod v8;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-pub use fold::{Entry, Managed, Role, fold};
+pub use fold::{Entry, Managed, Role, fold, own};
 
 /// What is known of a file that holds a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]

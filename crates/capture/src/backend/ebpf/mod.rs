@@ -344,7 +344,8 @@ impl Programs {
             let (object, parking) = t.parked.unzip();
             let parking = parking.unwrap_or_default();
             let words = [t.pending, t.owner, object.unwrap_or(0), parking.base];
-            let halves = [parking.blocker, parking.class, parking.shift, 0];
+            let how = parking.below | u32::from(parking.long) << 16;
+            let halves = [parking.blocker, parking.class, parking.shift, how];
             let mut value = [0u8; 48];
             for (to, word) in value.chunks_exact_mut(8).zip(words) {
                 to.copy_from_slice(&word.to_ne_bytes());

@@ -86,12 +86,13 @@ impl Looker {
             if reason == BlockReason::Lock && java.sleeps(pid, words) {
                 reason = BlockReason::Timer;
             }
+            let end = (managed.as_ref()).map_or(stack.end, |m| m.end_with(stack.end));
             let words = managed.map_or_else(Box::default, |m| {
                 self.processes.managed_mut().name(&m);
                 m.words
             });
             let whose = self.processes.whose(pid, t.stood_ns, &stack.frames);
-            t.stack = Some(self.samples.stack(whose, stack.frames, words, stack.end));
+            t.stack = Some(self.samples.stack(whose, stack.frames, words, end));
             return Some(Doing::Blocked(reason));
         }
         let t = &mut self.watch.threads[index];

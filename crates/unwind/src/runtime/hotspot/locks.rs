@@ -4,7 +4,7 @@
 //! has it: by that one's record, or, where the monitor was a mere mark on its stack before, by a
 //! place on that stack.
 
-use super::{method::class_name, structs::Tables, vm::Vm};
+use super::{flags, method::class_name, structs::Tables, vm::Vm};
 use crate::runtime::memory::Memory;
 
 /// Most threads of one VM.
@@ -27,15 +27,48 @@ pub(super) struct Places {
     /// In a monitor: the object, and who has it.
     object: u64,
     owner: u64,
-    /// In an object: its class, of four bytes; the addresses of what makes a pointer of these.
-    pub(super) class: u64,
+    /// In an object.
+    pub(super) class: ClassWord,
+    /// The addresses of what makes a pointer of a class's four bytes.
     base: u64,
     shift: u64,
 }
 
+/// Where an object says of which class it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ClassWord {
+    /// The offset in it.
+    pub(super) at: u64,
+    /// Of four bytes, so many bits are something else (`-XX:+UseCompactObjectHeaders`).
+    pub(super) below: u32,
+    /// It is a whole pointer (`-XX:-UseCompressedClassPointers`).
+    pub(super) whole: bool,
+}
+
+/// The bit of an object's first word at which its class begins, with compact heads.
+const CLASS_IN_MARK: u32 = 42;
+
+impl ClassWord {
+    /// `short`: where it is in four bytes of its own. `compact`, `compressed`: the VM's flags.
+    fn of(short: u64, compact: bool, compressed: bool) -> ClassWord {
+        match compact {
+            true => ClassWord {
+                at: 4,
+                below: CLASS_IN_MARK - 32,
+                whole: false,
+            },
+            false => ClassWord {
+                at: short,
+                below: 0,
+                whole: !compressed,
+            },
+        }
+    }
+}
+
 impl Places {
     /// What the tables say; `None` where they do not say all of it.
-    pub(super) fn of(tables: &Tables) -> Option<Places> {
+    pub(super) fn of(tables: &Tables, memory: &mut Memory<'_>) -> Option<Places> {
         let thread = |field: &str| {
             let of = ["JavaThread", "Thread"].into_iter();
             { of }.find_map(|of| tables.get(of, field))
@@ -47,6 +80,9 @@ impl Places {
                 { names }.iter().find_map(|name| tables.get(of, name))
             })
         };
+        let wanted = ["UseCompactObjectHeaders", "UseCompressedClassPointers"];
+        let [compact, compressed] = flags::are_set(tables, wanted, memory).unwrap_or_default();
+        let short = tables.get("oopDesc", "_metadata._compressed_klass")?;
         Some(Places {
             list: tables.get("ThreadsSMRSupport", "_java_thread_list")?,
             length: tables.get("ThreadsList", "_length")?,
@@ -58,7 +94,7 @@ impl Places {
             id: tables.get("OSThread", "_thread_id")?,
             object: tables.get("ObjectMonitor", "_object")?,
             owner: tables.get("ObjectMonitor", "_owner")?,
-            class: tables.get("oopDesc", "_metadata._compressed_klass")?,
+            class: ClassWord::of(short, compact == Some(true), compressed != Some(false)),
             base: narrow("_base")?,
             shift: narrow("_shift")?,
         })
@@ -71,6 +107,16 @@ impl Places {
         let base = memory.word(self.base)?;
         let shift = memory.half(self.shift)?;
         u64::from(narrow).checked_shl(shift)?.checked_add(base)
+    }
+
+    /// The class of the object at `object`.
+    pub(super) fn class_of(&self, object: u64, memory: &mut Memory<'_>) -> Option<u64> {
+        let at = object.checked_add(self.class.at)?;
+        if self.class.whole {
+            return memory.word(at);
+        }
+        let narrow = memory.half(at)? >> self.class.below;
+        self.class(narrow, memory)
     }
 }
 
@@ -143,12 +189,8 @@ impl Vm {
         // From 16 on a weak handle, before the object itself.
         let object = memory.word(handle);
         let mut class = |object: u64| {
-            let narrow = memory.half(object.checked_add(places.class)?)?;
-            class_name(
-                &self.layout,
-                places.class(narrow, &mut memory)?,
-                &mut memory,
-            )
+            let class = places.class_of(object, &mut memory)?;
+            class_name(&self.layout, class, &mut memory)
         };
         object.and_then(&mut class).or_else(|| class(handle))
     }
@@ -173,4 +215,52 @@ fn thread(
             at => memory.word(record + at).unwrap_or(0),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_says_its_class_in_three_ways() {
+        let mut object = [0u8; 16];
+        object[..8]
+            .copy_from_slice(&(0x2_5678 << CLASS_IN_MARK | 0x3ff_1234_5601u64).to_le_bytes());
+        object[8..].copy_from_slice(&0x7f00_0000_9abcu64.to_le_bytes());
+        let (base, shift) = (0x9000, 0x9008);
+        let class_of = |compact, compressed| {
+            let places = Places {
+                list: 0,
+                length: 0,
+                threads: 0,
+                system: 0,
+                stack_base: 0,
+                stack_size: 0,
+                pending: 0,
+                id: 0,
+                object: 0,
+                owner: 0,
+                class: ClassWord::of(8, compact, compressed),
+                base,
+                shift,
+            };
+            let mut read = |at: u64, to: &mut [u8]| {
+                let words = [0x10_0000_0000u64.to_le_bytes(), 10u64.to_le_bytes()].concat();
+                let (bytes, start) = match at < 0x9000 {
+                    true => (&object[..], 0x1000),
+                    false => (&words[..], 0x9000),
+                };
+                let from = (at - start) as usize;
+                to.copy_from_slice(&bytes[from..from + to.len()]);
+                true
+            };
+            places.class_of(0x1000, &mut Memory(&mut read))
+        };
+        assert_eq!(class_of(false, true), Some(0x10_0000_0000 + (0x9abc << 10)));
+        assert_eq!(class_of(false, false), Some(0x7f00_0000_9abc));
+        assert_eq!(
+            class_of(true, true),
+            Some(0x10_0000_0000 + (0x2_5678 << 10))
+        );
+    }
 }

@@ -6,7 +6,9 @@
 //! vm.rs       the VM of one process: its code, and what to look things up by
 //! code.rs     compiled methods: an address in them → the methods inlined there
 //! method.rs   methods → names and lines
-//! locks.rs    monitors that threads wait to enter
+//! locks.rs    monitors that threads wait to enter; of which class objects are
+//! parking.rs  what threads are parked for
+//! flags.rs    how the VM was started
 //! counters.rs how often and how long the VM stopped its threads
 //! ```
 //!
@@ -22,6 +24,7 @@
 pub mod abi;
 mod code;
 mod counters;
+mod flags;
 mod locks;
 mod method;
 mod parking;

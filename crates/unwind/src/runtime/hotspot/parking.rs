@@ -5,7 +5,7 @@
 //! move, classes do not: what is told of such an object is its class.
 
 use super::{
-    locks::Places,
+    flags,
     method::{Stream, class_name, constant, number},
     structs::{Layout, Tables},
     vm::Vm,
@@ -15,10 +15,9 @@ use crate::runtime::memory::Memory;
 /// The class and its field.
 const CLASS: &str = "java.lang.Thread";
 const FIELD: &str = "parkBlocker";
-/// Most classes between a thread's and that one, most fields of it, and most flags of the VM.
+/// Most classes between a thread's and that one, and most fields of it.
 const MOST_CLASSES: usize = 16;
 const MOST_FIELDS: u32 = 512;
-const MOST_FLAGS: u64 = 4096;
 /// Words of two bytes of a field, to JDK 20: access, name, type, value, and its offset in two.
 const FIELD_WORDS: u64 = 6;
 /// Longest description of fields, bytes, from JDK 21 on.
@@ -43,10 +42,8 @@ pub(super) struct Objects {
     superclass: u64,
     pool: u64,
     fields: Fields,
-    /// Addresses of what makes a pointer to an object of four bytes, and of whether they are so short.
-    base: u64,
-    shift: u64,
-    short: u64,
+    /// Addresses of what makes a pointer to an object of four bytes; `None`: pointers have eight.
+    short: Option<(u64, u64)>,
     tries: u32,
     found: Option<u32>,
 }
@@ -54,10 +51,14 @@ pub(super) struct Objects {
 /// Where to look for what a thread is parked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parking {
-    /// In its object: four bytes that point to what it is parked for.
+    /// In its object: where the pointer is to what it is parked for.
     pub blocker: u32,
+    /// Whether that has eight bytes, instead of four.
+    pub long: bool,
     /// In any object: four bytes that stand for its class.
     pub class: u32,
+    /// So many bits of those, the lower ones, are something else.
+    pub below: u32,
     /// Pointers of four bytes are shifted so far, and count from here.
     pub shift: u32,
     /// See there.
@@ -84,14 +85,21 @@ impl Objects {
                 count: tables.get("InstanceKlass", "_java_fields_count")?,
             },
         };
+        let [compressed, moving] = flags::are_set(tables, ["UseCompressedOops", "UseZGC"], memory)?;
+        // There pointers carry marks, and objects may have left where they point to.
+        if moving == Some(true) {
+            return None;
+        }
+        let short = match compressed {
+            Some(false) => None,
+            _ => Some((oops("_base")?, oops("_shift")?)),
+        };
         Some(Objects {
             thread: tables.get("JavaThread", "_threadObj")?,
             superclass: tables.get("Klass", "_super")?,
             pool: tables.get("InstanceKlass", "_constants")?,
             fields,
-            base: oops("_base")?,
-            shift: oops("_shift")?,
-            short: flag(tables, "UseCompressedOops", memory)?,
+            short,
             tries: 0,
             found: None,
         })
@@ -177,35 +185,8 @@ fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u32, u32)>> 
     Some(fields)
 }
 
-/// The address of a flag of the VM.
-fn flag(tables: &Tables, wanted: &str, memory: &mut Memory<'_>) -> Option<u64> {
-    let first = memory.word(tables.get("JVMFlag", "flags")?)?;
-    let count = memory.word(tables.get("JVMFlag", "numFlags")?)?;
-    let stride = tables.size("JVMFlag")?;
-    let (name, value) = (
-        tables.get("JVMFlag", "_name")?,
-        tables.get("JVMFlag", "_addr")?,
-    );
-    let bytes = stride.checked_mul(count.min(MOST_FLAGS))?;
-    let mut all = vec![0u8; usize::try_from(bytes).ok()?];
-    memory.bytes(first, &mut all)?;
-    let word = |flag: &[u8], at: u64| -> Option<u64> {
-        let at = at as usize;
-        Some(u64::from_le_bytes(flag.get(at..at + 8)?.try_into().ok()?))
-    };
-    let mut text = vec![0u8; wanted.len() + 1];
-    for flag in all.chunks_exact(usize::try_from(stride).ok().filter(|s| *s > 0)?) {
-        let known = word(flag, name).and_then(|at| memory.bytes(at, &mut text));
-        if known.is_some() && text.strip_suffix(b"\0") == Some(wanted.as_bytes()) {
-            return word(flag, value);
-        }
-    }
-    None
-}
-
 impl Vm {
-    /// Where its threads note what they are parked for; `None` where that is not known (yet), or where
-    /// pointers to objects have eight bytes.
+    /// Where its threads note what they are parked for; `None` where that is not known (yet).
     pub fn parking(&mut self, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<Parking> {
         let mut memory = Memory(read);
         let (objects, places) = (self.objects.as_mut()?, self.locks.as_ref()?);
@@ -219,14 +200,19 @@ impl Vm {
             });
             objects.found = found;
         }
-        let mut short = [0u8];
-        memory.bytes(objects.short, &mut short)?;
-        (short[0] == 1).then_some(())?;
+        let (base, shift) = match objects.short {
+            Some((base, shift)) => (memory.word(base)?, memory.half(shift)?),
+            None => (0, 0),
+        };
+        // Only what stands for a class in four bytes can be told with a wait.
+        (!places.class.whole).then_some(())?;
         Some(Parking {
             blocker: objects.found?,
-            class: u32::try_from(places.class).ok()?,
-            shift: memory.half(objects.shift)?,
-            base: memory.word(objects.base)?,
+            long: objects.short.is_none(),
+            class: u32::try_from(places.class.at).ok()?,
+            below: places.class.below,
+            shift,
+            base,
         })
     }
 
@@ -239,14 +225,6 @@ impl Vm {
         let mut memory = Memory(read);
         let class = self.locks.as_ref()?.class(narrow, &mut memory)?;
         class_name(&self.layout, class, &mut memory)
-    }
-}
-
-impl Places {
-    /// The class of the object at `object`.
-    fn class_of(&self, object: u64, memory: &mut Memory<'_>) -> Option<u64> {
-        let narrow = memory.half(object.checked_add(self.class)?)?;
-        self.class(narrow, memory)
     }
 }
 

@@ -146,7 +146,7 @@ impl Vm {
             stubs,
             counters_at: tables.get("PerfMemory", "_start"),
             counters: None,
-            locks: Places::of(tables),
+            locks: Places::of(tables, &mut memory),
             objects: Objects::of(tables, &mut memory),
             threads: Vec::new(),
             thread_list: 0,

@@ -1,7 +1,7 @@
 //! The values that the C side (`bpf/python_abi.h`) and this side exchange.
 
-/// Most Python frames of one stack.
-pub const MAX_FRAMES: usize = 512;
+/// Most Python frames of one stack: more than Python itself allows unless it is told to.
+pub const MAX_FRAMES: usize = 1024;
 /// Bit of a frame's first word: the outermost function of a call of the interpreter.
 pub const WORD_ENTRY: u64 = 1 << 48;
 /// Longest piece of memory that the walk reads at once.
@@ -48,7 +48,7 @@ impl End {
     pub fn loss(self) -> Option<&'static str> {
         match self {
             End::Root | End::NotReady => None,
-            End::MaxFrames => Some("Python stack cut: more than 512 frames"),
+            End::MaxFrames => Some("Python stack cut: more than 1024 frames"),
             End::NoThread => Some("Python stack not read: thread unknown to the interpreter"),
             End::Unreadable => Some("Python stack cut: memory could not be read"),
             End::Garbage => Some("Python stack cut: what was read is no frame"),

@@ -51,7 +51,7 @@ pub fn thread_pointer(
     None
 }
 
-/// Walks one stack at a time; keep it, it is 9 KB.
+/// Walks one stack at a time; keep it, it is 17 KB.
 pub struct Walker {
     work: Box<Work>,
 }
