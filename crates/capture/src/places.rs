@@ -138,6 +138,7 @@ const BY_REASON: &[(BlockReason, &[&str])] = &[
             "anon_pipe_*",
             "fifo_*",
             "wait_for_partner",
+            "pipe_wait_*",
             "splice_from_pipe*",
             "eventfd_read",
             "n_tty_*",

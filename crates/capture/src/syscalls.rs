@@ -13,6 +13,12 @@ pub const RESTART: u8 = 33;
 pub const BY_FCNTL: u8 = 34;
 /// Calls of sockets: network, but for unix sockets (`WS_BY_SOCKET`).
 pub const BY_SOCKET: u8 = 35;
+/// `poll` and `ppoll`: a sleep where they look at nothing and have a limit (`WS_BY_POLL`).
+pub const BY_POLL: u8 = 36;
+/// `select` and `pselect6`: the same (`WS_BY_SELECT`).
+pub const BY_SELECT: u8 = 37;
+/// `splice` and its kin: the kernel's functions tell which end is waited for (`WS_BY_PLACE`).
+pub const BY_PLACE: u8 = 38;
 /// Entries of the kernel's table (`WS_SYSCALLS`).
 pub const TABLE: usize = 512;
 
@@ -34,10 +40,6 @@ const BY_REASON: &[(BlockReason, &[libc::c_long])] = &[
     (
         Poll,
         &[
-            libc::SYS_poll,
-            libc::SYS_ppoll,
-            libc::SYS_select,
-            libc::SYS_pselect6,
             libc::SYS_epoll_wait,
             libc::SYS_epoll_pwait,
             441, // epoll_pwait2
@@ -90,9 +92,6 @@ const BY_REASON: &[(BlockReason, &[libc::c_long])] = &[
     (
         Pipe,
         &[
-            libc::SYS_tee,
-            libc::SYS_splice,
-            libc::SYS_vmsplice,
             libc::SYS_mq_timedreceive,
             libc::SYS_mq_timedsend,
             libc::SYS_msgrcv,
@@ -139,6 +138,17 @@ const BY_SOCKET_CALL: &[libc::c_long] = &[
     libc::SYS_sendmmsg,
     libc::SYS_recvmmsg,
     libc::SYS_shutdown,
+];
+
+const BY_MORE: &[(u8, &[libc::c_long])] = &[
+    (BY_FCNTL, &[libc::SYS_fcntl]),
+    (RESTART, &[libc::SYS_restart_syscall]),
+    (BY_POLL, &[libc::SYS_poll, libc::SYS_ppoll]),
+    (BY_SELECT, &[libc::SYS_select, libc::SYS_pselect6]),
+    (
+        BY_PLACE,
+        &[libc::SYS_tee, libc::SYS_splice, libc::SYS_vmsplice],
+    ),
 ];
 
 /// Which argument of a call names what it waits for (`enum ws_argument`).
@@ -375,8 +385,11 @@ pub fn reasons() -> [u8; TABLE] {
     for call in BY_SOCKET_CALL {
         table[*call as usize] = BY_SOCKET;
     }
-    table[libc::SYS_fcntl as usize] = BY_FCNTL;
-    table[libc::SYS_restart_syscall as usize] = RESTART;
+    for (by, calls) in BY_MORE {
+        for call in *calls {
+            table[*call as usize] = *by;
+        }
+    }
     table
 }
 

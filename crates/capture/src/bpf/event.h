@@ -43,6 +43,11 @@ enum ws_reason {
 	WS_BY_FCNTL = 34,
 	/* Calls of sockets: network, or a unix socket's peer on this machine. */
 	WS_BY_SOCKET = 35,
+	/* poll, and select: a sleep where they look at nothing and have a limit. */
+	WS_BY_POLL = 36,
+	WS_BY_SELECT = 37,
+	/* splice and its kin have two ends: the kernel's functions tell which one is waited for. */
+	WS_BY_PLACE = 38,
 };
 
 /* Which argument of a system call names what it waits for. */

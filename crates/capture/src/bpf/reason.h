@@ -115,6 +115,21 @@ static __always_inline u64 call_of(struct pt_regs *regs)
 	return regs->orig_ax < WS_SYSCALLS ? regs->orig_ax : WS_SYSCALLS;
 }
 
+/* poll(2), whose limit is a number, -1 for none; ppoll's is a pointer. */
+enum { CALL_POLL = 7 };
+
+/* Whether a call of the poll kind looks at nothing: then it is a sleep, as long as its limit. */
+static __always_inline bool polls_nothing(struct pt_regs *regs)
+{
+	return !regs->si && (regs->orig_ax == CALL_POLL ? (s32)regs->dx >= 0 : regs->dx != 0);
+}
+
+/* The same of select and pselect6. */
+static __always_inline bool selects_nothing(struct pt_regs *regs)
+{
+	return !regs->di && regs->r8;
+}
+
 /* By its number and arguments; WS_REASONS where they tell nothing. */
 static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous)
 {
@@ -137,6 +152,10 @@ static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_reg
 		return reason_by_fd(task, regs->di, WS_OTHER);
 	case WS_BY_SOCKET:
 		return reason_by_fd(task, regs->di, WS_NETWORK);
+	case WS_BY_POLL:
+		return polls_nothing(regs) ? WS_TIMER : WS_POLL;
+	case WS_BY_SELECT:
+		return selects_nothing(regs) ? WS_TIMER : WS_POLL;
 	}
 	return reason;
 }
@@ -240,6 +259,8 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 	place = reason_by_place(ctx, task);
 	if (place < WS_REASONS)
 		return place;
+	if (reason == WS_BY_PLACE)
+		return WS_PIPE;
 	if (reason == WS_PAGE_FAULT)
 		return reason;
 	if (io)

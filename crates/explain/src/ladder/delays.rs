@@ -140,7 +140,7 @@ fn disk_ends(recording: &Recording, sample: &Sample, ended: &[u32]) -> bool {
     })
 }
 
-fn mostly_ended_by(
+pub(super) fn mostly_ended_by(
     recording: &Recording,
     sample: &Sample,
     ended: &[u32],

@@ -7,6 +7,7 @@ use wallscope_model::{BlockReason, ContextId, FrameKind, Recording, Sample, Stat
 
 use super::causes::Cause;
 use super::delays::Delay;
+use super::news::{converses, is_for_news};
 use super::places::functions;
 use super::waits::{Enders, Waits, awaits_one_peer};
 use super::work::Work;
@@ -114,6 +115,21 @@ impl<'a> Evidence<'a> {
             .map(|c| (self.waits).ended_by_children(self.recording, &c.samples))
             .map(|ended| self.time(&ended))
             .sum()
+    }
+
+    /// Blocked time for `reason` in which nothing was in flight, and somebody who is not measured brought
+    /// what was waited for, ns.
+    pub fn brought(&self, reason: BlockReason) -> u64 {
+        let name = Some(reason.name());
+        let causes = self.causes.iter().filter(|c| c.reason == name);
+        let samples: Vec<u32> = (causes.flat_map(|c| c.samples.iter().copied()))
+            .filter(|i| !self.waits.in_flight[*i as usize])
+            .filter(|i| {
+                let sample = &self.recording.samples[*i as usize];
+                is_for_news(self.recording, sample, reason) && !converses(self.recording, sample)
+            })
+            .collect();
+        self.time(&(self.waits).ended_by_strangers(self.recording, &samples))
     }
 
     /// Whether children ended most of a cause's waits.

@@ -32,6 +32,13 @@ pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockR
     }
 }
 
+/// Whether it waits at one end of a local connection, by which answers come as well as work: which of them
+/// is told by requests in flight alone.
+pub(super) fn converses(recording: &Recording, sample: &Sample) -> bool {
+    const LOCAL: [&str; 2] = ["unix_stream_", "unix_seqpacket_"];
+    passes(recording, sample.stack, true, &LOCAL)
+}
+
 /// Functions of the kernel in which what is written is not taken.
 const WRITES: [&str; 9] = [
     "pipe_write",

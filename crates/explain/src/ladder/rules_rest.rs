@@ -1,11 +1,11 @@
 //! Rules about rest, about nothing being wrong, and about nothing that can be told.
 
-use wallscope_model::{BlockReason, State};
+use wallscope_model::{BlockReason, FrameKind, State};
 
-use super::causes::largest;
+use super::causes::{Cause, largest};
 use super::evidence::Evidence;
 use super::facts;
-use super::rules_wait::lengths;
+use super::rules_wait::{lengths, told_of_enders};
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
 
@@ -136,6 +136,66 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
 /// Whether requests on connections were followed, so that waits without one in flight are known.
 fn follows(e: &Evidence<'_>) -> bool {
     e.recording.domain.backend == "ebpf"
+}
+
+/// Waits for what others bring who are not measured: work, as far as can be told, and too little of it is
+/// their doing.
+pub(super) fn input(e: &Evidence<'_>) -> Found {
+    let (reason, all) = e.main_wait();
+    let by = largest(e.causes, State::Blocked, Some(reason));
+    let of_input = reason == BlockReason::Pipe && by.is_some_and(|c| is_standard_input(e, c));
+    let ns = match of_input {
+        true => by.map_or(0, |c| c.ns),
+        false if [BlockReason::Pipe, BlockReason::Lock].contains(&reason) => e.brought(reason),
+        false => 0,
+    };
+    let share = e.share(ns);
+    found(
+        format!(
+            "waits for {}: {}",
+            match of_input {
+                true => "standard input",
+                false => "what somebody brings who is not measured",
+            },
+            words::share(share)
+        ),
+        share >= 0.5 && ns * 2 >= all,
+        || {
+            let (what, whoever) = match by.and_then(|c| c.resource.as_deref()) {
+                _ if of_input => ("its standard input".into(), "writes it"),
+                Some(through) => (format!("what others bring by {through}"), "brings it"),
+                None => ("what others bring".into(), "brings it"),
+            };
+            let v = Verdict::new(format!(
+                "No bottleneck found in this process: it waits for {what} {} of active time{}; if that \
+                 is too slow, the cause is whoever {whoever}",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(reason.name())
+            .of(e, State::Blocked, ns, by)
+            .healthy()
+            .outside()
+            .with(told_of_enders(&e.enders(reason)));
+            match reason {
+                BlockReason::Lock => v.suspected(
+                    "a condition or semaphore of another process may also stand for something that is \
+                     to be given back",
+                ),
+                _ => v,
+            }
+        },
+    )
+}
+
+/// Whether a cause's waits are for a pipe at descriptor 0, the only one that a pipe's name is without.
+fn is_standard_input(e: &Evidence<'_>, c: &Cause) -> bool {
+    let name = c.resource.as_deref().unwrap_or_default();
+    name.starts_with("pipe:[")
+        && !name.contains("(fd")
+        && e.mostly_passes(c, |kind, name| {
+            kind == FrameKind::Kernel && name.contains("pipe_read")
+        })
 }
 
 pub(super) fn sleeping(e: &Evidence<'_>) -> Found {

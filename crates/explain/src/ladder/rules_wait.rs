@@ -1,6 +1,6 @@
 //! Rules about waiting for somebody.
 
-use wallscope_model::{BlockReason, FrameKind, State};
+use wallscope_model::{BlockReason, State};
 
 use super::causes::{Cause, largest};
 use super::delays::Delay;
@@ -155,14 +155,21 @@ fn wait(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
         .and_then(|c| c.resource.as_deref())
         .map_or_else(String::new, |r| format!(" ({r})"));
     let enders = e.enders(reason);
-    let mut v = Verdict::new(format!(
-        "It waits for {}{what} {} of active time{}",
-        by.map_or(words::reason(reason), |c| for_what(e, reason, c)),
-        words::share(e.share(ns)),
-        mostly(by)
-    ))
-    .because(reason.name())
-    .of(e, State::Blocked, ns, by);
+    let share = words::share(e.share(ns));
+    let cause = match reason {
+        BlockReason::Stopped => format!(
+            "It is stopped, by a signal, a debugger or a frozen cgroup, {share} of active time; where \
+             that meets it says nothing"
+        ),
+        _ => format!(
+            "It waits for {}{what} {share} of active time{}",
+            by.map_or(words::reason(reason), |c| for_what(e, reason, c)),
+            mostly(by)
+        ),
+    };
+    let mut v = Verdict::new(cause)
+        .because(reason.name())
+        .of(e, State::Blocked, ns, by);
     v.holder = holder(&enders);
     v.with(told_of_enders(&enders))
         .with(by.and_then(|c| lengths(e, c, reason)))
@@ -180,7 +187,7 @@ fn holder(enders: &Enders) -> Option<String> {
 }
 
 /// Who ended the waits, and what they did meanwhile.
-fn told_of_enders(enders: &Enders) -> Option<String> {
+pub(super) fn told_of_enders(enders: &Enders) -> Option<String> {
     let (who, function, share) = enders.who.first()?;
     if *share < 0.10 {
         return None;
@@ -446,39 +453,6 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             .with(by.and_then(|c| lengths(e, c, reason)))
             .with(saturated(e, BlockReason::Network))
             .with(beside(e))
-        },
-    )
-}
-
-pub(super) fn input(e: &Evidence<'_>) -> Found {
-    let (reason, ns) = e.main_wait();
-    let by = largest(e.causes, State::Blocked, Some(BlockReason::Pipe));
-    // Descriptor 0 is the only one that a pipe's name is without.
-    let of_input = by.filter(|c| {
-        c.resource
-            .as_deref()
-            .is_some_and(|r| r.starts_with("pipe:[") && !r.contains("(fd"))
-            && e.mostly_passes(c, |kind, name| {
-                kind == FrameKind::Kernel && name.contains("pipe_read")
-            })
-    });
-    let share = by.map_or(0.0, |c| c.share);
-    found(
-        format!("waits for standard input: {}", words::share(share)),
-        reason == BlockReason::Pipe && of_input.is_some() && share >= 0.5,
-        || {
-            let enders = e.enders(BlockReason::Pipe);
-            Verdict::new(format!(
-                "No bottleneck found in this process: it waits for its standard input {} of active \
-                 time{}; if that is too slow, the cause is whoever writes it",
-                words::share(share),
-                mostly(by)
-            ))
-            .because(reason.name())
-            .of(e, State::Blocked, ns, by)
-            .healthy()
-            .outside()
-            .with(told_of_enders(&enders))
         },
     )
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use wallscope_model::{
     Above, Actor, ActorId, BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function,
-    FunctionId, Hop, Ledger, Line, Module, ModuleId, ModuleKind, Process, Recording, Role, Sample,
+    FunctionId, Hop, Label, LabelValue, LabelsId, Ledger, Line, Module, ModuleId, ModuleKind, Process, Recording, Role, Sample,
     SliceValue, Slices, Stack, StackEnd, StackId, State, TaskGroup, TaskTime, Window,
 };
 
@@ -329,4 +329,48 @@ fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
         v.cause
     );
     assert!(v.bottleneck && v.function.as_deref() == Some("program::f0"));
+}
+
+#[test]
+fn who_is_fed_by_somebody_unmeasured_has_no_bottleneck_of_its_own() {
+    use BlockReason::{Lock, Pipe};
+    let stranger = || Actor::Stranger {
+        pid: 7,
+        tid: 7,
+        name: "feeder".into(),
+    };
+    // A message each now and then.
+    let mut rec = recording(&[(2, 0, 0, Pipe, 98)]);
+    assert_eq!(climb(&rec).verdict.rule, "waiting");
+    ended_by(&mut rec, stranger());
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("input", false), "{}", v.cause);
+    assert!(v.outside && v.more.iter().any(|m| m.contains("feeder")));
+    // What it writes and nobody takes is not brought.
+    let name = |rec: &mut Recording, kind, name: &str| {
+        let libc = rec.stacks[0].frames[0].0 as usize;
+        rec.frames[libc].kind = kind;
+        let function = rec.frames[libc].lines[0].function;
+        rec.functions[function.0 as usize].name = name.into();
+    };
+    name(&mut rec, FrameKind::Kernel, "pipe_write");
+    assert!(climb(&rec).verdict.bottleneck);
+    // Nor is it where an answer is as likely.
+    name(&mut rec, FrameKind::Kernel, "unix_stream_read_generic");
+    assert!(climb(&rec).verdict.bottleneck);
+    // A condition in shared memory, and a lock there.
+    let mut rec = recording(&[(2, 0, 0, Lock, 98)]);
+    ended_by(&mut rec, stranger());
+    assert!(climb(&rec).verdict.bottleneck);
+    name(&mut rec, FrameKind::Native, "pthread_cond_wait");
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("input", false), "{}", v.cause);
+    assert!(v.confidence.contains("suspected"));
+    // With a caller that waits meanwhile it is in the way of that one.
+    rec.label_sets.push(vec![Label {
+        key: "request".into(),
+        value: LabelValue::Text("in flight".into()),
+    }]);
+    rec.samples[1].labels = Some(LabelsId(0));
+    assert!(climb(&rec).verdict.bottleneck);
 }

@@ -198,9 +198,10 @@ pub const VERDICTS: &[VerdictRule] = &[
     },
     VerdictRule {
         name: "input",
-        when: "most waits are for what another process writes to standard input, 50 % of active time \
-               or more",
-        judge: rules_wait::input,
+        when: "50 % of active time or more is waited for what comes to standard input, or for what somebody \
+               who is not measured brings through a pipe, a queue of messages or a condition, with no request \
+               in flight",
+        judge: rules_rest::input,
     },
     VerdictRule {
         name: "waiting",

@@ -318,6 +318,19 @@ impl Waits {
         samples.iter().copied().filter(ended).collect()
     }
 
+    /// Of `samples`, those that were ended by somebody who is not measured.
+    pub fn ended_by_strangers(&self, recording: &Recording, samples: &[u32]) -> Vec<u32> {
+        let ended = |i: &u32| {
+            let sample = &recording.samples[*i as usize];
+            self.below_sample.get(i).is_some_and(|hops| {
+                delays::mostly_ended_by(recording, sample, hops, |actor| {
+                    matches!(actor, Actor::Stranger { .. })
+                })
+            })
+        };
+        samples.iter().copied().filter(ended).collect()
+    }
+
     /// Of the waits of `samples`, the time that other threads of the recording ended by a signal, an
     /// event or a pipe, and not by what they sent over a connection, ns.
     pub fn handed_ns(&self, recording: &Recording, samples: &[u32]) -> u64 {

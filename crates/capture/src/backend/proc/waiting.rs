@@ -25,8 +25,8 @@ const PAGES: usize = 512;
 pub struct Call {
     /// Its number.
     pub number: u32,
-    /// Its first two arguments.
-    pub arguments: [u64; 2],
+    /// Its first five arguments.
+    pub arguments: [u64; 5],
 }
 
 /// What the `syscall` file says.
@@ -60,10 +60,10 @@ impl Where {
                 sp: hex(sp)?,
                 pc: hex(pc)?,
             }),
-            [nr, first, second, _, _, _, _, sp, pc] => Some(Where::Blocked {
+            [nr, a, b, c, d, e, _, sp, pc] => Some(Where::Blocked {
                 call: Some(Call {
                     number: nr.parse().ok()?,
-                    arguments: [hex(first)?, hex(second)?],
+                    arguments: [hex(a)?, hex(b)?, hex(c)?, hex(d)?, hex(e)?],
                 }),
                 sp: hex(sp)?,
                 pc: hex(pc)?,
@@ -132,7 +132,7 @@ fn judge(
     ]);
     let Some(Call {
         number,
-        arguments: [argument, _],
+        arguments: [argument, second, third, _, fifth],
     }) = call
     else {
         let fault = io
@@ -149,6 +149,10 @@ fn judge(
             BlockReason::Other
         };
     };
+    let sleeps = |asleep| match asleep {
+        true => BlockReason::Timer,
+        false => BlockReason::Poll,
+    };
     let known = match table.get(number as usize).copied() {
         Some(syscalls::RESTART) => previous,
         Some(syscalls::BY_FD) => match mode(argument).map(|m| m & libc::S_IFMT) {
@@ -160,6 +164,17 @@ fn judge(
         Some(syscalls::BY_SOCKET) => BlockReason::Network,
         Some(syscalls::BY_FCNTL) if begins(&["fcntl_setlk", "locks_lock"]) => BlockReason::Lock,
         Some(syscalls::BY_FCNTL) => BlockReason::Disk,
+        Some(syscalls::BY_POLL) => {
+            // The limit of `poll` is a number, -1 for none, that of `ppoll` a pointer.
+            let limited = match libc::c_long::from(number) {
+                libc::SYS_poll => third as i32 >= 0,
+                _ => third != 0,
+            };
+            sleeps(second == 0 && limited)
+        }
+        Some(syscalls::BY_SELECT) => sleeps(argument == 0 && fifth != 0),
+        Some(syscalls::BY_PLACE) if begins(&["sk_", "tcp_", "inet_"]) => BlockReason::Network,
+        Some(syscalls::BY_PLACE) => BlockReason::Pipe,
         Some(reason) => BlockReason::ALL
             .get(reason as usize)
             .copied()
@@ -304,7 +319,7 @@ mod tests {
             Some(Where::Blocked {
                 call: Some(Call {
                     number: 202,
-                    arguments: [1, 2],
+                    arguments: [1, 2, 3, 4, 5],
                 }),
                 sp: 0x7ff0,
                 pc: 0x401000
@@ -321,7 +336,7 @@ mod tests {
         let of = |wchan: &str, call: Option<(i64, u64)>, mode| {
             let call = call.map(|(n, a)| Call {
                 number: n as u32,
-                arguments: [a, 0],
+                arguments: [a, 0, 0, 0, a],
             });
             judge(&table, wchan, call, BlockReason::Timer, |_| mode)
         };
@@ -359,6 +374,36 @@ mod tests {
             BlockReason::Disk
         );
         assert_eq!(of("0", Some((100_000, 0)), None), BlockReason::Other);
+        // For time alone, for descriptors, and for a signal.
+        let polls = |call: libc::c_long, arguments| {
+            let call = Call {
+                number: call as u32,
+                arguments,
+            };
+            judge(&table, "0", Some(call), BlockReason::Other, |_| None)
+        };
+        assert_eq!(polls(libc::SYS_poll, [0, 0, 5, 0, 0]), BlockReason::Timer);
+        assert_eq!(polls(libc::SYS_poll, [9, 1, 5, 0, 0]), BlockReason::Poll);
+        let forever = u64::from(-1i32 as u32);
+        assert_eq!(
+            polls(libc::SYS_poll, [0, 0, forever, 0, 0]),
+            BlockReason::Poll
+        );
+        assert_eq!(
+            polls(libc::SYS_ppoll, [0, 0, 0xffff_fff0, 0, 0]),
+            BlockReason::Timer
+        );
+        assert_eq!(polls(libc::SYS_select, [0, 0, 0, 0, 9]), BlockReason::Timer);
+        assert_eq!(polls(libc::SYS_select, [4, 9, 0, 0, 9]), BlockReason::Poll);
+        assert_eq!(polls(libc::SYS_pselect6, [0; 5]), BlockReason::Poll);
+        assert_eq!(
+            of("sk_wait_data", Some((libc::SYS_splice, 3)), None),
+            BlockReason::Network
+        );
+        assert_eq!(
+            of("pipe_wait_readable", Some((libc::SYS_splice, 3)), None),
+            BlockReason::Pipe
+        );
     }
 
     #[test]
