@@ -11,7 +11,10 @@
 
 use std::{
     fs, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
 };
 
 use perf_event_open_sys::{self as perf, bindings as b};
@@ -111,6 +114,14 @@ pub fn probe() -> Vec<Finding> {
             kernel_has_all(),
             "the eBPF backend",
             "Linux 6.1 or later",
+        ),
+        (
+            "pid_namespace",
+            "process ids as the kernel's programs see them",
+            Tier::Ebpf,
+            first_pid_namespace(),
+            "the eBPF backend: it would measure other processes than those named",
+            PID_REMEDY,
         ),
         (
             "bpf_sched",
@@ -279,7 +290,11 @@ pub fn probe() -> Vec<Finding> {
 
 /// Why the eBPF backend cannot be used here; `None`: it can.
 pub fn ebpf_refused() -> Option<String> {
-    let tries: [Try; 3] = [
+    let tries: [Try; 4] = [
+        (
+            "eBPF programs see other process ids",
+            first_pid_namespace,
+        ),
         (
             "eBPF needs kernel type information (/sys/kernel/btf/vmlinux)",
             || readable("/sys/kernel/btf/vmlinux"),
@@ -312,6 +327,25 @@ fn readable(path: &str) -> io::Result<()> {
 fn kernel_has_all() -> io::Result<()> {
     match Kernel::inspect().and_then(Kernel::with_all_that_is_needed) {
         Err(e @ Error::NotSupported { .. }) => Err(io::Error::other(e.to_string())),
+        _ => Ok(()),
+    }
+}
+
+/// Inode of the first pid namespace (`PID_NS_INIT_INO` of linux/nsfs.h).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// What helps in another one.
+pub const PID_REMEDY: &str = "start the container with the host's process ids (docker run --pid=host, \
+                              hostPID: true), or measure from outside of it";
+
+/// Whether processes have the same ids here as in the kernel's programs.
+///
+/// # Errors
+/// This is the pid namespace of a container, or the like.
+pub fn first_pid_namespace() -> io::Result<()> {
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(m) if m.ino() != FIRST_PID_NAMESPACE => {
+            Err(io::Error::other("this is a pid namespace of its own"))
+        }
         _ => Ok(()),
     }
 }

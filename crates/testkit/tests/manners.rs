@@ -221,6 +221,38 @@ fn a_command_passes_its_status_on() {
 }
 
 #[test]
+fn among_process_ids_that_are_not_the_kernel_s_nobody_else_is_measured() {
+    with_tool("pid namespace", |tool| {
+        let apart = |arguments: &[&str]| {
+            let mut command = std::process::Command::new("unshare");
+            command.args(["--pid", "--fork", "--mount-proc"]);
+            command.args(arguments).output()
+        };
+        if !apart(&["true"]).is_ok_and(|o| o.status.success()) {
+            eprintln!("skipped pid namespace: `unshare --pid --fork --mount-proc true` fails here");
+            return Ok(());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let file = file.to_str().unwrap();
+        let record = |more: &[&str]| {
+            let start = [tool.path().to_str().unwrap(), "record", "-o", file];
+            apart(&[&start, more, &["--", "true"]].concat()).unwrap()
+        };
+        ended_with(&record(&["--backend", "ebpf"]), 3);
+        // Some other backend may work, and then sees the command.
+        let output = record(&[]);
+        if output.status.success() {
+            let report = tool.run(&["report", "--json", file])?;
+            let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+            assert_ne!(report["domain"]["backend"], "ebpf");
+            assert_ne!(report["threads"].as_array().map(Vec::len), Some(0));
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_5() {
     with_tool("bad input", |tool| {
         let folder = tempfile::tempdir().unwrap();

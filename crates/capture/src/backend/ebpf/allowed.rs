@@ -41,8 +41,13 @@ impl Kernel {
     /// Reads the running kernel's BTF.
     ///
     /// # Errors
-    /// There is no BTF.
+    /// There is no BTF, or processes have other ids here than in the kernel's programs.
     pub fn inspect() -> Result<Kernel, Error> {
+        probe::first_pid_namespace().map_err(|e| Error::NotPermitted {
+            what: "eBPF programs see other process ids".into(),
+            why: e.to_string(),
+            remedy: probe::PID_REMEDY.into(),
+        })?;
         let uname = rustix::system::uname();
         let release = format!(
             "{} {}",

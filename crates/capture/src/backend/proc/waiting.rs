@@ -153,9 +153,10 @@ fn judge(
         true => BlockReason::Timer,
         false => BlockReason::Poll,
     };
+    let kind = |mode| mode & libc::S_IFMT;
     let known = match table.get(number as usize).copied() {
         Some(syscalls::RESTART) => previous,
-        Some(syscalls::BY_FD) => match mode(argument).map(|m| m & libc::S_IFMT) {
+        Some(syscalls::BY_FD) => match mode(argument).map(kind) {
             Some(libc::S_IFSOCK) => BlockReason::Network,
             Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK) => BlockReason::Disk,
             Some(_) => BlockReason::Pipe,
@@ -173,8 +174,12 @@ fn judge(
             sleeps(second == 0 && limited)
         }
         Some(syscalls::BY_SELECT) => sleeps(argument == 0 && fifth != 0),
-        Some(syscalls::BY_PLACE) if begins(&["sk_", "tcp_", "inet_"]) => BlockReason::Network,
-        Some(syscalls::BY_PLACE) => BlockReason::Pipe,
+        Some(syscalls::BY_PLACE) if begins(&["pipe_", "wait_for_space"]) => BlockReason::Pipe,
+        // From the first to the third; where the kernel does not say which, the slower is the network.
+        Some(syscalls::BY_PLACE) => match [argument, third].map(|fd| mode(fd).map(kind)) {
+            ends if ends.contains(&Some(libc::S_IFSOCK)) => BlockReason::Network,
+            _ => BlockReason::Pipe,
+        },
         Some(reason) => BlockReason::ALL
             .get(reason as usize)
             .copied()
@@ -397,11 +402,19 @@ mod tests {
         assert_eq!(polls(libc::SYS_select, [4, 9, 0, 0, 9]), BlockReason::Poll);
         assert_eq!(polls(libc::SYS_pselect6, [0; 5]), BlockReason::Poll);
         assert_eq!(
-            of("sk_wait_data", Some((libc::SYS_splice, 3)), None),
+            of(
+                "wait_woken",
+                Some((libc::SYS_splice, 3)),
+                Some(libc::S_IFSOCK)
+            ),
             BlockReason::Network
         );
         assert_eq!(
-            of("pipe_wait_readable", Some((libc::SYS_splice, 3)), None),
+            of(
+                "pipe_wait_readable",
+                Some((libc::SYS_splice, 3)),
+                Some(libc::S_IFSOCK)
+            ),
             BlockReason::Pipe
         );
     }
