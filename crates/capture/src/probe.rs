@@ -291,10 +291,7 @@ pub fn probe() -> Vec<Finding> {
 /// Why the eBPF backend cannot be used here; `None`: it can.
 pub fn ebpf_refused() -> Option<String> {
     let tries: [Try; 4] = [
-        (
-            "eBPF programs see other process ids",
-            first_pid_namespace,
-        ),
+        ("eBPF programs see other process ids", first_pid_namespace),
         (
             "eBPF needs kernel type information (/sys/kernel/btf/vmlinux)",
             || readable("/sys/kernel/btf/vmlinux"),

@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use wallscope_model::{
     Above, Actor, ActorId, BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function,
-    FunctionId, Hop, Label, LabelValue, LabelsId, Ledger, Line, Module, ModuleId, ModuleKind, Process, Recording, Role, Sample,
-    SliceValue, Slices, Stack, StackEnd, StackId, State, TaskGroup, TaskTime, Window,
+    FunctionId, Hop, Label, LabelValue, LabelsId, Ledger, Line, Module, ModuleId, ModuleKind,
+    Process, Recording, Role, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State,
+    TaskGroup, TaskTime, Window,
 };
 
 use super::{Reading, climb};
