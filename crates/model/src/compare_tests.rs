@@ -143,6 +143,17 @@ fn what_runs_have_in_common_is_not_taken_for_each_ones_own() {
 }
 
 #[test]
+fn without_blocks_only_large_changes_stand_out() {
+    // Samples of 2,000 in one run a side, of a file that does not say when they were taken.
+    let side = |samples: f64| [estimate(&[samples], &[1.0], samples.max(1.0))];
+    let p = |base: f64, new: f64| compare(&side(base), &side(new), Prior::NONE).p;
+    // One of a hundred functions.
+    assert!(p(4.0, 100.0) < 1e-4, "{}", p(4.0, 100.0));
+    // Nearly four standard errors of independent samples, which these may not be.
+    assert!(p(200.0, 280.0) > 1e-4, "{}", p(200.0, 280.0));
+}
+
+#[test]
 fn slow_changes_count() {
     // A program that is fast for a while and slow for a while: from one stretch to the next
     // nothing changes, yet a second run may come out differently.
