@@ -154,29 +154,38 @@ fn kernel_thread(w: &Wait<'_>) -> Option<bool> {
     (w.user.is_empty() && home).then_some(true)
 }
 
-/// Whether the wait's system call is one of `calls`, by the C library's function: for stacks without the
+/// Whether a wait's system call is one of `calls`, by the C library's function: for stacks without the
 /// kernel's functions.
-fn by_call(w: &Wait<'_>, calls: &[&str]) -> bool {
+fn called(kernel: &[&str], user: &[&str], calls: &[&str]) -> bool {
     let call = |n: &&str| {
         let n = n.trim_start_matches("__GI_").trim_start_matches('_');
         calls.contains(&n.strip_prefix("libc_").unwrap_or(n))
     };
-    w.kernel.is_empty() && w.user.first().is_some_and(call)
+    kernel.is_empty() && user.first().is_some_and(call)
 }
 
-fn sends(w: &Wait<'_>) -> Option<bool> {
-    use BlockReason::{Network, Pipe};
-    let inside = [
+fn by_call(w: &Wait<'_>, calls: &[&str]) -> bool {
+    called(w.kernel, w.user, calls)
+}
+
+/// Whether a wait on a pipe or the network is for what is written or sent to be taken, by the functions of
+/// the kernel and of the process, innermost first.
+pub(crate) fn is_not_taken(kernel: &[&str], user: &[&str]) -> bool {
+    const INSIDE: [&str; 12] = [
+        "pipe_write",
+        "anon_pipe_write",
+        "n_tty_write",
+        "unix_stream_sendmsg",
+        "unix_dgram_sendmsg",
+        "unix_wait_for_peer",
         "sk_stream_wait_memory",
-        "sk_stream_wait_connect",
         "sock_alloc_send_pskb",
         "sock_wait_for_wmem",
-        "inet_wait_for_connect",
-        "__inet_stream_connect",
-        "unix_wait_for_peer",
-        "unix_stream_connect",
+        "do_mq_timedsend",
+        "__x64_sys_mq_timedsend",
+        "do_msgsnd",
     ];
-    const CALLS: [&str; 10] = [
+    const CALLS: [&str; 9] = [
         "send",
         "sendto",
         "sendmsg",
@@ -186,10 +195,22 @@ fn sends(w: &Wait<'_>) -> Option<bool> {
         "write",
         "writev",
         "splice",
-        "connect",
     ];
-    let goes_out = [Network, Pipe].contains(&w.reason)
-        && (by_call(w, &CALLS) || w.kernel.iter().any(|n| inside.contains(n)));
+    let inside = |n: &&str| INSIDE.iter().any(|i| n.starts_with(i));
+    called(kernel, user, &CALLS) || kernel.iter().any(inside)
+}
+
+fn sends(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Network, Pipe};
+    const CONNECTS: [&str; 4] = [
+        "sk_stream_wait_connect",
+        "inet_wait_for_connect",
+        "__inet_stream_connect",
+        "unix_stream_connect",
+    ];
+    let connects = by_call(w, &["connect"]) || w.kernel.iter().any(|n| CONNECTS.contains(n));
+    let goes_out =
+        [Network, Pipe].contains(&w.reason) && (connects || is_not_taken(w.kernel, w.user));
     goes_out.then_some(false)
 }
 

@@ -1,11 +1,11 @@
 //! The Go truth program, compiled here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::{Error, Program};
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/go/truth.go");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/go");
 
 /// How a Go program is built.
 #[derive(Clone, Copy, Debug)]
@@ -14,17 +14,27 @@ pub struct Build {
     pub name: &'static str,
     /// Arguments of `go build`.
     pub flags: &'static [&'static str],
+    /// Files of the program.
+    files: &'static [&'static str],
 }
 
 /// With everything that the compiler leaves in it.
 pub const PLAIN: Build = Build {
     name: "plain",
     flags: &[],
+    files: &["truth.go"],
 };
 /// As most programs are shipped: no symbols, no debug information, no fixed place in memory.
 pub const STRIPPED: Build = Build {
     name: "stripped",
     flags: &["-buildmode=pie", "-ldflags=-s -w"],
+    files: &["truth.go"],
+};
+/// With C that it calls, and that calls it.
+pub const WITH_C: Build = Build {
+    name: "with C",
+    flags: &["-tags", "called"],
+    files: &["truth.go", "called.go"],
 };
 
 /// A Go truth program, in a folder that goes when it is dropped.
@@ -53,7 +63,7 @@ impl GoProgram {
             .args(["build", "-o"])
             .arg(folder.path().join(NAME))
             .args(build.flags)
-            .arg(PROGRAM)
+            .args(build.files.iter().map(|f| Path::new(FOLDER).join(f)))
             .current_dir(folder.path())
             .env("GO111MODULE", "off")
             .env("GOTOOLCHAIN", "local")

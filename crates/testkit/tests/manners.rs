@@ -281,6 +281,26 @@ fn wrong_usage_is_2() {
 }
 
 #[test]
+fn who_may_not_look_into_a_process_is_told_so() {
+    with_tool("count without privilege", |tool| {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Error::CannotRunHere("needs root, to be another".into()));
+        }
+        let mut program = Program::start("mix", &["--seconds", "0.3"])?;
+        let pid = program.pids()[0].to_string();
+        for verb in ["count", "latency"] {
+            let mut command = std::process::Command::new(tool.path());
+            command.args([verb, "mix_spin", "-p", &pid, "-d", "1"]);
+            let output = std::os::unix::process::CommandExt::uid(&mut command, 65534).output();
+            ended_with(&output.map_err(|e| Error::Start(e.to_string()))?, 3);
+        }
+        program.release()?;
+        program.truth(Duration::from_secs(60))?;
+        program.finish()
+    });
+}
+
+#[test]
 fn a_recording_ends_with_its_target() {
     with_tool("target ends", |tool| {
         let mut program = Program::start("mix", &["--seconds", "0.3"])?;

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -15,7 +16,7 @@ use wallscope_object::{
 };
 use wallscope_symbolize::TargetRoot;
 
-use crate::target::with_descendants;
+use crate::{Error, target::with_descendants};
 
 /// A file with code.
 pub struct Module {
@@ -80,6 +81,19 @@ pub fn is_theirs(module: &Module, pids: &[u32]) -> bool {
     let theirs = with_descendants(pids);
     let mut others = users.into_iter().filter(|pid| !theirs.contains(pid));
     !others.any(maps_it)
+}
+
+/// Why what these processes run is not known, if reading it is refused.
+pub fn refused(pids: &[u32]) -> Option<Error> {
+    pids.iter().find_map(|pid| {
+        let refused = |e: &io::Error| e.kind() == io::ErrorKind::PermissionDenied;
+        let why = maps::read(*pid).err().filter(refused)?;
+        Some(Error::NotPermitted {
+            what: format!("cannot read what code process {pid} has (/proc/{pid}/maps)"),
+            why: why.to_string(),
+            remedy: "run as root; `wallscope doctor -p PID` says what is allowed".into(),
+        })
+    })
 }
 
 /// The files with code of these processes, each once. Processes that are gone, or may not be read,

@@ -137,6 +137,7 @@ fn run(
                  before it starts; use -p for what it opens later)"
             ),
         },
+        (e, _) if modules.is_empty() => modules::refused(&chosen.pids).unwrap_or(e),
         (e, _) => e,
     })?;
 

@@ -4,7 +4,7 @@
 use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
 
 use super::places::{functions, passes, place, scripts};
-use crate::idle::{script_name, waits_for_condition};
+use crate::idle::{is_not_taken, script_name, waits_for_condition};
 
 /// Functions of Python's library in which scripts wait for others to bring something.
 const NEWS_IN_SCRIPTS: [&str; 4] = [
@@ -17,7 +17,7 @@ const NEWS_IN_SCRIPTS: [&str; 4] = [
 /// Whether a wait is for somebody to bring something, and not to give something back.
 pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
     match reason {
-        BlockReason::Pipe => !passes(recording, sample.stack, true, &WRITES),
+        BlockReason::Pipe => !brings(recording, sample),
         BlockReason::Lock => {
             // A script's locks and conditions are the same to the system.
             let mut scripts = scripts(recording, sample.stack).peekable();
@@ -39,18 +39,23 @@ pub(super) fn converses(recording: &Recording, sample: &Sample) -> bool {
     passes(recording, sample.stack, true, &LOCAL)
 }
 
-/// Functions of the kernel in which what is written is not taken.
-const WRITES: [&str; 9] = [
-    "pipe_write",
-    "anon_pipe_write",
-    "unix_stream_sendmsg",
-    "unix_dgram_sendmsg",
-    "sock_alloc_send_pskb",
-    "n_tty_write",
-    "do_mq_timedsend",
-    "__x64_sys_mq_timedsend",
-    "do_msgsnd",
-];
+/// Whether a wait is for what a thread writes or sends to be taken.
+pub(super) fn brings(recording: &Recording, sample: &Sample) -> bool {
+    if !matches!(
+        sample.reason,
+        Some(BlockReason::Pipe | BlockReason::Network)
+    ) {
+        return false;
+    }
+    let (mut kernel, mut user) = (Vec::new(), Vec::new());
+    for (kind, name) in functions(recording, sample.stack) {
+        match kind {
+            FrameKind::Kernel => kernel.push(&**name),
+            _ => user.push(&**name),
+        }
+    }
+    is_not_taken(&kernel, &user)
+}
 
 /// Whether the function in which a thread waits for a condition says by its name that it brings something
 /// and waits for room, or takes one of few things: `queue_push`, `Channel::send`, `pool_acquire`.

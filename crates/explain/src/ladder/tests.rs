@@ -180,6 +180,30 @@ fn parked_threads_are_set_apart() {
 }
 
 #[test]
+fn who_stands_with_something_to_give_or_at_a_disk_is_not_parked() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Timer, 98),
+        (0, 0, 0, BlockReason::Pipe, 100),
+    ]);
+    assert_eq!(climb(&rec).bottleneck.parked_threads, 1);
+    let libc = rec.stacks[1].frames[0];
+    rec.frames[libc.0 as usize].kind = FrameKind::Kernel;
+    let function = rec.frames[libc.0 as usize].lines[0].function;
+    rec.functions[function.0 as usize].name = "anon_pipe_write".into();
+    let ladder = climb(&rec);
+    assert_eq!(ladder.bottleneck.parked_threads, 0);
+    let v = &ladder.verdict;
+    assert_eq!(
+        (v.bottleneck, v.reason),
+        (true, Some("pipe")),
+        "{}",
+        v.cause
+    );
+    let rec = recording(&[(0, 0, 0, BlockReason::Disk, 100)]);
+    assert_eq!(climb(&rec).bottleneck.parked_threads, 0);
+}
+
+#[test]
 fn a_thread_that_never_gets_a_lock_is_stuck_and_not_parked() {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Timer, 98),

@@ -4,6 +4,7 @@
 use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
 
+use super::news::brings;
 use super::waits::{Waits, may_rest, takes_a_lock};
 
 /// A thread of whose time, waits for a CPU left out, this much is idle or rest, and which used a CPU
@@ -48,6 +49,7 @@ impl Threads {
         let mut starved_ns = vec![0u64; count];
         let mut awaited_ns = vec![0u64; count];
         let mut at_locks = vec![0u64; count];
+        let mut held_up = vec![0u64; count];
         for piece in &scaled.pieces {
             let (i, who) = (piece.sample as usize, piece.context.0 as usize);
             let s = &recording.samples[i];
@@ -56,6 +58,9 @@ impl Threads {
             }
             if takes_a_lock(recording, s) {
                 at_locks[who] += piece.ns;
+            }
+            if brings(recording, s) {
+                held_up[who] += piece.ns;
             }
             if waits.starved[i] {
                 starved_ns[who] += piece.ns;
@@ -81,7 +86,9 @@ impl Threads {
                 let open = l.wall_ns.saturating_sub(ready);
                 // A request that is not answered all the time is no parking.
                 let stuck = awaited_ns[i] > l.wall_ns / 2;
-                if parked(l) || (settled[i] && !stuck) {
+                // Nor is it to stand where nobody rests, or with something that nobody takes.
+                let held_up = held_up[i] + cannot_rest(l).saturating_sub(l.idle_ns) > l.wall_ns / 2;
+                if !held_up && (parked(l) || (settled[i] && !stuck)) {
                     // Who stands at a lock has come for it, and not to rest.
                     match at_locks[i] > l.wall_ns / 2 {
                         true => Kind::Stuck,
@@ -148,6 +155,13 @@ fn parked(ledger: &Ledger) -> bool {
     once && on_cpu < ledger.wall_ns / 100 && ledger.blocked_ns() > ledger.wall_ns / 2
 }
 
+/// Time blocked where no thread goes to rest, ns.
+fn cannot_rest(ledger: &Ledger) -> u64 {
+    use BlockReason::{Disk, KernelLock, Memory, PageFault};
+    let reasons = [Disk, KernelLock, Memory, PageFault];
+    reasons.iter().map(|r| ledger.blocked[*r as usize]).sum()
+}
+
 /// A thread that did nothing after this part of the window has parked.
 const SETTLED: u32 = 4;
 
@@ -158,18 +172,7 @@ fn settled(recording: &Recording) -> Vec<bool> {
     let mut early: Vec<bool> = (recording.contexts.iter())
         .map(|c| {
             let l = &c.ledger;
-            let may = |r: &BlockReason| {
-                !matches!(
-                    r,
-                    BlockReason::Disk
-                        | BlockReason::PageFault
-                        | BlockReason::Memory
-                        | BlockReason::KernelLock
-                )
-            };
-            let waited: u64 = (BlockReason::ALL.iter().filter(|r| may(r)))
-                .map(|r| l.blocked[*r as usize])
-                .sum();
+            let waited = l.blocked_ns().saturating_sub(cannot_rest(l));
             recording.slices.count >= 2 * SETTLED
                 && l.state_ns(State::OnCpu) < l.wall_ns / 100
                 && waited > l.wall_ns / 2

@@ -335,7 +335,13 @@ func goDive(w *worker, depth int) int {
 	return room[depth&63]
 }
 
+// called is a step that calls C, in builds that have one.
+var called func(*worker)
+
 func (w *worker) mixed() {
+	if called != nil {
+		w.measure("goCalled", "", called)
+	}
 	w.measure("goHeavy", "", goHeavy)
 	w.measure("goLight", "", goLight)
 	w.measure("goCopy", "", goCopy)

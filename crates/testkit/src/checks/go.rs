@@ -1,6 +1,6 @@
 //! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
 
-use crate::go::{Build, GoProgram, PLAIN, STRIPPED};
+use crate::go::{Build, GoProgram, PLAIN, STRIPPED, WITH_C};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
@@ -17,7 +17,7 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     // The full length is the one that the promise is stated for: at 99 Hz.
     let hz = if length.seconds < 10.0 { 499 } else { 99 };
     let seconds = format!("{}", length.seconds);
-    for build in [PLAIN, STRIPPED] {
+    for build in [PLAIN, STRIPPED, WITH_C] {
         let built = GoProgram::build(build)?;
         let flags = ["mix", "--seconds", &seconds];
         let run = measure(built.start(&flags)?, tool, &Options::at(hz))?;

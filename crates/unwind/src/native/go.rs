@@ -8,6 +8,9 @@
 //! * `systemstack`, `morestack` and `asmcgocall` leave a goroutine's stack for the thread's own. What
 //!   they left is in the goroutine, which is found from the thread (`KIND_GO`);
 //! * `mcall` leaves a goroutine for good: the scheduler's work begins there;
+//! * `cgocallback`, where C calls Go, has above it the Go function that had called C. Between them stands
+//!   the start of `systemstack_switch`, where Go says that it left the goroutine: by the rules for return
+//!   addresses it has the name of the function before it, `mcall`;
 //! * calls into the vDSO keep the goroutine's stack pointer in `r12`.
 //!
 //! Around `clone` with the parent's memory (`syscall.rawVforkSyscall`) the return address is kept in a
@@ -270,6 +273,12 @@ impl Out<'_, '_> {
             name if name.starts_with(b"runtime.sigreturn") => {
                 self.start -= u32::from(self.start > 0);
                 self.row(0, Row::Signal);
+            }
+            // The place that a goroutine is said to have left where it called C, whose return address is
+            // on top of its stack; where C calls Go, it is what Go returns to, looked up at the byte before.
+            b"runtime.systemstack_switch" => {
+                self.start -= u32::from(self.start > 0);
+                self.row(0, at_depth(RSP, 0));
             }
             name if f.is_top() || name.starts_with(b"_rt0_") => self.row(0, Row::End(End::Root)),
             b"runtime.clone" => self.row(0, spawn()),
