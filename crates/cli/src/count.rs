@@ -7,7 +7,7 @@ use wallscope_report::calls::Look;
 
 use crate::failure::Failure;
 use crate::latency::{Asked, measure};
-use crate::record::{TargetArgs, parse_duration};
+use crate::record::{TargetArgs, parse_duration, parse_overhead};
 
 /// Count calls of functions, exactly
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Args {
     duration: Option<Duration>,
 
     /// The most of one CPU that probes may cost, in percent; what would cost more is refused
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
     max_overhead: f64,
 
     /// As JSON (schema wallscope.count/1)

@@ -14,7 +14,7 @@ use wallscope_report::calls::{self, Look};
 
 use crate::failure::Failure;
 use crate::output::{self, Output};
-use crate::record::{TargetArgs, parse_duration};
+use crate::record::{TargetArgs, parse_duration, parse_overhead};
 use crate::report::style;
 use crate::slow::{self, Slow};
 
@@ -46,7 +46,7 @@ pub struct Args {
     duration: Option<Duration>,
 
     /// The most of one CPU that probes may cost, in percent; what would cost more is refused
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
     max_overhead: f64,
 
     /// A call was due at this interval: show lengths corrected for coordinated omission too

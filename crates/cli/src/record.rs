@@ -10,8 +10,8 @@ use wallscope_capture::backend::{self, ebpf::Mechanism};
 use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
-use wallscope_model::Recording;
 use wallscope_model::scale::scale;
+use wallscope_model::{Process, Recording};
 use wallscope_report::format::pprof;
 
 use crate::failure::Failure;
@@ -52,7 +52,7 @@ pub struct Args {
     off_cpu_period: Duration,
 
     /// The most of one CPU that measuring may cost, in percent; samplers slow down to keep it
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
     max_overhead: f64,
 
     /// How to measure; default: the best that is allowed here
@@ -263,10 +263,17 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     recording.losses.extend(unnamed);
     wallscope_explain::idle::mark(&mut recording, &captured.seen);
+    let command = matches!(options.target, Target::Command(_));
+    let left = (command && captured.stop == Stop::TargetEnded).then(|| left_behind(&recording));
+    let left = left.flatten();
+    recording.domain.notes.extend(left.clone());
     let path = write(output, &recording)?;
     drop(captured.signals);
     teller.clear();
-    if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
+    if let Some(left) = left {
+        eprintln!("wallscope: {left}");
+    }
+    if command && captured.stop != Stop::TargetEnded {
         eprintln!(
             "wallscope: the recording ended before the command, which was ended too (SIGTERM)"
         );
@@ -282,6 +289,30 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
         stop: captured.stop,
         outcome,
     })
+}
+
+/// That a command has ended, and processes that it started have not, as those of a daemon.
+fn left_behind(recording: &Recording) -> Option<String> {
+    let lives = |p: &&Process| {
+        let stat = wallscope_object::process::stat(p.pid);
+        stat.is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
+    };
+    let left: Vec<&Process> = recording.processes.iter().filter(lives).collect();
+    let first = left.first()?;
+    let names: Vec<String> = (left.iter().take(3))
+        .map(|p| format!("{} ({})", p.name, p.pid))
+        .collect();
+    let more = if left.len() > names.len() {
+        ", …"
+    } else {
+        ""
+    };
+    Some(format!(
+        "the command has ended, and with it the recording; what it started still runs: {}{more}; \
+         `wallscope record -p {}` follows that",
+        names.join(", "),
+        first.pid
+    ))
 }
 
 /// The events of these lists.
@@ -337,6 +368,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         Ok(d) => Ok(d),
         Err(e) => Err(e.to_string()),
     }
+}
+
+/// `2`, `0.5%`: percent of one CPU.
+pub fn parse_overhead(text: &str) -> Result<f64, String> {
+    let value = text.trim_end_matches('%').trim().parse();
+    value
+        .ok()
+        .filter(|v: &f64| *v > 0.0 && v.is_finite())
+        .ok_or_else(|| "it must be a percentage of one CPU, above 0, as in 2 or 0.5".into())
 }
 
 /// Writes the recording; returns its file. On a full disk it goes to the folder for temporary files
@@ -423,6 +463,15 @@ mod tests {
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
         for bad in ["", "x", "0", "5 parsecs", "-1", "1e400"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn overheads() {
+        assert_eq!(parse_overhead("0.5%"), Ok(0.5));
+        assert_eq!(parse_overhead("150"), Ok(150.0));
+        for bad in ["0", "-1", "nan", "inf", "much"] {
+            assert!(parse_overhead(bad).is_err(), "{bad}");
         }
     }
 }

@@ -335,6 +335,22 @@ fn a_killed_recorder_leaves_the_target_alone() {
 }
 
 #[test]
+fn what_a_command_leaves_behind_is_told() {
+    with_tool("a daemon", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let file = file.to_str().unwrap();
+        let daemon = "sleep 5 <&- >/dev/null 2>&1 & echo $!";
+        let output = tool.run(&["record", "-o", file, "--", "sh", "-c", daemon])?;
+        ended_with(&output, 0);
+        let pid = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("still runs") && said.contains(&pid), "{said}");
+        Ok(())
+    });
+}
+
+#[test]
 fn a_command_is_recorded_from_its_first_moment() {
     with_tool("command", |tool| {
         let program = wallscope_testkit::program::path().display().to_string();

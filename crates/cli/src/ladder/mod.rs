@@ -21,6 +21,7 @@ use wallscope_report::page::article as page;
 use crate::failure::Failure;
 use crate::live::{Found, Source};
 use crate::output;
+use crate::record::parse_overhead;
 use crate::rungs::{self, Climbed, Ended};
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(long)]
     go: bool,
     /// The most of one CPU that those probes may cost, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "go")]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, requires = "go", value_parser = parse_overhead)]
     max_overhead: f64,
     /// Measure a live target until shares as small as this stand out from noise (1%), instead of for
     /// a set time; at most ten minutes
