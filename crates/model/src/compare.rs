@@ -24,7 +24,7 @@
 //! callers and callees do; shares of one whole depend on each other negatively too, and at worst the rate
 //! is larger by the sum of 1/i over the tests, some five times for a hundred (Benjamini and
 //! Yekutieli, *Annals of Statistics* 29, 2001). Dividing by that hides real changes,
-//! and of 100 live pairs of equals none had a report without it.
+//! and of 100 live pairs of equals one had a report without it.
 
 use crate::crowding::{Crowding, Elasticity, accounts_for};
 use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
