@@ -1,26 +1,32 @@
 //! Where results go: standard output, or a file that is there whole or not at all.
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek as _, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use tempfile::NamedTempFile;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::failure::Failure;
 
-/// A file under a temporary name beside its final one; dropped without [`Output::finish`], it
-/// leaves nothing. A device or a FIFO cannot be replaced and is written to as it is;
-/// `-` is standard output.
+/// A file without a name in the folder of its final one: whatever ends this process, it leaves
+/// nothing there before [`Output::finish`]. Where the file system has none of these, it has a
+/// temporary name, which goes with a process that ends in order. A device or a FIFO cannot be
+/// replaced and is written to as it is; `-` is standard output.
 pub struct Output {
     file: BufWriter<Sink>,
+    /// As it was asked for.
     path: PathBuf,
+    /// The file that gets the contents: another one where `path` is a link.
+    place: PathBuf,
     /// Another file that has the name by then keeps it, and this one gets a number.
     yields: bool,
 }
 
 enum Sink {
+    Nameless(File),
     Beside(NamedTempFile),
     Itself(File),
 }
@@ -29,71 +35,56 @@ impl Write for Sink {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match self {
             Sink::Beside(file) => file.write(buf),
-            Sink::Itself(file) => file.write(buf),
+            Sink::Nameless(file) | Sink::Itself(file) => file.write(buf),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Sink::Beside(file) => file.flush(),
-            Sink::Itself(file) => file.flush(),
+            Sink::Nameless(file) | Sink::Itself(file) => file.flush(),
         }
     }
 }
 
 impl Output {
-    /// Opens the temporary file: a folder that is missing or read-only shows here, before any
-    /// work is done.
+    /// Opens the file: a folder that is missing or read-only shows here, before any work is done.
     pub fn create(path: &Path) -> anyhow::Result<Output> {
+        let output = |sink, place: &Path| Output {
+            file: BufWriter::new(sink),
+            path: path.to_path_buf(),
+            place: place.to_path_buf(),
+            yields: false,
+        };
         if path == Path::new("-") {
             let own = io::stdout().as_fd().try_clone_to_owned();
-            return Ok(Output {
-                file: BufWriter::new(Sink::Itself(
-                    own.context("standard output is closed")?.into(),
-                )),
-                path: path.to_path_buf(),
-                yields: false,
-            });
+            let own = own.context("standard output is closed")?;
+            return Ok(output(Sink::Itself(own.into()), path));
         }
         // A link stays one, and what it leads to is written.
-        let path = &path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-            let file = File::options().write(true).open(path);
+        let followed = path.is_symlink().then(|| path.canonicalize().ok());
+        let place = &followed.flatten().unwrap_or_else(|| path.to_path_buf());
+        if place.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+            let file = File::options().write(true).open(place);
             let file = file.with_context(|| format!("cannot write to '{}'", path.display()))?;
-            return Ok(Output {
-                file: BufWriter::new(Sink::Itself(file)),
-                path: path.to_path_buf(),
-                yields: false,
-            });
+            return Ok(output(Sink::Itself(file), place));
         }
-        let folder = match path.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p,
-            _ => Path::new("."),
-        };
         anyhow::ensure!(
-            path.file_name().is_some() && !path.is_dir(),
+            place.file_name().is_some() && !place.is_dir(),
             "cannot write '{}': it is a folder; name a file with -o",
             path.display()
         );
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".wallscope-");
-        // As a file made in the ordinary way would be; the umask still applies.
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666));
-        }
-        let file = builder.tempfile_in(folder).with_context(|| {
-            format!(
-                "cannot write into '{}'; choose another place with -o",
-                folder.display()
-            )
-        })?;
-        Ok(Output {
-            file: BufWriter::new(Sink::Beside(file)),
-            path: path.to_path_buf(),
-            yields: false,
-        })
+        let folder = folder(place);
+        let sink = match nameless(folder) {
+            Ok(file) => Sink::Nameless(file),
+            Err(_) => Sink::Beside(builder().tempfile_in(folder).with_context(|| {
+                format!(
+                    "cannot write into '{}'; choose another place with -o",
+                    folder.display()
+                )
+            })?),
+        };
+        Ok(output(sink, place))
     }
 
     /// The same for a name that nobody asked for: whoever has it when this file is finished keeps
@@ -119,30 +110,83 @@ impl Output {
                 path.display()
             )
         };
-        let file = self
-            .file
-            .into_inner()
-            .map_err(|e| e.into_error())
-            .with_context(failed)?;
-        let Sink::Beside(mut file) = file else {
-            return Ok(path);
+        let sink = self.file.into_inner().map_err(|e| e.into_error());
+        let mut file = match sink.with_context(failed)? {
+            Sink::Itself(_) => return Ok(path),
+            Sink::Beside(file) => {
+                file.as_file().sync_all().with_context(failed)?;
+                file.into_temp_path()
+            }
+            Sink::Nameless(file) => {
+                file.sync_all().with_context(failed)?;
+                named(file, folder(&self.place)).with_context(failed)?
+            }
         };
-        file.as_file().sync_all().with_context(failed)?;
         if !self.yields {
-            let named = file.persist(&path).map_err(|e| e.error);
-            named.with_context(failed)?;
+            let placed = file.persist(&self.place).map_err(|e| e.error);
+            placed.with_context(failed)?;
             return Ok(path);
         }
         for number in 1.. {
             let name = numbered(&path, number);
             match file.persist_noclobber(&name) {
-                Ok(_) => return Ok(name),
-                Err(e) if e.error.kind() == ErrorKind::AlreadyExists => file = e.file,
+                Ok(()) => return Ok(name),
+                Err(e) if e.error.kind() == ErrorKind::AlreadyExists => file = e.path,
                 Err(e) => return Err(e.error).with_context(failed),
             }
         }
         unreachable!("there is no end of numbers")
     }
+}
+
+/// The folder that a file is in.
+fn folder(place: &Path) -> &Path {
+    match place.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    }
+}
+
+/// What makes temporary names; with the permissions of a file made in the ordinary way, less the
+/// umask.
+fn builder() -> tempfile::Builder<'static, 'static> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".wallscope-");
+    builder.permissions(std::fs::Permissions::from_mode(MODE));
+    builder
+}
+
+const MODE: u32 = 0o666;
+
+/// A file in `folder` that has no name yet; fails on file systems that have no such files, or where
+/// it could not be given one later.
+fn nameless(folder: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(MODE))?);
+    std::fs::metadata(by_number(&file))?;
+    Ok(file)
+}
+
+/// The same file under a temporary name in `folder`. A copy of it, where a file cannot be linked to.
+fn named(mut file: File, folder: &Path) -> io::Result<TempPath> {
+    let own = by_number(&file);
+    let link = |name: &Path| {
+        rustix::fs::linkat(CWD, &own, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(Into::into)
+    };
+    if let Ok(linked) = builder().make_in(folder, link) {
+        return Ok(linked.into_temp_path());
+    }
+    let mut copy = builder().tempfile_in(folder)?;
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut file, &mut copy)?;
+    copy.as_file().sync_all()?;
+    Ok(copy.into_temp_path())
+}
+
+/// The path by which the kernel finds a file that has no name.
+fn by_number(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// `path`, from 2 on with a number before its endings.
@@ -213,5 +257,33 @@ mod tests {
         output.write_all(b"third").unwrap();
         assert_eq!(output.finish().unwrap(), path);
         assert_eq!(std::fs::read(&path).unwrap(), b"third");
+    }
+    #[test]
+    fn nothing_is_there_before_it_is_whole_and_a_link_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = || -> Vec<String> {
+            let mut names: Vec<_> = std::fs::read_dir(folder.path())
+                .unwrap()
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&real, "old").unwrap();
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        let mut output = Output::create(&link).unwrap();
+        output.write_all(b"new").unwrap();
+        output.flush().unwrap();
+        if nameless(folder.path()).is_ok() {
+            assert_eq!(names(), ["link", "real"]);
+        } else {
+            println!("skipped: this file system has no files without a name");
+        }
+        assert_eq!(std::fs::read(&real).unwrap(), b"old");
+        assert_eq!(output.finish().unwrap(), link, "the name asked for");
+        assert_eq!(names(), ["link", "real"]);
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&real).unwrap(), b"new");
     }
 }
