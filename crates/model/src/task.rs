@@ -1,4 +1,4 @@
-//! Execution contexts that a runtime schedules itself: goroutines, asyncio's tasks. Their time has a
+//! Execution contexts that a runtime schedules itself: goroutines, asyncio's tasks, virtual threads. Their time has a
 //! clock and a ledger of its own and is never added to that of threads: one that waits is no blocked
 //! thread, and one that runs is on a thread that has its own account of having had a CPU.
 //!
@@ -14,7 +14,7 @@ use crate::{LabelsId, StackId, State};
 pub struct TaskGroup {
     /// Its process.
     pub pid: u32,
-    /// What they are: `goroutine`, `asyncio task`.
+    /// What they are: `goroutine`, `asyncio task`, `virtual thread`.
     pub kind: Arc<str>,
     /// The function they began with.
     pub name: Arc<str>,

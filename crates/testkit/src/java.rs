@@ -7,6 +7,9 @@ use std::process::Command;
 use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Truth.java");
+const VIRTUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Virtual.java");
+/// The first version with virtual threads.
+const FIRST_VIRTUAL: u32 = 21;
 /// The first version that runs a program straight from its source.
 const OLDEST: u32 = 11;
 
@@ -70,6 +73,22 @@ fn about(path: &Path) -> Option<Java> {
 }
 
 impl Java {
+    /// Whether it has virtual threads.
+    pub fn has_virtual_threads(&self) -> bool {
+        let major = self.version.split(['.', '+', '-']).next();
+        major.and_then(|m| m.parse::<u32>().ok()) >= Some(FIRST_VIRTUAL)
+    }
+
+    /// Starts the program of virtual threads, up to its READY; `vm`: flags of the VM.
+    ///
+    /// # Errors
+    /// As [`Program::start_command`].
+    pub fn start_virtual(&self, vm: &[&str], flags: &[&str]) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        command.args(vm).arg(VIRTUAL).args(flags);
+        Program::start_command("Virtual.java", command)
+    }
+
     /// Starts the truth program with `flags` on one CPU, up to its READY. One method of it is never
     /// compiled.
     ///

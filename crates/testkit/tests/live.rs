@@ -103,6 +103,7 @@ experiments! {
     gil "gil";
     asyncio "asyncio";
     java "java";
+    virtual_threads "virtual-threads";
     go "go";
     goroutines "goroutines";
     jit "jit";

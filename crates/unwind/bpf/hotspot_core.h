@@ -151,6 +151,9 @@ uw_inline int hs_read_blob(struct uw_work *w)
 		end = blob + (u32)end;
 		deopt = blob + (u32)deopt;
 	}
+	/* A length of four bytes comes first, or one of eight that is not in this word. */
+	if (p->header == 8)
+		used >>= 32;
 	if (!(used & 0xff) || pc < begin || pc >= end) {
 		if (!w->hs.guessed)
 			return uw_finish(w, UW_END_NO_INFO);

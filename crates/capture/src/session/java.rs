@@ -16,7 +16,7 @@ use wallscope_unwind::{
     native::FrameWord,
     runtime::{
         Facts,
-        hotspot::{self, Item, Miss, Opening, Pauses, Scope, Vm, abi::Proc},
+        hotspot::{self, Item, Miss, Opening, Pauses, Scope, Told, Vm, abi::Proc},
     },
 };
 
@@ -260,8 +260,16 @@ impl Java {
         let runs = |s: &Scope| s.method.name.starts_with("java.lang.VirtualThread.run");
         let mounted = |n: &Named| matches!(n, Named::Methods(all) if all.iter().any(runs));
         let of_virtual = self.names.values().any(mounted).then(|| {
-            "Java's virtual threads: what they do while mounted counts for their carrier threads; which of \
-             them it was is not told, and while they are not mounted they are in no ledger"
+            "Java's virtual threads: what they do while mounted is in their carrier threads' ledgers, where \
+             which of them it was is not told; what they do at any time is only in the table of virtual \
+             threads"
+                .to_owned()
+        });
+        let left = |n: &Named| matches!(n, Named::Stub(name) if name.contains("continuation"));
+        let barred = self.names.values().any(left).then(|| {
+            "Java's virtual threads: where one goes on after a wait, the VM leaves its outer frames in the \
+             heap until they are returned to; those are missing in its carrier's stacks, between \
+             `StubRoutines (continuationstubs)` and `Continuation.run`"
                 .to_owned()
         });
         let pauses = self
@@ -278,7 +286,7 @@ impl Java {
                     ms(p.reaching_ns)
                 )
             });
-        pauses.chain(of_virtual).collect()
+        pauses.chain(of_virtual).chain(barred).collect()
     }
 
     /// What the unwinder is to be told.
@@ -335,6 +343,21 @@ impl Java {
             named.insert_entry(found.unwrap_or_else(|miss| Named::Missed(miss, tries + 1)));
         }
         new
+    }
+
+    /// What frames of process `pid` stand for, as somebody else has read it.
+    pub fn adopt(&mut self, pid: u32, frames: impl IntoIterator<Item = (Item, Told)>) {
+        for (item, told) in frames {
+            let named = match told {
+                Told::Methods(scopes) => Named::Methods(scopes),
+                Told::Stub(name) => Named::Stub(name.into()),
+                Told::Missed(miss) => Named::Missed(miss, TRIES),
+            };
+            match self.names.entry((pid, item)) {
+                Entry::Occupied(known) if !matches!(known.get(), Named::Missed(..)) => {}
+                entry => _ = entry.insert_entry(named),
+            }
+        }
     }
 
     /// What a frame of process `pid` stands for; `None`: it is none of a VM's.

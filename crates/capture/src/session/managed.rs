@@ -129,11 +129,15 @@ impl Managed {
         let tasks = self.tasks.take();
         let mut all = tasks.map(|mut t| t.finish()).unwrap_or_default();
         for seen in &mut all {
-            if let Eye::Python(tasks) = &mut seen.eye {
-                for ((code, check), function) in tasks.take_codes() {
-                    let key = (seen.subject.pid, code, check);
-                    self.codes.insert(key, Named::Code(function));
+            let pid = seen.subject.pid;
+            match &mut seen.eye {
+                Eye::Python(tasks) => {
+                    for ((code, check), function) in tasks.take_codes() {
+                        self.codes.insert((pid, code, check), Named::Code(function));
+                    }
                 }
+                Eye::Java(threads) => self.java.adopt(pid, threads.take_names()),
+                Eye::Go(_) => {}
             }
         }
         all
@@ -176,7 +180,10 @@ impl Managed {
                 self.begin_tasks(pid, found, bias, file);
                 facts
             }
-            Ok(Facts::HotSpot(_)) => return self.java.mapped(pid, found, bias),
+            Ok(Facts::HotSpot(_)) => {
+                self.begin_tasks(pid, found, bias, file);
+                return self.java.mapped(pid, found, bias);
+            }
             Ok(Facts::Go(_)) => return self.begin_tasks(pid, found, bias, file),
             Ok(Facts::V8(_)) => return self.scripts.mapped(pid, found),
             Err(refusal) => {
@@ -334,6 +341,8 @@ impl Managed {
             .map(|s| &s.found)
             .chain(self.looked_at.values().map(|l| &l.0))
             .filter_map(|f| f.as_ref().as_ref().ok())
+            // Those tell their version themselves.
+            .filter(|f| !matches!(f, Facts::HotSpot(_)))
             .map(Facts::describe)
             .chain(self.java.describe())
             .chain(self.scripts.describe())

@@ -1,4 +1,4 @@
-//! Rules about tasks that a runtime schedules itself: goroutines and their like. Where they wait for each
+//! Rules about tasks that a runtime schedules itself: goroutines, virtual threads and their like. Where they wait for each
 //! other no thread is blocked, so the threads' ledgers say nothing of it.
 
 use std::collections::HashMap;

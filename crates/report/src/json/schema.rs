@@ -206,7 +206,7 @@ pub(super) struct PeerStack {
     pub(super) ns: u64,
 }
 
-/// Tasks of a runtime (goroutines, asyncio's) that began with the same function. A clock of their own, sampled:
+/// Tasks of a runtime (goroutines, asyncio's, virtual threads) that began with the same function. A clock of their own, sampled:
 /// never to be added to threads.
 #[derive(Serialize)]
 pub(super) struct Task {

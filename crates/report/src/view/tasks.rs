@@ -12,7 +12,7 @@ use super::{Analysis, StackFrame};
 pub struct TaskRow {
     /// Their process.
     pub pid: u32,
-    /// `goroutine`, `asyncio task`.
+    /// `goroutine`, `asyncio task`, `virtual thread`.
     pub kind: Arc<str>,
     /// The function they began with.
     pub name: Arc<str>,

@@ -17,6 +17,7 @@ mod python;
 mod shares;
 mod stacks;
 mod tiers;
+mod virtual_threads;
 mod why;
 
 pub use shares::disk_folder;
@@ -133,6 +134,7 @@ checks! {
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";
     Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";
+    Truth "virtual-threads" virtual_threads::virtual_threads: "what Java's virtual threads wait for and how long, and their stacks, from JDK 21 on";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";

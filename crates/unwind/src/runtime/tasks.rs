@@ -24,6 +24,12 @@ pub trait Memory {
         }
         done
     }
+
+    /// Whether thread `tid`, by the id that its process knows it by, waits in the kernel; `None`: not known.
+    fn sleeps(&mut self, tid: u32) -> Option<bool> {
+        let _ = tid;
+        None
+    }
 }
 
 /// A label that the program gave a task: key and value.
@@ -66,6 +72,8 @@ pub enum Look {
     None,
     /// There should be a list, but it was not found.
     Lost,
+    /// What there is could not be seen this time.
+    Missed,
 }
 
 /// Looks at the tasks of one process.
@@ -81,4 +89,9 @@ pub trait Looker: Send {
 
     /// Stacks so far that could not be followed to their end.
     fn broken(&self) -> u64;
+
+    /// Whether there is nothing to be seen, now or later.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
 }

@@ -8,11 +8,12 @@ use wallscope_model::{
 };
 use wallscope_unwind::{
     native::TableSink,
-    runtime::{Facts, go, python::asyncio, tasks::Doing},
+    runtime::{Facts, go, hotspot, python::asyncio, tasks::Doing},
 };
 
 use super::super::{
     build::{Stacks, Whose},
+    java::Meaning,
     managed::Word,
     processes::Processes,
 };
@@ -33,7 +34,14 @@ pub fn assemble<S: TableSink>(
         let kind = match seen.eye {
             Eye::Go(_) => "goroutine",
             Eye::Python(_) => "asyncio task",
+            Eye::Java(_) => "virtual thread",
         };
+        if let Eye::Java(threads) = &seen.eye {
+            let own = threads.losses().into_iter().filter(|(_, n)| *n > 0);
+            losses.extend(own.map(|(cause, n)| (cause.to_owned(), n)));
+            let why = threads.refused();
+            losses.extend(why.map(|why| (format!("virtual threads not read: {why}"), 1)));
+        }
         if seen.looks == 0 {
             let cause = match seen.gone {
                 true => "the process ended before there were any to be seen",
@@ -86,6 +94,7 @@ fn groups<S: TableSink>(
         (Facts::Go(facts), _) => Namer::Go(facts),
         (_, Eye::Go(_)) => return,
         (_, Eye::Python(tasks)) => Namer::Python(tasks.words()),
+        (_, Eye::Java(threads)) => Namer::Java(threads.words().to_vec()),
     };
     let mut ids = FxHashMap::default();
     for group in seen.groups.into_values() {
@@ -154,6 +163,7 @@ enum Namer<'f> {
     Go(&'f go::Facts),
     /// What is waited for, by number.
     Python(Vec<String>),
+    Java(Vec<String>),
 }
 
 impl Namer<'_> {
@@ -180,6 +190,18 @@ impl Namer<'_> {
                 let functions = codes.map(|c| (c.file.as_str(), c.name.as_str()));
                 (asyncio::reason(&word, functions), word)
             }
+            Namer::Java(all) => {
+                let word = all.get(number as usize).map_or("", |w| w);
+                let (_, items) = hotspot::items(words);
+                let meanings = items
+                    .iter()
+                    .filter_map(|i| processes.managed().java.meaning(pid, *i));
+                let methods = meanings.flat_map(|meaning| match meaning {
+                    Meaning::Methods(scopes) => scopes,
+                    _ => &[],
+                });
+                hotspot::reason(word, methods.map(|s| s.method.name.as_str()))
+            }
         }
     }
 
@@ -202,6 +224,13 @@ impl Namer<'_> {
                 stacks.user_stack(&native, &[], whole, whose, processes)
             }
             Namer::Python(_) => stacks.user_stack(&[], words, whole, whose, processes),
+            Namer::Java(_) => {
+                let end = match words.last() {
+                    Some(&hotspot::CUT) => StackEnd::NoUnwindInfo,
+                    _ => whole,
+                };
+                stacks.user_stack(words, &[], end, whose, processes)
+            }
         }
     }
 }

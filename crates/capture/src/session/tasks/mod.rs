@@ -1,4 +1,4 @@
-//! Tasks that runtimes schedule themselves (goroutines, asyncio's tasks): looked at now and then by a
+//! Tasks that runtimes schedule themselves (goroutines, asyncio's tasks, virtual threads): looked at now and then by a
 //! thread of its own, without stopping anybody.
 //!
 //! A look reads the runtime's list of tasks, what each does, and the stacks of those that do not

@@ -11,6 +11,7 @@ use wallscope_object::process;
 use wallscope_unwind::runtime::{
     Facts,
     go::Goroutines,
+    hotspot::VirtualThreads,
     python::asyncio,
     tasks::{Doing, Label, Look, Looker, Memory, Task},
 };
@@ -25,6 +26,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Distance of the first two looks where there are no tasks yet; then it doubles, up to the other one.
 const FIRST: Duration = Duration::from_millis(1);
 const NO_TASKS: Duration = Duration::from_millis(200);
+/// To the next look where there will never be tasks.
+const NEVER: Duration = Duration::from_secs(1 << 20);
 /// Most labels of tasks that are remembered.
 const MOST_KNOWN: usize = 1 << 16;
 
@@ -42,6 +45,7 @@ pub struct Subject {
 pub enum Eye {
     Go(Goroutines),
     Python(Box<asyncio::Tasks>),
+    Java(Box<VirtualThreads>),
 }
 
 impl Eye {
@@ -49,6 +53,7 @@ impl Eye {
         match subject.found.as_ref().as_ref().ok()? {
             Facts::Go(_) => Some(Eye::Go(Goroutines::new(subject.bias))),
             Facts::Python(_) => Some(Eye::Python(Box::new(asyncio::Tasks::new(subject.bias)))),
+            Facts::HotSpot(_) => Some(Eye::Java(Box::new(VirtualThreads::new(subject.bias)))),
             _ => None,
         }
     }
@@ -57,6 +62,7 @@ impl Eye {
         match self {
             Eye::Go(goroutines) => goroutines,
             Eye::Python(tasks) => &mut **tasks,
+            Eye::Java(threads) => &mut **threads,
         }
     }
 }
@@ -100,6 +106,13 @@ impl Memory for Other {
 
     fn read_all(&mut self, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
         read_pieces(self.0, wanted, to)
+    }
+
+    fn sleeps(&mut self, tid: u32) -> Option<bool> {
+        // In a namespace of its own it knows its threads by other ids.
+        (process::inner_tid(self.0).ok()? == self.0).then_some(())?;
+        let state = process::stat(tid).ok()?.state;
+        Some(matches!(state, 'S' | 'D'))
     }
 }
 
@@ -184,7 +197,10 @@ impl Watch {
         self.chance ^= self.chance >> 7;
         self.chance ^= self.chance << 17;
         let factor = 0.5 + (self.chance >> 11) as f64 / (1u64 << 53) as f64;
-        self.next = Instant::now() + mean.mul_f64(factor);
+        self.next = match self.seen.eye.looker().is_hopeless() {
+            true => Instant::now() + NEVER,
+            false => Instant::now() + mean.mul_f64(factor),
+        };
         spent
     }
 
@@ -204,6 +220,8 @@ impl Watch {
                 self.seen.lost = true;
                 return false;
             }
+            // The last look stands for this time, too.
+            Look::Missed => return self.is_served(),
         };
         let time = now();
         self.account(self.last.as_ref().map_or(time, |(t, _)| t + (time - t) / 2));
@@ -280,6 +298,12 @@ impl Watch {
         self.account(now());
         self.seen.gone = process::stat(self.pid()).is_err();
         self.seen.broken = self.seen.eye.looker().broken();
+        if let Ok(facts) = &*self.seen.subject.found {
+            // More may be known of them than when they were seen first.
+            for (start, group) in &mut self.seen.groups {
+                group.name = self.seen.eye.looker().name(facts, *start);
+            }
+        }
         self.seen
     }
 }

@@ -8,6 +8,7 @@
 //! method.rs   methods → names and lines
 //! locks.rs    monitors that threads wait to enter; of which class objects are
 //! parking.rs  what threads are parked for
+//! vthreads/   virtual threads: which there are, what they wait for, the stacks of those not mounted
 //! flags.rs    how the VM was started
 //! counters.rs how often and how long the VM stopped its threads
 //! ```
@@ -19,7 +20,7 @@
 //!
 //! Nothing has to be told to the VM, nothing is started in it: its debugging tables
 //! (`gHotSpotVMStructs`) are part of every build. Read with the tables of 17 and 25; those of
-//! others are read in the same way. Not read: Java frames of virtual threads that are not mounted.
+//! others are read in the same way.
 
 pub mod abi;
 mod code;
@@ -30,6 +31,7 @@ mod method;
 mod parking;
 mod structs;
 mod vm;
+mod vthreads;
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 use crate::native::FrameWord;
@@ -39,6 +41,7 @@ pub use locks::JavaThread;
 pub use method::Method;
 pub use parking::Parking;
 pub use vm::{Miss, Opening, Scope, Vm};
+pub use vthreads::{CUT, Told, VirtualThreads, reason};
 
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {

@@ -21,7 +21,7 @@ const MOST_FIELDS: u32 = 512;
 /// Words of two bytes of a field, to JDK 20: access, name, type, value, and its offset in two.
 const FIELD_WORDS: u64 = 6;
 /// Longest description of fields, bytes, from JDK 21 on.
-const MOST_STREAM: usize = 1 << 14;
+pub(super) const MOST_STREAM: usize = 1 << 14;
 /// How often the field is looked for before it is given up.
 const TRIES: u32 = 16;
 
@@ -169,7 +169,7 @@ fn of_words(words: &[u8; 2 * FIELD_WORDS as usize]) -> (u32, u32) {
 }
 
 /// Names and offsets of all fields that a class has itself.
-fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u32, u32)>> {
+pub(super) fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u32, u32)>> {
     let own = next()?;
     let _injected = next()?;
     let mut fields = Vec::new();

@@ -68,9 +68,9 @@ pub struct Vm {
 
 /// A VM's own description, read before the VM itself can be.
 pub struct Opening {
-    tables: Tables,
+    pub(super) tables: Tables,
     layout: Layout,
-    version: String,
+    pub(super) version: String,
 }
 
 impl Opening {

@@ -1,0 +1,243 @@
+//! Classes of the VM: found by name among those of its own loader, and where their objects keep what.
+//!
+//! Nothing is known by number: each class lists its own fields with their offsets (in objects, or, of
+//! static ones, in the object that stands for the class).
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::super::{
+    method::{Stream, class_name, constant, number},
+    parking::{MOST_STREAM, of_numbers},
+    structs::{Layout, Tables},
+    vm::Vm,
+};
+use crate::runtime::{memory::Memory, tasks};
+
+/// Most loaders and most classes of one that are gone through, most classes that are kept, and most
+/// classes that one is derived from.
+const MOST_LOADERS: usize = 1 << 16;
+const MOST_CLASSES: usize = 1 << 17;
+const MOST_KEPT: usize = 1 << 14;
+const MOST_SUPERS: usize = 16;
+/// The part of a class's record in which all lies that is read for each when one is looked for.
+const RECORD: usize = 192;
+
+/// A class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Class {
+    /// `java.lang.VirtualThread`, and those that it is derived from.
+    pub(super) names: Vec<String>,
+    /// Bytes of an object of it, of which none is an array.
+    pub(super) size: usize,
+    /// Where the pointer is to the object that stands for the class.
+    mirror: u64,
+    fields: FxHashMap<String, u32>,
+}
+
+impl Class {
+    /// Its own name.
+    pub(super) fn name(&self) -> &str {
+        self.names.first().map_or("", |n| n)
+    }
+
+    /// Whether it is the class `name`, or derived from it.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.names.iter().any(|n| n == name)
+    }
+
+    /// The offset of a field, the class's own before one of those that it is derived from.
+    pub(super) fn field(&self, name: &str) -> Option<usize> {
+        self.fields.get(name).map(|at| *at as usize)
+    }
+
+    /// The address of the object that stands for it, in which its static fields are.
+    pub(super) fn statics(&self, memory: &mut Memory<'_>) -> Option<u64> {
+        memory.word(self.mirror).filter(|at| *at != 0)
+    }
+}
+
+/// All classes that have been met.
+#[derive(Clone, Debug)]
+pub(super) struct Classes {
+    /// Addresses, and offsets in the VM's records.
+    graph: u64,
+    next_loader: u64,
+    first_class: u64,
+    loader: u64,
+    holder: Option<u64>,
+    next_class: u64,
+    name: u64,
+    superclass: u64,
+    size: u64,
+    mirror: u64,
+    pool: u64,
+    fields: u64,
+    bytes: u64,
+    /// Least byte of the numbers that describe fields.
+    least: u8,
+    /// The VM's own loader, and the newest class of it that was gone through.
+    own: u64,
+    newest: u64,
+    /// With where its name is, which tells another class at the same address.
+    known: FxHashMap<u64, (u64, Arc<Class>)>,
+    /// Those that are certain for this look.
+    fresh: FxHashSet<u64>,
+}
+
+impl Classes {
+    /// What the tables say.
+    ///
+    /// # Errors
+    /// What they lack.
+    pub(super) fn of(tables: &Tables, layout: &Layout, least: u8) -> Result<Classes, String> {
+        let need = |of: &str, field: &str| {
+            let found = tables.get(of, field);
+            found.ok_or_else(|| format!("its tables lack {of}::{field}"))
+        };
+        Ok(Classes {
+            graph: need("ClassLoaderDataGraph", "_head")?,
+            next_loader: need("ClassLoaderData", "_next")?,
+            first_class: need("ClassLoaderData", "_klasses")?,
+            loader: need("ClassLoaderData", "_class_loader")?,
+            holder: tables.get("ClassLoaderData", "_has_class_mirror_holder"),
+            next_class: need("Klass", "_next_link")?,
+            name: layout.class_name,
+            superclass: need("Klass", "_super")?,
+            size: need("Klass", "_layout_helper")?,
+            mirror: need("Klass", "_java_mirror")?,
+            pool: need("InstanceKlass", "_constants")?,
+            fields: need("InstanceKlass", "_fieldinfo_stream")?,
+            bytes: need("Array<u1>", "_data")?,
+            least,
+            own: 0,
+            newest: 0,
+            known: FxHashMap::default(),
+            fresh: FxHashSet::default(),
+        })
+    }
+
+    /// Looks whether all classes are what they were.
+    pub(super) fn renew(&mut self, memory: &mut dyn tasks::Memory) {
+        self.fresh.clear();
+        let all: Vec<(u64, u64)> = self.known.iter().map(|(at, k)| (*at, k.0)).collect();
+        let wanted: Vec<_> = all.iter().map(|(at, _)| (at + self.name, 8)).collect();
+        let mut bytes = vec![0u8; 8 * wanted.len()];
+        let readable = memory.read_all(&wanted, &mut bytes);
+        for ((now, ok), (at, name)) in bytes.chunks_exact(8).zip(readable).zip(all) {
+            if ok && now == name.to_le_bytes() {
+                self.fresh.insert(at);
+            }
+        }
+    }
+
+    /// The class at `address`.
+    pub(super) fn at(
+        &mut self,
+        address: u64,
+        vm: &Vm,
+        memory: &mut Memory<'_>,
+    ) -> Option<Arc<Class>> {
+        if let Some((_, class)) = self.known.get(&address)
+            && self.fresh.contains(&address)
+        {
+            return Some(Arc::clone(class));
+        }
+        if address == 0 || !address.is_multiple_of(8) {
+            return None;
+        }
+        let name = memory.word(address.checked_add(self.name)?)?;
+        self.fresh.insert(address);
+        if let Some((as_before, class)) = self.known.get(&address)
+            && *as_before == name
+        {
+            return Some(Arc::clone(class));
+        }
+        let class = Arc::new(self.read(address, vm, memory)?);
+        if self.known.len() >= MOST_KEPT {
+            self.known.clear();
+        }
+        self.known.insert(address, (name, Arc::clone(&class)));
+        Some(class)
+    }
+
+    fn read(&self, address: u64, vm: &Vm, memory: &mut Memory<'_>) -> Option<Class> {
+        let mut class = Class {
+            size: (memory.half(address.checked_add(self.size)?)? & !7) as usize,
+            mirror: memory.word(address.checked_add(self.mirror)?)?,
+            ..Class::default()
+        };
+        let mut at = address;
+        while at != 0 && class.names.len() < MOST_SUPERS {
+            class.names.push(class_name(&vm.layout, at, memory)?);
+            for (name, offset) in self.own_fields(at, &vm.layout, memory)? {
+                class.fields.entry(name).or_insert(offset);
+            }
+            at = memory.word(at.checked_add(self.superclass)?)?;
+        }
+        Some(class)
+    }
+
+    fn own_fields(
+        &self,
+        class: u64,
+        layout: &Layout,
+        memory: &mut Memory<'_>,
+    ) -> Option<Vec<(String, u32)>> {
+        let pool = memory.word(class.checked_add(self.pool)?)?;
+        let at = memory.word(class.checked_add(self.fields)?)?;
+        let mut stream = Stream::new(at.checked_add(self.bytes)?, MOST_STREAM, memory);
+        let fields = of_numbers(|| number(self.least, || stream.byte()))?;
+        let named = fields.into_iter().filter_map(|(index, offset)| {
+            let index = u16::try_from(index).ok()?;
+            Some((constant(layout, pool, index, memory)?, offset))
+        });
+        Some(named.collect())
+    }
+
+    /// The class `name` of the VM's own loader. Classes that were gone through in vain are not gone
+    /// through again: new ones come first.
+    pub(super) fn find(&mut self, name: &str, vm: &Vm, memory: &mut Memory<'_>) -> Option<u64> {
+        if self.own == 0 {
+            self.own = self.own_loader(memory)?;
+        }
+        let first = memory.word(self.own + self.first_class)?;
+        let mut at = first;
+        let mut record = [0u8; RECORD];
+        let next = usize::try_from(self.next_class).ok()?;
+        for _ in 0..MOST_CLASSES {
+            if at == 0 || at == self.newest {
+                break;
+            }
+            memory.bytes(at, &mut record)?;
+            if class_name(&vm.layout, at, memory).is_some_and(|n| n == name) {
+                return Some(at);
+            }
+            at = super::heap::word(&record, next)?;
+        }
+        self.newest = first;
+        None
+    }
+
+    /// The loader that is none: that of the VM itself.
+    fn own_loader(&self, memory: &mut Memory<'_>) -> Option<u64> {
+        let mut at = memory.word(self.graph)?;
+        for _ in 0..MOST_LOADERS {
+            if at == 0 {
+                return None;
+            }
+            let handle = memory.word(at.checked_add(self.loader)?)?;
+            let is_own = handle == 0 || memory.word(handle)? == 0;
+            let mut held = [0u8];
+            if let Some(holder) = self.holder {
+                memory.bytes(at + holder, &mut held)?;
+            }
+            if is_own && held[0] == 0 {
+                return Some(at);
+            }
+            at = memory.word(at + self.next_loader)?;
+        }
+        None
+    }
+}

@@ -1,0 +1,491 @@
+//! What each virtual thread does, and where its stack is, as it was seen at one moment.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+use super::chunk::{BELOW, Part};
+use super::classes::Class;
+use super::heap::{half, word};
+use super::list::{Lists, with};
+use super::{Known, Own, reasons};
+use crate::runtime::tasks::Memory;
+
+/// Longest object of a fixed size, and longest part of a stack, bytes.
+const MOST_OBJECT: usize = 1024;
+const MOST_STACK: u64 = 1 << 17;
+/// Most chunks of one thread.
+const MOST_CHUNKS: usize = 64;
+/// Classes.
+const THREAD: &str = "java.lang.VirtualThread";
+const CHUNK: &str = "jdk.internal.vm.StackChunk";
+
+/// What a state's number means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Ready,
+    Mounted,
+    Pinned,
+    Parked,
+    Monitor,
+    Wait,
+}
+
+/// States by their names in the class, of all versions.
+const STATES: &[(&str, State)] = &[
+    ("STARTED", State::Ready),
+    ("RUNNABLE", State::Ready),
+    ("UNPARKED", State::Ready),
+    ("YIELDED", State::Ready),
+    ("UNBLOCKED", State::Ready),
+    ("RUNNING", State::Mounted),
+    ("PARKING", State::Mounted),
+    ("TIMED_PARKING", State::Mounted),
+    ("YIELDING", State::Mounted),
+    ("BLOCKING", State::Mounted),
+    ("WAITING", State::Mounted),
+    ("TIMED_WAITING", State::Mounted),
+    ("PINNED", State::Pinned),
+    ("TIMED_PINNED", State::Pinned),
+    ("PARKED", State::Parked),
+    ("TIMED_PARKED", State::Parked),
+    ("BLOCKED", State::Monitor),
+    ("WAIT", State::Wait),
+    ("TIMED_WAIT", State::Wait),
+];
+/// Set in a state while a debugger keeps the thread from being run.
+const SUSPENDED: u32 = 1 << 8;
+
+/// Where a virtual thread, its continuation and chunks of stack keep what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    bytes: usize,
+    /// Offsets in it.
+    state: usize,
+    carrier: usize,
+    continuation: usize,
+    blocker: usize,
+    tid: usize,
+    name: usize,
+    /// Of a continuation.
+    tail: usize,
+    target: usize,
+    continuation_bytes: usize,
+    states: FxHashMap<u32, State>,
+}
+
+/// Of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkPlaces {
+    /// Bytes before its stack.
+    head: usize,
+    parent: usize,
+    size: usize,
+    sp: usize,
+    /// Where the stack ends: its index, or, to JDK 21, how many words before the end of all.
+    bottom: (bool, usize),
+}
+
+/// What a thread does.
+pub(super) enum Doing {
+    Ready,
+    Runs,
+    /// How, and what it is parked for.
+    Waits(String),
+}
+
+/// A thread.
+pub(super) struct Seen {
+    pub(super) tid: u64,
+    pub(super) doing: Doing,
+    /// Its stack, the innermost part first.
+    pub(super) parts: Vec<Piece>,
+}
+
+/// A part of a stack: addresses of the first word and one past the last one, and where among the bytes that
+/// were read those are that begin [`BELOW`] below.
+pub(super) struct Piece {
+    first: u64,
+    end: u64,
+    from: usize,
+}
+
+/// All that was seen.
+#[derive(Default)]
+pub(super) struct Sight {
+    pub(super) threads: Vec<Seen>,
+    /// Those that were not known before, and the names of what they were started with.
+    pub(super) new: Vec<(u64, Own, String)>,
+    pub(super) untracked: u64,
+    /// Threads that ran on while their stacks were read.
+    pub(super) changed: u64,
+    stacks: Vec<u8>,
+}
+
+impl Sight {
+    pub(super) fn part(&self, piece: &Piece) -> Part<'_> {
+        let bytes = (piece.end - piece.first + BELOW) as usize;
+        Part {
+            first: piece.first,
+            end: piece.end,
+            bytes: &self.stacks[piece.from..piece.from + bytes],
+        }
+    }
+}
+
+/// A thread that is being looked at.
+struct Thread {
+    at: u64,
+    tid: u64,
+    number: u32,
+    state: State,
+    continuation: u64,
+    carrier: u64,
+    blocker: u64,
+    name: u64,
+    target: u64,
+    /// Chunks of its stack, the innermost first, and how each began.
+    chunks: Vec<(u64, Vec<u8>)>,
+    parts: Vec<Piece>,
+    /// Whether all of the stack is in `parts`.
+    whole: bool,
+}
+
+/// Looks at all threads. `None`: there are none (yet). What was read is good only if no object has moved
+/// meanwhile.
+pub(super) fn see(
+    known: &mut Known,
+    own: &FxHashMap<u64, Own>,
+    memory: &mut dyn Memory,
+) -> Option<Sight> {
+    let mut lists = Lists {
+        vm: &known.vm,
+        heap: &known.heap,
+        classes: &mut known.classes,
+        memory,
+    };
+    let found = lists.all(&mut known.containers)?;
+    let mut sight = Sight {
+        untracked: found.untracked,
+        ..Sight::default()
+    };
+    if known.places.is_none() {
+        let mut all = found.threads.iter();
+        known.places = all.find_map(|at| lists.learn(*at));
+    }
+    let Some(places) = &known.places else {
+        return (found.untracked > 0).then_some(sight);
+    };
+    let mut threads = lists.heads(places, &found.threads);
+    let tails = lists.continuations(places, &mut threads);
+    if known.chunk.is_none() {
+        known.chunk = tails.iter().find_map(|(_, at)| lists.learn_chunk(*at));
+    }
+    if let Some(chunk) = &known.chunk {
+        lists.chunks(chunk, &mut threads, tails);
+        lists.stacks(&mut threads, &mut sight.stacks);
+        sight.changed = lists.confirm(places, &mut threads);
+    }
+    let blockers = lists.blockers(&threads);
+    for thread in threads {
+        if !own.contains_key(&thread.tid) {
+            let (start, name) = lists.start(thread.target).unwrap_or_default();
+            let label = (thread.name != 0).then(|| lists.label(thread.name));
+            let new = Own {
+                start,
+                label: label.flatten().map(Arc::from),
+            };
+            sight.new.push((thread.tid, new, name));
+        }
+        sight.threads.push(Seen {
+            tid: thread.tid,
+            doing: lists.doing(known.system, &thread, blockers.get(&thread.blocker)),
+            parts: match thread.whole {
+                true => thread.parts,
+                false => Vec::new(),
+            },
+        });
+    }
+    Some(sight)
+}
+
+impl Lists<'_> {
+    /// Where threads keep what, from one of them.
+    fn learn(&mut self, thread: u64) -> Option<Places> {
+        let class = self.class_of(thread).filter(|c| c.is(THREAD))?;
+        let at = class.field("cont")? as u64;
+        let heap = self.heap;
+        let continuation = with(self.memory, |m| heap.pointer_at(thread + at, m))?;
+        let of = self.class_of(continuation)?;
+        // Some states' names came and went.
+        let states = STATES.iter().filter_map(|(name, state)| {
+            let number = self.constant(&class, name)?;
+            Some((number, *state))
+        });
+        Some(Places {
+            bytes: Some(class.size).filter(|n| *n <= MOST_OBJECT)?,
+            state: class.field("state")?,
+            carrier: class.field("carrierThread")?,
+            continuation: class.field("cont")?,
+            blocker: class.field("parkBlocker")?,
+            tid: class.field("tid")?,
+            name: class.field("name")?,
+            tail: of.field("tail")?,
+            target: of.field("target")?,
+            continuation_bytes: Some(of.size).filter(|n| *n <= MOST_OBJECT)?,
+            states: states.collect(),
+        })
+    }
+
+    /// Where chunks keep what, from one of them.
+    fn learn_chunk(&mut self, chunk: u64) -> Option<ChunkPlaces> {
+        let class = self.class_of(chunk).filter(|c| c.is(CHUNK))?;
+        Some(ChunkPlaces {
+            head: Some(class.size).filter(|n| *n <= MOST_OBJECT)?,
+            parent: class.field("parent")?,
+            size: class.field("size")?,
+            sp: class.field("sp")?,
+            bottom: match class.field("bottom") {
+                Some(at) => (true, at),
+                None => (false, class.field("argsize")?),
+            },
+        })
+    }
+
+    /// Reads so many bytes from each address; those that could be read.
+    fn objects(&mut self, all: &[(u64, usize)]) -> (Vec<u8>, Vec<bool>) {
+        let mut bytes = vec![0u8; all.iter().map(|w| w.1).sum()];
+        let readable = self.memory.read_all(all, &mut bytes);
+        (bytes, readable)
+    }
+
+    /// The threads at `all` that have begun and not ended.
+    fn heads(&mut self, places: &Places, all: &[u64]) -> Vec<Thread> {
+        let wanted: Vec<_> = all.iter().map(|at| (*at, places.bytes)).collect();
+        let (bytes, readable) = self.objects(&wanted);
+        let mut threads = Vec::with_capacity(all.len());
+        let heads = bytes.chunks_exact(places.bytes.max(1));
+        for ((head, at), _) in heads.zip(all).zip(readable).filter(|(_, ok)| *ok) {
+            let class = self.heap.class(head);
+            // Others are bound to a thread of the system's, which has a ledger.
+            if !class
+                .and_then(|c| self.class(c))
+                .is_some_and(|c| c.is(THREAD))
+            {
+                continue;
+            }
+            let pointer = |at: usize| {
+                let to = self.heap.pointer_in(head, at).unwrap_or(0);
+                if self.heap.is_object(to) { to } else { 0 }
+            };
+            let number = half(head, places.state).unwrap_or(0);
+            let Some(state) = places.states.get(&(number & !SUSPENDED)) else {
+                continue;
+            };
+            threads.push(Thread {
+                at: *at,
+                tid: word(head, places.tid).unwrap_or(0),
+                number,
+                state: *state,
+                continuation: pointer(places.continuation),
+                carrier: pointer(places.carrier),
+                blocker: pointer(places.blocker),
+                name: pointer(places.name),
+                target: 0,
+                chunks: Vec::new(),
+                parts: Vec::new(),
+                whole: true,
+            });
+        }
+        threads
+    }
+
+    /// What threads run, and, of those that are not mounted, the chunks of their stacks to begin with, by the
+    /// thread's index.
+    fn continuations(&mut self, places: &Places, threads: &mut [Thread]) -> Vec<(usize, u64)> {
+        let bytes = places.continuation_bytes;
+        let wanted: Vec<_> = threads.iter().map(|t| (t.continuation, bytes)).collect();
+        let (all, readable) = self.objects(&wanted);
+        let mut tails = Vec::new();
+        let objects = all.chunks_exact(bytes.max(1)).zip(readable);
+        for ((i, thread), (object, ok)) in threads.iter_mut().enumerate().zip(objects) {
+            let pointer = |at: usize| {
+                let to = self.heap.pointer_in(object, at).filter(|_| ok);
+                to.filter(|to| self.heap.is_object(*to))
+            };
+            thread.target = pointer(places.target).unwrap_or(0);
+            let mounted = matches!(thread.state, State::Mounted | State::Pinned);
+            if let Some(tail) = pointer(places.tail)
+                && !mounted
+            {
+                tails.push((i, tail));
+            }
+        }
+        tails
+    }
+
+    /// Finds all parts of stacks.
+    fn chunks(
+        &mut self,
+        places: &ChunkPlaces,
+        threads: &mut [Thread],
+        mut level: Vec<(usize, u64)>,
+    ) {
+        for _ in 0..MOST_CHUNKS {
+            if level.is_empty() {
+                return;
+            }
+            let wanted: Vec<_> = level.iter().map(|(_, at)| (*at, places.head)).collect();
+            let (bytes, readable) = self.objects(&wanted);
+            let heads = bytes.chunks_exact(places.head.max(1)).zip(readable);
+            let mut next = Vec::new();
+            for ((i, at), (head, ok)) in level.into_iter().zip(heads) {
+                let class = self.heap.class(head).filter(|_| ok);
+                let is_chunk = class
+                    .and_then(|c| self.class(c))
+                    .is_some_and(|c| c.is(CHUNK));
+                let thread = &mut threads[i];
+                match places.span(at, head).filter(|_| is_chunk) {
+                    None => thread.whole = false,
+                    Some((first, end)) => {
+                        thread.chunks.push((at, head.to_vec()));
+                        // One that is empty has room for what comes.
+                        if first < end {
+                            thread.parts.push(Piece {
+                                first,
+                                end,
+                                from: 0,
+                            });
+                        }
+                        let parent = self.heap.pointer_in(head, places.parent).unwrap_or(0);
+                        if self.heap.is_object(parent) {
+                            next.push((i, parent));
+                        }
+                    }
+                }
+            }
+            level = next;
+        }
+        for (i, _) in level {
+            threads[i].whole = false;
+        }
+    }
+
+    /// Reads all parts of stacks.
+    fn stacks(&mut self, threads: &mut [Thread], to: &mut Vec<u8>) {
+        let parts = threads.iter().filter(|t| t.whole).flat_map(|t| &t.parts);
+        let span = |p: &Piece| (p.first - BELOW, (p.end - p.first + BELOW) as usize);
+        let wanted: Vec<_> = parts.map(span).collect();
+        let (bytes, readable) = self.objects(&wanted);
+        let mut from = 0;
+        let mut readable = readable.into_iter();
+        for thread in threads.iter_mut().filter(|t| t.whole) {
+            for part in &mut thread.parts {
+                part.from = from;
+                from += span(part).1;
+                thread.whole &= readable.next().unwrap_or(false);
+            }
+        }
+        *to = bytes;
+    }
+
+    /// Lets go of the stacks of threads that have been run meanwhile; how many.
+    fn confirm(&mut self, places: &Places, threads: &mut [Thread]) -> u64 {
+        let waiting = |t: &Thread| t.whole && !t.chunks.is_empty();
+        let mut wanted = Vec::new();
+        for thread in threads.iter().filter(|t| waiting(t)) {
+            wanted.push((thread.at + places.state as u64, 4));
+            wanted.extend(thread.chunks.iter().map(|(at, head)| (*at, head.len())));
+        }
+        let (bytes, readable) = self.objects(&wanted);
+        let (mut changed, mut from) = (0, 0);
+        let mut readable = readable.into_iter();
+        for thread in threads.iter_mut().filter(|t| waiting(t)) {
+            let mut same = half(&bytes, from) == Some(thread.number);
+            same &= readable.next().unwrap_or(false);
+            from += 4;
+            for (_, head) in &thread.chunks {
+                // Its head but for what the collector marks there.
+                let now = &bytes[from..from + head.len()];
+                same &= now.get(8..) == head.get(8..);
+                same &= readable.next().unwrap_or(false);
+                from += head.len();
+            }
+            changed += u64::from(!same);
+            thread.whole = same;
+        }
+        changed
+    }
+
+    /// The classes of what threads are parked for.
+    fn blockers(&mut self, threads: &[Thread]) -> FxHashMap<u64, Arc<Class>> {
+        let all: FxHashSet<u64> = { threads.iter() }
+            .map(|t| t.blocker)
+            .filter(|b| *b != 0)
+            .collect();
+        let wanted: Vec<_> = all.iter().map(|at| (*at, 16)).collect();
+        let (bytes, readable) = self.objects(&wanted);
+        let mut classes = FxHashMap::default();
+        for ((head, ok), at) in bytes.chunks_exact(16).zip(readable).zip(all) {
+            let class = self.heap.class(head).filter(|_| ok);
+            if let Some(class) = class.and_then(|c| self.class(c)) {
+                classes.insert(at, class);
+            }
+        }
+        classes
+    }
+
+    fn doing(
+        &mut self,
+        system: Option<(u64, u64)>,
+        thread: &Thread,
+        blocker: Option<&Arc<Class>>,
+    ) -> Doing {
+        let parked = |how: &str| match blocker {
+            Some(class) => Doing::Waits(format!("{how}: {}", class.name())),
+            None => Doing::Waits(how.to_owned()),
+        };
+        match thread.state {
+            State::Ready => Doing::Ready,
+            State::Parked => parked(reasons::PARKED),
+            State::Pinned => parked(reasons::PINNED),
+            State::Monitor => Doing::Waits(reasons::MONITOR.to_owned()),
+            State::Wait => Doing::Waits(reasons::WAIT.to_owned()),
+            State::Mounted => {
+                let tid = self.carrier(system, thread.carrier);
+                match tid.and_then(|tid| self.memory.sleeps(tid)) {
+                    Some(true) => Doing::Waits(reasons::CARRIER.to_owned()),
+                    _ => Doing::Runs,
+                }
+            }
+        }
+    }
+
+    /// The system's id of the thread whose object is at `carrier`, as the process sees it.
+    fn carrier(&mut self, system: Option<(u64, u64)>, carrier: u64) -> Option<u32> {
+        let (system, id) = system?;
+        let at = self.class_of(carrier)?.field("eetop")? as u64;
+        with(self.memory, |m| {
+            let record = m.word(carrier + at)?;
+            let system = m.word(record.checked_add(system)?)?;
+            m.half(system.checked_add(id)?)
+        })
+    }
+}
+
+impl ChunkPlaces {
+    /// Addresses of the first word of the stack in the chunk at `at`, and of one past its last word.
+    fn span(&self, at: u64, head: &[u8]) -> Option<(u64, u64)> {
+        let size = u64::from(half(head, self.size)?);
+        let sp = u64::from(half(head, self.sp)?);
+        let (is_index, bottom) = self.bottom;
+        let bottom = u64::from(half(head, bottom)?);
+        let bottom = if is_index {
+            bottom
+        } else {
+            size.checked_sub(bottom)?
+        };
+        let start = at + self.head as u64;
+        let sane = size <= MOST_STACK / 8 && sp <= bottom && bottom <= size;
+        sane.then(|| (start + 8 * sp, start + 8 * bottom))
+    }
+}

@@ -1,0 +1,96 @@
+//! What a virtual thread was started with, by which those of one kind are told apart: the class of its task,
+//! and, of a lambda, the method that it calls.
+
+use super::list::Lists;
+
+/// Tasks that hold others.
+const WRAPPED: usize = 6;
+/// Whose objects only hold a task of the program's, and in which fields.
+const WRAPPERS: [&str; 3] = [
+    "java.util.concurrent.",
+    "java.lang.VirtualThread",
+    "jdk.internal.",
+];
+const HELD_IN: [&str; 6] = ["val$task", "callable", "task", "fn", "runnable", "command"];
+/// What names of lambdas' classes have in them.
+const LAMBDA: &str = "$$Lambda";
+
+impl Lists<'_> {
+    /// The class of the task that a continuation's `target` runs: its address and its name.
+    pub(super) fn start(&mut self, target: u64) -> Option<(u64, String)> {
+        let mut object = self.object(target)?;
+        for _ in 0..WRAPPED {
+            let wraps = WRAPPERS.iter().any(|w| object.class.name().starts_with(w));
+            let next = HELD_IN.iter().find_map(|f| self.pointer(&object, f));
+            match next.filter(|_| wraps).and_then(|next| self.object(next)) {
+                Some(next) => object = next,
+                None => break,
+            }
+        }
+        let class = self.heap.class(&object.bytes)?;
+        Some((class, object.class.name().to_owned()))
+    }
+
+    /// The name of a thread, for a label: numbers that tell it from others of its kind left out.
+    pub(super) fn label(&mut self, name: u64) -> Option<String> {
+        let name = self.object(name)?;
+        let text = self.pointer(&name, "value")?;
+        let wide = *name.bytes.get(name.class.field("coder")?)? != 0;
+        let heap = self.heap;
+        let text = super::list::with(self.memory, |m| heap.text(text, wide, m))?;
+        Some(without_numbers(&text))
+    }
+}
+
+/// `worker-17` → `worker-*`.
+fn without_numbers(name: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter.is_ascii_digit() {
+            true if short.ends_with('*') => {}
+            true => short.push('*'),
+            false => short.push(letter),
+        }
+    }
+    short
+}
+
+/// The method that a lambda of class `name` calls, by a stack, innermost first.
+pub(super) fn called_by_lambda(name: &str, methods: &[&str]) -> Option<String> {
+    if !name.contains(LAMBDA) {
+        return None;
+    }
+    let own = |m: &&str| {
+        let rest = m.strip_prefix(name);
+        rest.is_some_and(|r| r.starts_with('.'))
+    };
+    let at = methods.iter().rposition(own)?;
+    let called = methods[..at].last()?;
+    Some((*called).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_kind_are_one() {
+        assert_eq!(without_numbers("worker-17"), "worker-*");
+        assert_eq!(without_numbers("a1b22"), "a*b*");
+        assert_eq!(without_numbers(""), "");
+    }
+
+    #[test]
+    fn a_lambda_is_named_by_what_it_calls() {
+        let stack = [
+            "A.nap",
+            "A.lambda$main$0",
+            "A$$Lambda.run",
+            "java.lang.VirtualThread.run",
+        ];
+        let called = |name| called_by_lambda(name, &stack);
+        assert_eq!(called("A$$Lambda").as_deref(), Some("A.lambda$main$0"));
+        assert_eq!(called("A"), None);
+        assert_eq!(called("B$$Lambda"), None);
+    }
+}
