@@ -55,6 +55,12 @@ pub const RULES: &[Rule] = &[
         judges: executor,
     },
     Rule {
+        name: "the runtime's own thread",
+        when: "a thread of a Java VM's own (collector, compiler, references, signals…) waits for work: idle; it \
+               speaks to nobody, so that a request in flight in its process is not its own",
+        judges: silent,
+    },
+    Rule {
         name: "request in flight",
         when: "the thread owes an answer, or awaits one: not idle",
         judges: in_flight,
@@ -131,6 +137,10 @@ fn executor(w: &Wait<'_>) -> Option<bool> {
     let at_main =
         MAINS.iter().any(|m| main.starts_with(m)) || (of_libuv && w.user.contains(&"uv_cond_wait"));
     (w.reason == BlockReason::Lock && (at_main || w.user.iter().any(at))).then_some(true)
+}
+
+fn silent(w: &Wait<'_>) -> Option<bool> {
+    (may_park(w.reason) && parking::is_silent(w.user)).then_some(true)
 }
 
 fn in_flight(w: &Wait<'_>) -> Option<bool> {

@@ -177,7 +177,22 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
         "Monitor::wait(unsigned long)",
         "G1ConcurrentMarkThread::run_service()",
     ];
-    assert!(judge(&wait(BlockReason::Lock, &marker, &[])).0);
+    let mut marking = wait(BlockReason::Lock, &marker, &[]);
+    assert!(judge(&marking).0);
+    // Requests of which nobody knows which thread they are of are not a collector's.
+    marking.seen.in_flight = Some(true);
+    assert_eq!(judge(&marking), (true, "the runtime's own thread"));
+    let launcher = [
+        "__pthread_clockjoin_ex",
+        "CallJavaMainInNewThread",
+        "JLI_Launch",
+        "main",
+    ];
+    let mut waits = wait(BlockReason::Lock, &launcher, &[]);
+    waits.seen.in_flight = Some(true);
+    assert!(judge(&waits).0);
+    waits.user = &worker;
+    assert!(!judge(&waits).0, "a pool's worker may owe an answer");
     let marks = [
         "sem_wait",
         "WorkerThreads::run_task(WorkerTask*)",

@@ -98,6 +98,30 @@ const PARKING_PLACES: &[(&str, &str)] = &[
     ("PostgreSQL logical replication", "ApplyLauncherMain"),
 ];
 
+/// Of those places, where threads of a runtime's own wait that never speak to anybody: a request that is in
+/// flight in their process is not theirs.
+const SILENT: &[&str] = &[
+    "JVM timer of fork/join pools, from 25",
+    "JVM waker of virtual threads",
+    "JVM compiler",
+    "JVM GC workers",
+    "JVM GC workers, to 18",
+    "JVM GC service",
+    "JVM concurrent refinement",
+    "JVM concurrent refinement, from 20",
+    "JVM concurrent marking",
+    "JVM operations",
+    "JVM periodic tasks",
+    "JVM signals",
+    "JVM service",
+    "JVM notifications",
+    "JVM monitor deflation",
+    "JVM code sweeper",
+    "JVM launcher",
+    "JVM references",
+    "JVM finalizer, cleaners",
+];
+
 /// The same of scripts: the function itself waits, or does by way of [`MESSAGES`]. Below it it works.
 const IN_SCRIPTS: [&str; 3] = [
     "_worker (concurrent/futures/thread.py)",
@@ -154,20 +178,36 @@ pub(crate) const NEAR: usize = 8;
 /// a worker does has functions of its own above the place it waits at; Java's own way from there to
 /// the wait is long.
 pub(crate) fn at_place(user: &[&str]) -> bool {
-    let is = |name: &str, place: &str| match place.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
-        None => name == place,
-    };
     let mut scripts = user.iter().filter(|n| n.ends_with(".py)"));
     let brings = |n: &&&str| !MESSAGES.iter().any(|file| n.ends_with(file));
     if scripts.find(brings).is_some_and(|n| IN_SCRIPTS.contains(n)) {
         return true;
     }
-    let waits = |name: &&&str| only_waits_in_java(name);
-    let mut own = user.iter().skip_while(waits).peekable();
-    let at_home = own
-        .peek()
-        .is_some_and(|n| HOMES.iter().any(|h| n.starts_with(h)));
-    let mut near = own.take(NEAR);
-    at_home || near.any(|name| PARKING_PLACES.iter().any(|(_, place)| is(name, place)))
+    at_home(user) || near(user).any(|name| PARKING_PLACES.iter().any(|(_, p)| is(name, p)))
+}
+
+/// Whether it is one where a runtime's own threads wait, which never speak to anybody.
+pub(crate) fn is_silent(user: &[&str]) -> bool {
+    let silent = |(what, _): &&(&str, &str)| SILENT.contains(what);
+    let places = || PARKING_PLACES.iter().filter(silent);
+    at_home(user) || near(user).any(|name| places().any(|(_, place)| is(name, place)))
+}
+
+fn is(name: &str, place: &str) -> bool {
+    match place.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == place,
+    }
+}
+
+/// The functions that may be the place's, from the wait outwards.
+fn near<'a>(user: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    let own = user.iter().skip_while(|name| only_waits_in_java(name));
+    own.take(NEAR).copied()
+}
+
+fn at_home(user: &[&str]) -> bool {
+    near(user)
+        .next()
+        .is_some_and(|n| HOMES.iter().any(|h| n.starts_with(h)))
 }
