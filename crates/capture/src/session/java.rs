@@ -26,6 +26,8 @@ use crate::{
     target::read_memory,
 };
 
+/// Stands for the frames of a virtual thread that the VM has not brought back from the heap.
+const LEFT_IN_HEAP: &str = "[left in the heap]";
 /// How often a frame is looked up before it is given up.
 const TRIES: u8 = 3;
 /// Most sleepers that are told apart; the kernel programs have room for as many.
@@ -265,11 +267,11 @@ impl Java {
              threads"
                 .to_owned()
         });
-        let left = |n: &Named| matches!(n, Named::Stub(name) if name.contains("continuation"));
+        let left = |n: &Named| matches!(n, Named::Stub(name) if **name == *LEFT_IN_HEAP);
         let barred = self.names.values().any(left).then(|| {
             "Java's virtual threads: where one goes on after a wait, the VM leaves its outer frames in the \
-             heap until they are returned to; those are missing in its carrier's stacks, between \
-             `StubRoutines (continuationstubs)` and `Continuation.run`"
+             heap until they are returned to; those are missing in its carrier's stacks, where \
+             `[left in the heap]` stands"
                 .to_owned()
         });
         let pauses = self
@@ -334,6 +336,11 @@ impl Java {
                 },
             };
             let found = match item {
+                Item::Native(word)
+                    if !word.is_exact() && vm.is_left_in_heap(word.offset(), &mut read) =>
+                {
+                    Ok(Named::Stub(LEFT_IN_HEAP.into()))
+                }
                 Item::Native(word) => vm
                     .stub(word.lookup_offset(), &mut read)
                     .map(|name| Named::Stub(name.into()))

@@ -120,20 +120,39 @@ public final class Virtual {
         compute(some(r, 3));
     }
 
+    /** Computes after a wait, below some calls. */
+    static int later(Random r, int depth) throws Exception {
+        if (depth > 0) {
+            return later(r, depth - 1) + 1;
+        }
+        rest(some(r, 3));
+        late += vtLate(some(r, 4));
+        return 0;
+    }
+
+    /** What it has computed; one thread's only. */
+    static long late;
+
+    static long vtLate(long ns) {
+        return compute(ns);
+    }
+
     static void drive(String name, double pause, Work work, CountDownLatch gate, CountDownLatch done) {
         try {
             gate.await();
             Random random = new Random(name.hashCode());
             long began = System.nanoTime(), waited = 0, ran = 0;
             while (System.nanoTime() < end) {
-                long start = System.nanoTime();
+                long start = System.nanoTime(), before = late;
                 work.run(random);
                 long took = System.nanoTime() - start;
-                if (name.equals("vtSpin")) {
-                    ran += took;
-                } else {
-                    waited += took;
-                }
+                long computed = switch (name) {
+                    case "vtSpin" -> took;
+                    case "vtLater" -> late - before;
+                    default -> 0;
+                };
+                ran += computed;
+                waited += took - computed;
                 ran += compute(some(random, 0.3));
                 if (pause > 0) {
                     rest(some(random, pause));
@@ -236,6 +255,7 @@ public final class Virtual {
         works.put("vtPark", Virtual::vtPark);
         works.put("vtRead", Virtual::vtRead);
         works.put("vtSpin", Virtual::vtSpin);
+        works.put("vtLater", r -> sink += later(r, 12));
         CountDownLatch gate = new CountDownLatch(1), done = new CountDownLatch(works.size());
         ExecutorService executor = Executors.newVirtualThreadPerTaskExecutor();
         List<Thread> parked = new ArrayList<>();

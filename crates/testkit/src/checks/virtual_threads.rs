@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::folded::Line;
 use crate::java::installed;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
@@ -126,6 +127,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
     );
     running(run, &own, room, &mut card)?;
     parked(run, &waits, &mut card);
+    mounted(run, &mut card);
     let losses = report["losses"].as_array().into_iter().flatten();
     let lost = losses
         .filter(|l| l["cause"] == "virtual thread stack that could not be followed")
@@ -159,7 +161,7 @@ fn running(
     card: &mut Scorecard,
 ) -> Result<(), Error> {
     let (mut ran, mut existed) = (0.0, 0.0);
-    for function in WAITS.iter().map(|(f, _)| *f).chain(["vtSpin"]) {
+    for function in WAITS.iter().map(|(f, _)| *f).chain(["vtSpin", "vtLater"]) {
         ran += run.truth.extra(&format!("{function} ran"))?;
         existed += run.truth.extra(&format!("{function} existed"))?;
     }
@@ -174,6 +176,27 @@ fn running(
         "%",
     );
     Ok(())
+}
+
+/// Row: what a thread computes after it has waited is below the functions that had called it, or said not to
+/// be so. Only where running threads have stacks.
+fn mounted(run: &Run, card: &mut Scorecard) {
+    let computes = |l: &&Line| l.state == "on_cpu" && l.contains("Virtual.vtLate");
+    let (mut all, mut told) = (0.0, 0.0);
+    for line in run.stacks.iter().filter(computes) {
+        let whole = line.contains("Virtual.drive") || line.contains("[left in the heap]");
+        let cut = line.truncated.is_some();
+        all += line.ns as f64;
+        told += if whole || cut { line.ns as f64 } else { 0.0 };
+    }
+    if all > 0.0 {
+        card.at_least(
+            "callers of what computes, or a word",
+            100.0 * told / all,
+            99.0,
+            "%",
+        );
+    }
 }
 
 /// Rows: whether the stacks of those that are parked for good are those that they have told themselves.

@@ -49,6 +49,9 @@ pub struct Vm {
     pub(super) layout: Layout,
     /// The least byte of its numbers.
     pub(super) first: u8,
+    /// How the code begins to which the outermost frame of a virtual thread returns that the VM has brought
+    /// back from the heap; empty: not known.
+    barrier: Vec<u8>,
     /// Stubs by the address of their first instruction, as the VM names them.
     stubs: Vec<(u64, String)>,
     /// Where the address of its counters is; those it is asked for, once they are known.
@@ -143,6 +146,7 @@ impl Vm {
             version: version.clone(),
             layout: layout.clone(),
             first,
+            barrier: (tables.get("JavaThread", "_cont_entry")).map_or_else(Vec::new, barrier),
             stubs,
             counters_at: tables.get("PerfMemory", "_start"),
             counters: None,
@@ -174,6 +178,21 @@ impl Vm {
                 Ok(vec![Scope { method, line }])
             }
         }
+    }
+
+    /// Whether a frame that returns to `address` was called by one that the VM has left in the heap, where
+    /// a virtual thread's stack lies while it waits. Its own frames are missing in such a stack, up to its
+    /// carrier's.
+    pub fn is_left_in_heap(
+        &self,
+        address: u64,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> bool {
+        let mut code = [0u8; LONGEST_BARRIER];
+        let length = self.barrier.len();
+        length > 0
+            && Memory(read).bytes(address, &mut code[..length]).is_some()
+            && code[..length] == self.barrier
     }
 
     /// What the VM calls its code at `address`: `StubRoutines (1): call_stub_entry`.
@@ -256,6 +275,20 @@ impl Vm {
     }
 }
 
+/// Longest beginning of that code, bytes.
+const LONGEST_BARRIER: usize = 7;
+
+/// The instruction by which that code begins: it goes back to the carrier's stack pointer, which the VM's record of
+/// the thread has at `entry`. No other code does so.
+fn barrier(entry: u64) -> Vec<u8> {
+    // mov entry(%r15), %rsp
+    match (i8::try_from(entry), i32::try_from(entry)) {
+        (Ok(near), _) => vec![0x49, 0x8b, 0x67, near as u8],
+        (_, Ok(far)) => [&[0x49, 0x8b, 0xa7][..], &far.to_le_bytes()].concat(),
+        _ => Vec::new(),
+    }
+}
+
 /// Where the VM's code is; `None`: not ready yet.
 fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<Proc, String>> {
     let small = |offset: u64| {
@@ -320,4 +353,17 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
     proc.low = heaps.iter().map(|h| h.low).min()?;
     proc.high = heaps.iter().map(|h| h.high).max()?;
     Some(Ok(proc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_to_a_carrier_s_stack_is_known_by_its_code() {
+        // As in JDK 25: mov 0x618(%r15), %rsp
+        assert_eq!(barrier(1560), [0x49, 0x8b, 0xa7, 0x18, 0x06, 0, 0]);
+        assert_eq!(barrier(0x40), [0x49, 0x8b, 0x67, 0x40]);
+        assert_eq!(barrier(u64::MAX), [0u8; 0]);
+    }
 }
