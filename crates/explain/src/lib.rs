@@ -19,11 +19,13 @@ pub mod ladder;
 mod parking;
 mod rules;
 mod spin;
+mod task_waits;
 mod words;
 
 use wallscope_model::{BlockReason, Ledger, Recording, State};
 
 pub use rules::{RULES, Rule};
+pub use task_waits::TaskWaits;
 
 /// What a recording says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct Evidence {
     /// The peer that requests wait for longest: its name, and the share of the request time of the
     /// process that asks it.
     pub peer: Option<(String, f64)>,
+    /// What a runtime's own tasks wait for most.
+    pub tasks: Option<TaskWaits>,
     /// On-CPU time in functions that spin or yield, ns, and the one with most of it.
     pub spinning: Option<(u64, String)>,
 }
@@ -93,6 +97,7 @@ impl Evidence {
             quota_cpus: recording.host.iter().find_map(quota),
             idle: idle::by_reason(recording),
             peer: main_peer(recording),
+            tasks: task_waits::most(recording),
             spinning: spin::spinning(recording),
         }
     }

@@ -63,6 +63,7 @@ const PARKING_PLACES: &[(&str, &str)] = &[
     ),
     ("JVM code sweeper", "NMethodSweeper::sweeper_loop*"),
     ("JVM launcher", "CallJavaMainInNewThread"),
+    ("JVM thread of main() after it", "Threads::destroy_vm*"),
     (
         "JVM references",
         "java.lang.ref.Reference.waitForReferencePendingList",
@@ -118,6 +119,7 @@ const SILENT: &[&str] = &[
     "JVM monitor deflation",
     "JVM code sweeper",
     "JVM launcher",
+    "JVM thread of main() after it",
     "JVM references",
     "JVM finalizer, cleaners",
 ];

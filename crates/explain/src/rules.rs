@@ -87,6 +87,13 @@ pub const RULES: &[Rule] = &[
         speaks: peer,
     },
     Rule {
+        name: "tasks",
+        when: "one task or more of a runtime's (goroutines, asyncio's tasks, virtual threads) has something to \
+               do at any time, and a quarter of their time or more is waiting for one thing",
+        assumes: None,
+        speaks: tasks,
+    },
+    Rule {
         name: "spinning",
         when: "5 % of the on-CPU time or more is in functions that are known to spin or yield",
         assumes: Some("what these functions wait for would have come no later without spinning"),
@@ -203,6 +210,29 @@ fn peer(e: &Evidence) -> Option<String> {
         "{} of request time waits for {name}",
         words::share(*share)
     ))
+}
+
+fn tasks(e: &Evidence) -> Option<String> {
+    let t = e.tasks.as_ref()?;
+    let place = match &*t.function {
+        "" => String::new(),
+        function => format!(", most in {function}"),
+    };
+    let reason = match &*t.reason {
+        "lock" | "mutex" => "locks",
+        "timer" => "timers",
+        "network" => "the network",
+        "channel" => "channels",
+        other => other,
+    };
+    (t.at_once >= 1.0 && t.share >= 0.25).then(|| {
+        format!(
+            "{:.1} {}s at any time, {} of that waiting for {reason}{place}",
+            t.at_once,
+            t.kind,
+            words::share(t.share)
+        )
+    })
 }
 
 fn spinning(e: &Evidence) -> Option<String> {

@@ -153,3 +153,37 @@ fn a_verdict_beyond_the_sums_is_a_suspicion_and_shows_its_evidence() {
         ]
     );
 }
+
+#[test]
+fn what_tasks_wait_for_is_told_beside() {
+    use wallscope_model::{State, TaskGroup, TaskTime};
+    let time = |state, reason: &str, ns| TaskTime {
+        state,
+        reason: reason.into(),
+        detail: "".into(),
+        stack: None,
+        labels: None,
+        count: 1,
+        ns,
+    };
+    let mut rec = recording(&[(10, 5, 0, BlockReason::Lock, 85)]);
+    rec.tasks.push(TaskGroup {
+        kind: "virtual thread".into(),
+        times: vec![
+            time(State::OnCpu, "", 5_000_000_000),
+            time(State::Blocked, "lock", 30_000_000_000),
+            time(State::Blocked, "network", 5_000_000_000),
+            // Nothing to do: of no weight.
+            time(State::Blocked, "runtime", 900_000_000_000),
+        ],
+        ..TaskGroup::default()
+    });
+    let also = finding(&rec).also;
+    let told = also.iter().find(|(name, _)| *name == "tasks");
+    assert_eq!(
+        told.map(|(_, says)| says.as_str()),
+        Some("4.0 virtual threads at any time, 75 % of that waiting for locks")
+    );
+    rec.tasks[0].times.truncate(1);
+    assert!(finding(&rec).also.iter().all(|(name, _)| *name != "tasks"));
+}
