@@ -227,9 +227,9 @@ fn tasks(e: &Evidence) -> Option<String> {
     };
     (t.at_once >= 1.0 && t.share >= 0.25).then(|| {
         format!(
-            "{:.1} {}s at any time, {} of that waiting for {reason}{place}",
-            t.at_once,
+            "of the time of {}s ({:.1} of them at any time) {} is waiting for {reason}{place}",
             t.kind,
+            t.at_once,
             words::share(t.share)
         )
     })

@@ -182,7 +182,7 @@ fn what_tasks_wait_for_is_told_beside() {
     let told = also.iter().find(|(name, _)| *name == "tasks");
     assert_eq!(
         told.map(|(_, says)| says.as_str()),
-        Some("4.0 virtual threads at any time, 75 % of that waiting for locks")
+        Some("of the time of virtual threads (4.0 of them at any time) 75 % is waiting for locks")
     );
     rec.tasks[0].times.truncate(1);
     assert!(finding(&rec).also.iter().all(|(name, _)| *name != "tasks"));

@@ -109,6 +109,14 @@ pub(super) struct Piece {
     from: usize,
 }
 
+impl Piece {
+    /// The address and number of its bytes.
+    fn span(&self) -> (u64, usize) {
+        let bytes = (self.end - self.first + BELOW) as usize;
+        (self.first - BELOW, bytes)
+    }
+}
+
 /// All that was seen.
 #[derive(Default)]
 pub(super) struct Sight {
@@ -123,7 +131,7 @@ pub(super) struct Sight {
 
 impl Sight {
     pub(super) fn part(&self, piece: &Piece) -> Part<'_> {
-        let bytes = (piece.end - piece.first + BELOW) as usize;
+        let bytes = piece.span().1;
         Part {
             first: piece.first,
             end: piece.end,
@@ -183,7 +191,7 @@ pub(super) fn see(
     if let Some(chunk) = &known.chunk {
         lists.chunks(chunk, &mut threads, tails);
         lists.stacks(&mut threads, &mut sight.stacks);
-        sight.changed = lists.confirm(places, &mut threads);
+        sight.changed = lists.confirm(places, &mut threads, &sight.stacks);
     }
     let blockers = lists.blockers(&threads);
     for thread in threads {
@@ -373,42 +381,48 @@ impl Lists<'_> {
     /// Reads all parts of stacks.
     fn stacks(&mut self, threads: &mut [Thread], to: &mut Vec<u8>) {
         let parts = threads.iter().filter(|t| t.whole).flat_map(|t| &t.parts);
-        let span = |p: &Piece| (p.first - BELOW, (p.end - p.first + BELOW) as usize);
-        let wanted: Vec<_> = parts.map(span).collect();
+        let wanted: Vec<_> = parts.map(Piece::span).collect();
         let (bytes, readable) = self.objects(&wanted);
         let mut from = 0;
         let mut readable = readable.into_iter();
         for thread in threads.iter_mut().filter(|t| t.whole) {
             for part in &mut thread.parts {
                 part.from = from;
-                from += span(part).1;
+                from += part.span().1;
                 thread.whole &= readable.next().unwrap_or(false);
             }
         }
         *to = bytes;
     }
 
-    /// Lets go of the stacks of threads that have been run meanwhile; how many.
-    fn confirm(&mut self, places: &Places, threads: &mut [Thread]) -> u64 {
+    /// Lets go of the stacks of threads that have been run meanwhile; how many. One that ran and waits again at
+    /// the same place has another stack, or the same.
+    fn confirm(&mut self, places: &Places, threads: &mut [Thread], stacks: &[u8]) -> u64 {
         let waiting = |t: &Thread| t.whole && !t.chunks.is_empty();
         let mut wanted = Vec::new();
         for thread in threads.iter().filter(|t| waiting(t)) {
             wanted.push((thread.at + places.state as u64, 4));
             wanted.extend(thread.chunks.iter().map(|(at, head)| (*at, head.len())));
+            wanted.extend(thread.parts.iter().map(Piece::span));
         }
         let (bytes, readable) = self.objects(&wanted);
         let (mut changed, mut from) = (0, 0);
         let mut readable = readable.into_iter();
+        let mut next = |length: usize| {
+            let now = &bytes[from..from + length];
+            from += length;
+            readable.next().unwrap_or(false).then_some(now)
+        };
         for thread in threads.iter_mut().filter(|t| waiting(t)) {
-            let mut same = half(&bytes, from) == Some(thread.number);
-            same &= readable.next().unwrap_or(false);
-            from += 4;
+            let mut same = next(4) == Some(&thread.number.to_le_bytes()[..]);
             for (_, head) in &thread.chunks {
                 // Its head but for what the collector marks there.
-                let now = &bytes[from..from + head.len()];
-                same &= now.get(8..) == head.get(8..);
-                same &= readable.next().unwrap_or(false);
-                from += head.len();
+                same &= next(head.len()).is_some_and(|now| now.get(8..) == head.get(8..));
+            }
+            for part in &thread.parts {
+                let length = part.span().1;
+                let before = stacks.get(part.from..part.from + length);
+                same &= next(length) == before && before.is_some();
             }
             changed += u64::from(!same);
             thread.whole = same;
