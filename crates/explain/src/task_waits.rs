@@ -26,6 +26,9 @@ pub struct TaskWaits {
     pub function: Arc<str>,
 }
 
+/// Time by function, ns.
+type Places = BTreeMap<Arc<str>, u64>;
+
 /// The kind of task with most time, and what those wait for most.
 pub fn most(rec: &Recording) -> Option<TaskWaits> {
     let window = rec.window.end_ns.saturating_sub(rec.window.start_ns);
@@ -36,7 +39,7 @@ pub fn most(rec: &Recording) -> Option<TaskWaits> {
         *kinds.entry(&group.kind).or_default() += own.map(|t| t.ns).sum::<u64>();
     }
     let (kind, all) = kinds.into_iter().max_by_key(|(_, ns)| *ns)?;
-    let mut reasons: BTreeMap<&Arc<str>, (u64, BTreeMap<Arc<str>, u64>)> = BTreeMap::new();
+    let mut reasons: BTreeMap<&Arc<str>, (u64, Places)> = BTreeMap::new();
     let groups = rec.tasks.iter().filter(|g| g.kind == *kind);
     for t in groups.flat_map(|g| &g.times) {
         if t.state != State::Blocked || !busy(&t.reason) {

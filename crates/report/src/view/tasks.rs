@@ -1,6 +1,6 @@
 //! Tasks of a runtime, ready to be shown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use wallscope_model::{State, TaskGroup};
@@ -74,6 +74,36 @@ impl TaskRow {
     }
 }
 
+/// Waits that look the same are one: code that was compiled again has other addresses, not other lines.
+fn merged(waits: Vec<TaskWait>) -> Vec<TaskWait> {
+    let mut known: HashMap<_, usize> = HashMap::new();
+    let mut out: Vec<TaskWait> = Vec::with_capacity(waits.len());
+    for wait in waits {
+        let frames = wait
+            .frames
+            .iter()
+            .map(|f| (f.function.name.clone(), f.line));
+        let key = (
+            wait.state,
+            wait.reason.clone(),
+            wait.detail.clone(),
+            wait.labels.clone(),
+            frames.collect::<Vec<_>>(),
+        );
+        match known.get(&key) {
+            Some(i) => {
+                out[*i].ns += wait.ns;
+                out[*i].count += wait.count;
+            }
+            None => {
+                known.insert(key, out.len());
+                out.push(wait);
+            }
+        }
+    }
+    out
+}
+
 impl Analysis<'_> {
     /// Tasks by the function they began with, kind by kind, most time with something to do first.
     pub fn tasks(&self) -> Vec<TaskRow> {
@@ -112,6 +142,7 @@ impl Analysis<'_> {
                     .unwrap_or_default(),
             });
         }
+        let mut waits = merged(waits);
         waits.sort_by_key(|w| std::cmp::Reverse(w.ns));
         TaskRow {
             pid: g.pid,
@@ -125,5 +156,45 @@ impl Analysis<'_> {
             blocked,
             waits,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wallscope_model::FrameKind;
+
+    use super::*;
+    use crate::view::FunctionName;
+
+    #[test]
+    fn waits_that_look_the_same_are_one() {
+        let wait = |line, inlined, reason: &str| TaskWait {
+            state: State::Blocked,
+            reason: reason.into(),
+            detail: "".into(),
+            ns: 5,
+            count: 1,
+            labels: Vec::new(),
+            frames: vec![StackFrame {
+                function: FunctionName {
+                    name: "a.B.c".into(),
+                    module: "".into(),
+                    kind: FrameKind::Java,
+                },
+                line,
+                inlined,
+            }],
+        };
+        let all = merged(vec![
+            wait(7, false, "lock"),
+            wait(8, false, "lock"),
+            wait(7, true, "lock"),
+            wait(7, false, "timer"),
+        ]);
+        let told: Vec<_> = all
+            .iter()
+            .map(|w| (w.frames[0].line, w.ns, w.count))
+            .collect();
+        assert_eq!(told, [(7, 10, 2), (8, 5, 1), (7, 5, 1)]);
     }
 }
