@@ -37,6 +37,8 @@ const FLAGS: &[&str] = &[
     "-pthread",
 ];
 
+const BARE: &[&str] = &["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+
 fn compiler(variable: &str, otherwise: &str) -> String {
     println!("cargo:rerun-if-env-changed={variable}");
     env::var(variable).unwrap_or_else(|_| otherwise.to_string())
@@ -87,6 +89,20 @@ fn main() {
     link.push("-ldl");
     run(&cxx, &link);
 
+    // The same without a description of how its frames are left: only its instructions tell.
+    let bare = text(&out.join("wallscope-bare"));
+    let mut arguments: Vec<&str> = FLAGS.iter().chain(BARE).copied().collect();
+    let sources: Vec<String> = (C_FILES.iter().map(|n| format!("programs/{n}.c"))).collect();
+    arguments.extend(["-std=gnu17", "-r", "-o"]);
+    let joined = text(&out.join("bare.o"));
+    arguments.push(&joined);
+    arguments.extend(sources.iter().map(String::as_str));
+    run(&cc, &arguments);
+    let mut link = vec!["-pthread", "-rdynamic", "-o", &bare, &joined];
+    link.extend(objects[C_FILES.len()..].iter().map(String::as_str));
+    link.push("-ldl");
+    run(&cxx, &link);
+
     let library = text(&out.join("libwallscope-odd.so"));
     let source = "programs/odd_library.c";
     let shared = ["-std=gnu17", "-shared", "-fPIC", source, "-o", &library];
@@ -98,4 +114,5 @@ fn main() {
 
     println!("cargo:rustc-env=WALLSCOPE_PLAIN_PROGRAM={plain}");
     println!("cargo:rustc-env=WALLSCOPE_TRUTH_PROGRAM={binary}");
+    println!("cargo:rustc-env=WALLSCOPE_BARE_PROGRAM={bare}");
 }

@@ -99,6 +99,7 @@ experiments! {
     forked_calls "forked-calls";
     slow_calls "slow-calls";
     odd "odd";
+    bare "bare";
     python "python";
     gil "gil";
     asyncio "asyncio";

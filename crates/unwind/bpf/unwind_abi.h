@@ -43,7 +43,7 @@ enum uw_end {
 /* Rule ids below UW_RULE_FIRST never reach the rules array: 0 is invalid memory, the others say
  * with which cause a stack ends at such code. */
 #define UW_RULE_FIRST 16
-#define UW_RULE_FP 16		/* rbp is a frame pointer: code made at run time */
+#define UW_RULE_FP 16		/* rbp is a frame pointer: code made at run time, or described by nothing */
 #define UW_RULE_SIGNAL 17	/* rsp points at the frame the kernel pushed for a signal */
 #define UW_RULE_FP_ENTRY 18	/* …whose frame pointer is not yet, or no longer, its own */
 #define UW_RULE_HOTSPOT 15	/* in the cache only: the frame is a blob of a HotSpot VM's code */

@@ -39,9 +39,12 @@ struct Loaded {
 fn load_programs(dir: &Path) -> Loaded {
     let path = dir.join("live.bpf.o");
     let include = format!("-I{}/bpf", env!("CARGO_MANIFEST_DIR"));
+    let headers = format!("-I{}", env!("WALLSCOPE_BPF_HEADERS"));
     compile(
         "clang",
-        &["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", &include],
+        &[
+            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", &include, &headers,
+        ],
         &["live.bpf.c"],
         &path,
     );

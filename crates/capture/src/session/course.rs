@@ -440,6 +440,7 @@ impl<'o> Course<'o> {
         notes.extend(programs_of.map(|note| note + "; the label `program` tells which one it was"));
         notes.extend(processes.managed().scripts.notes());
         notes.extend(processes.jit().notes());
+        notes.extend(processes.undescribed());
         let mut stacks = Stacks::new(&processes, options.interpreter_frames);
         let of_tasks = tasks::assemble(
             &mut recording,

@@ -12,7 +12,8 @@ use wallscope_model::{Module, ModuleId, ModuleKind};
 use wallscope_object::{elf::Elf, mapped::MappedFile};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{
-    FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
+    FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,
+    UnwindMaps,
 };
 
 use wallscope_unwind::runtime::{self, hotspot};
@@ -294,6 +295,36 @@ impl<S: TableSink> Files<S> {
     pub fn problem(&self, index: u16) -> Option<&str> {
         let mut ids = self.by_unwinder.iter().filter(|(_, i)| **i == index);
         ids.find_map(|(id, _)| self.store.file_problem(*id))
+    }
+
+    /// What to say of the files whose code nothing describes.
+    pub fn notes(&self) -> Vec<String> {
+        let names = |how: Undescribed| {
+            let ids = (self.by_unwinder.iter())
+                .filter(|(id, _)| self.store.file_undescribed(**id) == Some(how));
+            let mut names: Vec<&str> = ids
+                .map(|(_, index)| &*self.entries[*index as usize].path)
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            names.join(", ")
+        };
+        let words = [
+            (
+                Undescribed::Followed,
+                "stacks are followed by what its instructions do, where these leave no doubt",
+            ),
+            (
+                Undescribed::FramePointers,
+                "stacks are followed by frame pointers, as most of its functions keep them; callers of \
+                 others would be passed over",
+            ),
+        ];
+        (words.into_iter())
+            .map(|(how, told)| (names(how), told))
+            .filter(|(names, _)| !names.is_empty())
+            .map(|(names, told)| format!("code without unwind information: {told}: {names}"))
+            .collect()
     }
 
     /// Bytes of kernel memory that unwind tables take.

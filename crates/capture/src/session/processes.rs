@@ -433,6 +433,11 @@ impl<S: TableSink> Processes<S> {
         })
     }
 
+    /// What to say of code that nothing describes.
+    pub fn undescribed(&self) -> Vec<String> {
+        self.files.notes()
+    }
+
     /// Losses of this side, by cause.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let mut losses = self.files.losses();

@@ -131,6 +131,7 @@ checks! {
     Truth "forked-calls" calls::forked: "exact counts of calls in children forked meanwhile";
     Truth "slow-calls" calls::slow: "stacks and ledgers of slow calls against typical ones";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
+    Truth "bare" shares::bare: "code without unwind information: ledger, shares, whole stacks";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";
     Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";

@@ -5,9 +5,9 @@ use crate::score::ledger::{Limits, agrees};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
-use crate::{Error, Scorecard, Tool};
+use crate::{Error, Program, Scorecard, Tool, program};
 
-use super::{Length, why::reasons_right};
+use super::{Length, measure, why::reasons_right};
 
 /// User stacks that reach the root, percent of sampled time.
 pub(super) const WHOLE: f64 = 99.9;
@@ -125,6 +125,20 @@ pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     }
     let percent = 100.0 * named as f64 / all.max(1) as f64;
     card.at_least("waits for the lock by its class", percent, 95.0, "%");
+    Ok(card)
+}
+
+/// Programs whose code nothing describes: stacks are as whole, and as right.
+pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    for name in ["mix", "convoy"] {
+        let mut command = std::process::Command::new(program::bare());
+        let seconds = length.text();
+        command.args([name, "--seconds", &seconds, "--hold", "--linger"]);
+        let program = Program::start_command(name, command)?;
+        let run = measure(program, tool, &Options::at(499))?;
+        card.extend(name, common(&run, &["wall", "off-cpu", "on-cpu"]));
+    }
     Ok(card)
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct Cfi<'d> {
     pub data: Cow<'d, [u8]>,
 }
 
-/// Where Go describes its code, and what finding that takes; the names that V8 exports.
+/// Where Go describes its code, and what finding that takes; the names that V8 exports; symbols.
 const KEPT: &[&str] = &[
     ".note.go.buildid",
     ".gopclntab",
@@ -96,6 +96,8 @@ const KEPT: &[&str] = &[
     ".data.rel.ro",
     ".rela.dyn",
     ".dynstr",
+    ".dynsym",
+    ".symtab",
 ];
 
 /// A section that is kept by its name.
@@ -325,6 +327,30 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             .find(|s| vaddr >= s.vaddr && vaddr - s.vaddr < s.size)?;
         let skip = vaddr - s.vaddr;
         Some((s.offset.checked_add(skip)?, s.size - skip))
+    }
+
+    /// Where executable code at this offset in the file is linked at.
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+        let s =
+            (self.segments.iter()).find(|s| offset >= s.offset && offset - s.offset < s.size)?;
+        s.vaddr.checked_add(offset - s.offset)
+    }
+
+    /// Addresses of functions, by the symbols; in no order, and with repetitions.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = u64> {
+        const MOST: u64 = 32 << 20;
+        const SYMBOL: usize = 24;
+        const KINDS: [u8; 2] = [object::elf::STT_FUNC.0, object::elf::STT_GNU_IFUNC.0];
+        let tables = (self.kept.iter()).filter(|s| [".dynsym", ".symtab"].contains(&s.name));
+        let symbols = tables
+            .filter_map(|s| self.bytes(s.offset, s.size.min(MOST)))
+            .flat_map(|bytes| bytes.chunks_exact(SYMBOL));
+        symbols.filter_map(|s| {
+            let value: [u8; 8] = s[8..16].try_into().ok()?;
+            KINDS
+                .contains(&(s[4] & 15))
+                .then_some(u64::from_le_bytes(value))
+        })
     }
 
     /// Up to `len` bytes of the file.

@@ -2,6 +2,7 @@
 
 pub mod abi;
 mod cfi;
+mod conduct;
 mod go;
 mod image;
 mod mapping;
@@ -19,4 +20,4 @@ pub use rules::{Row, RuleSet};
 pub use sink::{Capacity, KernelTables, MemoryTables, SinkError, TableSink, UnwindMaps};
 pub use snapshot::{Registers, Unwinder, Unwound};
 pub use store::{StoreStats, TableStore};
-pub use table::{Code, Table};
+pub use table::{Code, Table, Undescribed};

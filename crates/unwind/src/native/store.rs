@@ -17,7 +17,7 @@ use crate::native::mapping::{FileKey, MappingSpec, Source};
 use crate::native::room::Room;
 use crate::native::rules::RuleSet;
 use crate::native::sink::{SinkError, TableSink};
-use crate::native::table::{self, Code, Table};
+use crate::native::table::{self, Code, Table, Undescribed};
 use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
@@ -69,6 +69,7 @@ enum State {
 struct FileEntry {
     key: FileKey,
     state: State,
+    undescribed: Option<Undescribed>,
     used: u64,
 }
 
@@ -155,6 +156,11 @@ impl<S: TableSink> TableStore<S> {
             State::Nothing(reason) => reason.as_deref(),
             _ => None,
         }
+    }
+
+    /// How much of a file's code is unwound that nothing describes.
+    pub fn file_undescribed(&self, id: u16) -> Option<Undescribed> {
+        self.files.get((id as usize).checked_sub(1)?)?.undescribed
     }
 
     /// What is held and what was refused.
@@ -300,6 +306,7 @@ impl<S: TableSink> TableStore<S> {
             return 0;
         }
         let id = self.files.len() as u16 + 1;
+        let mut undescribed = None;
         let state = match parsed {
             None => State::Absent,
             Some(Err(ImageError::NotElf)) => State::FramePointers,
@@ -310,6 +317,7 @@ impl<S: TableSink> TableStore<S> {
                 }
                 match parsed.code {
                     Code::Table(table) => {
+                        undescribed = table.undescribed();
                         built.push((id, table));
                         State::Absent
                     }
@@ -321,6 +329,7 @@ impl<S: TableSink> TableStore<S> {
         self.files.push(FileEntry {
             key: key.clone(),
             state,
+            undescribed,
             used: now,
         });
         self.keys.insert(key.clone(), id);

@@ -3,7 +3,8 @@
 //! Built from `.eh_frame`, or `.debug_frame` where that is missing; of Go code from its own table
 //! (`go.rs`). Rows are keyed by *offset in the file* (pc − start of the mapping + its offset), so that
 //! a table serves every process and every load address as it is. Code that no function description
-//! covers has rows of its own that say so; nothing is inherited across a gap. Four things are recognised without any description:
+//! covers has rows of its own that say so; nothing is inherited across a gap. Code without a description
+//! is told by its own instructions (`conduct.rs`), but for what is recognised as it is:
 //!
 //! * the entry point of the file (`_start` of C libraries that describe nothing): it has no
 //!   caller by definition, so it is the root, but only its bytes up to its first call;
@@ -17,6 +18,7 @@
 
 use crate::native::abi::{End, KIND_REG, KIND_SPAWN, Rule};
 use crate::native::cfi::{self, Range, Rows};
+use crate::native::conduct::{self, Stretch};
 use crate::native::go;
 use crate::native::image::{Identity, Image, ImageError, Pread};
 use crate::native::rules::{Row, RuleSet};
@@ -38,11 +40,21 @@ pub enum Code {
     Nothing,
 }
 
+/// How much of a file's code is unwound that nothing describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Undescribed {
+    /// By what its instructions do.
+    Followed,
+    /// By frame pointers, as most of its functions begin by making one.
+    FramePointers,
+}
+
 /// The encoded table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     words: Vec<u64>,
     rows: usize,
+    undescribed: Option<Undescribed>,
 }
 
 /// What a file turned out to be.
@@ -78,7 +90,13 @@ impl Table {
         Table {
             words,
             rows: rows.len(),
+            undescribed: None,
         }
+    }
+
+    /// How code is unwound that nothing describes, if there is much of it (16 KiB and more).
+    pub fn undescribed(&self) -> Option<Undescribed> {
+        self.undescribed
     }
 
     /// The words that go into the kernel.
@@ -164,18 +182,26 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
         section.set_address_size(8);
         rows = cfi::read(&section, &bases(cfi.address), |a| image.offset_of(a), rules);
     }
+    rows.ranges.sort_by_key(|r| r.start);
+    recognise(&image, &mut rows, rules);
+    let undescribed = match image.go {
+        true => None,
+        false => undescribed(&image, &mut rows, rules),
+    };
     if rows.ranges.is_empty() {
         return Ok(Parsed {
             code: Code::Nothing,
             identity,
         });
     }
-    rows.ranges.sort_by_key(|r| r.start);
-    recognise(&image, &mut rows, rules);
     let merged = merge(&rows);
     drop(rows);
+    let table = Table {
+        undescribed,
+        ..Table::encode(&merged)
+    };
     Ok(Parsed {
-        code: Code::Table(Table::encode(&merged)),
+        code: Code::Table(table),
         identity,
     })
 }
@@ -241,7 +267,8 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
     for at in sigreturn_ends(image, &rows.ranges) {
         found.push((at, at + 1, Row::Signal));
     }
-    let all = gaps(image, &rows.ranges);
+    const MOST: usize = 4 << 20;
+    let all = gaps(image, &rows.ranges, MOST);
     if let Some((start, end)) = builtins(image, &all) {
         found.push((start, end, Row::FramePointer));
     }
@@ -369,10 +396,62 @@ fn jumps<'d, R: ReadRef<'d>>(
     (at > 0).then(|| (start, start + at as u32))
 }
 
-/// Stretches of code between descriptions that are longer than padding, 4 MiB of them at most.
-fn gaps<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u32, u32)> {
+/// Adds what the instructions of the remaining code tell. `rows.ranges` is sorted, before and after.
+fn undescribed<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    rows: &mut Rows,
+    rules: &mut RuleSet,
+) -> Option<Undescribed> {
+    const MUCH: usize = 16 << 10;
+    let all = gaps(image, &rows.ranges, usize::MAX);
+    let total: usize = (all.iter())
+        .map(|(start, end)| (end - start) as usize)
+        .sum();
+    let much = |how| (total >= MUCH).then_some(how);
+    let wide: Vec<(u64, u64)> = (all.iter())
+        .map(|(start, end)| (u64::from(*start), u64::from(*end)))
+        .collect();
+    if conduct::keeps_frame_pointers(&wide, |at, len| image.bytes(at, len)) {
+        for (start, end) in &all {
+            rows.push_single(*start, *end, rules.id(Row::FramePointer));
+        }
+        rows.ranges.sort_by_key(|r| r.start);
+        return much(Undescribed::FramePointers);
+    }
+    if total > conduct::MOST {
+        return None;
+    }
+    let code: Vec<Stretch<'_>> = (all.iter())
+        .filter_map(|(start, end)| {
+            Some(Stretch {
+                address: image.address_of(u64::from(*start))?,
+                offset: *start,
+                bytes: image.bytes(u64::from(*start), u64::from(end - start))?,
+            })
+        })
+        .collect();
+    let followed = conduct::follow(&code, image.functions(), rules);
+    for (stretch, told) in code.iter().zip(followed) {
+        rows.ranges.push(Range {
+            start: stretch.offset,
+            end: stretch.offset + stretch.bytes.len() as u32,
+            first: rows.rows.len() as u32,
+            count: told.len() as u32,
+        });
+        rows.rows.extend(told);
+    }
+    rows.ranges.sort_by_key(|r| r.start);
+    much(Undescribed::Followed)
+}
+
+/// Stretches of code between descriptions that are longer than padding, so many bytes of them at most.
+fn gaps<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    ranges: &[Range],
+    most: usize,
+) -> Vec<(u32, u32)> {
     const SHORTEST: u32 = 25;
-    let mut left = 4 << 20;
+    let mut left = most;
     let mut out = Vec::new();
     for s in &image.segments {
         let (Ok(start), Ok(end)) = (

@@ -337,6 +337,7 @@ pub(crate) fn record(
     notes.extend(looker.processes.several_programs());
     looker.processes.jit_mut().follow();
     notes.extend(looker.processes.jit().notes());
+    notes.extend(looker.processes.undescribed());
     recording.domain = domain::describe(domain::Facts {
         reason,
         timeline: recording.timeline.as_ref(),

@@ -1,0 +1,284 @@
+//! What is known of the stack in front of an instruction, and what the instruction makes of it.
+
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+use crate::native::abi::{End, KIND_REG, Rule};
+use crate::native::rules::Row;
+
+/// The registers that calls preserve, in the order of [`Rule::slot`].
+const PRESERVED: [Register; 6] = [
+    Register::RBX,
+    Register::RBP,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+const RBP: usize = 1;
+
+/// What is known of the stack in front of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    /// CFA − rsp, bytes.
+    pub(super) height: Option<i32>,
+    /// CFA − rbp, while rbp points into the frame.
+    frame: Option<i32>,
+    /// How many words below the CFA a register's caller's value is kept; 0: in the register.
+    pub(super) kept: [i16; 6],
+    /// Bit per register: the caller's value is nowhere known.
+    lost: u8,
+    /// rbp was set to zero and never kept: the mark of an outermost frame…
+    marked: bool,
+    /// …and then the stack was left as it never is by a function that returns.
+    pub(super) bottom: bool,
+}
+
+/// At a function's first instruction.
+pub(super) const ENTRY: State = State {
+    height: Some(8),
+    frame: None,
+    kept: [0; 6],
+    lost: 0,
+    marked: false,
+    bottom: false,
+};
+
+impl State {
+    /// Whether both find the caller alike.
+    pub(super) fn agrees(&self, other: &State) -> bool {
+        let kept = |(a, b): (&i16, &i16)| a == b || *a == 0 || *b == 0;
+        self.height == other.height
+            && self.bottom == other.bottom
+            && self.kept.iter().zip(&other.kept).all(kept)
+    }
+
+    /// What holds in both; whether anything of `self` went.
+    pub(super) fn meet(&mut self, other: &State) -> bool {
+        let before = *self;
+        if self.height != other.height {
+            self.height = None;
+        }
+        if self.frame != other.frame {
+            self.frame = None;
+        }
+        for k in 0..PRESERVED.len() {
+            if self.kept[k] != other.kept[k] {
+                self.kept[k] = 0;
+                self.lost |= 1 << k;
+            }
+        }
+        self.lost |= other.lost;
+        self.marked &= other.marked;
+        self.bottom &= other.bottom;
+        *self != before
+    }
+
+    pub(super) fn row(&self) -> Row {
+        let (reg, cfa_off) = match (self.bottom, self.height, self.frame) {
+            (true, ..) => return Row::End(End::Root),
+            (_, Some(height), _) if height >= 8 => (7, height),
+            (_, None, Some(frame)) if frame >= 8 => (6, frame),
+            _ => return Row::End(End::NoInfo),
+        };
+        let mut rule = Rule {
+            kind: KIND_REG,
+            reg,
+            cfa_off,
+            lost: self.lost,
+            ..Rule::default()
+        };
+        for (k, kept) in self.kept.iter().enumerate() {
+            if *kept > 0 {
+                rule.saved |= 1 << k;
+                rule.slot[k] = -kept;
+            }
+        }
+        Row::Rule(rule)
+    }
+
+    /// The stack pointer moves so far from the CFA.
+    pub(super) fn move_to(&mut self, height: Option<i32>) {
+        // A word that is popped without being read is gone.
+        if let Some(height) = height {
+            for k in 0..PRESERVED.len() {
+                if i32::from(self.kept[k]) * 8 > height {
+                    self.forget(k);
+                }
+            }
+        }
+        let leaves = height.is_none_or(|h| h < 8);
+        self.bottom |= self.marked && leaves;
+        self.height = height.filter(|h| h % 8 == 0);
+    }
+
+    /// Where register `k` was kept is no more.
+    fn forget(&mut self, k: usize) {
+        self.kept[k] = 0;
+        self.lost |= 1 << k;
+    }
+
+    /// Register `k` gets a value of this function's own.
+    fn overwrite(&mut self, k: usize) {
+        if self.kept[k] == 0 {
+            self.lost |= 1 << k;
+        }
+        if k == RBP {
+            self.frame = None;
+            self.marked = false;
+        }
+    }
+
+    /// CFA − address of a memory operand on the stack.
+    fn place(&self, i: &Instruction) -> Option<i32> {
+        if i.memory_index() != Register::None || i.segment_prefix() != Register::None {
+            return None;
+        }
+        let base = match i.memory_base() {
+            Register::RSP => self.height?,
+            Register::RBP => self.frame?,
+            _ => return None,
+        };
+        i32::try_from(i64::from(base) - i.memory_displacement64() as i64).ok()
+    }
+
+    /// What an instruction that does not jump does.
+    pub(super) fn step(&mut self, i: &Instruction, info: &mut InstructionInfoFactory) {
+        let to = match i.op0_kind() {
+            OpKind::Register => i.op0_register(),
+            _ => Register::None,
+        };
+        let from = match i.op1_kind() {
+            OpKind::Register if i.op_count() > 1 => i.op1_register(),
+            _ => Register::None,
+        };
+        let preserved = |r: Register| PRESERVED.iter().position(|p| *p == r);
+        match i.mnemonic() {
+            Mnemonic::Push => {
+                let height = self.height.map(|h| h - i.stack_pointer_increment());
+                self.move_to(height);
+                if let (Some(k), Some(height)) = (preserved(to), height) {
+                    self.keep(k, height);
+                }
+            }
+            Mnemonic::Pop => {
+                let height = self.height;
+                if let Some(k) = preserved(to) {
+                    self.fetch(k, height);
+                } else if to == Register::RSP {
+                    return self.move_to(None);
+                }
+                self.move_to(height.map(|h| h - i.stack_pointer_increment()));
+            }
+            Mnemonic::Leave => {
+                let frame = self.frame;
+                self.fetch(RBP, frame);
+                self.move_to(frame.map(|f| f - 8));
+            }
+            Mnemonic::Sub | Mnemonic::Add if to == Register::RSP && from == Register::None => {
+                let by = match i.op1_kind() {
+                    OpKind::Memory => None,
+                    _ => i32::try_from(i.immediate(1) as i64).ok(),
+                };
+                let by = by.map(|by| match i.mnemonic() {
+                    Mnemonic::Sub => by,
+                    _ => -by,
+                });
+                let height = self.height.zip(by).and_then(|(h, by)| h.checked_add(by));
+                self.move_to(height);
+            }
+            Mnemonic::Lea if to == Register::RSP => self.move_to(self.place(i)),
+            Mnemonic::Mov if to == Register::RSP => {
+                self.move_to(self.frame.filter(|_| from == Register::RBP));
+            }
+            Mnemonic::Lea if to == Register::RBP && i.memory_base() == Register::RSP => {
+                let frame = self.place(i);
+                self.overwrite(RBP);
+                self.frame = frame;
+            }
+            Mnemonic::Mov if to == Register::RBP && from == Register::RSP => {
+                let height = self.height;
+                self.overwrite(RBP);
+                self.frame = height;
+            }
+            Mnemonic::Mov if i.op0_kind() == OpKind::Memory => {
+                if let (Some(k), Some(place)) = (preserved(from), self.place(i)) {
+                    self.keep(k, place);
+                }
+            }
+            Mnemonic::Mov if i.op1_kind() == OpKind::Memory && preserved(to).is_some() => {
+                let place = self.place(i);
+                self.fetch(preserved(to).unwrap_or(RBP), place);
+            }
+            Mnemonic::Xor if to.full_register() == Register::RBP && to == from => {
+                let kept = self.kept[RBP] != 0 || self.lost & 1 << RBP != 0;
+                self.overwrite(RBP);
+                self.marked = !kept;
+            }
+            // Most instructions write what they name first, and nothing else.
+            Mnemonic::Mov
+            | Mnemonic::Movzx
+            | Mnemonic::Movsx
+            | Mnemonic::Movsxd
+            | Mnemonic::Lea
+            | Mnemonic::Add
+            | Mnemonic::Sub
+            | Mnemonic::Or
+            | Mnemonic::Xor
+            | Mnemonic::Shl
+            | Mnemonic::Shr
+            | Mnemonic::Sar
+            | Mnemonic::Cmp
+            | Mnemonic::Test
+            | Mnemonic::Nop
+                if to.full_register() != Register::RSP =>
+            {
+                let reads = matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Nop);
+                if let Some(k) = preserved(to.full_register()).filter(|_| !reads) {
+                    self.overwrite(k);
+                }
+            }
+            _ => {
+                let moved = i.stack_pointer_increment();
+                for used in info.info(i).used_registers() {
+                    let written = matches!(
+                        used.access(),
+                        OpAccess::Write
+                            | OpAccess::CondWrite
+                            | OpAccess::ReadWrite
+                            | OpAccess::ReadCondWrite
+                    );
+                    let register = used.register().full_register();
+                    if !written {
+                        continue;
+                    }
+                    if let Some(k) = preserved(register) {
+                        self.overwrite(k);
+                    } else if register == Register::RSP && moved == 0 {
+                        self.move_to(None);
+                    }
+                }
+                if moved != 0 {
+                    self.move_to(self.height.map(|h| h - moved));
+                }
+            }
+        }
+    }
+
+    /// Register `k` is written to memory so far below the CFA.
+    fn keep(&mut self, k: usize, place: i32) {
+        let own = self.kept[k] != 0 || self.lost & 1 << k != 0;
+        let words = i16::try_from(place / 8);
+        if !own && place >= 16 && place % 8 == 0 {
+            self.kept[k] = words.unwrap_or(0);
+        }
+    }
+
+    /// Register `k` is read from memory so far below the CFA.
+    fn fetch(&mut self, k: usize, place: Option<i32>) {
+        let own = place.is_some_and(|p| self.kept[k] != 0 && i32::from(self.kept[k]) * 8 == p);
+        self.overwrite(k);
+        if own {
+            self.kept[k] = 0;
+        }
+    }
+}

@@ -1,0 +1,538 @@
+//! Walking all ways through functions, and finding where functions are.
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpKind,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+
+use super::Stretch;
+use super::state::{ENTRY, State};
+
+/// Instructions of one function that are followed at most.
+const LONGEST: usize = 100_000;
+/// The same of one file, each as often as it is tried: a tenth of a second, or two.
+const BUDGET: usize = 1 << 19;
+/// What nothing calls is tried while more comes of it than this, less what was in vain.
+const PATIENCE: usize = 32 << 10;
+/// Rounds in which calls are found, and which functions never return.
+const ROUNDS: usize = 8;
+/// How often a function that makes no sense is tried again when more is known of others.
+const TRIES: u32 = 2;
+
+/// One instruction that was reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) state: State,
+    pub(super) len: u8,
+    /// It is known only from behind a call that may never return.
+    after_call: bool,
+    replaced: bool,
+    /// The last call on the way here; 0: none.
+    via: u64,
+}
+
+/// What came of following a function.
+#[derive(Default)]
+struct Found {
+    nodes: FxHashMap<u64, Node>,
+    /// It was seen to return with the stack as it was.
+    proven: bool,
+    /// Something contradicts that this is a function, or that the stack was understood: the last call on
+    /// the way there, or 0.
+    wrong: Option<u64>,
+    returns: bool,
+    calls: Vec<u64>,
+    /// Addresses of code that it takes.
+    taken: Vec<u64>,
+    /// At jumps whose targets are not known.
+    jumps: Vec<State>,
+}
+
+/// What is kept of a function, or of a part that was tried.
+struct Function {
+    calls: Vec<u64>,
+    taken: Vec<u64>,
+    reached: Vec<u64>,
+    /// What is known at its jumps to unknown places, if it is the same at all.
+    jumps: Option<State>,
+}
+
+/// A way to go on.
+#[derive(Clone, Copy)]
+struct Way {
+    at: u64,
+    state: State,
+    after_call: bool,
+    via: u64,
+}
+
+/// Follows the code of one file.
+pub(super) struct Follower<'s, 'd> {
+    code: &'s [Stretch<'d>],
+    entries: FxHashSet<u64>,
+    /// Where functions are likely to begin: their addresses are taken.
+    likely: FxHashSet<u64>,
+    endless: FxHashSet<u64>,
+    /// Calls that are known not to return, by where they stand.
+    cut: FxHashSet<u64>,
+    /// How many such calls there are to a place; after two, no call there is taken to return.
+    blamed: FxHashMap<u64, u32>,
+    /// Whether a function begins where padding ends.
+    begins: FxHashMap<u64, bool>,
+    known: FxHashMap<u64, Node>,
+    functions: BTreeMap<u64, Function>,
+    /// How often an entry was followed in vain.
+    tries: FxHashMap<u64, u32>,
+    /// Instructions followed so far, and those of them that led to nothing.
+    steps: usize,
+    wasted: usize,
+    info: InstructionInfoFactory,
+}
+
+impl<'s, 'd> Follower<'s, 'd> {
+    /// `entries`: where functions are known to begin.
+    pub(super) fn new(
+        code: &'s [Stretch<'d>],
+        entries: impl Iterator<Item = u64>,
+    ) -> Follower<'s, 'd> {
+        let mut follower = Follower {
+            code,
+            entries: FxHashSet::default(),
+            likely: FxHashSet::default(),
+            endless: FxHashSet::default(),
+            cut: FxHashSet::default(),
+            blamed: FxHashMap::default(),
+            begins: FxHashMap::default(),
+            known: FxHashMap::default(),
+            functions: BTreeMap::new(),
+            tries: FxHashMap::default(),
+            steps: 0,
+            wasted: 0,
+            info: InstructionInfoFactory::new(),
+        };
+        follower.entries = entries.filter(|at| follower.holds(*at)).collect();
+        follower
+    }
+
+    fn decode(&self, at: u64) -> Option<Instruction> {
+        let after = self.code.partition_point(|s| s.address <= at);
+        let stretch = self.code[..after].last().filter(|s| at < s.end())?;
+        let bytes = &stretch.bytes[(at - stretch.address) as usize..];
+        let mut decoder = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE);
+        let i = decoder.decode();
+        (!i.is_invalid()).then_some(i)
+    }
+
+    fn holds(&self, at: u64) -> bool {
+        let after = self.code.partition_point(|s| s.address <= at);
+        self.code[..after].last().is_some_and(|s| at < s.end())
+    }
+
+    /// Walks all ways from `start`; where they contradict each other, without a call on the way there that
+    /// then cannot have returned. Returns these calls too.
+    fn follow(&mut self, start: u64, state: State, outer: bool) -> (Found, FxHashSet<u64>) {
+        const MOST_CUT: usize = 16;
+        let mut cut = FxHashSet::default();
+        loop {
+            let found = self.walk(start, state, &cut, outer);
+            let blamed = found.wrong.filter(|via| *via != 0 && cut.len() < MOST_CUT);
+            let Some(via) = blamed else {
+                return (found, cut);
+            };
+            // Of all calls on the way rather one behind which a function may begin.
+            let way = std::iter::successors(Some(via), |call| {
+                found.nodes.get(call).map(|n| n.via).filter(|v| *v != 0)
+            });
+            let call = way
+                .take(LONGEST)
+                .find(|call| self.stands_last(*call))
+                .unwrap_or(via);
+            if !cut.insert(call) {
+                return (found, cut);
+            }
+        }
+    }
+
+    /// Whether the call at `at` is followed by padding, or ends where functions may begin.
+    fn stands_last(&self, at: u64) -> bool {
+        let Some(next) = self.decode(at).map(|i| i.next_ip()) else {
+            return true;
+        };
+        next.is_multiple_of(16) || self.decode(next).is_none_or(|i| is_padding(&i))
+    }
+
+    fn walk(&mut self, start: u64, state: State, cut: &FxHashSet<u64>, outer: bool) -> Found {
+        let mut found = Found::default();
+        let mut ways = vec![Way {
+            at: start,
+            state,
+            after_call: false,
+            via: 0,
+        }];
+        let mut steps = 0;
+        while let Some(way) = ways.pop() {
+            let Way {
+                at,
+                state,
+                after_call,
+                via,
+            } = way;
+            steps += 1;
+            self.steps += 1;
+            if steps > LONGEST || self.steps > BUDGET {
+                found.wrong = Some(0);
+            }
+            if found.wrong.is_some() {
+                break;
+            }
+            if at != start && self.leaves(&way, &mut found) {
+                continue;
+            }
+            let Some(i) = self.decode(at) else {
+                found.wrong = Some(via);
+                continue;
+            };
+            let node = match found.nodes.get_mut(&at) {
+                None => {
+                    let node = Node {
+                        state,
+                        len: i.len() as u8,
+                        after_call,
+                        replaced: false,
+                        via,
+                    };
+                    found.nodes.insert(at, node);
+                    node
+                }
+                Some(node) if node.state.agrees(&state) => {
+                    node.after_call &= after_call;
+                    if !node.state.meet(&state) {
+                        continue;
+                    }
+                    *node
+                }
+                // The call before did not return.
+                Some(_) if after_call => continue,
+                Some(node) if node.after_call && !node.replaced => {
+                    node.state = state;
+                    node.after_call = false;
+                    node.replaced = true;
+                    node.via = via;
+                    *node
+                }
+                // What stood on neither way differs: nothing is known of it from here on.
+                Some(node) if node.state.height.is_none() || state.height.is_none() => {
+                    if !node.state.meet(&state) {
+                        continue;
+                    }
+                    *node
+                }
+                Some(node) => {
+                    found.wrong = Some(if via != 0 { via } else { node.via });
+                    continue;
+                }
+            };
+            let way = Way {
+                state: node.state,
+                via: node.via,
+                ..way
+            };
+            self.go_on(way, &i, cut, outer, &mut found, &mut ways);
+        }
+        found
+    }
+
+    /// Whether a way has come to other code than this function's; what that tells is noted.
+    fn leaves(&self, way: &Way, found: &mut Found) -> bool {
+        let Way {
+            at,
+            state,
+            after_call,
+            ..
+        } = way;
+        let other = self.known.get(at);
+        let entry = self.entries.contains(at);
+        if !entry && other.is_none() && self.holds(*at) {
+            return false;
+        }
+        if *after_call {
+            return true;
+        }
+        found.returns = true;
+        let agrees = match other {
+            Some(other) if !entry => other.state.agrees(state),
+            // Parts of functions that are put elsewhere may lie outside.
+            _ if !entry => state.height == Some(8) && state.kept == [0; 6],
+            _ => state.agrees(&ENTRY) && state.kept == [0; 6],
+        };
+        found.proven |= agrees;
+        if !agrees && (entry || other.is_some()) && state.height.is_some() {
+            found.wrong = Some(way.via);
+        }
+        true
+    }
+
+    /// Whether behind a call, and padding, another function begins; unless `tries`, it is taken to.
+    fn is_last(&mut self, mut at: u64, tries: bool) -> bool {
+        while let Some(i) = self.decode(at)
+            && is_padding(&i)
+        {
+            at = i.next_ip();
+        }
+        if !at.is_multiple_of(16) {
+            return false;
+        }
+        if let Some(known) = self.begins.get(&at) {
+            return *known;
+        }
+        if !tries {
+            return true;
+        }
+        let (found, _) = self.follow(at, ENTRY, false);
+        let begins = found.proven && found.wrong.is_none();
+        self.begins.insert(at, begins);
+        begins
+    }
+
+    fn go_on(
+        &mut self,
+        way: Way,
+        i: &Instruction,
+        cut: &FxHashSet<u64>,
+        outer: bool,
+        found: &mut Found,
+        ways: &mut Vec<Way>,
+    ) {
+        let Way {
+            at, mut state, via, ..
+        } = way;
+        let next = i.next_ip();
+        let to = |at, state| Way {
+            at,
+            state,
+            after_call: false,
+            via,
+        };
+        let behind = Way {
+            at: next,
+            state,
+            after_call: true,
+            via: at,
+        };
+        match i.flow_control() {
+            FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => {}
+            FlowControl::Next => {
+                if i.is_ip_rel_memory_operand() && i.mnemonic() == Mnemonic::Lea {
+                    found.taken.push(i.ip_rel_memory_address());
+                } else if i.mnemonic() == Mnemonic::Mov && i.op1_kind() == OpKind::Immediate32 {
+                    found.taken.push(i.immediate(1));
+                }
+                state.step(i, &mut self.info);
+                ways.push(to(next, state));
+            }
+            FlowControl::Call if matches!(i.code(), Code::Syscall) => ways.push(to(next, state)),
+            FlowControl::Call if i.is_call_near() && i.near_branch_target() == next => {
+                // It only learns where it is.
+                state.move_to(state.height.map(|h| h + 8));
+                ways.push(to(next, state));
+            }
+            FlowControl::Call | FlowControl::IndirectCall => {
+                found
+                    .calls
+                    .extend(i.is_call_near().then(|| i.near_branch_target()));
+                let endless = target_of(i).is_some_and(|t| self.endless.contains(&t))
+                    || self.cut.contains(&at)
+                    || cut.contains(&at)
+                    || self.is_last(next, outer);
+                if !endless {
+                    ways.push(behind);
+                }
+            }
+            FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => {
+                ways.push(to(i.near_branch_target(), state));
+            }
+            FlowControl::ConditionalBranch => {
+                ways.push(to(next, state));
+                ways.push(to(i.near_branch_target(), state));
+            }
+            FlowControl::IndirectBranch => {
+                found.returns = true;
+                // What it had kept is back: it hands on to another function.
+                let kept = || found.nodes.values().any(|n| n.state.kept != [0; 6]);
+                found.proven |= state.height == Some(8) && state.kept == [0; 6] && kept();
+                found.jumps.push(state);
+            }
+            FlowControl::Return => {
+                found.returns = true;
+                match state.height {
+                    Some(8) if state.kept == [0; 6] => found.proven = true,
+                    Some(_) => found.wrong = Some(via),
+                    None => {}
+                }
+            }
+            FlowControl::Interrupt if i.mnemonic() != Mnemonic::Int3 => {
+                ways.push(to(next, state));
+            }
+            FlowControl::XbeginXabortXend => ways.push(to(next, state)),
+            _ => {}
+        }
+    }
+
+    /// Keeps what was found of the function at `start`.
+    fn commit(&mut self, start: u64, (found, cut): (Found, FxHashSet<u64>)) {
+        for at in cut {
+            let target = self.decode(at).and_then(|i| target_of(&i));
+            let times = target.map(|t| self.blamed.entry(t).or_default());
+            if let (Some(target), Some(times)) = (target, times) {
+                *times += 1;
+                if *times == 2 {
+                    self.endless.insert(target);
+                }
+            }
+            self.cut.insert(at);
+        }
+        if !found.returns {
+            self.endless.insert(start);
+        }
+        let same = (found.jumps.first()).filter(|s| found.jumps.iter().all(|other| other == *s));
+        let function = Function {
+            calls: found.calls,
+            taken: found.taken,
+            reached: found.nodes.keys().copied().collect(),
+            jumps: same.copied(),
+        };
+        self.functions.insert(start, function);
+        self.known.extend(found.nodes);
+    }
+
+    /// Follows all code; again what looks different in the light of what was found, as often as it does.
+    /// Returns what is known of each instruction, by address.
+    pub(super) fn follow_all(mut self) -> Vec<(u64, Node)> {
+        for _ in 0..ROUNDS {
+            let endless = self.endless.clone();
+            let mut entries: Vec<u64> = self.entries.iter().copied().collect();
+            entries.retain(|at| {
+                let tries = self.tries.get(at).copied().unwrap_or(0);
+                !self.functions.contains_key(at) && tries < TRIES
+            });
+            entries.sort_unstable();
+            for start in entries {
+                let found = self.follow(start, ENTRY, true);
+                if found.0.wrong.is_none() {
+                    self.commit(start, found);
+                } else {
+                    *self.tries.entry(start).or_default() += 1;
+                }
+            }
+            self.follow_rest();
+            let calls = self.functions.values().flat_map(|f| &f.calls);
+            let new: FxHashSet<u64> = calls
+                .copied()
+                .filter(|at| self.holds(*at) && !self.entries.contains(at))
+                .collect();
+            let ends = |at: &u64| self.endless.contains(at) && !endless.contains(at);
+            let stale: Vec<u64> = (self.functions.iter())
+                .filter(|(start, f)| {
+                    let others = |at: &u64| at != *start && new.contains(at);
+                    f.calls.iter().any(ends) || f.reached.iter().any(others)
+                })
+                .map(|(start, _)| *start)
+                .collect();
+            let taken = self.functions.values().flat_map(|f| &f.taken);
+            let likely: FxHashSet<u64> = taken.copied().filter(|at| self.holds(*at)).collect();
+            if new.is_empty() && stale.is_empty() && likely.len() == self.likely.len() {
+                break;
+            }
+            self.likely = likely;
+            self.entries.extend(new);
+            self.begins.retain(|_, begins| *begins);
+            for start in stale {
+                for at in self
+                    .functions
+                    .remove(&start)
+                    .map(|f| f.reached)
+                    .unwrap_or_default()
+                {
+                    self.known.remove(&at);
+                }
+            }
+        }
+        let mut known: Vec<(u64, Node)> = self.known.into_iter().collect();
+        known.sort_unstable_by_key(|(at, _)| *at);
+        known
+    }
+
+    /// Stretches that were not reached.
+    fn follow_rest(&mut self) {
+        for stretch in self.code {
+            let mut at = stretch.address;
+            while at < stretch.end() {
+                if let Some(node) = self.known.get(&at) {
+                    at += u64::from(node.len);
+                    continue;
+                }
+                let Some(i) = self.decode(at) else {
+                    at += 1;
+                    continue;
+                };
+                let fills = is_padding(&i)
+                    || stretch.bytes[(at - stretch.address) as usize..].starts_with(&[0, 0]);
+                if fills {
+                    at = i.next_ip();
+                    continue;
+                }
+                if self.wasted > PATIENCE + self.known.len() {
+                    return;
+                }
+                let begun = self.steps;
+                let mut before = self.functions.range(..at).rev().take(256);
+                let before = before.find_map(|(_, function)| function.jumps);
+                let taken = [before, Some(ENTRY)]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|state| {
+                        let (found, cut) = self.follow(at, state, true);
+                        let likely = state == ENTRY && self.likely.contains(&at);
+                        let good = found.wrong.is_none() && (found.proven || likely);
+                        good.then_some((found, cut))
+                    });
+                if let Some(found) = taken {
+                    self.commit(at, found);
+                    continue;
+                }
+                self.wasted += self.steps - begun;
+                // Behind what ends this one, the next may begin.
+                while let Some(i) = self.decode(at)
+                    && !self.known.contains_key(&at)
+                {
+                    at = i.next_ip();
+                    let ends = [
+                        FlowControl::Return,
+                        FlowControl::UnconditionalBranch,
+                        FlowControl::IndirectBranch,
+                        FlowControl::Exception,
+                        FlowControl::Interrupt,
+                    ];
+                    if ends.contains(&i.flow_control()) || i.mnemonic() == Mnemonic::Hlt {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a call calls: a place in the code, or the word that holds its address.
+fn target_of(i: &Instruction) -> Option<u64> {
+    if i.is_call_near() {
+        return Some(i.near_branch_target());
+    }
+    (i.is_call_near_indirect() && i.is_ip_rel_memory_operand()).then(|| i.ip_rel_memory_address())
+}
+
+/// What fills the room between functions, and in front of loops.
+fn is_padding(i: &Instruction) -> bool {
+    matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+}
