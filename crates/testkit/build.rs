@@ -26,6 +26,7 @@ const C_FILES: &[&str] = &[
     "trouble_computing",
     "trouble_waiting",
     "trouble_healthy",
+    "trouble_serving",
 ];
 const CXX_FILES: &[&str] = &["odd_throw", "calls_throw", "convoy_object"];
 const FLAGS: &[&str] = &[

@@ -249,6 +249,8 @@ pub const SAMPLE_DEFERRED: u32 = 1;
 pub const SAMPLE_NO_USER: u32 = 2;
 /// A request of the thread was in flight when it began to wait.
 pub const SAMPLE_IN_FLIGHT: u32 = 0x100;
+/// `WS_S_AWAITS`: one that the thread awaits.
+pub const SAMPLE_AWAITS: u32 = 0x400;
 /// The thread has sent or received on stream sockets.
 pub const SAMPLE_TALKS: u32 = 0x200;
 /// The CPU was in user mode.
@@ -582,6 +584,26 @@ pub struct SocketRecord {
     pub peer: [u8; 16],
     /// Path of a unix socket's listener.
     pub path: [u8; 64],
+    /// The thread that got or sent the open request; 0: not known.
+    pub reader: u32,
+    /// Unused.
+    pub pad1: u32,
+}
+
+/// `struct ws_requests`: open requests of a thread or process.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OpenRequests {
+    /// When the last of them ended, ns.
+    pub until: u64,
+    /// Those that others await.
+    pub owed: u32,
+    /// Those that are awaited from others.
+    pub awaited: u32,
+    /// Of the last requests that the thread got, so many were answered by others.
+    pub passes_on: u32,
+    /// Unused.
+    pub pad0: u32,
 }
 
 impl Default for SocketRecord {
@@ -662,7 +684,8 @@ const _: () = {
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
     assert!(size_of::<ShapeHead>() == 64);
-    assert!(size_of::<SocketRecord>() == 152);
+    assert!(size_of::<SocketRecord>() == 160);
+    assert!(size_of::<OpenRequests>() == 24);
     assert!(size_of::<Answer>() == 32);
     assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::shape::BUCKETS);
 };

@@ -61,6 +61,11 @@ pub const RULES: &[Rule] = &[
         judges: silent,
     },
     Rule {
+        name: "lock of a server's own",
+        when: "the stack is that of a server that waits for a lock which it has made itself: not idle",
+        judges: own_lock,
+    },
+    Rule {
         name: "request in flight",
         when: "the thread owes an answer, or awaits one: not idle",
         judges: in_flight,
@@ -143,6 +148,11 @@ fn silent(w: &Wait<'_>) -> Option<bool> {
     (may_park(w.reason) && parking::is_silent(w.user)).then_some(true)
 }
 
+fn own_lock(w: &Wait<'_>) -> Option<bool> {
+    let locks = |name: &&str| parking::own_lock(name).is_some();
+    (w.reason == BlockReason::Poll && w.user.iter().any(locks)).then_some(false)
+}
+
 fn in_flight(w: &Wait<'_>) -> Option<bool> {
     (w.seen.in_flight == Some(true)).then_some(false)
 }
@@ -210,17 +220,21 @@ pub(crate) fn is_not_taken(kernel: &[&str], user: &[&str]) -> bool {
     called(kernel, user, &CALLS) || kernel.iter().any(inside)
 }
 
-fn sends(w: &Wait<'_>) -> Option<bool> {
-    use BlockReason::{Network, Pipe};
-    const CONNECTS: [&str; 4] = [
+/// Whether a wait is for a connection to be made.
+pub(crate) fn connects(kernel: &[&str], user: &[&str]) -> bool {
+    const INSIDE: [&str; 4] = [
         "sk_stream_wait_connect",
         "inet_wait_for_connect",
         "__inet_stream_connect",
         "unix_stream_connect",
     ];
-    let connects = by_call(w, &["connect"]) || w.kernel.iter().any(|n| CONNECTS.contains(n));
-    let goes_out =
-        [Network, Pipe].contains(&w.reason) && (connects || is_not_taken(w.kernel, w.user));
+    called(kernel, user, &["connect"]) || kernel.iter().any(|n| INSIDE.contains(n))
+}
+
+fn sends(w: &Wait<'_>) -> Option<bool> {
+    use BlockReason::{Network, Pipe};
+    let goes_out = [Network, Pipe].contains(&w.reason)
+        && (connects(w.kernel, w.user) || is_not_taken(w.kernel, w.user));
     goes_out.then_some(false)
 }
 
@@ -316,6 +330,8 @@ pub fn judge(wait: &Wait<'_>) -> (bool, &'static str) {
 
 /// The label of waits in which a request of their thread was in flight: key and value.
 pub const REQUEST: (&str, &str) = ("request", "in flight");
+/// The label's value where others await the process's answers, and it none of others.
+pub const OWED: &str = "owed";
 
 /// Judges every blocked sample of a recording whose frames have names, and sums up the idle time
 /// of each thread. `seen` is what was seen of each sample's waits, by index; fewer: of none.
@@ -434,18 +450,18 @@ const NOTHING_IN_FLIGHT: &str = "nothing in flight";
 const AT_ROOT: &str = "waits for work at its root";
 
 fn label_requests(recording: &mut Recording, seen: &[WaitSeen]) {
-    let mut labelled: HashMap<Option<LabelsId>, LabelsId> = HashMap::new();
+    let mut labelled: HashMap<(Option<LabelsId>, bool), LabelsId> = HashMap::new();
     let sets = &mut recording.label_sets;
     for (s, seen) in recording.samples.iter_mut().zip(seen) {
         if s.state != State::Blocked || seen.in_flight != Some(true) {
             continue;
         }
         let old = s.labels;
-        s.labels = Some(*labelled.entry(old).or_insert_with(|| {
+        s.labels = Some(*labelled.entry((old, seen.awaits)).or_insert_with(|| {
             let mut set = old.map_or_else(Vec::new, |l| sets[l.0 as usize].clone());
             set.push(Label {
                 key: REQUEST.0.into(),
-                value: LabelValue::Text(REQUEST.1.into()),
+                value: LabelValue::Text(if seen.awaits { REQUEST.1 } else { OWED }.into()),
             });
             set.sort();
             sets.push(set);

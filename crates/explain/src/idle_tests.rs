@@ -5,6 +5,7 @@ fn wait<'a>(reason: BlockReason, user: &'a [&'a str], kernel: &'a [&'a str]) -> 
         reason,
         seen: WaitSeen {
             in_flight: Some(false),
+            awaits: false,
             talks: true,
         },
         at: "",
@@ -280,6 +281,7 @@ fn single_intervals_are_idle_where_all_sampled_waits_like_them_are() {
     };
     let seen = |in_flight| WaitSeen {
         in_flight: Some(in_flight),
+        awaits: in_flight,
         talks: true,
     };
     mark_intervals(

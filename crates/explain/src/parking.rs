@@ -124,6 +124,19 @@ const SILENT: &[&str] = &[
     "JVM finalizer, cleaners",
 ];
 
+/// Functions in which servers wait for locks of their own that are no locks to the system, and who tells more.
+const OWN_LOCKS: [(&str, &str); 1] = [(
+    "ProcSleep",
+    "PostgreSQL tells who holds it: select pid, pg_blocking_pids(pid), query from pg_stat_activity where \
+     wait_event_type = 'Lock'",
+)];
+
+/// What there is to say of a wait in that function, if it is for such a lock.
+pub(crate) fn own_lock(name: &str) -> Option<&'static str> {
+    let found = OWN_LOCKS.iter().find(|(function, _)| *function == name);
+    found.map(|(_, says)| *says)
+}
+
 /// The same of scripts: the function itself waits, or does by way of [`MESSAGES`]. Below it it works.
 const IN_SCRIPTS: [&str; 3] = [
     "_worker (concurrent/futures/thread.py)",

@@ -108,6 +108,9 @@ pub struct Connections {
     pub unsent_bytes: u64,
     /// Segments that they sent again so far.
     pub retransmits: u64,
+    /// Those on which less than a segment was written and not sent, as what was sent before it was not
+    /// acknowledged yet: Nagle's algorithm holds it back.
+    pub held_back: u32,
 }
 
 /// The target process's limits and use of them.
@@ -133,6 +136,23 @@ pub struct Limits {
     pub resident_bytes: Option<u64>,
     /// Memory that is swapped out, bytes.
     pub swapped_bytes: Option<u64>,
+}
+
+/// A process of the machine that computed while the recording was made; the targets are among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Time on CPUs in the window, ns, in the kernel's ticks.
+    pub cpu_ns: u64,
+    /// The CPU that it ran on last.
+    pub cpu: u32,
+    /// Nice value.
+    pub nice: i32,
+    /// How it is scheduled, as the kernel counts: 1, 2 and 6 are real time, 5 is idle.
+    pub policy: u32,
 }
 
 /// The host at one moment. Pressure, memory, major faults and sockets are read at the start, at the end
@@ -172,6 +192,8 @@ pub struct HostFacts {
     pub connections: Vec<Connections>,
     /// Limits of the target processes (at start and end only).
     pub limits: Vec<Limits>,
+    /// The processes that computed most in the window (at the end only), most first.
+    pub neighbours: Vec<Neighbour>,
 }
 
 /// [`HostFacts`] with their time.

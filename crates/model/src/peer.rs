@@ -10,6 +10,9 @@ pub struct WaitSeen {
     /// A request of the thread, or of its process, was in flight when the wait began. `None`:
     /// connections were not followed.
     pub in_flight: Option<bool>,
+    /// One of the requests in flight is the thread's own, whose answer it awaits; else others await its
+    /// answers only.
+    pub awaits: bool,
     /// The thread has sent or received on a stream socket, or its process has one.
     pub talks: bool,
 }

@@ -34,6 +34,11 @@ pub struct Stat {
     pub start_ticks: u64,
     /// CPU it last ran on.
     pub cpu: u32,
+    /// Nice value, -20 to 19.
+    pub nice: i32,
+    /// How it is scheduled (`SCHED_*`): 0 as others, 1 and 2 first-in-first-out and round-robin of real time,
+    /// 3 batch, 5 idle, 6 deadline.
+    pub policy: u32,
 }
 
 /// `PF_KTHREAD`: the thread belongs to the kernel.
@@ -61,6 +66,10 @@ impl Stat {
             threads: number(20)?,
             start_ticks: number(22)?,
             cpu: number(39).and_then(|c| u32::try_from(c).ok()).unwrap_or(0),
+            nice: (fields.get(19 - 3))
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0),
+            policy: number(41).and_then(|p| u32::try_from(p).ok()).unwrap_or(0),
         })
     }
 
@@ -374,6 +383,12 @@ mod tests {
         assert_eq!((s.minor_faults, s.major_faults), (910, 3));
         assert_eq!((s.user_ticks, s.system_ticks), (17, 5));
         assert_eq!((s.threads, s.start_ticks, s.cpu), (6, 123_456, 3));
+        assert_eq!((s.nice, s.policy), (0, 0));
+        let niced = STAT
+            .replace(" 20 0 6 ", " 25 -5 6 ")
+            .replace(" 17 3 0 0 ", " 17 3 0 1 ");
+        let niced = Stat::parse(&niced).unwrap();
+        assert_eq!((niced.nice, niced.policy), (-5, 1));
         assert!(!s.is_kernel_thread());
         assert_eq!(Stat::parse("4242 (x) S 1"), None);
         assert_eq!(Stat::parse(""), None);

@@ -164,7 +164,7 @@ struct ws_sample {
 };
 enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4, WS_S_OPEN = 8 /* not over */,
        /* Of a block: the thread had a request in flight as it began; it has talked on sockets. */
-       WS_S_IN_FLIGHT = 0x100, WS_S_TALKS = 0x200 };
+       WS_S_IN_FLIGHT = 0x100, WS_S_TALKS = 0x200, WS_S_AWAITS = 0x400 };
 
 struct ws_resolve {
 	struct ws_head head;
@@ -309,6 +309,17 @@ struct ws_socket {
 	u8 pad0[3];
 	u8 peer[16];
 	char path[WS_PATH]; /* of a unix socket's listener */
+	u32 reader;     /* the thread that got or sent the open request; 0: not known */
+	u32 pad1;
+};
+
+/* Open requests of a thread or process. */
+struct ws_requests {
+	u64 until;      /* when the last of them ended */
+	u32 owed;       /* others await them */
+	u32 awaited;    /* from others */
+	u32 passes_on;  /* of the last requests that the thread got, so many were answered by others */
+	u32 pad0;
 };
 
 struct ws_socket_event {
@@ -372,7 +383,7 @@ _Static_assert(sizeof(struct ws_dump) == 328, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 208, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_socket) == 152, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_socket) == 160, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");

@@ -43,7 +43,12 @@ static __always_inline void shape_turn(struct ws_thread *t, struct task_struct *
 #include "ledger.h"
 
 /* Requests in flight are not followed here. */
-static __always_inline bool has_in_flight(struct ws_thread *t)
+static __always_inline u8 has_in_flight(struct ws_thread *t)
+{
+	return 0;
+}
+
+static __always_inline bool was_in_flight(struct ws_thread *t, u64 now)
 {
 	return false;
 }

@@ -37,6 +37,9 @@ u64 offset_now, offset_before, offset_since;
 
 u64 next_id = 1; /* ids of threads, one per record ever made */
 
+/* A request was in flight in a wait; one that the thread awaits itself. */
+enum { WS_ASKING = 1, WS_AWAITS = 2 };
+
 /* The record of a thread. */
 struct ws_thread {
 	u64 seq; /* odd while it is being changed */
@@ -53,9 +56,10 @@ struct ws_thread {
 	u64 block_len;
 	u64 asked;        /* when its stack was last taken as a sender's */
 	u8 talks;         /* it has sent or received on a stream socket */
-	u8 asking;        /* a request was in flight when it last began to wait */
+	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
-	u8 pad1[5];
+	u8 answers;       /* it has answered a request that another thread got */
+	u8 pad1[4];
 	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 ticket;       /* names the user stack of the current stay in the kernel */
 	u64 dumped;       /* seq at the last dump */

@@ -9,7 +9,12 @@
  * has this thread a request in flight? Connections that exist at the start are put into the map by
  * user space, with what the kernel knows of them; their open requests belong to the process.
  *
- * A connection on which eight messages in ten seconds and more were never answered is no dialogue
+ * Where one thread takes requests and others answer them (a reactor before a pool of workers), none of
+ * them is the first one's: it is free for the next. They are the process's then, and count for a thread
+ * that answers such requests while it sleeps. What a thread has asked itself never makes its sleep a
+ * delay: only who is asked lets somebody wait by sleeping.
+ *
+ * A connection on which eight messages in three seconds and more were never answered is no dialogue
  * (a log, say), and has nothing in flight.
  */
 #pragma once
@@ -21,14 +26,17 @@ enum { TCP_SYN_SENT_STATE = 2, TCP_CLOSE_STATE = 7 };
 enum { NOT_NOW = -11, INTERRUPTED = -4, RESTARTED = -512 };
 
 #define WS_ONE_WAY_MESSAGES 8
-#define WS_ONE_WAY_NS 10000000000ull
+#define WS_ONE_WAY_NS 3000000000ull
+/* A thread whose last requests, so many, others have answered takes requests for others. */
+#define WS_PASSES_ON 4
 /* At most one stack of a sender in this time from each thread, */
 #define WS_ASK_STACK_NS 20000000ull
 /* and so many in so long on each CPU. */
 #define WS_ASKS 20
 #define WS_ASKS_NS 100000000ull
-/* Set in a key of in_flight: the process, not a thread. */
+/* Set in a key of in_flight: the process, not a thread; and its requests that go from hand to hand. */
 #define WS_OF_PROCESS (1u << 31)
+#define WS_PASSED_ON (1u << 30)
 
 /* By socket cookie. */
 struct {
@@ -45,38 +53,98 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct ws_requests);
 } in_flight SEC(".maps");
 
 u32 set_old_requests = 0; /* user space put open requests of processes into the map */
 
-static __always_inline void count_in_flight(u32 key, u32 by)
+static __always_inline struct ws_requests *requests_of(u32 key)
 {
-	u32 *n = bpf_map_lookup_elem(&in_flight, &key);
+	return bpf_map_lookup_elem(&in_flight, &key);
+}
 
-	if (n)
-		__sync_fetch_and_add(n, by);
-	else if (by == 1 && bpf_map_update_elem(&in_flight, &key, &by, BPF_NOEXIST))
+static __always_inline void request_counts(u32 key, bool owed)
+{
+	struct ws_requests *r = requests_of(key), one = {};
+
+	if (r) {
+		__sync_fetch_and_add(owed ? &r->owed : &r->awaited, 1);
+		return;
+	}
+	one.owed = owed;
+	one.awaited = !owed;
+	if (bpf_map_update_elem(&in_flight, &key, &one, BPF_NOEXIST))
 		lost(WS_L_SOCKETS);
 }
 
-/* Whether the thread, or its process by old requests, has a request in flight. */
-__noinline int ws_has_in_flight(u32 tid, u32 pid)
+static __always_inline void request_counts_no_more(u32 key, bool owed, u64 now)
 {
-	u32 *n = bpf_map_lookup_elem(&in_flight, &tid);
+	struct ws_requests *r = requests_of(key);
 
-	if (n && *n)
-		return 1;
-	if (!set_old_requests)
-		return 0;
-	pid |= WS_OF_PROCESS;
-	n = bpf_map_lookup_elem(&in_flight, &pid);
-	return n && *n;
+	if (!r)
+		return;
+	__sync_fetch_and_add(owed ? &r->owed : &r->awaited, -1);
+	r->until = now;
 }
 
-static __always_inline bool has_in_flight(struct ws_thread *t)
+/* Whether, and up to when, requests of this key were in flight: all ones while one is. */
+static __always_inline u64 in_flight_until(u32 key, bool asleep)
 {
-	return (t->talks || set_old_requests) && ws_has_in_flight(t->tid, t->pid);
+	struct ws_requests *r = requests_of(key);
+
+	if (!r)
+		return 0;
+	return r->owed || (!asleep && r->awaited) ? ~0ull : r->until;
+}
+
+/*
+ * Whether a thread that waits for `reason`, or its process by old requests, has a request in flight: all
+ * ones if it has, else up to when it had.
+ */
+__noinline u64 ws_in_flight_until(u32 tid, u32 pid, u32 reason, u32 answers)
+{
+	bool asleep = reason == WS_TIMER;
+	u64 until = in_flight_until(tid, asleep), more;
+
+	if (set_old_requests) {
+		more = in_flight_until(pid | WS_OF_PROCESS, asleep);
+		until = more > until ? more : until;
+	}
+	if (asleep && answers) {
+		more = in_flight_until(pid | WS_OF_PROCESS | WS_PASSED_ON, asleep);
+		until = more > until ? more : until;
+	}
+	return until;
+}
+
+/* Whether an answer is awaited by a thread, or by its process since before. */
+__noinline int ws_awaits(u32 tid, u32 pid)
+{
+	struct ws_requests *r = requests_of(tid);
+
+	if (r && r->awaited)
+		return 1;
+	r = set_old_requests ? requests_of(pid | WS_OF_PROCESS) : NULL;
+	return r && r->awaited;
+}
+
+/* The thread begins to wait: is a request in flight, and whose? */
+static __always_inline u8 has_in_flight(struct ws_thread *t)
+{
+	if (!t->talks && !set_old_requests)
+		return 0;
+	if (ws_in_flight_until(t->tid, t->pid, t->detail, t->answers) != ~0ull)
+		return 0;
+	return WS_ASKING | (ws_awaits(t->tid, t->pid) ? WS_AWAITS : 0);
+}
+
+/* Its wait ends now, and one was in flight when it began: was it for most of it? Others may have answered. */
+static __always_inline bool was_in_flight(struct ws_thread *t, u64 now)
+{
+	u64 until = ws_in_flight_until(t->tid, t->pid, t->block_reason, t->answers);
+
+	return until >= now || (until > t->block_begin &&
+				until - t->block_begin >= (now - t->block_begin) / 2);
 }
 
 static __always_inline void forget_in_flight(struct ws_thread *t)
@@ -97,9 +165,10 @@ static __always_inline void tell_answer(struct ws_socket *s, u64 id, u64 ns)
 		lost(WS_L_RING_SAMPLE);
 }
 
-/* The request in flight is over. */
-static __always_inline void request_ends(struct ws_socket *s, u64 now)
+/* The request in flight is over; `t`: who answered it, if it was. */
+static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *t, u64 now)
 {
+	struct ws_requests *r;
 	u64 ns;
 
 	if (!s->since)
@@ -107,7 +176,18 @@ static __always_inline void request_ends(struct ws_socket *s, u64 now)
 	ns = now > s->since ? now - s->since : 0;
 	s->in_flight += ns;
 	s->since = 0;
-	count_in_flight(s->owner, -1);
+	request_counts_no_more(s->owner, s->inbound, now);
+	if (t && s->inbound && s->reader) {
+		r = requests_of(s->reader);
+		if (s->reader == t->tid) {
+			if (r)
+				r->passes_on = 0;
+		} else {
+			t->answers = 1;
+			if (r && r->passes_on < WS_PASSES_ON)
+				r->passes_on++;
+		}
+	}
 	if (s->sampled)
 		tell_answer(s, s->asker, ns);
 	s->sampled = 0;
@@ -146,18 +226,25 @@ static __always_inline void sample_asker(struct ws_socket *s, struct ws_thread *
 static __always_inline void request_begins(struct ws_socket *s, struct ws_thread *t,
 					   struct task_struct *p, u64 now)
 {
+	struct ws_requests *r;
+
 	if (!s->unanswered++)
 		s->first = now;
 	if (!s->answered && s->unanswered >= WS_ONE_WAY_MESSAGES && now - s->first > WS_ONE_WAY_NS) {
-		request_ends(s, now);
+		request_ends(s, NULL, now);
 		return;
 	}
 	if (s->since)
 		return;
 	s->since = now;
 	s->requests++;
-	s->owner = t->tid;
-	count_in_flight(t->tid, 1);
+	s->owner = s->reader = t->tid;
+	if (s->inbound) {
+		r = requests_of(t->tid);
+		if (r && r->passes_on >= WS_PASSES_ON)
+			s->owner = t->pid | WS_OF_PROCESS | WS_PASSED_ON;
+	}
+	request_counts(s->owner, s->inbound);
 	if (!s->inbound)
 		sample_asker(s, t, p, now);
 }
@@ -247,7 +334,7 @@ static __always_inline int talked(struct sock *sk, int ret, bool sent)
 	if (ret == 0 && sent)
 		return 0;
 	/* An answer; or the end of the connection, or its failure. */
-	request_ends(s, now);
+	request_ends(s, t, now);
 	if (ret > 0) {
 		s->answered = 1;
 		s->unanswered = 0;
@@ -277,7 +364,7 @@ static __always_inline int socket_state(struct sock *sk, int state)
 	s = bpf_map_lookup_elem(&sockets, &cookie);
 	if (!s)
 		return 0;
-	request_ends(s, bpf_ktime_get_ns());
+	request_ends(s, NULL, bpf_ktime_get_ns());
 	e.head.kind = WS_EV_SOCKET;
 	e.head.size = sizeof(e);
 	e.s = *s;

@@ -77,7 +77,8 @@ static __always_inline void send_sample(struct ws_sample *s)
 /* What is known of the connections of a thread that waits, or has just waited. */
 static __always_inline u32 wait_flags(struct ws_thread *t)
 {
-	return (t->asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0);
+	return (t->asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0) |
+	       (t->asking & WS_AWAITS ? WS_S_AWAITS : 0);
 }
 
 /*

@@ -39,7 +39,7 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block, 
 	e->waker = block && !t->by_interrupt ? t->waker : 0;
 	e->reason = t->block_reason;
 	e->part = part;
-	e->asking = t->asking;
+	e->asking = t->asking != 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 

@@ -39,6 +39,7 @@ fn key(id: u64, kind: u8) -> Key {
         user_mode: false,
         cpu: None,
         in_flight: false,
+        awaits: false,
         talks: false,
     }
 }

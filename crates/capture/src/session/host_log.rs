@@ -7,7 +7,7 @@ use wallscope_model::{Connections, HostFacts, HostSample, Listener};
 use wallscope_object::sockets::{self, Ends, Socket};
 use wallscope_object::{host::HostReader, process};
 
-use super::now;
+use super::{neighbours::Neighbours, now};
 
 /// Processes whose limits are read.
 const MOST: usize = 16;
@@ -23,6 +23,7 @@ pub(crate) struct HostLog {
     /// Listening sockets that were met, and whether they are the targets'.
     listeners: FxHashMap<u32, bool>,
     facts: Vec<HostSample>,
+    neighbours: Neighbours,
     next_ns: u64,
 }
 
@@ -34,6 +35,7 @@ impl HostLog {
             pids: pids.iter().take(MOST).copied().collect(),
             listeners: FxHashMap::default(),
             facts: Vec::new(),
+            neighbours: Neighbours::begin(now()),
             next_ns: 0,
         }
     }
@@ -82,6 +84,9 @@ impl HostLog {
     /// Takes everything a last time.
     pub fn finish(mut self) -> Vec<HostSample> {
         self.take_all();
+        if let Some(last) = self.facts.last_mut() {
+            last.facts.neighbours = self.neighbours.end(now(), &self.pids);
+        }
         self.facts
     }
 
@@ -145,6 +150,7 @@ fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
         row.unread_bytes += u64::from(unread);
         row.unsent_bytes += u64::from(unsent);
         row.retransmits += u64::from(s.retransmits);
+        row.held_back += u32::from(s.held_back);
     }
     let mut out: Vec<Connections> = (rows.into_iter())
         .map(|((peer, state), row)| Connections {

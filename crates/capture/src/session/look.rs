@@ -107,6 +107,7 @@ pub(super) fn take(
             user_mode: false,
             cpu: None,
             in_flight: false,
+            awaits: false,
             talks: false,
         };
         unsure.insert(key);

@@ -57,6 +57,7 @@ mod jit;
 mod late;
 pub(crate) mod look;
 pub(crate) mod managed;
+mod neighbours;
 mod pace;
 mod parts;
 pub(crate) mod peers;

@@ -95,6 +95,7 @@ impl Peers {
     pub fn seen(&self, key: &Key, pid: u32) -> WaitSeen {
         WaitSeen {
             in_flight: self.followed.then_some(key.in_flight),
+            awaits: key.awaits,
             talks: key.talks || self.talkers.contains(&pid),
         }
     }
@@ -298,7 +299,8 @@ pub(crate) fn record(
     };
     if pending && asked_ms < BELIEVED_MS {
         r.since = now.saturating_sub(u64::from(asked_ms) * 1_000_000);
-        r.first = r.since;
+        // Who sends on although nothing ever came back does not wait for it.
+        r.first = if r.answered == 0 { 1 } else { r.since };
         r.unanswered = if r.answered == 0 { UNANSWERED } else { 1 };
         r.requests = 1;
     }
@@ -404,6 +406,7 @@ mod tests {
             state: "established",
             queues: None,
             retransmits: 0,
+            held_back: false,
             ends: Ends::Tcp {
                 local: end(local),
                 peer: end(peer),

@@ -10,8 +10,8 @@ use wallscope_model::{SliceValue, Slices, StackEnd};
 
 use super::{jit, peers::Peers};
 use crate::event::{
-    Resolve, SAMPLE_DEFERRED, SAMPLE_IN_FLIGHT, SAMPLE_NO_USER, SAMPLE_OPEN, SAMPLE_TALKS,
-    SAMPLE_USER_MODE, SampleEvent, state,
+    Resolve, SAMPLE_AWAITS, SAMPLE_DEFERRED, SAMPLE_IN_FLIGHT, SAMPLE_NO_USER, SAMPLE_OPEN,
+    SAMPLE_TALKS, SAMPLE_USER_MODE, SampleEvent, state,
 };
 
 /// The user part of a stack.
@@ -48,6 +48,8 @@ pub struct Key {
     pub cpu: Option<u16>,
     /// For blocked ones: a request of the thread was in flight as it began to wait.
     pub in_flight: bool,
+    /// One that it awaits itself.
+    pub awaits: bool,
     /// For blocked ones: the thread had talked on stream sockets.
     pub talks: bool,
 }
@@ -195,6 +197,7 @@ impl Samples {
             user_mode: on_cpu && s.flags & SAMPLE_USER_MODE != 0,
             cpu: on_cpu.then_some(s.cpu),
             in_flight: s.flags & SAMPLE_IN_FLIGHT != 0,
+            awaits: s.flags & SAMPLE_AWAITS != 0,
             talks: s.flags & SAMPLE_TALKS != 0,
         };
         // What is not over was ended by nobody.

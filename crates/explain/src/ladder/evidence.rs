@@ -7,11 +7,14 @@ use wallscope_model::{BlockReason, ContextId, FrameKind, Recording, Sample, Stat
 
 use super::causes::Cause;
 use super::delays::Delay;
-use super::news::{converses, is_for_news};
+use super::news::{converses, may_be_for_news};
 use super::places::functions;
-use super::waits::{Enders, Waits, awaits_one_peer};
+use super::waits::{Enders, Waits, awaits_one_peer, own_lock};
 use super::work::Work;
 use super::{Bottleneck, Requests, Resource};
+
+/// So few requests say nothing of how they are answered.
+const FEW: u64 = 3;
 
 /// What rules judge by.
 pub(super) struct Evidence<'a> {
@@ -61,7 +64,19 @@ impl<'a> Evidence<'a> {
         let work: u64 = WORK.iter().map(|r| self.blocked(*r)).sum();
         let slept = self.in_flight(|r| !WORK.contains(&r) && r != BlockReason::Poll);
         let delayed: u64 = Delay::ALL.map(|d| self.delayed(d)).iter().sum();
-        work + slept + self.polled_for_answers() + delayed
+        let polled = self.polled_for_answers() + self.handed_owed() + self.held();
+        work + slept + polled + self.own_locks() + delayed
+    }
+
+    /// Polling for a lock that a server has made itself, with no request in flight that is known, ns.
+    fn own_locks(&self) -> u64 {
+        let poll = Some(BlockReason::Poll.name());
+        let samples = self.causes.iter().filter(|c| c.reason == poll);
+        let samples: Vec<u32> = (samples.flat_map(|c| c.samples.iter().copied()))
+            .filter(|i| !self.waits.in_flight[*i as usize])
+            .filter(|i| own_lock(self.recording, &self.recording.samples[*i as usize]).is_some())
+            .collect();
+        self.time(&samples)
     }
 
     /// Of the blocked time for `reason`, that of the thread with most of it, ns.
@@ -126,7 +141,8 @@ impl<'a> Evidence<'a> {
             .filter(|i| !self.waits.in_flight[*i as usize])
             .filter(|i| {
                 let sample = &self.recording.samples[*i as usize];
-                is_for_news(self.recording, sample, reason) && !converses(self.recording, sample)
+                may_be_for_news(self.recording, sample, reason)
+                    && !converses(self.recording, sample)
             })
             .collect();
         self.time(&(self.waits).ended_by_strangers(self.recording, &samples))
@@ -145,27 +161,54 @@ impl<'a> Evidence<'a> {
             .sum()
     }
 
-    /// Polling with requests in flight, or on one connected peer alone, ns.
+    /// Polling for answers that are awaited from others, or on one connected peer alone, ns.
     pub fn polled_for_answers(&self) -> u64 {
-        let samples = self.polls_for_answers();
-        samples.map(|i| self.waits.sample_ns[i as usize]).sum()
+        self.time(&self.polls(false))
+    }
+
+    /// Polling with requests in flight, whoever asked, or on one connected peer alone, ns.
+    pub fn polled_in_flight(&self) -> u64 {
+        self.polled_for_answers() + self.time(&self.polls(true))
     }
 
     /// Of that, what other threads of the recording ended by a signal, an event or a pipe, ns.
     pub fn handed(&self) -> u64 {
-        let samples: Vec<u32> = self.polls_for_answers().collect();
-        self.waits.handed_ns(self.recording, &samples)
+        self.handed_of_awaited() + self.handed_owed()
     }
 
-    fn polls_for_answers(&self) -> impl Iterator<Item = u32> + '_ {
+    /// The part of it in which answers of others were awaited, ns.
+    pub fn handed_of_awaited(&self) -> u64 {
+        self.waits.handed_ns(self.recording, &self.polls(false))
+    }
+
+    /// The part of it in which nobody was asked, but others asked, ns.
+    pub fn handed_owed(&self) -> u64 {
+        self.waits.handed_ns(self.recording, &self.polls(true))
+    }
+
+    /// Polling while others await answers that it gives in the end, and it asked nobody, without what its own
+    /// threads ended, ns.
+    pub fn held(&self) -> u64 {
+        // Who never answers serves by a stream, or lets his callers wait for news.
+        let mean = self.requests.mean_ns().unwrap_or(u64::MAX);
+        if self.requests.asked < FEW || mean > self.bottleneck.window_ns / 4 {
+            return 0;
+        }
+        (self.time(&self.polls(true))).saturating_sub(self.handed_owed())
+    }
+
+    /// The samples of such polls: `owed`, with requests of others in flight alone, or for answers.
+    pub fn polls(&self, owed: bool) -> Vec<u32> {
         (self.causes.iter())
             .filter(|c| c.reason == Some(BlockReason::Poll.name()))
             .flat_map(|c| c.samples.iter().copied())
             .filter(|i| {
                 let s = &self.recording.samples[*i as usize];
+                let only_owed = self.waits.owed[*i as usize];
                 let waits = self.waits.in_flight[*i as usize] || awaits_one_peer(self.recording, s);
-                waits && self.waits.delays[*i as usize].is_none()
+                waits && only_owed == owed && self.waits.delays[*i as usize].is_none()
             })
+            .collect()
     }
 
     /// Blocked time with requests in flight, of reasons that `which` chooses, ns; without delays.

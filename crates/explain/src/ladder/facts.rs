@@ -1,9 +1,10 @@
 //! Single figures that rules take from the host's facts.
 
-use wallscope_model::{HostFacts, Recording};
+use wallscope_model::{HostFacts, Neighbour, Recording};
 
 use super::Bottleneck;
 use super::waits::text_label;
+use crate::words;
 
 /// The first and the last facts of a recording, and the seconds between.
 fn edges(recording: &Recording) -> Option<(&HostFacts, &HostFacts, f64)> {
@@ -37,6 +38,8 @@ pub(super) struct Room {
     pub own: f64,
     /// Share of their time that anybody used.
     pub used: f64,
+    /// Which ones; empty: all.
+    which: Vec<usize>,
 }
 
 /// How the CPUs that the target may use were used; `None` where the host does not tell.
@@ -62,7 +65,68 @@ pub(super) fn room(recording: &Recording, b: &Bottleneck) -> Option<Room> {
         cpus,
         own: b.busy_cpus() / cpus as f64,
         used: (all.iter().sum::<f64>() / cpus as f64).max(b.busy_cpus() / cpus as f64),
+        which: allowed,
     })
+}
+
+/// Who used less of a CPU than this is not named among those that used it.
+const NAMED: f64 = 0.05;
+/// So many are named.
+const MOST_NAMED: usize = 3;
+
+/// The processes that are not measured and that used most of the CPUs of `room`, in words.
+pub(super) fn others(recording: &Recording, room: &Room) -> Option<String> {
+    let (_, last, seconds) = edges(recording)?;
+    let own = |pid: u32| recording.processes.iter().any(|p| p.pid == pid);
+    let there = |cpu: u32| room.which.is_empty() || room.which.contains(&(cpu as usize));
+    let used = |n: &Neighbour| n.cpu_ns as f64 / 1e9 / seconds;
+    let named: Vec<String> = (last.neighbours.iter())
+        .filter(|n| !own(n.pid) && there(n.cpu) && used(n) >= NAMED)
+        .take(MOST_NAMED)
+        .map(|n| {
+            let comes_first = match n.policy {
+                1 | 2 | 6 => ", which comes first by its real-time priority".to_string(),
+                _ if n.nice < 0 => format!(", favoured by nice {}", n.nice),
+                _ => String::new(),
+            };
+            format!(
+                "{} (pid {}, {:.2} CPUs{comes_first})",
+                n.name,
+                n.pid,
+                used(n)
+            )
+        })
+        .collect();
+    (!named.is_empty()).then(|| format!("Of those, most is used by {}", words::list(&named)))
+}
+
+/// Whether the target lets others go first: by its nice value, or as only the idle do; in words.
+pub(super) fn stands_back(recording: &Recording) -> Option<String> {
+    let (_, last, _) = edges(recording)?;
+    let own = |n: &&Neighbour| recording.processes.iter().any(|p| p.pid == n.pid);
+    last.neighbours.iter().filter(own).find_map(|n| {
+        let how = match (n.policy, n.nice) {
+            (5, _) => "is scheduled as idle (SCHED_IDLE)".to_string(),
+            (_, 1..) => format!("has nice {}", n.nice),
+            _ => return None,
+        };
+        Some(format!(
+            "It lets others go first: {} (pid {}) {how}",
+            n.name, n.pid
+        ))
+    })
+}
+
+/// Connections to peers on which less than a segment waited, in some look, for an acknowledgement of what was
+/// sent before: the peers.
+pub(super) fn held_back(recording: &Recording) -> Vec<&str> {
+    let all = recording.host.iter().flat_map(|s| &s.facts.connections);
+    let mut peers: Vec<&str> = (all.filter(|c| c.held_back > 0))
+        .map(|c| c.peer.as_str())
+        .collect();
+    peers.sort_unstable();
+    peers.dedup();
+    peers
 }
 
 /// The numbers of `0-3,8`, those below `most`.

@@ -19,6 +19,9 @@ pub(super) const TO_RECEIVE: &str =
 pub(super) const TO_TAKE: &str =
     "the network to take what it sends: the other end reads slower than it writes";
 
+/// Connections are not made.
+pub(super) const TO_CONNECT: &str = "connections to be made";
+
 /// What the waits of `c`, for `reason`, are for, in words.
 pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
     let user = |known: &'static [&'static str]| {
@@ -32,7 +35,14 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         })
     };
     match reason {
-        BlockReason::Lock if user(&["pthread_join", "JoinHandle", "JoinInner"]) => {
+        BlockReason::Lock
+            if user(&[
+                "pthread_join",
+                "pthread_clockjoin",
+                "JoinHandle",
+                "JoinInner",
+            ]) =>
+        {
             "threads to end that it joins"
         }
         BlockReason::Lock if user(&["std::__atomic_futex_unsigned_base", "__future_base"]) => {
@@ -73,14 +83,21 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         BlockReason::Disk if kernel(&["fsync_range", "do_fsync", "datasync"]) => {
             "what it wrote to be safe on the disk (fsync)"
         }
-        BlockReason::Pipe if kernel(&["pipe_write", "unix_stream_sendmsg", "n_tty_write"]) => {
+        BlockReason::Pipe
+            if kernel(&[
+                "pipe_write",
+                "unix_stream_sendmsg",
+                "unix_dgram_sendmsg",
+                "n_tty_write",
+            ]) =>
+        {
             TO_READ
         }
         BlockReason::Pipe if kernel(&["mq_timedsend", "do_msgsnd"]) => TO_RECEIVE,
         BlockReason::Pipe if kernel(&["mq_timedreceive", "do_msgrcv"]) => "messages from a queue",
         BlockReason::Pipe if e.mostly_of_child(c) => "the output of child processes",
         BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => TO_TAKE,
-        BlockReason::Network if kernel(&["connect"]) => "connections to be made",
+        BlockReason::Network if kernel(&["connect"]) => TO_CONNECT,
         BlockReason::Network | BlockReason::Poll if resolves(e, c) => "names to be resolved (DNS)",
         reason => words::reason(reason),
     }

@@ -8,6 +8,7 @@
 //! Pure, like the rest of the crate. What counts calls or times them is not here: those rungs need
 //! probes in the live process.
 
+mod callers;
 mod causes;
 mod delays;
 mod evidence;
@@ -22,6 +23,7 @@ mod rules_rest;
 mod rules_tasks;
 mod rules_wait;
 mod threads;
+mod turns;
 mod verdict;
 mod waits;
 mod work;

@@ -4,7 +4,7 @@
 use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
 
 use super::places::{functions, passes, place, scripts};
-use crate::idle::{is_not_taken, script_name, waits_for_condition};
+use crate::idle::{connects, is_not_taken, script_name, waits_for_condition};
 
 /// Functions of Python's library in which scripts wait for others to bring something.
 const NEWS_IN_SCRIPTS: [&str; 4] = [
@@ -41,6 +41,22 @@ pub(super) fn converses(recording: &Recording, sample: &Sample) -> bool {
 
 /// Whether a wait is for what a thread writes or sends to be taken.
 pub(super) fn brings(recording: &Recording, sample: &Sample) -> bool {
+    goes_out(recording, sample, is_not_taken)
+}
+
+/// Whether a wait is for others to let the thread through: to take what it sends, or to make a connection.
+/// Nobody rests so.
+pub(super) fn is_let_in(recording: &Recording, sample: &Sample) -> bool {
+    goes_out(recording, sample, |kernel, user| {
+        is_not_taken(kernel, user) || connects(kernel, user)
+    })
+}
+
+fn goes_out(
+    recording: &Recording,
+    sample: &Sample,
+    judge: impl Fn(&[&str], &[&str]) -> bool,
+) -> bool {
     if !matches!(
         sample.reason,
         Some(BlockReason::Pipe | BlockReason::Network)
@@ -54,7 +70,33 @@ pub(super) fn brings(recording: &Recording, sample: &Sample) -> bool {
             _ => user.push(&**name),
         }
     }
-    is_not_taken(&kernel, &user)
+    judge(&kernel, &user)
+}
+
+/// Whether a wait that somebody who is not measured ends may be for news, as far as its stack tells: at a
+/// condition, or at what programs make locks, conditions and queues of themselves, a semaphore of System V or
+/// a futex of their own, unless a function's name says that it takes a lock.
+pub(super) fn may_be_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
+    if is_for_news(recording, sample, reason) {
+        return true;
+    }
+    const PLAIN: [&str; 4] = ["semop", "semtimedop", "__semtimedop", "syscall"];
+    const LOCKS: [&str; 9] = [
+        "lock", "locked", "mutex", "acquire", "take", "enter", "hold", "guard", "rwlock",
+    ];
+    // The library's function, and what was inlined into it.
+    const INSIDE: usize = 2;
+    let inside: Vec<&str> = functions(recording, sample.stack)
+        .filter(|(kind, _)| *kind != FrameKind::Kernel)
+        .map(|(_, name)| &**name)
+        .collect();
+    let plain = |name: &&str| PLAIN.contains(&name.trim_start_matches("__GI_"));
+    let locks = |name: &&str| words_of(name).iter().any(|w| LOCKS.contains(&&**w));
+    reason == BlockReason::Lock
+        && scripts(recording, sample.stack).next().is_none()
+        && inside.iter().take(INSIDE).any(plain)
+        && !inside.iter().any(locks)
+        && !gives(recording, sample)
 }
 
 /// Whether the function in which a thread waits for a condition says by its name that it brings something

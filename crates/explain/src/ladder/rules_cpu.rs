@@ -8,7 +8,7 @@ use super::causes::{Cause, largest};
 use super::evidence::Evidence;
 use super::verdict::{Found, Verdict, found, main_code, mostly};
 use super::work::Kind;
-use super::{CPU_FIRST, facts, rules_tasks};
+use super::{CPU_FIRST, callers, facts, rules_tasks};
 use crate::words;
 
 pub(super) fn quota(e: &Evidence<'_>) -> Found {
@@ -118,6 +118,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             words::share(computing),
         ),
         share >= 0.25
+            && b.load(ns) >= 0.05
             && share >= computing / 2.0
             && ns >= e.main_wait().1 / 2
             && ns >= rules_tasks::held_ns(e) / 2,
@@ -128,19 +129,20 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             let (whose, outside) = match &room {
                 Some(r) if (r.used - r.own) > r.own * (n - 1.0) / n => (
                     format!(
-                        "others use them ({:.0} % of the {} CPUs that it may use, itself {:.0} %): \
-                         the cause is outside this process",
+                        "others use them ({:.0} % of {}, itself {:.0} %): the cause is outside this process",
                         (r.used - r.own) * 100.0,
-                        r.cpus,
+                        the_cpus(r.cpus),
                         r.own * 100.0
                     ),
                     true,
                 ),
                 Some(r) if r.used < 0.75 => (
                     format!(
-                        "the {} CPUs that it may use are free {:.0} % of the time: its threads come \
-                         in bursts",
-                        r.cpus,
+                        "{} free {:.0} % of the time: its threads come in bursts",
+                        match r.cpus {
+                            1 => "the CPU that it may use is".to_string(),
+                            n => format!("the {n} CPUs that it may use are"),
+                        },
                         (1.0 - r.used) * 100.0
                     ),
                     false,
@@ -161,9 +163,21 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
                 mostly(by)
             ))
             .of(e, State::Runnable, ns, by);
-            if outside { v.outside() } else { v }
+            if !outside {
+                return v;
+            }
+            v.outside()
+                .with(room.as_ref().and_then(|r| facts::others(e.recording, r)))
+                .with(facts::stands_back(e.recording))
         },
     )
+}
+
+fn the_cpus(n: usize) -> String {
+    match n {
+        1 => "the one CPU that it may use".to_string(),
+        n => format!("the {n} CPUs that it may use"),
+    }
 }
 
 pub(super) fn churn(e: &Evidence<'_>) -> Found {
@@ -357,6 +371,7 @@ pub(super) fn computing(e: &Evidence<'_>) -> Found {
         ))
         .of(e, State::OnCpu, ns, hottest.map(|(c, _)| c))
         .with(collects)
+        .with(callers::system_call(e, ns))
         .with(Some(
             "Whether it waits for memory while it computes cannot be told without hardware counters"
                 .into(),

@@ -265,6 +265,12 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
                 .because(BlockReason::Poll.name())
                 .of(e, State::Blocked, ns, by)
             };
+            if follows(e) && !e.polls(true).is_empty() {
+                return v(
+                    "what callers asked before is not answered meanwhile, as where they wait for news",
+                )
+                .healthy();
+            }
             if follows(e) {
                 return v("no request is in flight on its connections meanwhile").healthy();
             }

@@ -5,9 +5,9 @@ use wallscope_model::{BlockReason, State};
 use super::causes::{Cause, largest};
 use super::delays::Delay;
 use super::evidence::{Evidence, WORK};
-use super::for_what::{TO_READ, TO_RECEIVE, TO_TAKE, for_what, resolves};
+use super::for_what::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, for_what, resolves};
 use super::verdict::{Found, Verdict, found, mostly};
-use super::waits::Enders;
+use super::waits::{Enders, own_lock};
 use super::{Level, facts};
 use crate::words;
 
@@ -38,9 +38,12 @@ const SOME_TIME_NS: u64 = 1_000_000_000;
 pub(super) fn stuck(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;
     let at_lock = |c: &Cause| -> u64 {
-        let of_stuck = |i: &&u32| b.stuck.contains(&e.recording.samples[**i as usize].context);
-        let lock = c.state == State::Blocked && c.reason == Some(BlockReason::Lock.name());
-        let samples = c.samples.iter().filter(|_| lock).filter(of_stuck);
+        let of_stuck = |i: &&u32| {
+            let s = &e.recording.samples[**i as usize];
+            let lock = s.reason == Some(BlockReason::Lock) || own_lock(e.recording, s).is_some();
+            lock && b.stuck.contains(&s.context)
+        };
+        let samples = c.samples.iter().filter(of_stuck);
         samples.map(|i| e.waits.sample_ns[*i as usize]).sum()
     };
     let ns: u64 = e.causes.iter().map(at_lock).sum();
@@ -55,6 +58,7 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             let by = e.causes.iter().max_by_key(|c| (at_lock(c), c.ns));
             let what = by
                 .and_then(|c| c.resource.as_deref())
+                .filter(|_| by.is_some_and(|c| c.reason == Some(BlockReason::Lock.name())))
                 .map_or_else(String::new, |r| format!(" ({r})"));
             Verdict::new(format!(
                 "{} to the end of the recording at a lock{what} and never got it, {} of active \
@@ -66,9 +70,18 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             ))
             .because(BlockReason::Lock.name())
             .of(e, State::Blocked, ns, by)
+            .with(by.and_then(|c| whom_to_ask(e, c)))
             .with(beside(e))
         },
     )
+}
+
+/// Who tells who holds a lock of a server's own.
+fn whom_to_ask(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    let mut samples = c.samples.iter().map(|i| &e.recording.samples[*i as usize]);
+    let says = samples.find_map(|s| own_lock(e.recording, s))?;
+    e.mostly(c, |rec, s| own_lock(rec, s).is_some())
+        .then(|| says.into())
 }
 
 pub(super) fn waiting(e: &Evidence<'_>) -> Found {
@@ -113,7 +126,7 @@ pub(super) fn delayed(e: &Evidence<'_>) -> Found {
             let by = e.main_delayed(delay);
             let (cause, reason) = match delay {
                 Delay::Child => (
-                    "waits for the output of child processes",
+                    "waits for child processes, for what they write or for their end,",
                     BlockReason::Child,
                 ),
                 Delay::Disk => (
@@ -285,6 +298,18 @@ fn long_or_short(e: &Evidence<'_>, reason: BlockReason) -> &'static str {
     }
 }
 
+/// Whether what it asks `peer` with stands back on its own side.
+fn held_back(e: &Evidence<'_>, peer: &str) -> Option<String> {
+    let held = facts::held_back(e.recording);
+    let of_it = |p: &&str| peer == *p || peer.ends_with(&format!(" {p}"));
+    held.iter().any(|p| of_it(&p)).then(|| {
+        "Part of what it asks was not even sent when that was looked at: it is written in small pieces, and a \
+         piece waits until the one before is acknowledged, which the other end delays by up to 40 ms \
+         (Nagle's algorithm; TCP_NODELAY, or one write for all of a request, ends that)"
+            .into()
+    })
+}
+
 /// The host's own word on what is waited for.
 fn saturated(e: &Evidence<'_>, reason: BlockReason) -> Option<String> {
     let r = match reason {
@@ -338,7 +363,7 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
 /// Waits in poll and its kin that are no waits for the network: a colleague has what is wanted, and says
 /// so by a signal or an event when it is free. How servers of many processes wait for each other's locks.
 pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
-    let (polled, handed) = (e.polled_for_answers(), e.handed());
+    let (polled, handed) = (e.polled_in_flight(), e.handed());
     let share = e.share(polled);
     let slept = e.in_flight(|r| r == BlockReason::Timer);
     found(
@@ -366,8 +391,50 @@ pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
             .of(e, State::Blocked, polled, by);
             v.holder = holder(&enders);
             v.with(told_of_enders(&enders))
+                .with(by.and_then(|c| whom_to_ask(e, c)))
                 .with(by.and_then(|c| lengths(e, c, BlockReason::Poll)))
                 .with(beside(e))
+        },
+    )
+}
+
+/// Waits in poll and its kin with requests of others in flight, when nobody was asked in turn: an event loop
+/// that lets its callers wait, for a time of its own or for what comes neither from a peer nor from its threads.
+pub(super) fn held(e: &Evidence<'_>) -> Found {
+    let ns = e.held();
+    let share = e.share(ns);
+    let slept = e.in_flight(|r| r == BlockReason::Timer);
+    found(
+        format!(
+            "polled with requests of others in flight, and none of its own: {}",
+            words::share(share)
+        ),
+        share >= 0.20 && ns >= slept && ns >= e.main_wait().1 && ns >= e.polled_for_answers(),
+        || {
+            let by = largest(e.causes, State::Blocked, Some(BlockReason::Poll));
+            let enders = e.waits.enders(e.recording, &e.polls(true));
+            let timed_out = enders.timed_out();
+            let what = if timed_out >= 0.5 {
+                "until a time that it set itself (a sleep or a delay in its event loop)"
+            } else {
+                "for events of its own, though it asked nobody"
+            };
+            Verdict::new(format!(
+                "Callers wait for its answers while it polls {what}, {} of active time{}",
+                words::share(share),
+                mostly(by)
+            ))
+            .because(BlockReason::Poll.name())
+            .of(e, State::Blocked, ns, by)
+            .with(e.requests.mean_ns().map(|ns| {
+                format!(
+                    "It was asked {} times, and answered after {} on average",
+                    e.requests.asked,
+                    words::time(ns)
+                )
+            }))
+            .with(told_of_enders(&enders))
+            .with(beside(e))
         },
     )
 }
@@ -377,7 +444,7 @@ fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
     use BlockReason::{Network, Pipe, Poll};
     let network = e.blocked(Network);
     let unix = e.in_flight(|r| r == Pipe);
-    let polled = e.polled_for_answers().saturating_sub(e.handed());
+    let polled = (e.polled_for_answers()).saturating_sub(e.handed_of_awaited());
     let most = [(Network, network), (Poll, polled), (Pipe, unix)]
         .into_iter()
         .fold((Network, 0), |a, b| if b.1 > a.1 { b } else { a });
@@ -404,6 +471,10 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             let names = by.is_some_and(|c| resolves(e, c));
             let whom = match (peer, by.and_then(|c| c.resource.as_deref())) {
                 _ if names => "names to be resolved (DNS)".to_string(),
+                (_, at) if by.is_some_and(|c| for_what(e, reason, c) == TO_CONNECT) => format!(
+                    "{TO_CONNECT}{}, which whoever listens there does not take or nobody answers",
+                    at.map_or_else(String::new, |at| format!(" ({at})"))
+                ),
                 (Some(p), _) => format!(
                     "the answers of {}{}",
                     p.name,
@@ -430,7 +501,8 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             .because(reason.name())
             .of(e, State::Blocked, ns, by);
             v.outside = !measured;
-            if let Some(p) = peer.filter(|_| !names) {
+            let connects = by.is_some_and(|c| for_what(e, reason, c) == TO_CONNECT);
+            if let Some(p) = peer.filter(|_| !names && !connects) {
                 v.resource = Some(p.name.clone());
                 v.look_at = Some(p.pid).filter(|pid| *pid > 0 && !p.measured);
                 v.more.push(format!(
@@ -450,6 +522,7 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                 }),
             )
             .with(measured.then(|| told_of_enders(&enders)).flatten())
+            .with(peer.and_then(|p| held_back(e, &p.name)))
             .with(by.and_then(|c| lengths(e, c, reason)))
             .with(saturated(e, BlockReason::Network))
             .with(beside(e))

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use wallscope_model::{
     Above, Actor, ActorId, BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function,
-    FunctionId, Hop, Label, LabelValue, LabelsId, Ledger, Line, Module, ModuleId, ModuleKind,
+    FunctionId, Hop, Label, LabelValue, LabelsId, Ledger, Line, Module, ModuleId, ModuleKind, Peer,
     Process, Recording, Role, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State,
     TaskGroup, TaskTime, Window,
 };
@@ -398,4 +398,77 @@ fn who_is_fed_by_somebody_unmeasured_has_no_bottleneck_of_its_own() {
     }]);
     rec.samples[1].labels = Some(LabelsId(0));
     assert!(climb(&rec).verdict.bottleneck);
+}
+
+#[test]
+fn who_has_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus() {
+    let busy = recording(&[(10, 30, 0, BlockReason::Timer, 60)]);
+    assert_eq!(climb(&busy).verdict.rule, "cpu-shortage");
+    // The same share of its time, and 3 % of the window.
+    let idle = recording(&[(1, 3, 0, BlockReason::Timer, 0)]);
+    let v = climb(&idle).verdict;
+    assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
+}
+
+#[test]
+fn who_only_owes_answers_and_polls_does_not_wait_for_answers() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
+    let label = |rec: &mut Recording, value: &str| {
+        rec.label_sets = vec![vec![Label {
+            key: "request".into(),
+            value: LabelValue::Text(value.into()),
+        }]];
+        rec.samples[1].labels = Some(LabelsId(0));
+    };
+    label(&mut rec, "in flight");
+    assert_eq!(climb(&rec).verdict.rule, "upstream");
+    // Subscribers that are told nothing: nothing is wrong.
+    rec.domain.backend = "ebpf".into();
+    label(&mut rec, "owed");
+    assert!(!climb(&rec).verdict.bottleneck);
+    // Callers that are answered, but late.
+    rec.peers = vec![Peer {
+        pid: 1,
+        requests: 100,
+        in_flight_ns: 98 * TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.outside), ("held", false), "{}", v.cause);
+    assert_eq!(v.reason, Some("poll"));
+}
+
+#[test]
+fn a_plain_semaphore_that_strangers_give_is_work_unless_it_is_called_a_lock() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
+    ended_by(
+        &mut rec,
+        Actor::Stranger {
+            pid: 7,
+            tid: 7,
+            name: "feeder".into(),
+        },
+    );
+    let name = |rec: &mut Recording, frame: usize, name: &str| {
+        let frame = rec.stacks[0].frames[frame].0 as usize;
+        let function = rec.frames[frame].lines[0].function;
+        rec.functions[function.0 as usize].name = name.into();
+    };
+    name(&mut rec, 0, "semop");
+    name(&mut rec, 1, "next_order");
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("input", false), "{}", v.cause);
+    name(&mut rec, 1, "ledger_lock");
+    assert!(climb(&rec).verdict.bottleneck);
+}
+
+#[test]
+fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
+    let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 100)]);
+    assert_eq!(climb(&rec).verdict.rule, "idle");
+    let libc = rec.frames[rec.stacks[0].frames[0].0 as usize].lines[0].function;
+    rec.functions[libc.0 as usize].name = "ProcSleep".into();
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("stuck", true), "{}", v.cause);
+    assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
 }

@@ -4,7 +4,7 @@
 use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
 
-use super::news::brings;
+use super::news::is_let_in;
 use super::waits::{Waits, may_rest, takes_a_lock};
 
 /// A thread of whose time, waits for a CPU left out, this much is idle or rest, and which used a CPU
@@ -59,7 +59,7 @@ impl Threads {
             if takes_a_lock(recording, s) {
                 at_locks[who] += piece.ns;
             }
-            if brings(recording, s) {
+            if is_let_in(recording, s) {
                 held_up[who] += piece.ns;
             }
             if waits.starved[i] {

@@ -5,7 +5,7 @@ use wallscope_model::State;
 
 use super::causes::{Cause, largest};
 use super::evidence::Evidence;
-use super::{facts, interval, rules_cpu, rules_rest, rules_tasks, rules_wait};
+use super::{callers, facts, interval, rules_cpu, rules_rest, rules_tasks, rules_wait};
 use crate::words;
 
 /// A paragraph that a tired person can act on, in parts.
@@ -120,8 +120,8 @@ pub const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         name: "cpu-shortage",
         when: "threads waited for a CPU 25 % of active time or more, at least half as long as they \
-               computed (a queue of one for two that run), and at least half as long as for anything \
-               else",
+               computed (a queue of one for two that run), at least half as long as for anything \
+               else, and 5 % of the window or more (who has nothing to do is held up by nobody)",
         judge: rules_cpu::shortage,
     },
     VerdictRule {
@@ -189,6 +189,12 @@ pub const VERDICTS: &[VerdictRule] = &[
         when: "threads slept by their own clock 20 % of active time or more while requests were in \
                flight, and longer than they waited for others",
         judge: rules_wait::sleep_in_request,
+    },
+    VerdictRule {
+        name: "held",
+        when: "threads with requests of others in flight, and none of their own, waited in poll and its kin 20 % of \
+               active time or more, and longer than for anything else",
+        judge: rules_wait::held,
     },
     VerdictRule {
         name: "upstream",
@@ -262,6 +268,10 @@ pub(super) fn judge(e: &Evidence<'_>) -> (Verdict, Vec<Fired>) {
     let Some(mut verdict) = spoken else {
         unreachable!("the last rule always speaks")
     };
+    if verdict.state == Some(State::Blocked) {
+        let told = callers::told(e, &verdict);
+        verdict.more.extend(told);
+    }
     tell_of_queue(e, &mut verdict);
     (verdict, fired)
 }

@@ -19,7 +19,9 @@ use wallscope_model::{
 use super::delays::{self, Children, Delay};
 use super::news::is_for_news;
 use super::places::{functions, passes, place, scripts};
-use crate::idle::REQUEST;
+use super::turns::Turns;
+use crate::idle::{OWED, REQUEST};
+use crate::parking;
 
 /// Of the time of waits at one place, so much must be known to be for want of work.
 const STARVED: f64 = 0.7;
@@ -34,6 +36,8 @@ pub(super) struct Waits {
     pub sample_ns: Vec<u64>,
     /// Whether a request of the thread was in flight, by sample.
     pub in_flight: Vec<bool>,
+    /// Whether it was only owed: asked by others, and nobody was asked by it.
+    pub owed: Vec<bool>,
     /// Whether it is a wait for want of work, by sample; idle ones are not among them.
     pub starved: Vec<bool>,
     /// What a wait is for that looks like rest and is none, by sample.
@@ -106,14 +110,19 @@ impl Waits {
             sample_ns[piece.sample as usize] += piece.ns;
         }
         let (below_sample, below) = hops(recording);
-        let in_flight = (recording.samples.iter())
-            .map(|s| text_label(recording, s.labels, REQUEST.0).is_some())
+        let requests: Vec<Option<Arc<str>>> = (recording.samples.iter())
+            .map(|s| text_label(recording, s.labels, REQUEST.0))
+            .collect();
+        let in_flight = requests.iter().map(Option::is_some).collect();
+        let owed = (requests.iter())
+            .map(|r| r.as_deref() == Some(OWED))
             .collect();
         let mut waits = Waits {
             starved: vec![false; sample_ns.len()],
             delays: delays::of_samples(recording),
             sample_ns,
             in_flight,
+            owed,
             below_sample,
             below,
         };
@@ -159,6 +168,7 @@ impl Waits {
         }
         let restful = self.restful(recording);
         let ended_by = self.ended_by(recording);
+        let turns = Turns::new(recording, &self.below_sample);
         for samples in groups.into_values() {
             let waiters: HashSet<ContextId> = (samples.iter())
                 .map(|i| recording.samples[*i as usize].context)
@@ -169,7 +179,7 @@ impl Waits {
                 };
                 let all: f64 = by.values().sum();
                 let ours: f64 = waiters.iter().filter_map(|w| by.get(&Some(*w))).sum();
-                ours >= DIALOGUE * all.max(1.0)
+                ours >= DIALOGUE * all.max(1.0) || turns.asked(recording, who, &waiters, &samples)
             };
             let whole: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
             let mut want = 0.0;
@@ -261,8 +271,11 @@ pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
         "ObjectMonitor::enter",
         "lock_PyThread_acquire",
     ];
-    if sample.reason != Some(BlockReason::Lock) || sample.idle {
+    if sample.idle {
         return false;
+    }
+    if sample.reason != Some(BlockReason::Lock) {
+        return own_lock(recording, sample).is_some();
     }
     let for_others = scripts(recording, sample.stack)
         .next()
@@ -271,6 +284,16 @@ pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
         && functions(recording, sample.stack).any(|(kind, name)| {
             kind != FrameKind::Kernel && LOCKS.iter().any(|lock| name.contains(lock))
         })
+}
+
+/// What is said of a wait for a lock that a server has made of other calls, and keeps books of: which of
+/// its threads holds it, only itself knows.
+pub(super) fn own_lock(recording: &Recording, sample: &Sample) -> Option<&'static str> {
+    if sample.reason != Some(BlockReason::Poll) {
+        return None;
+    }
+    let mut all = functions(recording, sample.stack).filter(|(kind, _)| *kind != FrameKind::Kernel);
+    all.find_map(|(_, name)| parking::own_lock(name))
 }
 
 /// Who ended the waits of a cause, and what they did meanwhile.

@@ -175,6 +175,7 @@ impl HostReader {
             listeners: Vec::new(),
             connections: Vec::new(),
             limits: Vec::new(),
+            neighbours: Vec::new(),
         }
     }
 }

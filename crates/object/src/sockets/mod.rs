@@ -51,6 +51,8 @@ pub struct Socket {
     pub queues: Option<(u32, u32)>,
     /// Segments that were sent again on it; 0 where not known.
     pub retransmits: u32,
+    /// Less than a segment was written and not sent, as what was sent before it was not acknowledged yet.
+    pub held_back: bool,
     /// Addresses.
     pub ends: Ends,
     /// How long ago data was last sent and received, ms; `None`: not known.
@@ -222,6 +224,7 @@ fn tcp(body: &[u8]) -> Option<Socket> {
         state: TCP_STATES.get(usize::from(state)).unwrap_or(&""),
         queues: word(body, 56).zip(word(body, 60)),
         retransmits: info.and_then(|i| word(i, 100)).unwrap_or(0),
+        held_back: info.and_then(held_back).unwrap_or(false),
         ends: Ends::Tcp {
             local: end(4, 8)?,
             peer: end(6, 24)?,
@@ -229,6 +232,14 @@ fn tcp(body: &[u8]) -> Option<Socket> {
         last_ms,
         bytes,
     })
+}
+
+/// Whether Nagle's algorithm holds data back, by `struct tcp_info`: neither the receiver's window nor the
+/// network's could be what keeps less than a segment, for more than that is on its way or was before.
+fn held_back(info: &[u8]) -> Option<bool> {
+    let (segment, unacknowledged) = (word(info, 16)?, word(info, 24)?);
+    let (window, unsent) = (word(info, 80)?, word(info, 144)?);
+    Some(unsent > 0 && unsent < segment && (1..window).contains(&unacknowledged))
 }
 
 /// `struct unix_diag_msg`.
@@ -258,6 +269,7 @@ fn unix(body: &[u8]) -> Option<Socket> {
         state: "",
         queues: None,
         retransmits: 0,
+        held_back: false,
         ends: Ends::Unix { path, peer_inode },
         last_ms: None,
         bytes: None,
@@ -341,5 +353,28 @@ mod tests {
         drop(waiting);
         assert_eq!(theirs.bytes.map(|(_, received)| received), Some(8));
         assert_eq!(owners().get(&ours.inode), Some(&std::process::id()));
+    }
+
+    #[test]
+    fn data_that_nagle_holds_back_is_told_from_a_full_window() {
+        let info = |segment: u32, unacknowledged: u32, window: u32, unsent: u32| {
+            let mut info = [0u8; 160];
+            let places = [
+                (16, segment),
+                (24, unacknowledged),
+                (80, window),
+                (144, unsent),
+            ];
+            for (at, value) in places {
+                info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+            }
+            held_back(&info)
+        };
+        assert_eq!(info(1448, 1, 10, 1), Some(true));
+        // Nothing waits; a whole segment does; all that may be on its way is.
+        assert_eq!(info(1448, 1, 10, 0), Some(false));
+        assert_eq!(info(1448, 1, 10, 1448), Some(false));
+        assert_eq!(info(1448, 10, 10, 1), Some(false));
+        assert_eq!(held_back(&[0; 100]), None);
     }
 }

@@ -330,6 +330,15 @@ pub fn random(seed: u64) -> Recording {
                 unread_bytes: n(BIG),
                 unsent_bytes: n(9),
                 retransmits: n(BIG),
+                held_back: n(9) as u32,
+            });
+            facts.neighbours.push(Neighbour {
+                pid: n(BIG) as u32,
+                name: word!().to_string(),
+                cpu_ns: n(BIG),
+                cpu: n(9) as u32,
+                nice: n(40) as i32 - 20,
+                policy: n(7) as u32,
             });
         }
         rec.host.push(HostSample {

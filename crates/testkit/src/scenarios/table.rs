@@ -347,6 +347,45 @@ pub const ALL: &[Scenario] = &[
         ),
     ),
     scenario(
+        "two-writes",
+        "a request is written in two pieces, and the second waits for an acknowledgement",
+        Trouble("pieces"),
+        wrong(BLOCKED, &["network"], &["ask_in_pieces"], &["nagle"]),
+    ),
+    scenario(
+        "connect-full",
+        "connections are made to somebody whose accept queue is full",
+        Trouble("full"),
+        wrong(
+            BLOCKED,
+            &["network"],
+            &["trouble_connect"],
+            &["connections to be made"],
+        ),
+    ),
+    scenario(
+        "asked-colleague",
+        "a thread has another one do something by events, and that one sleeps",
+        Trouble("codec"),
+        wrong(
+            BLOCKED,
+            &["pipe"],
+            &["frame_encode"],
+            &["codec-0", "sleeps"],
+        ),
+    ),
+    scenario(
+        "delayed-answers",
+        "an event loop answers each request 15 ms later, and does nothing meanwhile",
+        Trouble("delayed"),
+        wrong(
+            BLOCKED,
+            &["poll"],
+            &["delayed_loop"],
+            &["callers wait", "a time that it set itself"],
+        ),
+    ),
+    scenario(
         "names",
         "each connection asks for a name first, by datagrams",
         Trouble("names"),
@@ -473,6 +512,31 @@ pub const ALL: &[Scenario] = &[
         HEALTHY,
     )
     .short(),
+    scenario(
+        "reactor",
+        "a thread takes requests, and workers answer at once",
+        Trouble("reactor"),
+        HEALTHY,
+    )
+    .short(),
+    scenario(
+        "subscribers",
+        "a server whose callers asked once, and to whom there is nothing to say",
+        Trouble("silent"),
+        HEALTHY,
+    ),
+    scenario(
+        "shipper",
+        "a log is sent over a connection, and never answered",
+        Trouble("ship"),
+        HEALTHY,
+    ),
+    scenario(
+        "orders",
+        "a process that another one feeds, through a semaphore of System V",
+        Trouble("orders"),
+        HEALTHY,
+    ),
     scenario(
         "fed-workers",
         "workers that have little to do",

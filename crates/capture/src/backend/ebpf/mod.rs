@@ -22,7 +22,7 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, MapMut, OpenObject, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 pub use allowed::{Kernel, Mechanism};
 pub(crate) use complaints::{last_complaint, note_complaints};
@@ -32,7 +32,7 @@ pub use visit::{Visit, Visited};
 
 use crate::{
     Error,
-    event::{MonitorPlace, SocketRecord},
+    event::{MonitorPlace, OpenRequests, SocketRecord},
     places::Places,
     syscalls,
 };
@@ -400,11 +400,15 @@ impl Programs {
         }
         let key = record.owner.to_ne_bytes();
         let old = maps.in_flight.lookup(&key, MapFlags::ANY).ok().flatten();
-        let n = old.map_or(0, |v| {
-            u32::from_ne_bytes(v[..4].try_into().unwrap_or_default())
-        });
-        let n = (n + 1).to_ne_bytes();
-        maps.in_flight.update(&key, &n, MapFlags::ANY).is_ok()
+        let old = old.and_then(|bytes| OpenRequests::read_from_bytes(&bytes).ok());
+        let mut open = old.unwrap_or_default();
+        match record.inbound {
+            0 => open.awaited += 1,
+            _ => open.owed += 1,
+        }
+        maps.in_flight
+            .update(&key, open.as_bytes(), MapFlags::ANY)
+            .is_ok()
     }
 
     /// Tells whether requests were in flight before the recording.

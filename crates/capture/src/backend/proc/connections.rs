@@ -304,12 +304,13 @@ impl Connections {
         if self.asker.is_none() || self.problem.is_some() {
             return WaitSeen {
                 in_flight: None,
+                awaits: false,
                 talks,
             };
         }
         let named = call.map_or_else(Vec::new, |call| self.named(pid, call, now));
         let mut known = Some(false);
-        let mut any = false;
+        let (mut any, mut awaits) = (false, false);
         for inode in named {
             let state = match self.inodes.get(&inode) {
                 // A datagram socket, or a listening one.
@@ -321,6 +322,7 @@ impl Connections {
                 }
             };
             any = true;
+            awaits |= state == Some(true) && self.asks(inode);
             known = match (known, state) {
                 (Some(true), _) | (_, Some(true)) => Some(true),
                 (Some(false), Some(false)) => Some(false),
@@ -334,8 +336,16 @@ impl Connections {
         }
         WaitSeen {
             in_flight: known,
+            awaits: awaits && known == Some(true),
             talks,
         }
+    }
+
+    /// Whether requests on the connection of that inode are the process's own.
+    fn asks(&self, inode: u32) -> bool {
+        let cookie = self.inodes.get(&inode).and_then(|c| c.as_ref());
+        let open = cookie.and_then(|cookie| self.open.get(cookie));
+        open.is_some_and(|c| c.record.inbound == 0)
     }
 
     /// Inodes of the sockets that a call names.
@@ -488,6 +498,7 @@ mod tests {
                 state: "established",
                 queues: None,
                 retransmits: 0,
+                held_back: false,
                 ends: Ends::Unix {
                     path: None,
                     peer_inode: 3,

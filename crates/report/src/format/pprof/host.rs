@@ -103,6 +103,24 @@ pub(super) struct Connections {
     pub unsent_bytes: u64,
     #[prost(uint64, tag = "7")]
     pub retransmits: u64,
+    #[prost(uint32, tag = "8")]
+    pub held_back: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Neighbour {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(uint64, tag = "3")]
+    pub cpu_ns: u64,
+    #[prost(uint32, tag = "4")]
+    pub cpu: u32,
+    #[prost(sint32, tag = "5")]
+    pub nice: i32,
+    #[prost(uint32, tag = "6")]
+    pub policy: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -165,6 +183,8 @@ pub(super) struct HostSample {
     pub connections: Vec<Connections>,
     #[prost(uint64, repeated, tag = "17")]
     pub cpu_busy_ns: Vec<u64>,
+    #[prost(message, repeated, tag = "18")]
+    pub neighbours: Vec<Neighbour>,
 }
 
 fn pressure_out(p: &model::Pressure) -> Pressure {
@@ -216,6 +236,7 @@ pub(super) fn to_message(h: &model::HostSample) -> HostSample {
         listeners: f.listeners.iter().map(listener_out).collect(),
         connections: f.connections.iter().map(connections_out).collect(),
         cpu_busy_ns: f.cpu_busy_ns.clone(),
+        neighbours: f.neighbours.iter().map(neighbour_out).collect(),
         limits: f
             .limits
             .iter()
@@ -252,6 +273,18 @@ fn connections_out(c: &model::Connections) -> Connections {
         unread_bytes: c.unread_bytes,
         unsent_bytes: c.unsent_bytes,
         retransmits: c.retransmits,
+        held_back: c.held_back,
+    }
+}
+
+fn neighbour_out(n: &model::Neighbour) -> Neighbour {
+    Neighbour {
+        pid: n.pid,
+        name: n.name.clone(),
+        cpu_ns: n.cpu_ns,
+        cpu: n.cpu,
+        nice: n.nice,
+        policy: n.policy,
     }
 }
 
@@ -307,6 +340,7 @@ pub(super) fn from_message(h: HostSample) -> model::HostSample {
             listeners: h.listeners.into_iter().map(listener_in).collect(),
             connections: h.connections.into_iter().map(connections_in).collect(),
             cpu_busy_ns: h.cpu_busy_ns,
+            neighbours: h.neighbours.into_iter().map(neighbour_in).collect(),
             limits: h
                 .limits
                 .into_iter()
@@ -344,6 +378,18 @@ fn connections_in(c: Connections) -> model::Connections {
         unread_bytes: c.unread_bytes,
         unsent_bytes: c.unsent_bytes,
         retransmits: c.retransmits,
+        held_back: c.held_back,
+    }
+}
+
+fn neighbour_in(n: Neighbour) -> model::Neighbour {
+    model::Neighbour {
+        pid: n.pid,
+        name: n.name,
+        cpu_ns: n.cpu_ns,
+        cpu: n.cpu,
+        nice: n.nice,
+        policy: n.policy,
     }
 }
 
