@@ -138,13 +138,19 @@ pub(crate) fn own_lock(name: &str) -> Option<&'static str> {
 }
 
 /// The same of scripts: the function itself waits, or does by way of [`MESSAGES`]. Below it it works.
-const IN_SCRIPTS: [&str; 3] = [
+const IN_SCRIPTS: [&str; 6] = [
     "_worker (concurrent/futures/thread.py)",
     "_process_worker (concurrent/futures/process.py)",
     "worker (multiprocessing/pool.py)",
+    // What a pool's own threads do beside.
+    "_handle_tasks (multiprocessing/pool.py)",
+    "_handle_results (multiprocessing/pool.py)",
+    "_wait_for_updates (multiprocessing/pool.py)",
 ];
-/// Files of Python's library by which processes bring each other work.
-const MESSAGES: [&str; 3] = [
+/// Files of Python's library by which processes and threads bring each other work.
+const MESSAGES: [&str; 5] = [
+    "(queue.py)",
+    "(threading.py)",
     "(multiprocessing/queues.py)",
     "(multiprocessing/synchronize.py)",
     "(multiprocessing/connection.py)",

@@ -1,7 +1,7 @@
 //! Whether a wait is for somebody to bring something, as work, and not for somebody to make room or to give
 //! something back: by where it waits, and by what the function is called that does.
 
-use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
+use wallscope_model::{BlockReason, FrameKind, Function, Recording, Sample};
 
 use super::places::{functions, passes, place, scripts};
 use crate::idle::{connects, is_not_taken, script_name, waits_for_condition};
@@ -22,7 +22,11 @@ pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockR
             // A script's locks and conditions are the same to the system.
             let mut scripts = scripts(recording, sample.stack).peekable();
             if scripts.peek().is_some() {
-                return scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f)));
+                // A full queue is waited for by the same condition as an empty one.
+                let library = |f: &&Function| f.file.contains("/python3");
+                let mut gives = self::scripts(recording, sample.stack).filter(library);
+                return scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f)))
+                    && !gives.any(|f| says_that_it_gives(&f.name, true));
             }
             functions(recording, sample.stack).any(|(kind, name)| {
                 kind != FrameKind::Kernel && (waits_for_condition(name) || name.contains("park"))

@@ -302,7 +302,7 @@ fn long_or_short(e: &Evidence<'_>, reason: BlockReason) -> &'static str {
 fn held_back(e: &Evidence<'_>, peer: &str) -> Option<String> {
     let held = facts::held_back(e.recording);
     let of_it = |p: &&str| peer == *p || peer.ends_with(&format!(" {p}"));
-    held.iter().any(|p| of_it(&p)).then(|| {
+    held.iter().any(of_it).then(|| {
         "Part of what it asks was not even sent when that was looked at: it is written in small pieces, and a \
          piece waits until the one before is acknowledged, which the other end delays by up to 40 ms \
          (Nagle's algorithm; TCP_NODELAY, or one write for all of a request, ends that)"

@@ -172,6 +172,23 @@ def web():
     server.serve_forever()
 
 
+def full_queue():
+    """Pages are found faster than they are indexed: the queue between is full."""
+    pages = queue.Queue(maxsize=4)
+
+    def index_pages():
+        while True:
+            pages.get()
+            time.sleep(0.02)
+
+    def feed_pages():
+        while True:
+            pages.put(sum(range(2000)))
+
+    threading.Thread(target=index_pages, name="indexer", daemon=True).start()
+    feed_pages()
+
+
 def sleepy_web():
     Handler.delay = 0.03
     web()
@@ -273,6 +290,7 @@ CASES = {
     "garbage": (garbage, None),
     "pool": (pool, lambda: serve(0.005)),
     "fetch": (fetch, lambda: serve(0.02)),
+    "full-queue": (full_queue, None),
     "sleepy-web": (sleepy_web, lambda: ask_always(0.001)),
     "log": (log, drain),
     "child": (child, None),

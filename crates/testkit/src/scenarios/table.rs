@@ -235,6 +235,12 @@ pub const ALL: &[Scenario] = &[
         wrong(BLOCKED, &["lock"], &["handle_with_pool"], &[]),
     ),
     scenario(
+        "script-full-queue",
+        "a Python thread puts what it finds into a queue that another empties slowly",
+        Script("full-queue"),
+        wrong(BLOCKED, &["lock"], &["feed_pages"], &["index_pages"]),
+    ),
+    scenario(
         "gil",
         "four Python threads compute",
         Script("gil"),
