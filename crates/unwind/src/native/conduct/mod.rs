@@ -47,7 +47,8 @@ pub(crate) fn follow(
     entries: impl Iterator<Item = u64>,
     rules: &mut RuleSet,
 ) -> Vec<Vec<(u32, u32)>> {
-    let known = Follower::new(code, entries).follow_all();
+    let (known, states) = Follower::new(code, entries).follow_all();
+    let ids: Vec<u32> = (states.iter()).map(|state| rules.id(state.row())).collect();
     const UNTOLD: u32 = End::NoInfo as u32;
     code.iter()
         .map(|stretch| {
@@ -65,14 +66,14 @@ pub(crate) fn follow(
             let here = known[first..]
                 .iter()
                 .take_while(|(at, _)| *at < stretch.end());
-            for (at, node) in here {
+            for (at, known) in here {
                 // Instructions may overlap where one way skips a prefix.
                 if *at < reached {
                     continue;
                 }
                 push(reached, UNTOLD);
-                push(*at, rules.id(node.state.row()));
-                reached = at + u64::from(node.len);
+                push(*at, ids[known.state as usize]);
+                reached = at + u64::from(known.len);
             }
             if reached < stretch.end() {
                 push(reached, UNTOLD);

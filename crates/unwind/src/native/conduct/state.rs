@@ -17,7 +17,7 @@ const PRESERVED: [Register; 6] = [
 const RBP: usize = 1;
 
 /// What is known of the stack in front of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     /// CFA − rsp, bytes.
     pub(super) height: Option<i32>,

@@ -23,14 +23,21 @@ const TRIES: u32 = 2;
 
 /// One instruction that was reached.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) state: State,
-    pub(super) len: u8,
+struct Node {
+    state: State,
+    len: u8,
     /// It is known only from behind a call that may never return.
     after_call: bool,
     replaced: bool,
     /// The last call on the way here; 0: none.
     via: u64,
+}
+
+/// The same, kept: there are hundreds of thousands of instructions, and few states.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) state: u32,
+    pub(super) len: u8,
 }
 
 /// What came of following a function.
@@ -81,7 +88,10 @@ pub(super) struct Follower<'s, 'd> {
     blamed: FxHashMap<u64, u32>,
     /// Whether a function begins where padding ends.
     begins: FxHashMap<u64, bool>,
-    known: FxHashMap<u64, Node>,
+    known: FxHashMap<u64, Known>,
+    /// The states of what is known, each once.
+    states: Vec<State>,
+    ids: FxHashMap<State, u32>,
     functions: BTreeMap<u64, Function>,
     /// How often an entry was followed in vain.
     tries: FxHashMap<u64, u32>,
@@ -106,6 +116,8 @@ impl<'s, 'd> Follower<'s, 'd> {
             blamed: FxHashMap::default(),
             begins: FxHashMap::default(),
             known: FxHashMap::default(),
+            states: Vec::new(),
+            ids: FxHashMap::default(),
             functions: BTreeMap::new(),
             tries: FxHashMap::default(),
             steps: 0,
@@ -252,7 +264,7 @@ impl<'s, 'd> Follower<'s, 'd> {
             after_call,
             ..
         } = way;
-        let other = self.known.get(at);
+        let other = (self.known.get(at)).map(|known| &self.states[known.state as usize]);
         let entry = self.entries.contains(at);
         if !entry && other.is_none() && self.holds(*at) {
             return false;
@@ -262,7 +274,7 @@ impl<'s, 'd> Follower<'s, 'd> {
         }
         found.returns = true;
         let agrees = match other {
-            Some(other) if !entry => other.state.agrees(state),
+            Some(other) if !entry => other.agrees(state),
             // Parts of functions that are put elsewhere may lie outside.
             _ if !entry => state.height == Some(8) && state.kept == [0; 6],
             _ => state.agrees(&ENTRY) && state.kept == [0; 6],
@@ -404,12 +416,20 @@ impl<'s, 'd> Follower<'s, 'd> {
             jumps: same.copied(),
         };
         self.functions.insert(start, function);
-        self.known.extend(found.nodes);
+        for (at, node) in found.nodes {
+            let state = *self.ids.entry(node.state).or_insert_with(|| {
+                self.states.push(node.state);
+                self.states.len() as u32 - 1
+            });
+            let len = node.len;
+            self.known.insert(at, Known { state, len });
+        }
     }
 
     /// Follows all code; again what looks different in the light of what was found, as often as it does.
-    /// Returns what is known of each instruction, by address.
-    pub(super) fn follow_all(mut self) -> Vec<(u64, Node)> {
+    /// Returns what is known of each instruction, by address: its length, and which of the states, which
+    /// are returned too, holds in front of it.
+    pub(super) fn follow_all(mut self) -> (Vec<(u64, Known)>, Vec<State>) {
         for _ in 0..ROUNDS {
             let endless = self.endless.clone();
             let mut entries: Vec<u64> = self.entries.iter().copied().collect();
@@ -459,9 +479,9 @@ impl<'s, 'd> Follower<'s, 'd> {
                 }
             }
         }
-        let mut known: Vec<(u64, Node)> = self.known.into_iter().collect();
+        let mut known: Vec<(u64, Known)> = self.known.into_iter().collect();
         known.sort_unstable_by_key(|(at, _)| *at);
-        known
+        (known, self.states)
     }
 
     /// Stretches that were not reached.
@@ -469,8 +489,8 @@ impl<'s, 'd> Follower<'s, 'd> {
         for stretch in self.code {
             let mut at = stretch.address;
             while at < stretch.end() {
-                if let Some(node) = self.known.get(&at) {
-                    at += u64::from(node.len);
+                if let Some(known) = self.known.get(&at) {
+                    at += u64::from(known.len);
                     continue;
                 }
                 let Some(i) = self.decode(at) else {
