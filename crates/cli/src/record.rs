@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "HOW")]
     backend: Option<Backend>,
 
-    /// Let the proc backend stop running threads for some 30 µs each time to see their stacks
+    /// Let the proc backend stop running threads for some 50 µs each time to see their stacks
     #[arg(long)]
     allow_stop: bool,
 

@@ -41,6 +41,7 @@ pub struct UserStack {
 }
 
 /// A stack's managed frames.
+#[derive(Debug)]
 pub struct ManagedStack {
     /// Its process.
     pub pid: u32,

@@ -15,7 +15,7 @@ use zerocopy::FromBytes;
 use super::{
     files::Files,
     intake::{Intake, UserStack},
-    java::Java,
+    managed::Managed,
     space::Mapped,
 };
 use crate::{
@@ -145,7 +145,7 @@ impl Late {
         raws: &[Raw],
         intake: &mut Intake,
         files: &mut Files<S>,
-        java: &mut Java,
+        managed: &mut Managed,
     ) {
         for raw in raws {
             let Some(mappings) = &raw.mappings else {
@@ -158,7 +158,7 @@ impl Late {
             if process == next {
                 files.install_late(&mut self.store, process, mappings);
             }
-            if let Some(vm) = java.proc(raw.pid()) {
+            if let Some(vm) = managed.walked(raw.pid()) {
                 // Into memory, which does not refuse.
                 let _ = self.store.set_hotspot(process, &vm);
             }
@@ -174,7 +174,7 @@ impl Late {
             // Apart from the kernel's hashes: there the same words mean other files.
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
             let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
-            java.name(frames.iter().copied(), Some(raw.pid()));
+            managed.name_walked(&frames, raw.pid());
             intake.unwound(
                 hash,
                 UserStack {

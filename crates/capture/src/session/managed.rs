@@ -4,6 +4,9 @@
 //! managed frames with the native ones; here they get their names, from the process's memory, as
 //! soon as a new stack comes in: the process may be gone later. Names are kept by process and
 //! address, with a check that tells a new code object at the address of an old one.
+//! `outside.rs`: the frames themselves, where no kernel program reads them.
+
+mod outside;
 
 use std::{
     collections::{BTreeMap, hash_map::Entry},
@@ -12,12 +15,11 @@ use std::{
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_object::process::inner_tid;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{
-        Facts, Refusal, Role,
-        python::{self, Code, Miss, Walker, abi, thread_pointer},
+        Facts, Refusal, Role, hotspot,
+        python::{self, Code, Miss, abi},
     },
 };
 
@@ -29,6 +31,7 @@ use super::{
     tasks::{self, Eye, Subject, Tasks},
 };
 use crate::target::read_memory;
+pub use outside::{Interpreted, Reader, Walk};
 
 /// How often a code object is looked for before it is given up.
 const TRIES: u8 = 3;
@@ -72,14 +75,6 @@ impl Word {
             entry: w[0] & abi::WORD_ENTRY != 0,
         })
     }
-}
-
-/// Reads the managed frames of threads that wait, from outside: for where no kernel program does.
-#[derive(Default)]
-pub struct Reader {
-    walker: Walker,
-    /// By process and thread: its pointer, and where the interpreter keeps it.
-    threads: FxHashMap<(u32, u32), (u64, u64)>,
 }
 
 /// What a module's body is told as that was gone too soon to be read.
@@ -280,6 +275,17 @@ impl Managed {
         new
     }
 
+    /// What the native unwinder is to know of process `pid`'s VM, if it has one whose frames it walks.
+    pub fn walked(&self, pid: u32) -> Option<hotspot::abi::Proc> {
+        self.java.proc(pid).or_else(|| self.scripts.proc(pid))
+    }
+
+    /// Reads the names of frames of VMs, Java's and JavaScript's, in a native stack of `pid`.
+    pub fn name_walked(&mut self, words: &[u64], pid: u32) {
+        self.scripts.name(words, Some(pid));
+        self.java.name(words.iter().copied(), Some(pid));
+    }
+
     /// The function of a frame, if it could be read in time.
     pub fn code(&self, pid: u32, word: Word) -> Option<&Code> {
         match self.codes.get(&(pid, word.code, word.check))? {
@@ -287,36 +293,6 @@ impl Managed {
             Named::Missed(..) if self.bodies.contains(&(pid, word.check)) => Some(&self.body.0),
             Named::Missed(..) => None,
         }
-    }
-
-    /// The managed frames of thread `tid` of `pid`, which waits with the native stack `frames`;
-    /// `None` where there are none. It may run on meanwhile: the caller looks whether it did.
-    pub fn read(
-        &self,
-        reader_of: &mut Reader,
-        pid: u32,
-        tid: u32,
-        frames: &[FrameWord],
-    ) -> Option<ManagedStack> {
-        let space = self.spaces.get(&pid)?;
-        if !self.roles(pid, frames).contains(&Role::Interpreter) {
-            return None;
-        }
-        let (pointer, state) = match reader_of.threads.entry((pid, tid)) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let inner = inner_tid(tid).unwrap_or(tid);
-                new.insert((thread_pointer(&space.proc, inner, reader(pid))?, 0))
-            }
-        };
-        let stack = reader_of
-            .walker
-            .walk(&space.proc, *pointer, state, reader(pid));
-        (!stack.words.is_empty()).then(|| ManagedStack {
-            pid,
-            end: stack.end as u32,
-            words: stack.words.into(),
-        })
     }
 
     /// What the frames of a native stack of `pid` are to its runtime.

@@ -50,7 +50,7 @@ mod gil;
 mod heap;
 mod hits;
 pub(crate) mod host_log;
-mod intake;
+pub(crate) mod intake;
 mod interface;
 pub(crate) mod java;
 mod jit;

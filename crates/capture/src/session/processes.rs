@@ -352,8 +352,8 @@ impl<S: TableSink> Processes<S> {
 
     /// Unwinds stacks that were put off: those that cannot wait, or, when measuring is over, `all`.
     pub fn unwind_late(&mut self, intake: &mut Intake, all: bool) {
-        let java = &mut self.managed.java;
-        let due = |r: &mut Raw| all || java.proc(r.pid()).is_some();
+        let managed = &mut self.managed;
+        let due = |r: &mut Raw| all || managed.walked(r.pid()).is_some();
         let raws: Vec<Raw> = intake.raws.extract_if(.., due).collect();
         if raws.is_empty() {
             return;
@@ -362,7 +362,7 @@ impl<S: TableSink> Processes<S> {
             self.late = Late::new();
         }
         if let Some(late) = &mut self.late {
-            late.unwind(&raws, intake, &mut self.files, java);
+            late.unwind(&raws, intake, &mut self.files, managed);
         }
     }
 

@@ -71,6 +71,14 @@ impl Scripts {
         self.spaces.remove(&pid);
     }
 
+    /// What the unwinder is to know of process `pid`'s V8, if it has one.
+    pub fn proc(&self, pid: u32) -> Option<Proc> {
+        match &*self.spaces.get(&pid)?.found {
+            Ok(Facts::V8(facts)) => Some(facts.process()),
+            _ => None,
+        }
+    }
+
     /// What the unwinder is to be told.
     pub fn take_news(&mut self) -> Vec<(u32, Proc)> {
         std::mem::take(&mut self.news)

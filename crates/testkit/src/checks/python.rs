@@ -54,7 +54,54 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             card.rows.push(row);
         }
     }
+    let all = interpreters()?;
+    for (way, more) in [
+        ("by perf events", &["--backend", "perf"][..]),
+        ("by stops", &["--backend", "proc", "--allow-stop"]),
+    ] {
+        // The oldest one keeps its frames in objects, the newest one in chunks of its own.
+        let ends = [
+            all.iter().min_by_key(|i| i.minor()),
+            all.iter().max_by_key(|i| i.minor()),
+        ];
+        for interpreter in ends.into_iter().flatten() {
+            let running = Options {
+                hz: 199,
+                more: more.iter().map(|m| (*m).to_owned()).collect(),
+            };
+            let program = interpreter.start(&["mix", "--seconds", &seconds])?;
+            let run = measure(program, tool, &running)?;
+            let mut judged = running_functions(&run, running.hz);
+            // Who is on a CPU for moments only is hardly ever met by a look.
+            let often = |what: &str| way == "by perf events" || what.contains("py-count");
+            judged.rows.retain(|row| often(&row.what));
+            for mut row in judged.rows {
+                row.what = format!("python {way}: {} ({})", row.what, interpreter.version);
+                card.rows.push(row);
+            }
+        }
+    }
     Ok(card)
+}
+
+/// Rows for what running threads run, where frames are read from outside.
+fn running_functions(run: &Run, hz: u32) -> Scorecard {
+    let nearness = Nearness { points: 1.5, hz };
+    let mut card = share::functions(&run.truth, &run.stacks, "on-cpu", nearness);
+    card.rows.extend(strangers(&run.truth, &run.stacks).rows);
+    let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
+    let counts = |l: &&Line| l.thread.starts_with("py-count");
+    let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
+    let all = sum(&mut computing().filter(counts));
+    let named = |l: &&Line| run.truth.functions.iter().any(|f| l.contains(&f.name));
+    let named = sum(&mut computing().filter(counts).filter(named));
+    card.at_least(
+        "on-cpu of py-count under its functions",
+        100.0 * named / all,
+        90.0,
+        "%",
+    );
+    card
 }
 
 /// Row: the share of time under functions that only other threads call.

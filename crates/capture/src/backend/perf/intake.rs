@@ -1,8 +1,7 @@
 //! Records of perf events → threads, their courses, samples.
 
-use wallscope_model::{Part, StackEnd, State, WaitSeen};
+use wallscope_model::{Part, State, WaitSeen};
 use wallscope_object::process::SchedStat;
-use wallscope_unwind::native::{End, FrameWord};
 
 use super::{
     Course, Hits, Record, Running,
@@ -21,7 +20,6 @@ use crate::{
     },
     event::{Head, ThreadEvent, how, kind},
     session,
-    target::read_memory,
 };
 
 impl Looker {
@@ -60,7 +58,8 @@ impl Looker {
         self.processes.jit_mut().follow();
         self.drained_ns = session::now();
         let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
-        let records = clock.drain(hits, self.drained_ns);
+        let mut records = clock.drain(hits, self.drained_ns);
+        self.read_running(&mut records);
         self.take(records, since, now);
     }
 
@@ -328,9 +327,7 @@ impl Looker {
         }
         let ns = t.credit_ns - t.credit_ns % period;
         t.credit_ns %= period;
-        let (frames, end) = self.stack_of(r, now);
-        let whose = self.processes.whose(r.pid, time, &frames);
-        let stack = self.samples.stack(whose, frames, Box::default(), end);
+        let stack = self.running(r, time, now);
         self.watch.threads[index].sampled = Some(stack);
         let part = if r.user_mode {
             Part::User
@@ -363,41 +360,6 @@ impl Looker {
         process.mapped_ns = now;
         self.processes.found(pid);
         true
-    }
-
-    /// The stack of a thread of which registers and some stack were copied while it ran.
-    pub fn stack_of(&mut self, r: &Running, now: u64) -> (Vec<FrameWord>, StackEnd) {
-        let stack = self.unwind_running(r);
-        let new = matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded);
-        if new && self.remap(r.pid, now) {
-            return self.unwind_running(r);
-        }
-        stack
-    }
-
-    fn unwind_running(&mut self, r: &Running) -> (Vec<FrameWord>, StackEnd) {
-        let mut beyond = false;
-        let tables = self.processes.files().tables();
-        let stack = self.unwinder.unwind_copy(
-            tables,
-            r.pid,
-            &r.registers,
-            usize::MAX,
-            |address, to| {
-                beyond |= address.saturating_add(to.len() as u64) > r.end();
-                r.read(address, to)
-            },
-            // What a VM keeps about its code, as it is now.
-            |address, to| read_memory(r.pid, address, to),
-        );
-        let java = &mut self.processes.managed_mut().java;
-        java.name(stack.frames.iter().map(|w| w.0), Some(r.pid));
-        let end = if beyond && stack.end == End::Unreadable {
-            StackEnd::WindowEnd
-        } else {
-            stack.end.into()
-        };
-        (stack.frames, end)
     }
 }
 

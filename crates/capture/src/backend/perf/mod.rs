@@ -5,6 +5,7 @@
 //! record.rs   what lies in the rings
 //! course.rs   a thread's time by its switches: the totals of this backend
 //! intake.rs   records -> threads, their courses, samples
+//! running.rs  stacks of running threads
 //! hits/       stacks at events by name
 //! waits.rs    whose stacks those waits have that no look fell into
 //! ration.rs   threads that switch too often for a record of each
@@ -25,6 +26,7 @@ mod hits;
 mod intake;
 mod ration;
 mod record;
+mod running;
 pub(crate) mod waits;
 
 use std::{
@@ -156,6 +158,8 @@ impl Clock {
         a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
         ask_for_stack(&mut a);
         a.__bindgen_anon_1.sample_period = period(self.told_ns, share);
+        // Each sample wakes us: what a running thread keeps elsewhere than on its stack is read at once.
+        a.__bindgen_anon_2.wakeup_events = 1;
         a.set_inherit(1);
         a.set_exclude_kernel((!self.with_kernel).into());
         a.set_context_switch(1);
@@ -217,7 +221,7 @@ impl Clock {
         std::mem::replace(held, later)
     }
 
-    /// Descriptors that become readable when a ring is half full.
+    /// Descriptors that become readable when a ring has a sample, or is half full.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
         self.rings.iter().map(|(_, ring)| ring.event())
     }

@@ -4,7 +4,10 @@ use perf_event_open_sys::bindings as b;
 use wallscope_unwind::native::Registers;
 
 use super::{Counted, Hit};
-use crate::backend::ebpf::sideband::{self, Change};
+use crate::{
+    backend::ebpf::sideband::{self, Change},
+    session::intake::ManagedStack,
+};
 
 /// One record.
 #[derive(Debug)]
@@ -66,6 +69,9 @@ pub enum Record {
     Lost(u64),
 }
 
+/// How far below the stack pointer frames are looked for, bytes: V8's reach so far from their pointer.
+const BELOW: u64 = 64;
+
 /// A running thread as it was.
 #[derive(Debug)]
 pub struct Running {
@@ -81,18 +87,31 @@ pub struct Running {
     pub registers: Registers,
     /// Its user stack from the stack pointer on.
     pub stack: Vec<u8>,
+    /// Python's frames, as far as they could be read in time.
+    pub managed: Option<ManagedStack>,
+    /// It has run for so long since that these are of another moment than the registers.
+    pub late: bool,
 }
 
 impl Running {
-    /// Copies what there is of the stack from `address` on.
+    /// Copies what there is of the stack from `address` on. Right below the stack pointer, where a frame
+    /// is looked for that is only being made, there are zeros.
     pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
-        let offset = address.wrapping_sub(self.registers.general[7]);
-        let from = usize::try_from(offset)
+        let sp = self.registers.general[7];
+        let below = sp.saturating_sub(address);
+        if below > BELOW {
+            return 0;
+        }
+        let zeros = (below as usize).min(to.len());
+        to[..zeros].fill(0);
+        let to = &mut to[zeros..];
+        let from = usize::try_from(address.saturating_sub(sp))
             .ok()
-            .and_then(|at| self.stack.get(at..));
-        let n = from.map_or(0, |f| f.len().min(to.len()));
-        to[..n].copy_from_slice(&from.unwrap_or_default()[..n]);
-        n
+            .and_then(|at| self.stack.get(at..))
+            .unwrap_or_default();
+        let n = from.len().min(to.len());
+        to[..n].copy_from_slice(&from[..n]);
+        zeros + n
     }
 
     /// The first address beyond what was copied.
@@ -171,6 +190,8 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                     user_mode: is_user_mode(misc),
                     registers,
                     stack,
+                    managed: None,
+                    late: false,
                 })),
             ))
         }
@@ -260,11 +281,16 @@ mod tests {
         assert_eq!(
             (
                 r.read(107 + 20, &mut to),
-                r.read(106, &mut to),
+                r.read(107 - BELOW - 1, &mut to),
                 r.read(131, &mut to)
             ),
             (4, 0, 0)
         );
+        assert_eq!(
+            (r.read(107 - 4, &mut to), to),
+            (8, [0, 0, 0, 0, 5, 5, 5, 5])
+        );
+        assert_eq!((r.read(107 - 64, &mut to), to), (8, [0; 8]));
     }
 
     #[test]

@@ -114,6 +114,10 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
             "switch records of a thread stopped coming (permission lost): its counters are used",
             looker.tally.deaf,
         ),
+        (
+            "Python frames of a running thread not read in time",
+            looker.tally.unread,
+        ),
     ] {
         losses.push((cause.into(), count));
     }

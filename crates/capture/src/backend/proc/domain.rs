@@ -2,7 +2,10 @@
 
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
-use super::{looker::Looker, thread::Thread};
+use super::{
+    looker::{Looker, Tally},
+    thread::Thread,
+};
 use crate::{backend::perf::Hits, session};
 
 /// What stopping running threads came to.
@@ -77,6 +80,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
     } else {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
+    }
+    if !f.runtimes.is_empty() {
+        notes.push(format!(
+            "managed frames read with the stack, in place of the interpreter's: {}",
+            f.runtimes.join(", ")
+        ));
     }
     if let Some(t) = f.timeline {
         notes.push(session::domain::timeline(t));
@@ -167,7 +176,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
                 "the ebpf backend",
             ));
             limits.push(limit(
-                "user stacks of running threads beyond 8 KiB: they end as truncated:window_end"
+                "user stacks of running threads beyond 8 KiB, where these have changed before the rest was read: they end as truncated:window_end"
                     .into(),
                 "the ebpf backend",
             ));
@@ -182,11 +191,16 @@ pub fn describe(f: Facts<'_>) -> Domain {
             }
         }
     }
-    if !f.runtimes.is_empty() {
+    let Tally {
+        read,
+        read_after_ns,
+        ..
+    } = f.looker.tally;
+    if let Some(after_ns) = read_after_ns.checked_div(read) {
         limits.push(limit(
             format!(
-                "managed frames of running threads ({}): those of waiting threads are read",
-                f.runtimes.join(", ")
+                "which Python function a thread ran at the very moment of a sample: its frames are read {:.0} µs later on average, when it may run another one, or wait",
+                after_ns as f64 / 1e3
             ),
             "the ebpf backend",
         ));

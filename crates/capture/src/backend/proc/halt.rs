@@ -75,10 +75,12 @@ impl Looker {
             return;
         };
         let t = &self.watch.threads[owed.index];
+        let managed = self.processes.managed();
         match self.owed.entry(t.tid) {
             Entry::Occupied(mut known) => known.get_mut().end = owed.end,
             Entry::Vacant(free) => {
-                if stopper.ask(t.pid, t.tid) {
+                let python = managed.subject(&mut self.managed, t.pid, t.tid);
+                if stopper.ask(t.pid, t.tid, python) {
                     free.insert(owed);
                 }
             }
@@ -122,11 +124,11 @@ impl Looker {
             user_mode: true,
             registers: halted.registers,
             stack: halted.stack,
+            managed: halted.managed,
+            late: false,
         };
-        let pid = t.pid;
-        let (frames, how) = self.stack_of(&running, end);
-        let whose = self.processes.whose(pid, end, &frames);
-        let stack = self.samples.stack(whose, frames, Box::default(), how);
+        // What was copied is all there is: it goes on.
+        let stack = self.running(&running, end, end);
         // A thread halts on its way back to user mode, wherever it was.
         let part = match state {
             State::OnCpu => Some(Part::User),
@@ -183,6 +185,7 @@ mod tests {
             registers: Registers::default(),
             call: None,
             stack: Vec::new(),
+            managed: None,
             at: 50_130_000,
             books: books(computed, waited, 3 + timeslices),
         };

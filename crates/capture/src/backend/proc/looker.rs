@@ -45,6 +45,12 @@ pub struct Tally {
     pub late: u64,
     /// Threads whose records stopped coming.
     pub deaf: u64,
+    /// Running threads whose Python frames were read.
+    pub read: u64,
+    /// How long after their samples that was, summed, ns.
+    pub read_after_ns: u64,
+    /// Those whose frames could not be read, or not in time.
+    pub unread: u64,
 }
 
 /// Everything that a round of looks needs.

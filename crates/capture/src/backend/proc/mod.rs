@@ -360,14 +360,7 @@ pub(crate) fn record(
         }),
         looker: &looker,
         notes,
-        runtimes: {
-            let managed = looker.processes.managed();
-            let mut all = managed.describe();
-            // With perf events, whose frames are walked with the native ones are seen running, too.
-            let walked = managed.java.describe();
-            all.retain(|r| looker.clock.is_none() || !walked.contains(r));
-            all
-        },
+        runtimes: looker.processes.managed().describe(),
     });
     let Assembled { jit, seen } = assemble::assemble(&mut looker, &mut recording, true);
     Ok(Captured {

@@ -80,9 +80,8 @@ impl Looker {
                 continue;
             }
             let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
-            self.processes.managed_mut().scripts.name(&words, Some(pid));
+            self.processes.managed_mut().name_walked(&words, pid);
             let java = &mut self.processes.managed_mut().java;
-            java.name(words.iter().copied(), Some(pid));
             if reason == BlockReason::Lock && java.sleeps(pid, words) {
                 reason = BlockReason::Timer;
             }

@@ -24,14 +24,19 @@ use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::waiting::read_memory;
-use crate::session::now;
+use crate::session::{
+    intake::ManagedStack,
+    managed::{Interpreted, Walk},
+    now,
+};
 
 /// For so long, ns, a halt is waited for without sleeping: one that runs user code comes sooner.
 const AT_ONCE: u64 = 30_000;
 /// Most threads that are to halt at a time.
 const MOST: usize = 64;
-/// Bytes of stack that are copied while it stands: reading the rest would need it to stand longer.
-const STACK: usize = 8192;
+/// Bytes of stack that are copied while it stands: more would need it to stand longer. Code of VMs and
+/// the functions in C below it need as much.
+const STACK: usize = 32 * 1024;
 
 /// A running thread as it was.
 pub struct Halted {
@@ -41,10 +46,19 @@ pub struct Halted {
     pub call: Option<usize>,
     /// Its stack from the stack pointer on.
     pub stack: Vec<u8>,
+    /// Python's frames, if it has any.
+    pub managed: Option<ManagedStack>,
     /// When it halted, ns on the recording's clock.
     pub at: u64,
     /// The scheduler's books of it then.
     pub books: SchedStat,
+}
+
+/// Whom a worker is to halt.
+struct Asked {
+    pid: u32,
+    tid: u32,
+    python: Option<Interpreted>,
 }
 
 /// What a worker says when it is done.
@@ -60,7 +74,7 @@ struct Reply {
 /// The threads that stop others.
 pub struct Stopper {
     /// How to ask each of them.
-    workers: Vec<Sender<(u32, u32)>>,
+    workers: Vec<Sender<Asked>>,
     idle: Vec<usize>,
     tell: Sender<Reply>,
     answer: Receiver<Reply>,
@@ -87,13 +101,15 @@ impl Stopper {
         }
     }
 
-    /// Asks for the stack of a thread that runs or wants to. Whether it will be answered.
-    pub fn ask(&mut self, pid: u32, tid: u32) -> bool {
+    /// Asks for the stack of a thread that runs or wants to, with the frames of `python`. Whether it
+    /// will be answered.
+    pub fn ask(&mut self, pid: u32, tid: u32, python: Option<Interpreted>) -> bool {
         if self.refused.is_some() {
             return false;
         }
         let worker = self.idle.pop().or_else(|| self.hire());
-        worker.is_some_and(|worker| self.workers[worker].send((pid, tid)).is_ok())
+        let asked = Asked { pid, tid, python };
+        worker.is_some_and(|worker| self.workers[worker].send(asked).is_ok())
     }
 
     /// What has come of threads that were asked for; nothing, where one did not run any more.
@@ -137,7 +153,8 @@ impl Stopper {
 
 /// Halts whom it is told to until there is nobody left to tell: who is owed then is let go when it
 /// halts, or with this process.
-fn work(worker: usize, asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
+fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
+    let mut walk = Walk::default();
     let books = File::open("/proc/thread-self/schedstat").ok();
     let queued_ns = || {
         let mut text = [0u8; 96];
@@ -147,9 +164,9 @@ fn work(worker: usize, asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
             .and_then(SchedStat::parse)
             .map_or(0, |b| b.run_delay_ns)
     };
-    while let Ok((pid, tid)) = asked.recv() {
-        let mut stopped_ns = 0;
-        let outcome = halt(pid, tid, queued_ns, &mut stopped_ns);
+    while let Ok(asked) = asked.recv() {
+        let (tid, mut stopped_ns) = (asked.tid, 0);
+        let outcome = halt(&asked, &mut walk, queued_ns, &mut stopped_ns);
         let reply = Reply {
             worker,
             tid,
@@ -164,11 +181,12 @@ fn work(worker: usize, asked: &Receiver<(u32, u32)>, tell: &Sender<Reply>) {
 
 /// Halts a thread that runs, and lets it go. `queued_ns`: how long we have waited for a CPU so far.
 fn halt(
-    pid: u32,
-    tid: u32,
+    asked: &Asked,
+    walk: &mut Walk,
     queued_ns: impl Fn() -> u64,
     stopped_ns: &mut u64,
 ) -> io::Result<Option<Halted>> {
+    let Asked { pid, tid, python } = *asked;
     let place = std::fs::read(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
     if !place.starts_with(b"running") {
         return Ok(None);
@@ -195,7 +213,10 @@ fn halt(
     let Halt::At(signal) = halt else {
         return Ok(None);
     };
-    let halted = copy(pid, tid, at);
+    let halted = copy(pid, tid, at).map(|halted| Halted {
+        managed: python.and_then(|p| walk.once(p).0),
+        ..halted
+    });
     let_go(tid, signal);
     *stopped_ns = now().saturating_sub(since);
     Ok(halted)
@@ -211,6 +232,7 @@ fn copy(pid: u32, tid: u32, at: u64) -> Option<Halted> {
         registers,
         call,
         stack,
+        managed: None,
         at,
         books: SchedStat::parse(&books)?,
     })
@@ -342,7 +364,7 @@ mod tests {
                 return println!("skipped: ptrace of a child is refused: {why}");
             }
             // While it is loaded it may wait.
-            assert!(stopper.ask(pid, pid));
+            assert!(stopper.ask(pid, pid, None));
             if let Some(halted) = answer(&mut stopper) {
                 break halted;
             }
@@ -368,10 +390,10 @@ mod tests {
         while !std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|l| sleeps(&l)) {
             std::thread::yield_now();
         }
-        assert!(stopper.ask(pid, pid) && answer(&mut stopper).is_none());
+        assert!(stopper.ask(pid, pid, None) && answer(&mut stopper).is_none());
         assert_eq!((stopper.stopped_ns, &stopper.refused), (0, &None));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(stopper.ask(pid, pid) && answer(&mut stopper).is_none());
+        assert!(stopper.ask(pid, pid, None) && answer(&mut stopper).is_none());
     }
 }

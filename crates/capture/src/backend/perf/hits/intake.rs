@@ -57,6 +57,8 @@ pub fn parse(
                     user_mode: record::is_user_mode(misc),
                     registers,
                     stack,
+                    managed: None,
+                    late: false,
                 },
             };
             Some((time, Record::Hit(Box::new(hit))))
@@ -96,7 +98,7 @@ impl Looker {
             self.tally.strangers += 1;
             return;
         };
-        let (frames, end) = self.stack_of(running, now);
+        let (frames, end) = self.stack_of(running, time, now);
         let whose = self.processes.whose(running.pid, time, &frames);
         let Some(hits) = &mut self.hits else { return };
         let event = &mut hits.events[*event];

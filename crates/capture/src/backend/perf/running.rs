@@ -1,0 +1,233 @@
+//! Stacks of running threads: what was copied of them, and what is read from the threads themselves.
+//!
+//! A sample has the registers and some of the stack as they were. Callers further down are read right after,
+//! and so are Python's frames, which lie elsewhere: the thread goes on meanwhile. What it has run for since,
+//! its switch records tell, so that one that was put off its CPU is as good as one that stands still.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::StackEnd;
+use wallscope_unwind::{
+    native::{End, FrameWord},
+    runtime::Role,
+};
+
+use super::{Record, Running};
+use crate::{backend::proc::looker::Looker, session, target::read_memory};
+
+/// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
+const SEAM: usize = 512;
+/// What a thread has run for since its sample, ns, for its native frames to go with what it runs now.
+const FRESH: u64 = 1_000_000;
+/// The same for it to be where it was, if it has left its CPU by its own will since.
+const AT_ONCE: u64 = 200_000;
+/// The same for what it runs now to be as good as what it ran then, if it has not.
+const STILL: u64 = 20_000_000;
+
+/// What records say of a thread after one of its samples, read backwards.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    /// Until when it was on a CPU, while it was.
+    on_until: Option<u64>,
+    ran_ns: u64,
+    /// It left its CPU to wait for something.
+    by_its_will: bool,
+}
+
+impl Since {
+    /// Nothing: it was on its CPU until `now`.
+    fn until(now: u64) -> Since {
+        Since {
+            on_until: Some(now),
+            ran_ns: 0,
+            by_its_will: false,
+        }
+    }
+
+    /// It got a CPU.
+    fn got(&mut self, time: u64) {
+        let until = self.on_until.take();
+        self.ran_ns += until.map_or(0, |until| until.saturating_sub(time));
+    }
+
+    /// It left its CPU.
+    fn left(&mut self, time: u64, preempted: bool) {
+        self.on_until = Some(time);
+        self.by_its_will |= !preempted;
+    }
+
+    /// For how long it has run since a sample, ns.
+    fn ran_since(&self, time: u64) -> u64 {
+        self.ran_ns + self.on_until.map_or(0, |until| until.saturating_sub(time))
+    }
+}
+
+impl Looker {
+    /// Reads what Python keeps elsewhere than on the stack, of threads that were sampled just now: it
+    /// goes on, so that comes before all else.
+    pub(super) fn read_running(&mut self, records: &mut [(u64, Record)]) {
+        let mut since: FxHashMap<u32, Since> = FxHashMap::default();
+        let now = session::now();
+        for (time, record) in records.iter_mut().rev() {
+            match record {
+                Record::In { tid, .. } => since.entry(*tid).or_insert(Since::until(now)).got(*time),
+                Record::Out { tid, preempted, .. } => {
+                    since
+                        .entry(*tid)
+                        .or_insert(Since::until(now))
+                        .left(*time, *preempted);
+                }
+                Record::Sample(r) => {
+                    let managed = self.processes.managed();
+                    let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
+                        continue;
+                    };
+                    let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
+                    let ran_ns = since.ran_since(*time) + session::now().saturating_sub(now);
+                    if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
+                        r.managed = self.managed.read_running(subject);
+                        r.late = ran_ns > FRESH;
+                    }
+                    match r.managed {
+                        Some(_) => {
+                            self.tally.read += 1;
+                            self.tally.read_after_ns += ran_ns;
+                        }
+                        None => self.tally.unread += 1,
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The index of the stack of a thread that was seen running at `time`.
+    pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
+        let (frames, end) = self.stack_of(r, time, now);
+        let whose = self.processes.whose(r.pid, time, &frames);
+        let managed = r.managed.as_ref();
+        let managed = managed.filter(|m| self.processes.managed().interprets(m.pid, &frames));
+        let Some(m) = managed else {
+            return self.samples.stack(whose, frames, Box::default(), end);
+        };
+        let roles = self.processes.managed().roles(m.pid, &frames);
+        let inner = roles.iter().position(|role| *role == Role::Interpreter);
+        // What the interpreter called then it may not call for what it runs now.
+        let from = inner.filter(|_| r.late).unwrap_or(0);
+        self.processes.managed_mut().name(m);
+        let (words, end) = (m.words.clone(), m.end_with(end));
+        self.samples
+            .stack(whose, frames[from..].to_vec(), words, end)
+    }
+
+    /// The stack of a thread of which registers and some stack were copied at `time` while it ran.
+    pub fn stack_of(&mut self, r: &Running, time: u64, now: u64) -> (Vec<FrameWord>, StackEnd) {
+        let stack = self.unwind_running(r, time);
+        let new = matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded);
+        if new && self.remap(r.pid, now) {
+            return self.unwind_running(r, time);
+        }
+        stack
+    }
+
+    fn unwind_running(&mut self, r: &Running, time: u64) -> (Vec<FrameWord>, StackEnd) {
+        let mut beyond = false;
+        let mut deeper = Deeper {
+            until: time + FRESH,
+            same: None,
+        };
+        let tables = self.processes.files().tables();
+        let stack = self.unwinder.unwind_copy(
+            tables,
+            r.pid,
+            &r.registers,
+            usize::MAX,
+            |address, to| {
+                let n = match address < r.end() {
+                    true => r.read(address, to),
+                    false => deeper.read(r, address, to),
+                };
+                beyond |= address >= r.end() && n == 0;
+                n
+            },
+            // What a VM keeps about its code, as it is now.
+            |address, to| read_memory(r.pid, address, to),
+        );
+        let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
+        self.processes.managed_mut().name_walked(&words, r.pid);
+        let end = if beyond && stack.end == End::Unreadable {
+            StackEnd::WindowEnd
+        } else {
+            stack.end.into()
+        };
+        (stack.frames, end)
+    }
+}
+
+/// The part of a stack that was not copied, read from the thread itself: the callers of what was copied,
+/// if the last of that is still the same, and the sample was taken just now. What has been left since stays
+/// on the stack for a while.
+struct Deeper {
+    /// Later than this, ns, it says nothing.
+    until: u64,
+    same: Option<bool>,
+}
+
+impl Deeper {
+    fn read(&mut self, r: &Running, address: u64, to: &mut [u8]) -> usize {
+        let same = *self.same.get_or_insert_with(|| {
+            let tail = &r.stack[r.stack.len().saturating_sub(SEAM)..];
+            let mut now = [0u8; SEAM];
+            let now = &mut now[..tail.len()];
+            let at = r.end() - tail.len() as u64;
+            !tail.is_empty() && read_memory(r.tid, at, now) == now.len() && now == tail
+        });
+        match same && session::now() <= self.until {
+            true => read_memory(r.tid, address, to),
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_off_its_cpu_does_not_go_on() {
+        // Sampled at 100, put off at 130, on again at 900, and so until 950.
+        let mut since = Since::until(950);
+        assert_eq!((since.ran_since(900), since.ran_since(0)), (50, 950));
+        since.got(900);
+        since.left(130, true);
+        assert_eq!((since.ran_since(100), since.by_its_will), (80, false));
+        since.got(90);
+        since.left(40, false);
+        assert_eq!((since.ran_since(20), since.by_its_will), (110, true));
+    }
+
+    #[test]
+    fn callers_are_read_where_what_was_copied_is_unchanged_and_new() {
+        let mut own = vec![7u8; 4096];
+        let sp = own.as_ptr() as u64;
+        let mut r = Running {
+            pid: std::process::id(),
+            tid: std::process::id(),
+            period_ns: 0,
+            user_mode: true,
+            registers: wallscope_unwind::native::Registers::default(),
+            stack: own[..1024].to_vec(),
+            managed: None,
+            late: false,
+        };
+        r.registers.general[7] = sp;
+        own[2048] = 9;
+        let deeper = |until| Deeper { until, same: None };
+        let mut to = [0u8; 8];
+        let read = deeper(u64::MAX).read(&r, sp + 2048, &mut to);
+        assert_eq!((read, to[0]), (8, 9));
+        assert_eq!(deeper(0).read(&r, sp + 2048, &mut to), 0, "long ago");
+        own[1000] = 8;
+        std::hint::black_box(&own);
+        assert_eq!(deeper(u64::MAX).read(&r, sp + 2048, &mut to), 0, "changed");
+    }
+}
