@@ -60,8 +60,9 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         ("by stops", &["--backend", "proc", "--allow-stop"]),
     ] {
         // The oldest one keeps its frames in objects, the newest one in chunks of its own.
+        let oldest = all.iter().min_by_key(|i| i.minor());
         let ends = [
-            all.iter().min_by_key(|i| i.minor()),
+            oldest.filter(|_| way == "by perf events"),
             all.iter().max_by_key(|i| i.minor()),
         ];
         for interpreter in ends.into_iter().flatten() {
