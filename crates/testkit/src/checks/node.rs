@@ -46,10 +46,10 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         // Time in a queue is given to stacks by inference, and a machine without a CPU to spare reads late.
         // Stops are few.
         let rough = *more != ["--backend", "perf"];
-        let told =
-            |what: &str| !what.contains("reach the root") && !(rough && what.contains("jsHeavy"));
+        let left_out =
+            |what: &str| what.contains("reach the root") || (rough && what.contains("jsHeavy"));
         let mut judged = judge(&run, outside.hz);
-        judged.rows.retain(|row| told(&row.what));
+        judged.rows.retain(|row| !left_out(&row.what));
         let whole = stacks::whole(&run.stacks, |_| true, WHOLE_OUTSIDE).rows;
         let whole = whole.into_iter().filter(|r| r.what.contains("on_cpu"));
         judged.rows.extend(whole);
