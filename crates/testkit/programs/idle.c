@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -161,6 +162,43 @@ void program_upstream(void) {
     extra_truth_set("awaited_ns", (double)loop_awaited);
     extra_truth_set("upstream_pid", children[0]);
     extra_truth_set("upstream_port", ntohs(up.sin_port));
+}
+
+// ---- long-ago ----
+
+static int asked_before;
+
+// Looks for an answer that never comes.
+static void asker_run(struct worker *self) {
+    struct pollfd wait = {.fd = asked_before, .events = POLLIN};
+    while (!stopping()) {
+        CHECK(!poll(&wait, 1, 50), "an answer");
+        self->truth->operations++;
+    }
+    pool_give(true);
+}
+
+void program_long_ago(void) {
+    struct sockaddr_in up;
+    int listener = listen_on(&up), child = fork();
+    CHECK(child >= 0, "fork failed");
+    if (!child) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fd = accept(listener, NULL, NULL);
+        char byte;
+        while (recv(fd, &byte, 1, 0) == 1) {}
+        _exit(0);
+    }
+    asked_before = connect_to(&up);
+    CHECK(send(asked_before, "q", 1, 0) == 1, "nobody to ask");
+    worker_start("asker", asker_run, NULL);
+    static const char *NAMES[] = {"pool-0", "pool-1"};
+    for (int i = 0; i < 2; i++) worker_start(NAMES[i], pool_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+    close(asked_before);
+    waitpid(child, NULL, 0);
 }
 
 // ---- spin ----

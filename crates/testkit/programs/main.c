@@ -47,6 +47,8 @@ static const struct program PROGRAMS[] = {
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
     {"upstream", "upstream-us pause-us", "an event loop on a slow upstream beside parked workers",
      program_upstream},
+    {"long-ago", "", "a request from before the recording, who polls for its answer, and parked workers",
+     program_long_ago},
     {"spin", "", "threads that spin on a lock, and one that yields all the time", program_spin},
     {"trouble", "case dir", "a process with one trouble, or none", program_trouble},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},

@@ -86,6 +86,7 @@ experiments! {
     intervals "intervals";
     events "events";
     upstream "upstream";
+    long_ago "long-ago";
     spin "spin";
     short "short";
     span "span";

@@ -106,7 +106,9 @@ __noinline u64 ws_in_flight_until(u32 tid, u32 pid, u32 reason, u32 answers)
 	bool asleep = reason == WS_TIMER;
 	u64 until = in_flight_until(tid, asleep), more;
 
-	if (set_old_requests) {
+	/* Whose an old request is is not known: only waits that may be for one count. */
+	if (set_old_requests &&
+	    (reason == WS_NETWORK || reason == WS_POLL || reason == WS_PIPE)) {
 		more = in_flight_until(pid | WS_OF_PROCESS, asleep);
 		until = more > until ? more : until;
 	}

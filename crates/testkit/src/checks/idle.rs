@@ -79,6 +79,25 @@ pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
     Ok(card)
 }
 
+pub(super) fn long_ago(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("long-ago", &["--seconds", &seconds], &Options::at(99))?;
+    let mut card = Scorecard::default();
+    for own in &run.truth.threads {
+        let seen = run.report.thread(own.pid, own.tid);
+        let Some(seen) = seen.filter(|t| t.wall_ns > 0) else {
+            continue;
+        };
+        let idle = 100.0 * seen.idle_ns as f64 / seen.wall_ns as f64;
+        if own.name.starts_with("pool-") {
+            card.at_least(format!("{}: parked, idle", own.name), idle, 80.0, "%");
+        } else if own.name == "asker" && kernel_has("btf_trace_sock_send_length") {
+            card.at_most("who polls for the answer, idle", idle, 1.0, "%");
+        }
+    }
+    Ok(card)
+}
+
 pub(super) fn spin(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let run = tool.measure("spin", &["--seconds", &seconds], &Options::at(99))?;
