@@ -1,6 +1,7 @@
 //! Whether the machine is fit to measure on. The host of a virtual machine, or what else runs, may take
 //! CPUs away for milliseconds: what a program knows of itself then no longer holds for anybody.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +26,10 @@ struct Look {
 }
 
 impl Look {
+    /// One at a time: tests of one process that look at once would take the CPUs from each other.
     fn new() -> Look {
+        static LOOKING: Mutex<()> = Mutex::new(());
+        let _alone = LOOKING.lock();
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let looks: Vec<Look> = thread::scope(|scope| {
             let all: Vec<_> = (0..cpus).map(|_| scope.spawn(one_cpu)).collect();
