@@ -158,7 +158,7 @@ impl<S: TableSink> TableStore<S> {
         }
     }
 
-    /// How much of a file's code is unwound that nothing describes.
+    /// How a file's code is unwound that nothing describes, if there is much of it.
     pub fn file_undescribed(&self, id: u16) -> Option<Undescribed> {
         self.files.get((id as usize).checked_sub(1)?)?.undescribed
     }

@@ -40,7 +40,7 @@ pub enum Code {
     Nothing,
 }
 
-/// How much of a file's code is unwound that nothing describes.
+/// How code of a file is unwound that nothing describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Undescribed {
     /// By what its instructions do.

@@ -15,6 +15,8 @@ const PRESERVED: [Register; 6] = [
     Register::R15,
 ];
 const RBP: usize = 1;
+/// No frame is larger, bytes; so sums of two of these fit.
+const FARTHEST: i32 = 1 << 29;
 
 /// What is known of the stack in front of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,7 +110,7 @@ impl State {
         }
         let leaves = height.is_none_or(|h| h < 8);
         self.bottom |= self.marked && leaves;
-        self.height = height.filter(|h| h % 8 == 0);
+        self.height = height.filter(|h| h % 8 == 0 && (-FARTHEST..FARTHEST).contains(h));
     }
 
     /// Where register `k` was kept is no more.
@@ -138,7 +140,8 @@ impl State {
             Register::RBP => self.frame?,
             _ => return None,
         };
-        i32::try_from(i64::from(base) - i.memory_displacement64() as i64).ok()
+        let place = i64::from(base).checked_sub(i.memory_displacement64() as i64)?;
+        (i32::try_from(place).ok()).filter(|p| (-FARTHEST..FARTHEST).contains(p))
     }
 
     /// What an instruction that does not jump does.
@@ -179,12 +182,10 @@ impl State {
                     OpKind::Memory => None,
                     _ => i32::try_from(i.immediate(1) as i64).ok(),
                 };
-                let by = by.map(|by| match i.mnemonic() {
-                    Mnemonic::Sub => by,
-                    _ => -by,
-                });
-                let height = self.height.zip(by).and_then(|(h, by)| h.checked_add(by));
-                self.move_to(height);
+                self.move_to(self.height.zip(by).and_then(|(h, by)| match i.mnemonic() {
+                    Mnemonic::Sub => h.checked_add(by),
+                    _ => h.checked_sub(by),
+                }));
             }
             Mnemonic::Lea if to == Register::RSP => self.move_to(self.place(i)),
             Mnemonic::Mov if to == Register::RSP => {

@@ -12,8 +12,8 @@ use super::state::{ENTRY, State};
 
 /// Instructions of one function that are followed at most.
 const LONGEST: usize = 100_000;
-/// The same of one file, each as often as it is tried: a tenth of a second, or two.
-const BUDGET: usize = 1 << 19;
+/// The same of one file, each as often as it is tried: some 0.3 s.
+const BUDGET: usize = 1 << 20;
 /// What nothing calls is tried while more comes of it than this, less what was in vain.
 const PATIENCE: usize = 32 << 10;
 /// Rounds in which calls are found, and which functions never return.
@@ -95,7 +95,7 @@ pub(super) struct Follower<'s, 'd> {
     functions: BTreeMap<u64, Function>,
     /// How often an entry was followed in vain.
     tries: FxHashMap<u64, u32>,
-    /// Instructions followed so far, and those of them that led to nothing.
+    /// Instructions followed so far, and those that led to nothing, which are forgiven by and by.
     steps: usize,
     wasted: usize,
     info: InstructionInfoFactory,
@@ -431,6 +431,7 @@ impl<'s, 'd> Follower<'s, 'd> {
     /// are returned too, holds in front of it.
     pub(super) fn follow_all(mut self) -> (Vec<(u64, Known)>, Vec<State>) {
         for _ in 0..ROUNDS {
+            self.wasted /= 2;
             let endless = self.endless.clone();
             let mut entries: Vec<u64> = self.entries.iter().copied().collect();
             entries.retain(|at| {
@@ -462,7 +463,9 @@ impl<'s, 'd> Follower<'s, 'd> {
                 .collect();
             let taken = self.functions.values().flat_map(|f| &f.taken);
             let likely: FxHashSet<u64> = taken.copied().filter(|at| self.holds(*at)).collect();
-            if new.is_empty() && stale.is_empty() && likely.len() == self.likely.len() {
+            let settled = new.is_empty() && stale.is_empty() && likely.len() == self.likely.len();
+            // What could not be followed once more is better than nothing: it agreed with itself.
+            if settled || self.steps > BUDGET {
                 break;
             }
             self.likely = likely;
