@@ -93,7 +93,7 @@ pub fn of(pid: u32) -> Result<Survey, Error> {
     let deadline = std::time::Instant::now() + READY;
     while processes.managed().java.is_starting() && std::time::Instant::now() < deadline {
         std::thread::sleep(std::time::Duration::from_millis(5));
-        processes.settle();
+        processes.settle(&mut || ());
     }
     let mut sizes: BTreeMap<u16, u64> = BTreeMap::new();
     let mut made = Made::default();

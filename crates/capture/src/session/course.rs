@@ -25,7 +25,7 @@ use super::{
     tasks,
     timeline::{LOOK_EVERY, Turns},
     too_many_slices, unix_now,
-    upkeep::Upkeep,
+    upkeep::{Ahead, Upkeep},
 };
 use crate::{
     Error,
@@ -256,6 +256,7 @@ impl<'o> Course<'o> {
             let set = self.events.view_every(every);
             self.note(set);
         }
+        let _ahead = Ahead::of_others();
         let mut dates = false;
         loop {
             let event = self.events.wait();

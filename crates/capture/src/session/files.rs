@@ -226,14 +226,20 @@ impl<S: TableSink> Files<S> {
         Some((bias, id))
     }
 
-    /// Hands a process's complete mappings to the kernel side.
-    pub fn install(&mut self, pid: u32, mappings: &BTreeMap<u64, Mapped>) {
+    /// Hands a process's complete mappings to the kernel side; `meanwhile`: what cannot wait until the
+    /// tables of all its files are built.
+    pub fn install(
+        &mut self,
+        pid: u32,
+        mappings: &BTreeMap<u64, Mapped>,
+        meanwhile: &mut dyn FnMut(),
+    ) {
         let installed = install(
             &mut self.store,
             &self.entries,
             &mut self.by_unwinder,
-            pid,
-            mappings,
+            (pid, mappings),
+            meanwhile,
         );
         self.refused += u64::from(!installed);
     }
@@ -245,7 +251,8 @@ impl<S: TableSink> Files<S> {
         process: u32,
         mappings: &BTreeMap<u64, Mapped>,
     ) {
-        install(store, &self.entries, &mut self.by_late, process, mappings);
+        let process = (process, mappings);
+        install(store, &self.entries, &mut self.by_late, process, &mut || ());
     }
 
     /// Tells the unwinder of a process's HotSpot VM; whether it could be told.
@@ -409,8 +416,8 @@ fn install<S: TableSink>(
     store: &mut TableStore<S>,
     entries: &[Entry],
     ids: &mut FxHashMap<u16, u16>,
-    process: u32,
-    mappings: &BTreeMap<u64, Mapped>,
+    (process, mappings): (u32, &BTreeMap<u64, Mapped>),
+    meanwhile: &mut dyn FnMut(),
 ) -> bool {
     let specs: Vec<_> = mappings
         .iter()
@@ -435,6 +442,7 @@ fn install<S: TableSink>(
             }
         })
         .collect();
+    store.build(specs.iter().map(|spec| &spec.source), meanwhile);
     let Ok(given) = store.set_process(process, &specs) else {
         return false;
     };

@@ -137,7 +137,7 @@ impl<S: TableSink> Processes<S> {
         }
         self.spaces.insert(pid, space);
         self.changed.insert(pid);
-        self.settle();
+        self.settle(&mut || ());
     }
 
     /// A jitdump is mapped only to be found.
@@ -161,7 +161,7 @@ impl<S: TableSink> Processes<S> {
         }
         // Preparing went through the process's own list: back to what it has mapped.
         self.changed.insert(pid);
-        self.settle();
+        self.settle(&mut || ());
     }
 
     /// A thread was born, found, or runs a new program.
@@ -253,11 +253,11 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// Hands changed mappings to the kernel side.
-    pub fn settle(&mut self) {
+    /// Hands changed mappings to the kernel side; `meanwhile`: what cannot wait until that is done.
+    pub fn settle(&mut self, meanwhile: &mut dyn FnMut()) {
         for pid in std::mem::take(&mut self.changed) {
             if let Some(space) = self.spaces.get(&pid) {
-                self.files.install(pid, &space.mappings);
+                self.files.install(pid, &space.mappings, meanwhile);
                 if space.mappings.values().any(|m| m.file.is_none()) {
                     let files = space.mappings.values().filter_map(|m| m.file);
                     let paths = files.map(|index| self.files.path(index));

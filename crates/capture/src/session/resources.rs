@@ -4,7 +4,7 @@
 //! be asked: the symbol or mapping that a futex lies in, the peers behind an epoll set.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     fs,
     net::{Ipv4Addr, Ipv6Addr},
     path::Path,
@@ -42,7 +42,7 @@ pub trait Locks {
 #[derive(Default)]
 pub struct Resources {
     names: FxHashMap<u64, Arc<str>>,
-    fresh: Vec<ResourceEvent>,
+    fresh: VecDeque<ResourceEvent>,
     maps: FxHashMap<u32, Vec<Mapping>>,
     symbols: FxHashMap<String, Vec<DataSymbol>>,
     mounts: FxHashMap<u32, String>,
@@ -61,23 +61,26 @@ struct DataSymbol {
 impl Resources {
     /// Takes what the kernel programs sent.
     pub fn take(&mut self, e: ResourceEvent) {
-        self.fresh.push(e);
+        self.fresh.push_back(e);
     }
 
-    /// Names what is new. To be called soon after it came, while its process is alive.
-    pub fn settle(&mut self, locks: &dyn Locks) {
-        for e in std::mem::take(&mut self.fresh) {
-            let name = self.name(&e, locks);
-            if e.what == what::ANONYMOUS && name.contains("eventpoll") {
-                self.sets.push((e.hash, e));
-            }
-            self.names.insert(e.hash, name.into());
+    /// Names what came first of what is new; `false`: nothing is. To be called soon after it came,
+    /// while its process is alive.
+    pub fn settle_one(&mut self, locks: &dyn Locks) -> bool {
+        let Some(e) = self.fresh.pop_front() else {
+            return false;
+        };
+        let name = self.name(&e, locks);
+        if e.what == what::ANONYMOUS && name.contains("eventpoll") {
+            self.sets.push((e.hash, e));
         }
+        self.names.insert(e.hash, name.into());
+        true
     }
 
     /// Names what is known better at the end.
     pub fn finish(&mut self, locks: &dyn Locks) {
-        self.settle(locks);
+        while self.settle_one(locks) {}
         for (hash, e) in std::mem::take(&mut self.sets) {
             let name = self.name(&e, locks);
             let known = self.names.get(&hash).map_or(0, |n| n.len());

@@ -22,6 +22,7 @@ use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// What the store holds and what it had to leave out. Counts are since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct TableStore<S> {
     files: Vec<FileEntry>,
     keys: FxHashMap<FileKey, u16>,
     identities: FxHashMap<Identity, u16>,
+    /// Built, but not in the sink yet.
+    built: Vec<(u16, Table)>,
     processes: FxHashMap<u32, Region>,
     retired: Vec<Region>,
     room: Room,
@@ -105,6 +108,8 @@ static GENERATION: AtomicU32 = AtomicU32::new(1);
 
 /// Retired lists that are kept before the processes are asked which are still in use.
 const RETIRED: usize = 64;
+/// While a table is built something else may wait so long.
+const MEANWHILE: Duration = Duration::from_millis(2);
 /// Longest list of one process: the kernel programs search no further.
 const MAX_MAPPINGS: usize = 1 << 16;
 
@@ -124,6 +129,7 @@ impl<S: TableSink> TableStore<S> {
             files: Vec::new(),
             keys: FxHashMap::default(),
             identities: FxHashMap::default(),
+            built: Vec::new(),
             processes: FxHashMap::default(),
             retired: Vec::new(),
             room: Room::new(capacity.mappings as u32),
@@ -186,6 +192,19 @@ impl<S: TableSink> TableStore<S> {
         s
     }
 
+    /// Builds the tables that these need and nobody needed before. A large program takes a second:
+    /// `meanwhile` is called again and again. The next mappings that are set bring the tables into
+    /// the sink.
+    pub fn build<'s>(
+        &mut self,
+        sources: impl Iterator<Item = &'s Source<'s>>,
+        meanwhile: &mut dyn FnMut(),
+    ) {
+        for source in sources {
+            self.resolve(source, Some(&mut *meanwhile));
+        }
+    }
+
     /// Sets the mappings of one process; see [`TableStore::set_processes`].
     ///
     /// # Errors
@@ -210,15 +229,14 @@ impl<S: TableSink> TableStore<S> {
         processes: &[(u32, &[MappingSpec<'_>])],
     ) -> Result<Vec<Vec<u16>>, SinkError> {
         let mut ids = Vec::with_capacity(processes.len());
-        let mut built = Vec::new();
         for (_, mappings) in processes {
             let of_process: Vec<u16> = mappings
                 .iter()
-                .map(|m| self.resolve(&m.source, &mut built))
+                .map(|m| self.resolve(&m.source, None))
                 .collect();
             ids.push(of_process);
         }
-        self.upload(built, &ids)?;
+        self.upload(&ids)?;
         for ((tgid, mappings), ids) in processes.iter().zip(&ids) {
             self.switch(*tgid, mappings, ids)?;
         }
@@ -267,8 +285,8 @@ impl<S: TableSink> TableStore<S> {
         Ok(())
     }
 
-    /// The id of what `source` names; a table that it needs is added to `built`.
-    fn resolve(&mut self, source: &Source<'_>, built: &mut Vec<(u16, Table)>) -> u16 {
+    /// The id of what `source` names; a table that it needs is built.
+    fn resolve(&mut self, source: &Source<'_>, meanwhile: Option<&mut dyn FnMut()>) -> u16 {
         let (key, data) = match source {
             Source::Anonymous => return 0,
             Source::File { key, file } => (*key, file.map(Data::File)),
@@ -278,19 +296,20 @@ impl<S: TableSink> TableStore<S> {
         if let Some(id) = self.keys.get(key).copied() {
             let entry = &mut self.files[id as usize - 1];
             entry.used = now;
-            let pending = built.iter().any(|(b, _)| *b == id);
+            let pending = self.built.iter().any(|(b, _)| *b == id);
             if matches!(entry.state, State::Absent)
                 && !pending
                 && let Some(data) = data
-                && let Ok(parsed) = data.parse(&mut self.rules, |_| false)
+                && let Ok(parsed) = data.parse(&mut self.rules, |_| false, meanwhile)
                 && let Code::Table(table) = parsed.code
             {
-                built.push((id, table));
+                self.built.push((id, table));
             }
             return id;
         }
         let identities = &self.identities;
-        let parsed = data.map(|d| d.parse(&mut self.rules, |i| identities.contains_key(i)));
+        let known = |i: &Identity| identities.contains_key(i);
+        let parsed = data.map(|d| d.parse(&mut self.rules, known, meanwhile));
         if let Some(Ok(parsed)) = &parsed
             && let Some(identity) = &parsed.identity
             && let Some(id) = self.identities.get(identity).copied()
@@ -318,7 +337,7 @@ impl<S: TableSink> TableStore<S> {
                 match parsed.code {
                     Code::Table(table) => {
                         undescribed = table.undescribed();
-                        built.push((id, table));
+                        self.built.push((id, table));
                         State::Absent
                     }
                     Code::FramePointers => State::FramePointers,
@@ -337,11 +356,8 @@ impl<S: TableSink> TableStore<S> {
     }
 
     /// Puts new tables into the sink, within the limit.
-    fn upload(
-        &mut self,
-        mut built: Vec<(u16, Table)>,
-        wanted: &[Vec<u16>],
-    ) -> Result<(), SinkError> {
+    fn upload(&mut self, wanted: &[Vec<u16>]) -> Result<(), SinkError> {
+        let mut built = std::mem::take(&mut self.built);
         if built.is_empty() {
             return Ok(());
         }
@@ -502,15 +518,33 @@ enum Data<'a> {
 }
 
 impl Data<'_> {
+    /// Parses the image; by another thread, where there is something to do `meanwhile`.
     fn parse(
         &self,
         rules: &mut RuleSet,
-        known: impl Fn(&Identity) -> bool,
+        known: impl Fn(&Identity) -> bool + Send,
+        meanwhile: Option<&mut dyn FnMut()>,
     ) -> Result<table::Parsed, ImageError> {
-        match self {
+        let parse = || match self {
             Data::File(file) => table::parse_file(file, rules, known),
             Data::Bytes(bytes) => table::parse(*bytes, rules, known),
-        }
+        };
+        let Some(meanwhile) = meanwhile else {
+            return parse();
+        };
+        std::thread::scope(|scope| {
+            let waiting = std::thread::current();
+            let parsing = scope.spawn(move || {
+                let parsed = parse();
+                waiting.unpark();
+                parsed
+            });
+            while !parsing.is_finished() {
+                std::thread::park_timeout(MEANWHILE);
+                meanwhile();
+            }
+            (parsing.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     }
 }
 

@@ -109,13 +109,13 @@ impl Looker {
             match record {
                 Record::Sample(running) => {
                     let began = session::now();
-                    self.processes.settle();
+                    self.processes.settle(&mut || ());
                     self.ran(&running, time, since, now);
                     self.sampling_ns += session::now().saturating_sub(began);
                 }
                 Record::Hit(hit) => {
                     let began = session::now();
-                    self.processes.settle();
+                    self.processes.settle(&mut || ());
                     self.hit(&hit, time, since, now);
                     self.sampling_ns += session::now().saturating_sub(began);
                 }
@@ -148,7 +148,7 @@ impl Looker {
                 Record::Lost(_) => self.lost(),
             }
         }
-        self.processes.settle();
+        self.processes.settle(&mut || ());
     }
 
     fn step(&mut self, pid: u32, tid: u32, time: u64, step: Step) {
