@@ -1,10 +1,17 @@
 //! What a process has mapped, as the store is told.
 
+use crate::native::image::{Identity, ImageError};
+use crate::native::rules::RuleSet;
+use crate::native::table::{self, Parsed};
 use rustc_hash::FxHasher;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// While an image is parsed something else may wait so long.
+const MEANWHILE: Duration = Duration::from_millis(2);
 
 /// What a file is told apart by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,4 +87,45 @@ pub struct MappingSpec<'a> {
     pub pgoff: u64,
     /// What is mapped.
     pub source: Source<'a>,
+}
+
+impl<'a> Source<'a> {
+    /// The file's or image's key; code made at run time has none.
+    pub(crate) fn key(&self) -> Option<&'a FileKey> {
+        match self {
+            Source::File { key, .. } | Source::Bytes { key, .. } => Some(key),
+            Source::Anonymous => None,
+        }
+    }
+
+    /// Parses the image, if it is at hand; by another thread, where there is something to do
+    /// `meanwhile`.
+    pub(crate) fn parse(
+        &self,
+        rules: &mut RuleSet,
+        known: impl Fn(&Identity) -> bool + Send,
+        meanwhile: Option<&mut dyn FnMut()>,
+    ) -> Option<Result<Parsed, ImageError>> {
+        let parse = || match self {
+            Source::File { file, .. } => file.map(|file| table::parse_file(file, rules, known)),
+            Source::Bytes { bytes, .. } => Some(table::parse(*bytes, rules, known)),
+            Source::Anonymous => None,
+        };
+        let Some(meanwhile) = meanwhile else {
+            return parse();
+        };
+        std::thread::scope(|scope| {
+            let waiting = std::thread::current();
+            let parsing = scope.spawn(move || {
+                let parsed = parse();
+                waiting.unpark();
+                parsed
+            });
+            while !parsing.is_finished() {
+                std::thread::park_timeout(MEANWHILE);
+                meanwhile();
+            }
+            (parsing.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
 }

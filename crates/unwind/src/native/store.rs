@@ -17,12 +17,10 @@ use crate::native::mapping::{FileKey, MappingSpec, Source};
 use crate::native::room::Room;
 use crate::native::rules::RuleSet;
 use crate::native::sink::{SinkError, TableSink};
-use crate::native::table::{self, Code, Table, Undescribed};
+use crate::native::table::{Code, Table, Undescribed};
 use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::fs::File;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// What the store holds and what it had to leave out. Counts are since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,8 +106,6 @@ static GENERATION: AtomicU32 = AtomicU32::new(1);
 
 /// Retired lists that are kept before the processes are asked which are still in use.
 const RETIRED: usize = 64;
-/// While a table is built something else may wait so long.
-const MEANWHILE: Duration = Duration::from_millis(2);
 /// Longest list of one process: the kernel programs search no further.
 const MAX_MAPPINGS: usize = 1 << 16;
 
@@ -287,10 +283,8 @@ impl<S: TableSink> TableStore<S> {
 
     /// The id of what `source` names; a table that it needs is built.
     fn resolve(&mut self, source: &Source<'_>, meanwhile: Option<&mut dyn FnMut()>) -> u16 {
-        let (key, data) = match source {
-            Source::Anonymous => return 0,
-            Source::File { key, file } => (*key, file.map(Data::File)),
-            Source::Bytes { key, bytes } => (*key, Some(Data::Bytes(bytes))),
+        let Some(key) = source.key() else {
+            return 0;
         };
         let now = self.generation as u64;
         if let Some(id) = self.keys.get(key).copied() {
@@ -299,8 +293,7 @@ impl<S: TableSink> TableStore<S> {
             let pending = self.built.iter().any(|(b, _)| *b == id);
             if matches!(entry.state, State::Absent)
                 && !pending
-                && let Some(data) = data
-                && let Ok(parsed) = data.parse(&mut self.rules, |_| false, meanwhile)
+                && let Some(Ok(parsed)) = source.parse(&mut self.rules, |_| false, meanwhile)
                 && let Code::Table(table) = parsed.code
             {
                 self.built.push((id, table));
@@ -309,7 +302,7 @@ impl<S: TableSink> TableStore<S> {
         }
         let identities = &self.identities;
         let known = |i: &Identity| identities.contains_key(i);
-        let parsed = data.map(|d| d.parse(&mut self.rules, known, meanwhile));
+        let parsed = source.parse(&mut self.rules, known, meanwhile);
         if let Some(Ok(parsed)) = &parsed
             && let Some(identity) = &parsed.identity
             && let Some(id) = self.identities.get(identity).copied()
@@ -510,42 +503,6 @@ impl<S: TableSink> TableStore<S> {
 
 fn size(table: &Table) -> u64 {
     8 * table.words().len() as u64
-}
-
-enum Data<'a> {
-    File(&'a File),
-    Bytes(&'a [u8]),
-}
-
-impl Data<'_> {
-    /// Parses the image; by another thread, where there is something to do `meanwhile`.
-    fn parse(
-        &self,
-        rules: &mut RuleSet,
-        known: impl Fn(&Identity) -> bool + Send,
-        meanwhile: Option<&mut dyn FnMut()>,
-    ) -> Result<table::Parsed, ImageError> {
-        let parse = || match self {
-            Data::File(file) => table::parse_file(file, rules, known),
-            Data::Bytes(bytes) => table::parse(*bytes, rules, known),
-        };
-        let Some(meanwhile) = meanwhile else {
-            return parse();
-        };
-        std::thread::scope(|scope| {
-            let waiting = std::thread::current();
-            let parsing = scope.spawn(move || {
-                let parsed = parse();
-                waiting.unpark();
-                parsed
-            });
-            while !parsing.is_finished() {
-                std::thread::park_timeout(MEANWHILE);
-                meanwhile();
-            }
-            (parsing.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
 }
 
 #[cfg(test)]

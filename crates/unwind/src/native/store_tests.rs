@@ -1,6 +1,7 @@
 use super::*;
 use crate::native::abi::{End, Rule};
 use crate::native::{Capacity, MemoryTables, Registers, Unwinder, Unwound};
+use std::fs::File;
 use std::path::PathBuf;
 
 /// Memory with room for few mappings.
@@ -134,6 +135,25 @@ fn what_the_kernel_copied_at_a_fork_keeps_its_entries() {
     store.forget_process(77);
     store.collect().unwrap();
     assert_eq!(store.stats().mappings, 6);
+}
+
+#[test]
+fn tables_are_built_while_something_else_goes_on() {
+    let mut store = store(20, 1 << 30);
+    let (first, second) = two();
+    let list = [first.at(0x1000), second.at(1 << 40), ANONYMOUS];
+    let mut calls = 0;
+    store.build(list.iter().map(|m| &m.source), &mut || calls += 1);
+    assert!(calls >= 2, "{calls}");
+    assert_eq!(store.stats().files, 2);
+    assert_eq!(store.stats().tables, 0, "not in the sink yet");
+    // The next list brings all of them, though it names but one.
+    let ids = store.set_process(1, &list[1..]).unwrap();
+    assert_eq!(ids, [2, 0]);
+    assert_eq!(store.stats().tables, 2);
+    calls = 0;
+    store.build(list.iter().map(|m| &m.source), &mut || calls += 1);
+    assert_eq!(calls, 0, "nothing is built twice");
 }
 
 #[test]
