@@ -37,6 +37,12 @@ struct uw_host {
 	/* The same for what is not on the stack. */
 	u64 (*read_beside)(void *context, u64 addr, u8 *to, u64 len);
 	void *beside_context;
+	/* Bit per register by DWARF number that is known at all. */
+	u64 known;
+	/* How far the CFA is above the stack pointer, of the frame at ip, whose place in its file is
+	 * frame; 0: not known. For frames that are found by an rbp that is not known. */
+	s64 (*height)(void *context, u64 ip, u64 frame, u32 exact);
+	void *height_context;
 };
 
 static _Thread_local const struct uw_host *host;
@@ -85,6 +91,25 @@ int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
 #include "unwind_core.h"
 
+/* A frame that is found by rbp, which is not known, is found by the stack pointer: rbp is so far away from
+ * it as the code has made it. Whether that could be told. */
+static int find_rbp(const struct uw_host *h, struct uw_work *w)
+{
+	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
+
+	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
+	    r->kind != UW_KIND_REG || r->reg != UW_RBP || w->valid & 1u << UW_RBP)
+		return 0;
+	s64 height = h->height(h->height_context, w->ip, w->frame, w->exact);
+	if (height <= 0)
+		return 0;
+	w->regs[UW_RBP] = w->regs[UW_RSP] + height - r->cfa_off;
+	w->valid |= 1u << UW_RBP;
+	w->located &= ~(1u << UW_RBP);
+	w->out.end = UW_END_NONE;
+	return 1;
+}
+
 /* Unwinds from w->regs and w->ip with the tables of `h`. `no_code`: only the stack can be read. */
 void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames,
 		    u32 no_code)
@@ -92,10 +117,14 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 	host = h;
 	uw_begin(w, tgid, max_frames);
 	w->no_code = no_code;
+	w->valid &= h->known;
 	for (;;) {
 		int e = uw_advance(w);
-		if (e == UW_DONE)
+		if (e == UW_DONE) {
+			if (find_rbp(h, w))
+				continue;
 			break;
+		}
 		if (e == UW_SIDE) {
 			w->hs.side_at = w->want;
 			w->hs.side_len = h->read_beside(h->beside_context, w->want,

@@ -212,12 +212,12 @@ fn static_fixed() {
     check("static", &["-O2", "-static", "-no-pie"], 7_000);
 }
 
-/// A thread that waits in `vfork`, from what `/proc` tells of it: the return address is in `rdi`.
-#[test]
-fn waiting_in_vfork() {
+/// Compiles and starts a program that waits in system call `call`. How its stack, unwound from what `/proc`
+/// tells of it, ends; its frames; and what `backtrace()` had for them.
+fn waiting(compiler: &str, args: &[&str], name: &str, call: &str) -> (End, Vec<u64>, Vec<u64>) {
     let dir = tempfile::tempdir().expect("a folder");
-    let program = dir.path().join("vfork");
-    compile("gcc", &["-O2"], &["vfork.c"], &program);
+    let program = dir.path().join("waits");
+    compile(compiler, args, &[name], &program);
     let mut child = Command::new(&program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -236,7 +236,7 @@ fn waiting_in_vfork() {
     // "58 rdi rsi rdx r10 r8 r9 sp pc", once it waits.
     let words: Vec<u64> = loop {
         let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it lives");
-        if text.starts_with("58 ") {
+        if text.starts_with(call) {
             break text
                 .split_whitespace()
                 .skip(1)
@@ -251,15 +251,42 @@ fn waiting_in_vfork() {
     };
     registers.general[5] = words[0];
     registers.general[7] = words[6];
+    let known = 1 << 5 | 1 << 7;
     let mut store = TableStore::new(MemoryTables::new(), 1 << 30).expect("memory");
     let mapped = load(&mut store, pid).expect("tables");
-    let got = Unwinder::new().unwind(store.sink(), pid, &registers, 64, |addr, to| {
-        read_process(pid, addr, to)
-    });
-    let found: Vec<u64> = got.frames.iter().map(|f| address(*f, &mapped)).collect();
+    let read = |addr, to: &mut [u8]| read_process(pid, addr, to);
+    let mut unwinder = Unwinder::new();
+    let got = unwinder.unwind_known(store.sink(), pid, &registers, known, 64, read);
+    let found = got.frames.iter().map(|f| address(*f, &mapped)).collect();
     drop(child.stdin.take());
     child.wait().expect("it ends");
-    assert_eq!(got.end, End::Root, "{found:x?} {expected:x?}");
+    (got.end, found, expected)
+}
+
+/// The return address is in `rdi`.
+#[test]
+fn waiting_in_vfork() {
+    let (end, found, expected) = waiting("gcc", &["-O2"], "vfork.c", "58 ");
+    assert_eq!(end, End::Root, "{found:x?} {expected:x?}");
     // vfork itself, then the same function as before, further on.
     assert_eq!(found[2..], expected[1..]);
+}
+
+/// Frames are found by rbp, which nobody knows.
+#[test]
+fn waiting_where_frame_pointers_are_kept() {
+    let keeps = "-fno-omit-frame-pointer";
+    for (compiler, args) in [
+        ("gcc", &["-O0"][..]),
+        ("gcc", &["-O2", keeps]),
+        ("gcc", &["-O2", keeps, "-fstack-protector-all"]),
+        ("clang", &["-O0"]),
+        ("clang", &["-O2", keeps]),
+    ] {
+        let (end, found, expected) = waiting(compiler, args, "waits.c", "0 ");
+        let what = format!("{compiler} {args:?}: {found:x?} {expected:x?}");
+        assert_eq!(end, End::Root, "{what}");
+        // read itself, then the same function as before, further on.
+        assert_eq!(found[2..], expected[1..], "{what}");
+    }
 }

@@ -261,6 +261,10 @@ pub(crate) struct Host {
     pub context: *mut libc::c_void,
     pub read_beside: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
     pub beside_context: *mut libc::c_void,
+    /// Bit per register by DWARF number that is known at all.
+    pub known: u64,
+    pub height: unsafe extern "C" fn(*mut libc::c_void, u64, u64, u32) -> i64,
+    pub height_context: *mut libc::c_void,
 }
 
 unsafe extern "C" {

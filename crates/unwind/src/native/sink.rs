@@ -371,6 +371,11 @@ impl MemoryTables {
         }
     }
 
+    /// The rows of a file, each offset << 32 | rule id, sorted; none where it has no table.
+    pub(crate) fn rows(&self, file: u16) -> &[u64] {
+        self.words.get(file as usize).map_or(&[], Table::row_words)
+    }
+
     fn set(&mut self, file: u16, table: Table) {
         let file = file as usize;
         if self.words.len() <= file {

@@ -2,8 +2,15 @@
 //! copied, or that can be read from outside while their thread waits.
 
 use crate::native::abi::{self, End, FrameWord, Host, MAX_FRAMES, Work};
+use crate::native::conduct::height::Described;
 use crate::native::sink::MemoryTables;
+use rustc_hash::FxHashMap;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
+/// Bit per register by DWARF number: all.
+const ALL: u16 = 0xffff;
+/// Places of code whose heights are kept.
+const HEIGHTS: usize = 1 << 14;
 
 /// User registers of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +38,11 @@ pub struct Unwound {
 /// Unwinds one stack at a time. Keep it: it remembers the rules of addresses it has seen.
 pub struct Unwinder {
     work: Box<Work>,
+    heights: Heights,
 }
+
+/// CFA − stack pointer, bytes, by generation of mappings, frame and whether it is exact.
+type Heights = FxHashMap<(u32, u64, bool), Option<i64>>;
 
 impl Unwinder {
     /// A new unwinder (30 KB).
@@ -45,7 +56,10 @@ impl Unwinder {
             }
             Box::from_raw(at.cast::<Work>())
         };
-        Unwinder { work }
+        Unwinder {
+            work,
+            heights: Heights::default(),
+        }
     }
 
     /// Unwinds from `registers`, as process `tgid` of `tables`. `read` fills a buffer from an
@@ -60,9 +74,29 @@ impl Unwinder {
         max_frames: usize,
         mut read: F,
     ) -> Unwound {
+        self.unwind_known(tables, tgid, registers, ALL, max_frames, &mut read)
+    }
+
+    /// The same for a thread of which only the registers in `known` (a bit each, by DWARF number) are to be
+    /// had. Where the description of code finds its frame by rbp, and that is not known, it is found by the
+    /// stack pointer and what the code has done to it.
+    pub fn unwind_known<F: FnMut(u64, &mut [u8]) -> usize>(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        registers: &Registers,
+        known: u16,
+        max_frames: usize,
+        mut read: F,
+    ) -> Unwound {
         let context: *mut libc::c_void = (&raw mut read).cast();
         let reads = [(read_into::<F> as Reader, context); 2];
-        self.run(tables, tgid, registers, max_frames, reads, false)
+        let input = Input {
+            registers,
+            known,
+            copy: false,
+        };
+        self.run(tables, tgid, input, max_frames, reads)
     }
 
     /// The same for stacks that were copied: `read` knows nothing but the stack. `beside` is for
@@ -84,20 +118,35 @@ impl Unwinder {
             (read_into::<F> as Reader, (&raw mut read).cast()),
             (read_into::<G> as Reader, (&raw mut beside).cast()),
         ];
-        self.run(tables, tgid, registers, max_frames, reads, true)
+        let input = Input {
+            registers,
+            known: ALL,
+            copy: true,
+        };
+        self.run(tables, tgid, input, max_frames, reads)
     }
 
-    /// `reads`: the stack, what is beside it; each with the closure that it calls. `copy`: there is
-    /// nothing but the stack to be read.
+    /// `reads`: the stack, what is beside it; each with the closure that it calls.
     fn run(
         &mut self,
         tables: &MemoryTables,
         tgid: u32,
-        registers: &Registers,
+        input: Input<'_>,
         max_frames: usize,
         reads: [(Reader, *mut libc::c_void); 2],
-        copy: bool,
     ) -> Unwound {
+        let Input {
+            registers, copy, ..
+        } = input;
+        if self.heights.len() > HEIGHTS {
+            self.heights.clear();
+        }
+        let mut places = Places {
+            tables,
+            generation: tables.procs.get(&tgid).map_or(0, |p| p.generation),
+            heights: &mut self.heights,
+            read: reads[0],
+        };
         let host = Host {
             rules: tables.rules.as_ptr(),
             rule_count: tables.rules.len() as u64,
@@ -114,6 +163,9 @@ impl Unwinder {
             context: reads[0].1,
             read_beside: reads[1].0,
             beside_context: reads[1].1,
+            known: input.known.into(),
+            height: height_at,
+            height_context: (&raw mut places).cast(),
         };
         self.work.regs = registers.general;
         self.work.ip = registers.ip;
@@ -140,6 +192,54 @@ impl Default for Unwinder {
     fn default() -> Self {
         Unwinder::new()
     }
+}
+
+/// What a stack is unwound from.
+struct Input<'r> {
+    registers: &'r Registers,
+    /// Bit per register by DWARF number.
+    known: u16,
+    /// There is nothing but the stack to be read.
+    copy: bool,
+}
+
+/// Where the heights of frames are found.
+struct Places<'u> {
+    tables: &'u MemoryTables,
+    generation: u32,
+    heights: &'u mut Heights,
+    read: (Reader, *mut libc::c_void),
+}
+
+impl Places<'_> {
+    fn height(&mut self, ip: u64, frame: FrameWord, exact: bool) -> Option<i64> {
+        let key = (self.generation, frame.0, exact);
+        if let Some(known) = self.heights.get(&key) {
+            return *known;
+        }
+        let (read, context) = self.read;
+        let mut described = Described {
+            rows: self.tables.rows(frame.file()),
+            rules: &self.tables.rules,
+            delta: (frame.offset()).wrapping_sub(ip.wrapping_sub(u64::from(!exact))),
+            // SAFETY: as in `run`: the context is the closure that the function expects, which is not
+            // running now, and the buffer has so many bytes.
+            read: |at: u64, to: &mut [u8]| unsafe {
+                read(context, at, to.as_mut_ptr(), to.len() as u64) as usize
+            },
+        };
+        let height = described.height(ip, exact);
+        self.heights.insert(key, height);
+        height
+    }
+}
+
+/// Asks the [`Places`] behind `context`; 0: not known.
+unsafe extern "C" fn height_at(context: *mut libc::c_void, ip: u64, frame: u64, exact: u32) -> i64 {
+    // SAFETY: `context` is the value that `run` made for the call, and is not used elsewhere meanwhile.
+    let places = unsafe { &mut *context.cast::<Places<'_>>() };
+    let height = places.height(ip, FrameWord(frame), exact != 0);
+    height.unwrap_or(0)
 }
 
 type Reader = unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64;

@@ -111,9 +111,12 @@ impl Table {
 
     /// (file offset, rule id), sorted.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.words[self.words.len() - self.rows..]
-            .iter()
-            .map(|w| ((w >> 32) as u32, *w as u32))
+        (self.row_words().iter()).map(|w| ((w >> 32) as u32, *w as u32))
+    }
+
+    /// The same as they are kept: offset << 32 | rule id.
+    pub(crate) fn row_words(&self) -> &[u64] {
+        &self.words[self.words.len() - self.rows..]
     }
 }
 

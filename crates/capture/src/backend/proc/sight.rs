@@ -48,7 +48,7 @@ impl Looker {
                 return Some(Doing::Blocked(BlockReason::Other));
             }
             // First everything that must be of one moment, then what takes longer.
-            let mut pages = Pages::copy(pid, t.tid, sp, pc);
+            let mut pages = Pages::copy(pid, t.tid, sp, pc, call);
             let mut wchan = [0u8; 96];
             let wchan = t.wchan(&mut wchan);
             let mut reason = waiting::reason(&self.table, pid, wchan, call, t.reason);

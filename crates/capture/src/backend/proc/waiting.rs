@@ -4,18 +4,17 @@
 //! a thread that is not running, and its memory can be read while it stays so. The file is read
 //! again afterwards: a thread that moved on in between gives no stack rather than a wrong one.
 //!
-//! Only those two registers are known. Code that finds its frame by another one, before any
-//! function below has saved that one on the stack, ends the stack there; nothing is guessed.
+//! Only those two registers are known, and the call's arguments. Code that finds its frame by another
+//! one, before any function below has saved that one on the stack, ends the stack there; but where it keeps a
+//! frame pointer, its instructions tell how far the stack pointer is from that. Nothing is guessed.
 
 use std::{fs, os::unix::fs::MetadataExt};
 
 use wallscope_model::{BlockReason, StackEnd};
-use wallscope_unwind::native::{End, FrameWord, MemoryTables, Registers, Unwinder};
+use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, Unwinder};
 
 use crate::syscalls;
 
-/// No user memory lies below: a read there follows a register that is not known.
-const LOWEST: u64 = 0x1_0000;
 const PAGE: u64 = 4096;
 /// Most pages read for one stack.
 const PAGES: usize = 512;
@@ -198,6 +197,7 @@ pub struct Pages {
     pid: u32,
     tid: u32,
     pc: u64,
+    call: Option<Call>,
     /// What follows the stack pointer.
     first: Vec<u8>,
     at: u64,
@@ -218,13 +218,14 @@ pub struct Read {
 impl Pages {
     /// Copies what lies at the stack pointer of thread `tid` of process `pid`: most stacks are whole in
     /// it, so that how long unwinding takes is no matter. Memory is that of the thread: a leader that
-    /// has ended before the others has none.
-    pub fn copy(pid: u32, tid: u32, sp: u64, pc: u64) -> Pages {
+    /// has ended before the others has none. `call`: what it waits in.
+    pub fn copy(pid: u32, tid: u32, sp: u64, pc: u64, call: Option<Call>) -> Pages {
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
         Pages {
             pid,
             tid,
             pc,
+            call,
             first: read_memory(tid, sp, (end - sp.min(end)) as usize),
             at: sp,
             more: Vec::new(),
@@ -233,22 +234,11 @@ impl Pages {
 
     /// Unwinds the stack, reading more where it is deeper.
     pub fn unwind(&mut self, unwinder: &mut Unwinder, tables: &MemoryTables) -> Read {
-        let mut registers = Registers {
-            ip: self.pc,
-            ..Registers::default()
-        };
-        registers.general[7] = self.at;
-        let mut astray = false;
+        let (registers, known) = registers(self.pc, self.at, self.call);
         let pid = self.pid;
-        let stack = unwinder.unwind(tables, pid, &registers, usize::MAX, |address, to| {
-            astray |= address < LOWEST;
-            self.read(address, to)
-        });
-        let end = if astray && stack.end == End::Unreadable {
-            StackEnd::BadRule
-        } else {
-            stack.end.into()
-        };
+        let read = |address, to: &mut [u8]| self.read(address, to);
+        let stack = unwinder.unwind_known(tables, pid, &registers, known, usize::MAX, read);
+        let end = stack.end.into();
         Read {
             frames: stack.frames,
             end,
@@ -294,6 +284,32 @@ impl Pages {
             .get((address - page) as usize..)
             .unwrap_or(&[])
     }
+}
+
+/// The registers of a thread that waits, and which of them are known: a bit each, by DWARF number.
+fn registers(pc: u64, sp: u64, call: Option<Call>) -> (Registers, u16) {
+    const RAX: usize = 0;
+    const RSP: usize = 7;
+    /// Of the arguments: rdi, rsi, rdx, r10, r8.
+    const ARGUMENTS: [usize; 5] = [5, 4, 1, 10, 8];
+    let mut registers = Registers {
+        ip: pc,
+        ..Registers::default()
+    };
+    let mut known = 0;
+    let mut set = |register: usize, value| {
+        registers.general[register] = value;
+        known |= 1 << register;
+    };
+    set(RSP, sp);
+    if let Some(call) = call {
+        // What the kernel has there until the call has its result: never zero, as in a new thread.
+        set(RAX, -i64::from(libc::ENOSYS) as u64);
+        for (register, value) in ARGUMENTS.into_iter().zip(call.arguments) {
+            set(register, value);
+        }
+    }
+    (registers, known)
 }
 
 /// Up to `length` bytes at `address` of process `pid`; as many as can be read.
@@ -417,6 +433,20 @@ mod tests {
             ),
             BlockReason::Pipe
         );
+    }
+
+    #[test]
+    fn registers_are_those_that_the_kernel_tells() {
+        let call = Call {
+            number: 0,
+            arguments: [1, 2, 3, 4, 5],
+        };
+        let (found, known) = registers(0x40, 0x70, Some(call));
+        assert_eq!((found.ip, found.general[7], known), (0x40, 0x70, 0x5b3));
+        let arguments = [5, 4, 1, 10, 8].map(|r| found.general[r]);
+        assert_eq!(arguments, [1, 2, 3, 4, 5]);
+        assert_ne!(found.general[0], 0, "no new thread");
+        assert_eq!(registers(0x40, 0x70, None).1, 0x80);
     }
 
     #[test]

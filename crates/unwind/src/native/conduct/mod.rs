@@ -11,9 +11,13 @@
 //!   prove it by returning, or by joining what is known, or where their address is taken.
 //! * **By frame pointer**, in files whose undescribed functions begin by making a frame.
 //!
+//! **How high a frame is**, of described code that finds it by rbp, is told in the same way where rbp is
+//! not known (`height.rs`).
+//!
 //! Held against compilers' own descriptions of the same code (`tests.rs`). It is not done for
 //! more than [`MOST`] bytes of a file, and does not read tables of jumps.
 
+pub(crate) mod height;
 mod state;
 mod walk;
 

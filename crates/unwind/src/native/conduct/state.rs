@@ -24,7 +24,7 @@ pub(super) struct State {
     /// CFA − rsp, bytes.
     pub(super) height: Option<i32>,
     /// CFA − rbp, while rbp points into the frame.
-    frame: Option<i32>,
+    pub(super) frame: Option<i32>,
     /// How many words below the CFA a register's caller's value is kept; 0: in the register.
     pub(super) kept: [i16; 6],
     /// Bit per register: the caller's value is nowhere known.
@@ -46,6 +46,17 @@ pub(super) const ENTRY: State = State {
 };
 
 impl State {
+    /// Where rbp has just been saved and set, and points so far below the CFA as the stack pointer does.
+    pub(super) fn framed(height: i32) -> State {
+        let mut state = State {
+            height: Some(height),
+            frame: Some(height),
+            ..ENTRY
+        };
+        state.kept[RBP] = (height / 8) as i16;
+        state
+    }
+
     /// Whether both find the caller alike.
     pub(super) fn agrees(&self, other: &State) -> bool {
         let kept = |(a, b): (&i16, &i16)| a == b || *a == 0 || *b == 0;

@@ -556,6 +556,6 @@ fn target_of(i: &Instruction) -> Option<u64> {
 }
 
 /// What fills the room between functions, and in front of loops.
-fn is_padding(i: &Instruction) -> bool {
+pub(super) fn is_padding(i: &Instruction) -> bool {
     matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }
