@@ -22,6 +22,7 @@ pub mod session;
 pub mod survey;
 pub mod target;
 
+mod ahead;
 mod error;
 mod event;
 mod places;

@@ -22,7 +22,7 @@ mod spin;
 mod task_waits;
 mod words;
 
-use wallscope_model::{BlockReason, Ledger, Recording, State};
+use wallscope_model::{BlockReason, Ledger, Peer, Recording, State};
 
 pub use rules::{RULES, Rule};
 pub use task_waits::TaskWaits;
@@ -168,19 +168,23 @@ impl Evidence {
     }
 }
 
-/// The peer that most request time waits for, where processes are asked something themselves.
+/// The peer that most request time waits for, where processes are asked something themselves. A request
+/// may wait for several answers at once, and for no longer than it takes.
 fn main_peer(rec: &Recording) -> Option<(String, f64)> {
     let owed = |pid: u32| -> u64 {
         let asked = rec.peers.iter().filter(|p| !p.asks && p.pid == pid);
         asked.map(|p| p.in_flight_ns).sum()
     };
-    let asked = rec.peers.iter().filter(|p| p.asks && owed(p.pid) > 0);
+    // A socket that nobody knows by a name or an address tells nobody anything.
+    let known = |p: &Peer| !p.peer_name.is_empty() || p.address.contains(':');
+    let asked = (rec.peers.iter()).filter(|p| p.asks && owed(p.pid) > 0 && known(p));
     let most = asked.max_by_key(|p| p.in_flight_ns)?;
     let name = match &*most.peer_name {
         "" => most.address.to_string(),
         name => format!("{name} at {}", most.address),
     };
-    Some((name, most.in_flight_ns as f64 / owed(most.pid) as f64))
+    let share = most.in_flight_ns as f64 / owed(most.pid) as f64;
+    Some((name, share.min(1.0)))
 }
 
 /// What `recording` says.

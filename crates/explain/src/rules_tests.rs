@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use wallscope_model::{
-    BlockReason, CgroupFacts, Context, HostSample, Ledger, Process, Recording, UnknownCause, Window,
+    BlockReason, CgroupFacts, Context, HostSample, Ledger, Peer, Process, Recording, UnknownCause,
+    Window,
 };
 
 use super::RULES;
@@ -152,6 +153,30 @@ fn a_verdict_beyond_the_sums_is_a_suspicion_and_shows_its_evidence() {
             ("CPUs kept busy", "0.10"),
         ]
     );
+}
+
+#[test]
+fn the_peer_that_requests_wait_for_is_told_beside() {
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Poll, 95)]);
+    let peer = |asks, address: &str, tenths: u64| Peer {
+        pid: 1,
+        asks,
+        address: address.into(),
+        in_flight_ns: tenths * 100_000_000,
+        ..Peer::default()
+    };
+    rec.peers = vec![
+        peer(false, "port 8080", 50),
+        peer(true, "127.0.0.1:5432", 20),
+        peer(true, "unix socket without a name", 40),
+    ];
+    let told = |rec: &Recording| finding(rec).also[0].1.clone();
+    assert_eq!(told(&rec), "40 % of request time waits for 127.0.0.1:5432");
+    // Five answers awaited at once.
+    rec.peers[1].in_flight_ns = 10 * rec.peers[0].in_flight_ns;
+    assert_eq!(told(&rec), "100 % of request time waits for 127.0.0.1:5432");
+    rec.peers.remove(1);
+    assert!(finding(&rec).also.is_empty(), "nobody knows that socket");
 }
 
 #[test]

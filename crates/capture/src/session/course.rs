@@ -25,10 +25,11 @@ use super::{
     tasks,
     timeline::{LOOK_EVERY, Turns},
     too_many_slices, unix_now,
-    upkeep::{Ahead, Upkeep},
+    upkeep::Upkeep,
 };
 use crate::{
     Error,
+    ahead::Ahead,
     backend::ebpf::{
         Kernel, Mechanism, Programs, Settings, Visit,
         sideband::Sideband,

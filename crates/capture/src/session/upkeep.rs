@@ -16,7 +16,6 @@ use std::{
 
 use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
-use rustix::process::{getpriority_process, setpriority_process};
 
 use super::{
     intake::Intake,
@@ -43,31 +42,6 @@ const NAMED_LATE: Duration = Duration::from_millis(160);
 
 /// Longest that events may wait for something that takes time: their ring would overflow.
 const LONGEST: Duration = Duration::from_millis(5);
-
-/// While it lives, this thread goes before others where CPUs are short. What a crowd of programs tells
-/// as it starts would not fit into the rings by the time that an equal among them had its turn; what
-/// following takes of the CPUs is the same, and is measured.
-pub struct Ahead {
-    before: i32,
-}
-
-/// How far, as a nice value; where it is not allowed all stays as it is.
-const AHEAD: i32 = -10;
-
-impl Ahead {
-    /// From now on.
-    pub fn of_others() -> Ahead {
-        let before = getpriority_process(None).unwrap_or_default();
-        let _ = setpriority_process(None, before.min(AHEAD));
-        Ahead { before }
-    }
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        let _ = setpriority_process(None, self.before);
-    }
-}
 
 /// What came to pass. Of one moment, in this order.
 enum Step {
@@ -131,9 +105,12 @@ impl Upkeep {
                 break;
             }
         }
+        let steps = &mut self.steps;
         let mut drained = Instant::now();
         let mut drain = || {
             if let Some(ring) = ring.filter(|_| drained.elapsed() > LONGEST) {
+                let changes = sideband.drain().into_iter();
+                steps.extend(changes.map(|(time, change)| (time, Step::Change(change))));
                 let _ = ring.consume();
                 drained = Instant::now();
                 let intake = intake.borrow();

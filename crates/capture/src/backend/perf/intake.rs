@@ -1,5 +1,7 @@
 //! Records of perf events → threads, their courses, samples.
 
+use std::time::{Duration, Instant};
+
 use wallscope_model::{Part, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 
@@ -21,6 +23,9 @@ use crate::{
     event::{Head, ThreadEvent, how, kind},
     session,
 };
+
+/// Longest that records may wait for something that takes time: their rings would overflow.
+const LONGEST: Duration = Duration::from_millis(5);
 
 impl Looker {
     /// Opens events for everybody who is watched and has none. `all`: for threads that were
@@ -105,17 +110,22 @@ impl Looker {
     }
 
     fn take(&mut self, records: Vec<(u64, Record)>, since: u64, now: u64) {
+        let mut held = Instant::now();
         for (time, record) in records {
+            if let Some(clock) = self.clock.as_mut().filter(|_| held.elapsed() > LONGEST) {
+                clock.hold();
+                held = Instant::now();
+            }
             match record {
                 Record::Sample(running) => {
                     let began = session::now();
-                    self.processes.settle(&mut || ());
+                    self.settle();
                     self.ran(&running, time, since, now);
                     self.sampling_ns += session::now().saturating_sub(began);
                 }
                 Record::Hit(hit) => {
                     let began = session::now();
-                    self.processes.settle(&mut || ());
+                    self.settle();
                     self.hit(&hit, time, since, now);
                     self.sampling_ns += session::now().saturating_sub(began);
                 }
@@ -148,7 +158,21 @@ impl Looker {
                 Record::Lost(_) => self.lost(),
             }
         }
-        self.processes.settle(&mut || ());
+        self.settle();
+    }
+
+    /// Brings processes up to date with their mappings.
+    fn settle(&mut self) {
+        let Looker {
+            processes, clock, ..
+        } = self;
+        let mut held = Instant::now();
+        processes.settle(&mut || {
+            if let Some(clock) = clock.as_mut().filter(|_| held.elapsed() > LONGEST) {
+                clock.hold();
+                held = Instant::now();
+            }
+        });
     }
 
     fn step(&mut self, pid: u32, tid: u32, time: u64, step: Step) {

@@ -202,7 +202,8 @@ impl Clock {
         self.drain(more, u64::MAX)
     }
 
-    fn take(&mut self, until: u64) -> Vec<(u64, Record)> {
+    /// Empties the rings and keeps what was in them: for when taking it has to wait.
+    pub fn hold(&mut self) {
         let Clock {
             rings, held, lost, ..
         } = self;
@@ -216,6 +217,11 @@ impl Clock {
                 None => {}
             });
         }
+    }
+
+    fn take(&mut self, until: u64) -> Vec<(u64, Record)> {
+        self.hold();
+        let held = &mut self.held;
         held.sort_by_key(|(time, _)| *time);
         let later = held.split_off(held.partition_point(|(time, _)| *time <= until));
         std::mem::replace(held, later)

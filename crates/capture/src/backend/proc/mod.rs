@@ -48,6 +48,7 @@ use wallscope_unwind::native::MemoryTables;
 
 use crate::{
     Error,
+    ahead::Ahead,
     backend::{
         ebpf::timer::parse_cpu_list,
         perf::{Clock, DATA_PAGES, Hits},
@@ -204,6 +205,7 @@ pub(crate) fn record(
     let mut looked = start_ns;
     let (mut followed, mut reviewed) = (session::now(), session::now());
     let (mut records_ns, mut due) = (0, 0);
+    let ahead = Ahead::of_others();
     let stop = loop {
         if due == 0 {
             let now = session::now();
@@ -289,6 +291,7 @@ pub(crate) fn record(
 
     observer.over();
     looker.finish(followed, pace.period_ns());
+    drop(ahead);
     let end_ns = session::now();
     let own_cpu_ns = meter.own_ns();
     looker.watch.read_clocks();
