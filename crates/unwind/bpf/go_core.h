@@ -15,7 +15,7 @@ __attribute__((noinline)) int uw_cross(struct uw_work *w)
 	struct uw_rule *r = uw_get_rule(UW_FRESH(w->rule));
 	u64 v = 0, ip;
 
-	if (!r || !w->tls)
+	if (!r || (!w->tls && w->stage == UW_STAGE_CFA))
 		return uw_finish(w, UW_END_BAD_RULE);
 	switch (w->stage) {
 	case UW_STAGE_CFA:

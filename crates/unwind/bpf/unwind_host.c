@@ -91,6 +91,8 @@ int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
 #include "unwind_core.h"
 
+#define UW_R14 14
+
 /* A frame that is found by rbp, which is not known, is found by the stack pointer: rbp is so far away from
  * it as the code has made it. Whether that could be told. */
 static int find_rbp(const struct uw_host *h, struct uw_work *w)
@@ -110,10 +112,86 @@ static int find_rbp(const struct uw_host *h, struct uw_work *w)
 	return 1;
 }
 
+static int read_word(const struct uw_host *h, u64 addr, u64 *to)
+{
+	return !(addr & 7) && h->read(h->context, addr, (u8 *)to, 8) == 8;
+}
+
+static int is_code(const struct uw_host *h, u64 word)
+{
+	for (u64 i = 0; i < h->mapping_count; i++) {
+		const struct uw_mapping *m = &h->mappings[i];
+
+		if (m->gen == h->proc.gen && word >= m->start && word < m->end)
+			return 1;
+	}
+	return 0;
+}
+
+/* Words below a frame that tell who was called from it. */
+#define UW_SEAM 8
+
+/* Whether the thread is still where the copy of its stack shows it: what the frame at the stack pointer
+ * called last is the same now. What stands still is so anyway. `start`: where the copy begins. */
+static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 start)
+{
+	u64 sp = w->regs[UW_RSP], from = sp - 8 * UW_SEAM, then[UW_SEAM], now[UW_SEAM], bytes;
+
+	if (from < start)
+		from = (start + 7) & ~7ull;
+	bytes = sp - from;
+	if (sp < from || !bytes || bytes > sizeof(then) || bytes & 7)
+		return 0;
+	if (h->read(h->context, from, (u8 *)then, bytes) != bytes ||
+	    h->read_beside(h->beside_context, from, (u8 *)now, bytes) != bytes)
+		return 0;
+	/* What lies between return addresses may change at any time. */
+	for (u64 i = 0; i < bytes / 8; i++) {
+		if (then[i] != now[i] && is_code(h, then[i]))
+			return 0;
+	}
+	return then[bytes / 8 - 1] == now[bytes / 8 - 1];
+}
+
+/* From a thread's own stack to that of the goroutine it serves, where the thread's variables are not known.
+ * What calls C keeps the goroutine in its frame; else the register that Go has its current goroutine in may
+ * still hold the thread's own one. Either must be what the thread says it is. Whether it was found. */
+static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
+{
+	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
+	u64 g, m, back;
+
+	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
+	    r->kind != UW_KIND_GO || w->tls || !is_same_call(h, w, start))
+		return 0;
+	if (r->slot[4]) {
+		if (!read_word(h, w->regs[UW_RSP] + r->slot[4], &g) ||
+		    !read_word(h, g + r->slot[0], &m) || !read_word(h, m + r->slot[1], &back) ||
+		    back != g)
+			return 0;
+		w->stage = UW_STAGE_GO_CURRENT;
+	} else {
+		g = w->regs[UW_R14];
+		if (!(w->valid & 1u << UW_R14) ||
+		    (w->located & 1u << UW_R14 && !read_word(h, g, &g)))
+			return 0;
+		/* The first that a thread has is its own goroutine. */
+		if (!read_word(h, g + r->slot[0], &m) || !read_word(h, m, &back) || back != g)
+			return 0;
+		w->frame = g;
+		w->stage = UW_STAGE_GO_G;
+	}
+	w->cfa = g;
+	w->out.end = UW_END_NONE;
+	return 1;
+}
+
 /* Unwinds from w->regs and w->ip with the tables of `h`. `no_code`: only the stack can be read. */
 void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames,
 		    u32 no_code)
 {
+	u64 start = w->regs[UW_RSP];
+
 	host = h;
 	uw_begin(w, tgid, max_frames);
 	w->no_code = no_code;
@@ -121,7 +199,7 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 	for (;;) {
 		int e = uw_advance(w);
 		if (e == UW_DONE) {
-			if (find_rbp(h, w))
+			if (find_rbp(h, w) || find_goroutine(h, w, start))
 				continue;
 			break;
 		}

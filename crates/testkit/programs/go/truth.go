@@ -335,12 +335,18 @@ func goDive(w *worker, depth int) int {
 	return room[depth&63]
 }
 
-// called is a step that calls C, in builds that have one.
-var called func(*worker)
+// step is what a worker does in turn: its function, and what that waits for.
+type step struct {
+	name, reason string
+	run          func(*worker)
+}
+
+// called are steps that call C, in builds that have them.
+var called []step
 
 func (w *worker) mixed() {
-	if called != nil {
-		w.measure("goCalled", "", called)
+	for _, s := range called {
+		w.measure(s.name, s.reason, s.run)
 	}
 	w.measure("goHeavy", "", goHeavy)
 	w.measure("goLight", "", goLight)

@@ -26,7 +26,36 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             card.rows.push(row);
         }
     }
+    let built = GoProgram::build(WITH_C)?;
+    for backend in ["perf", "proc"] {
+        let run = outside(tool, &built, backend, &seconds)?;
+        let mut rows = stacks::whole(&run.stacks, |name| name.starts_with("go-mix"), WHOLE).rows;
+        // Who computes goes on while the goroutine's stack is read: a busy machine reads late.
+        rows.retain(|row| row.what.contains("blocked"));
+        let waits = run.stacks.iter().filter(|l| l.state == "blocked");
+        let waits = waits.filter(|l| l.contains("main.goWaitInC") && l.contains("c_nap"));
+        let waits: u64 = waits.map(|l| l.ns).sum();
+        card.at_least(
+            format!("go in C, by {backend}: waiting in it, from Go"),
+            waits as f64 / 1e6,
+            1.0,
+            "ms",
+        );
+        for mut row in rows {
+            row.what = format!("go in C, by {backend}: {}", row.what);
+            card.rows.push(row);
+        }
+    }
     Ok(card)
+}
+
+/// The program, measured without eBPF.
+fn outside(tool: &Tool, built: &GoProgram, backend: &str, seconds: &str) -> Result<Run, Error> {
+    let options = Options {
+        more: vec!["--backend".into(), backend.into()],
+        ..Options::at(99)
+    };
+    measure(built.start(&["mix", "--seconds", seconds])?, tool, &options)
 }
 
 fn judge(run: &Run, hz: u32, build: Build) -> Scorecard {

@@ -6,7 +6,8 @@
 //! instructions:
 //!
 //! * `systemstack`, `morestack` and `asmcgocall` leave a goroutine's stack for the thread's own. What
-//!   they left is in the goroutine, which is found from the thread (`KIND_GO`);
+//!   they left is in the goroutine, which is found from the thread (`KIND_GO`), or where that cannot be seen,
+//!   from the frame of `asmcgocall` or the register that holds the current goroutine (`unwind_host.c`);
 //! * `mcall` leaves a goroutine for good: the scheduler's work begins there;
 //! * `cgocallback`, where C calls Go, has above it the Go function that had called C. Between them stands
 //!   the start of `systemstack_switch`, where Go says that it left the goroutine: by the rules for return
@@ -145,7 +146,8 @@ impl Crossing {
     }
 
     /// `return_address`: it is on top of the stack that was left; else that is in the goroutine.
-    fn row(self, return_address: bool) -> Row {
+    /// `kept`: how far above the stack pointer the goroutine is kept; 0: nowhere.
+    fn row(self, return_address: bool, kept: i16) -> Row {
         Row::Rule(Rule {
             kind: KIND_GO,
             cfa_off: self.tls,
@@ -154,7 +156,7 @@ impl Crossing {
                 self.current,
                 self.sp,
                 i16::from(return_address),
-                0,
+                kept,
                 0,
             ],
             ..Rule::default()
@@ -247,6 +249,15 @@ fn switch(code: &[u8]) -> Option<usize> {
     })
 }
 
+/// Where `asmcgocall` keeps the goroutine that it leaves, bytes above the stack pointer; 0: not told.
+fn kept_above(code: &[u8]) -> i16 {
+    let from = switch(code).unwrap_or(code.len());
+    // mov %rdi, …(%rsp), before the same register is used for something else
+    let at = find(&code[from..], &[0x48, 0x89, 0x7c, 0x24]).map(|at| from + at + 4);
+    let offset = at.and_then(|at| code.get(at)).map_or(0, |o| *o as i8);
+    i16::from(offset) * i16::from(offset > 0 && offset % 8 == 0)
+}
+
 /// Rows of one function on their way into the list.
 struct Out<'r, 'd> {
     rows: &'r mut Rows,
@@ -263,8 +274,8 @@ struct Out<'r, 'd> {
 impl Out<'_, '_> {
     fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>) {
         self.first = self.rows.rows.len();
-        let crossing = |return_address| match cross {
-            Some(crossing) => crossing.row(return_address),
+        let crossing = |return_address, kept| match cross {
+            Some(crossing) => crossing.row(return_address, kept),
             None => Row::End(End::BadRule),
         };
         match f.name() {
@@ -283,10 +294,10 @@ impl Out<'_, '_> {
             name if f.is_top() || name.starts_with(b"_rt0_") => self.row(0, Row::End(End::Root)),
             b"runtime.clone" => self.row(0, spawn()),
             b"runtime.mcall" => self.switched(f, Row::End(End::Root)),
-            b"runtime.systemstack" => self.switched(f, crossing(true)),
-            b"runtime.morestack" => self.switched(f, crossing(false)),
+            b"runtime.systemstack" => self.switched(f, crossing(true, 0)),
+            b"runtime.morestack" => self.switched(f, crossing(false, 0)),
             b"runtime.asmcgocall" => {
-                self.switched(f, crossing(true));
+                self.switched(f, crossing(true, kept_above((self.code)())));
                 self.on_own_stack(f);
             }
             b"runtime.cgocallback" => self.depths(f, 0..usize::MAX),
@@ -472,6 +483,18 @@ mod tests {
         // Another one is pushed, or none.
         assert_eq!(kept_in(&before, &[0x0f, 0x05, 0x41, 0x55]), None);
         assert_eq!(kept_in(&before, &[0x0f, 0x05, 0xc3]), None);
+    }
+
+    #[test]
+    fn the_goroutine_in_the_frame_of_a_call_to_c_is_found() {
+        // mov 56(%rsi),%rsp; sub $64,%rsp; mov %rdi,48(%rsp); …; mov %rdi,40(%rsp)
+        let code = [
+            0x48, 0x8b, 0x66, 0x38, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x7c, 0x24, 0x30, 0x48,
+            0x89, 0x7c, 0x24, 0x28,
+        ];
+        assert_eq!(kept_above(&code), 48);
+        assert_eq!(kept_above(&code[..8]), 0);
+        assert_eq!(kept_above(&code[4..]), 0, "no switch before it");
     }
 
     #[test]

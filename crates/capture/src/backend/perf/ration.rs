@@ -1,7 +1,7 @@
 //! Threads that switch so often that telling of each switch would slow them down have records for a
 //! part of the time only.
 //!
-//! A recorded switch costs the thread some three microseconds: the record, the clock that is started
+//! A recorded switch costs the thread three to four microseconds: the record, the clock that is started
 //! and stopped with it, and the work of perf events at every switch, even of switched-off ones. Up to
 //! [`FEW`] switches a second that is a few per cent. Beyond, the events of the thread are closed and
 //! opened again in turn, so that it pays no more than that. Its totals stay exact: between its turns
@@ -35,6 +35,8 @@ pub struct Ration {
     pub unrecorded_ns: u64,
     /// When the present turn, or the time between two, began.
     since: u64,
+    /// How long the last turn was, ns: looks may come late, and turns end with them.
+    turn_ns: u64,
     /// Switches that were counted when the turn began.
     switches: u64,
 }
@@ -45,6 +47,7 @@ impl Ration {
             share: 1.0,
             unrecorded_ns: 0,
             since: now,
+            turn_ns: 0,
             switches,
         }
     }
@@ -54,6 +57,13 @@ impl Ration {
         let seconds = now.saturating_sub(self.since).max(1) as f64 / 1e9;
         let rate = switches.saturating_sub(self.switches) as f64 / seconds;
         self.share = (FEW / rate.max(1.0)).clamp(LEAST, 1.0);
+        self.turn_ns = now.saturating_sub(self.since);
+        (self.since, self.switches) = (now, switches);
+    }
+
+    /// How long to record nothing after the last turn, ns.
+    fn pause_ns(&self) -> u64 {
+        (self.turn_ns as f64 * (1.0 / self.share - 1.0)) as u64
     }
 }
 
@@ -81,14 +91,12 @@ impl Looker {
                         continue;
                     }
                     ration.judge(now, switches);
-                    (ration.since, ration.switches) = (now, switches);
                     if ration.share < 1.0 {
                         ended.push(index);
                     }
                 }
                 (None, Some(ration)) if ration.share < 1.0 => {
-                    let pause = turn as f64 * (1.0 / ration.share - 1.0);
-                    if now >= ration.since + pause as u64 {
+                    if now >= ration.since + ration.pause_ns() {
                         ration.unrecorded_ns += now.saturating_sub(ration.since);
                         ration.since = now;
                         due.push(index);
@@ -199,5 +207,20 @@ mod tests {
         assert_eq!(share(20_000), 1.0);
         assert_eq!(share(80_000), 0.25);
         assert_eq!(share(1_000_000), LEAST);
+    }
+
+    #[test]
+    fn a_turn_that_ended_late_is_made_up_for() {
+        let mut r = Ration::new(1_000, 50);
+        // 80,000 a second for 30 ms, whatever the turn was to be.
+        r.judge(1_000 + 30_000_000, 50 + 2_400);
+        assert_eq!(
+            (r.share, r.pause_ns(), r.since),
+            (0.25, 90_000_000, 30_001_000)
+        );
+        // The next turn is judged from its own beginning on.
+        (r.since, r.switches) = (200_000_000, 0);
+        r.judge(210_000_000, 800);
+        assert_eq!((r.share, r.pause_ns()), (0.25, 30_000_000));
     }
 }

@@ -3,7 +3,7 @@
 use perf_event_open_sys::bindings as b;
 use wallscope_unwind::native::Registers;
 
-use super::{Counted, Hit};
+use super::{Counted, Hit, running::Moved};
 use crate::{
     backend::ebpf::sideband::{self, Change},
     session::intake::ManagedStack,
@@ -91,6 +91,8 @@ pub struct Running {
     pub managed: Option<ManagedStack>,
     /// It has run for so long since that these are of another moment than the registers.
     pub late: bool,
+    /// For how long it has run since, where that is known.
+    pub moved: Option<Moved>,
 }
 
 impl Running {
@@ -112,6 +114,11 @@ impl Running {
         let n = from.len().min(to.len());
         to[..n].copy_from_slice(&from[..n]);
         zeros + n
+    }
+
+    /// Whether an address lies below what there is of the stack.
+    pub fn is_below(&self, address: u64) -> bool {
+        self.registers.general[7].saturating_sub(address) > BELOW
     }
 
     /// The first address beyond what was copied.
@@ -192,6 +199,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                     stack,
                     managed: None,
                     late: false,
+                    moved: None,
                 })),
             ))
         }

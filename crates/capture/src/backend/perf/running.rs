@@ -18,6 +18,8 @@ use crate::{backend::proc::looker::Looker, session, target::read_memory};
 const SEAM: usize = 512;
 /// What a thread has run for since its sample, ns, for its native frames to go with what it runs now.
 const FRESH: u64 = 1_000_000;
+/// The same for another stack, from which it came to the one that was copied, to be as it was.
+const ELSEWHERE: u64 = 100_000;
 /// The same for it to be where it was, if it has left its CPU by its own will since.
 const AT_ONCE: u64 = 200_000;
 /// The same for what it runs now to be as good as what it ran then, if it has not.
@@ -31,6 +33,8 @@ struct Since {
     ran_ns: u64,
     /// It left its CPU to wait for something.
     by_its_will: bool,
+    /// Its last record says that it has no CPU.
+    off: Option<bool>,
 }
 
 impl Since {
@@ -40,6 +44,7 @@ impl Since {
             on_until: Some(now),
             ran_ns: 0,
             by_its_will: false,
+            off: None,
         }
     }
 
@@ -47,17 +52,47 @@ impl Since {
     fn got(&mut self, time: u64) {
         let until = self.on_until.take();
         self.ran_ns += until.map_or(0, |until| until.saturating_sub(time));
+        self.off.get_or_insert(false);
     }
 
     /// It left its CPU.
     fn left(&mut self, time: u64, preempted: bool) {
         self.on_until = Some(time);
         self.by_its_will |= !preempted;
+        self.off.get_or_insert(true);
     }
 
     /// For how long it has run since a sample, ns.
     fn ran_since(&self, time: u64) -> u64 {
         self.ran_ns + self.on_until.map_or(0, |until| until.saturating_sub(time))
+    }
+
+    /// What that says at `now` of a sample at `time`.
+    fn moved(&self, time: u64, now: u64) -> Moved {
+        Moved {
+            ran_ns: self.ran_since(time),
+            at: now,
+            off: self.off == Some(true),
+        }
+    }
+}
+
+/// For how long a thread had run after its sample when that was taken from the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    ran_ns: u64,
+    /// When that was.
+    at: u64,
+    /// It had no CPU then.
+    off: bool,
+}
+
+impl Moved {
+    /// At most so long it has run by now, ns.
+    fn by(&self, now: u64) -> u64 {
+        let since = now.saturating_sub(self.at);
+        // Whoever was put off for our sake may have another CPU by then.
+        self.ran_ns + if self.off && since < FRESH { 0 } else { since }
     }
 }
 
@@ -77,11 +112,12 @@ impl Looker {
                         .left(*time, *preempted);
                 }
                 Record::Sample(r) => {
+                    let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
+                    r.moved = Some(since.moved(*time, now));
                     let managed = self.processes.managed();
                     let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
                         continue;
                     };
-                    let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
                     let ran_ns = since.ran_since(*time) + session::now().saturating_sub(now);
                     if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
                         r.managed = self.managed.read_running(subject);
@@ -143,6 +179,7 @@ impl Looker {
             usize::MAX,
             |address, to| {
                 let n = match address < r.end() {
+                    true if r.is_below(address) => elsewhere(r, address, to),
                     true => r.read(address, to),
                     false => deeper.read(r, address, to),
                 };
@@ -188,6 +225,16 @@ impl Deeper {
     }
 }
 
+/// What is not on the stack that was copied, read from the thread itself: of a goroutine, say, that runs on
+/// the stack of its thread for a moment. Only if it has hardly run since.
+fn elsewhere(r: &Running, address: u64, to: &mut [u8]) -> usize {
+    let moved = r.moved.as_ref();
+    match moved.is_some_and(|m| m.by(session::now()) <= ELSEWHERE) {
+        true => read_memory(r.tid, address, to),
+        false => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +253,28 @@ mod tests {
     }
 
     #[test]
+    fn another_stack_is_read_while_its_thread_has_hardly_run() {
+        let moved = |off| Moved {
+            ran_ns: 40,
+            at: 1_000,
+            off,
+        };
+        // One that stands still for our sake has not gone on, for a while.
+        assert_eq!((moved(false).by(1_500), moved(true).by(1_500)), (540, 40));
+        assert_eq!(moved(true).by(1_000 + FRESH), 40 + FRESH);
+        let mut since = Since::until(950);
+        assert!(!since.moved(900, 950).off);
+        since.left(130, true);
+        assert!(since.moved(100, 950).off);
+        assert_eq!(since.moved(100, 950).by(960), 30);
+        // It has a CPU again.
+        let mut since = Since::until(950);
+        since.got(900);
+        since.left(130, true);
+        assert!(!since.moved(100, 950).off);
+    }
+
+    #[test]
     fn callers_are_read_where_what_was_copied_is_unchanged_and_new() {
         let mut own = vec![7u8; 4096];
         let sp = own.as_ptr() as u64;
@@ -218,6 +287,7 @@ mod tests {
             stack: own[..1024].to_vec(),
             managed: None,
             late: false,
+            moved: None,
         };
         r.registers.general[7] = sp;
         own[2048] = 9;

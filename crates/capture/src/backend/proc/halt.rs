@@ -126,6 +126,7 @@ impl Looker {
             stack: halted.stack,
             managed: halted.managed,
             late: false,
+            moved: None,
         };
         // What was copied is all there is: it goes on.
         let stack = self.running(&running, end, end);

@@ -58,6 +58,7 @@ pub fn parse(
                     registers,
                     stack,
                     managed: None,
+                    moved: None,
                     late: false,
                 },
             };
