@@ -155,6 +155,19 @@ pub struct Neighbour {
     pub policy: u32,
 }
 
+/// A lock (`fcntl`, `flock`) on a file that a target other than its holder has open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileLock {
+    /// Who holds it; 0 where the kernel does not tell (a lock of an open file, another namespace).
+    pub pid: u32,
+    /// The holder's name.
+    pub name: String,
+    /// The file.
+    pub path: String,
+    /// Nobody else may hold one.
+    pub exclusive: bool,
+}
+
 /// The host at one moment. Pressure, memory, major faults and sockets are read at the start, at the end
 /// and each fifth second, and repeated in between.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -194,6 +207,8 @@ pub struct HostFacts {
     pub limits: Vec<Limits>,
     /// The processes that computed most in the window (at the end only), most first.
     pub neighbours: Vec<Neighbour>,
+    /// Locks on files that targets have open.
+    pub file_locks: Vec<FileLock>,
 }
 
 /// [`HostFacts`] with their time.

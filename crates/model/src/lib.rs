@@ -39,8 +39,8 @@ pub mod within;
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
 pub use event::EventHits;
 pub use host::{
-    CgroupFacts, Connections, DiskFacts, HostFacts, HostSample, Limits, Listener, Neighbour,
-    NetFacts, Pressure,
+    CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
+    Neighbour, NetFacts, Pressure,
 };
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};

@@ -6,6 +6,7 @@
 //! * [`maps`], [`process`]: `/proc/PID/maps`, `stat`, `status`, `limits`, `cmdline` and so on.
 //! * [`kallsyms`], [`perf_map`], [`jitdump`]: names of kernel code and of code made at run time.
 //! * [`cgroup`]: which control groups a process is in, and which processes are in a group.
+//! * [`sockets`], [`locks`]: connections, and locks on files, with whose they are.
 //! * [`host`]: the host's counters as [`wallscope_model::HostFacts`], cheap enough for each second.
 //!
 //! Every parser takes bytes or text, so that it can be tested with what other machines show; the
@@ -22,6 +23,7 @@ pub mod gopclntab;
 pub mod host;
 pub mod jitdump;
 pub mod kallsyms;
+pub mod locks;
 pub mod mapped;
 pub mod maps;
 pub mod perf_map;

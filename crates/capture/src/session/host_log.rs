@@ -1,9 +1,10 @@
 //! Facts about the host, taken at the start, each second, and at the end.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{Connections, HostFacts, HostSample, Listener};
+use wallscope_model::{Connections, FileLock, HostFacts, HostSample, Listener};
+use wallscope_object::locks::{self, FileId};
 use wallscope_object::sockets::{self, Ends, Socket};
 use wallscope_object::{host::HostReader, process};
 
@@ -15,6 +16,8 @@ const MOST: usize = 16;
 const ASK_AGAIN: usize = 5;
 /// Rows of connections, and listening sockets, that are kept.
 const MOST_CONNECTIONS: usize = 24;
+/// Locks on files that are kept of one look.
+const MOST_LOCKS: usize = 64;
 
 /// The facts so far.
 pub(crate) struct HostLog {
@@ -22,6 +25,8 @@ pub(crate) struct HostLog {
     pids: Vec<u32>,
     /// Listening sockets that were met, and whether they are the targets'.
     listeners: FxHashMap<u32, bool>,
+    /// Files that somebody has locked, their paths, and which targets have them open.
+    locked: FxHashMap<FileId, (String, Vec<u32>)>,
     facts: Vec<HostSample>,
     neighbours: Neighbours,
     next_ns: u64,
@@ -34,6 +39,7 @@ impl HostLog {
             reader: HostReader::open(pids.first().copied()),
             pids: pids.iter().take(MOST).copied().collect(),
             listeners: FxHashMap::default(),
+            locked: FxHashMap::default(),
             facts: Vec::new(),
             neighbours: Neighbours::begin(now()),
             next_ns: 0,
@@ -53,6 +59,7 @@ impl HostLog {
             // Where sockets may not be listed, nothing is known of them.
             connections: sockets::list().map_or_else(|_| Vec::new(), |all| connections(&all, &own)),
             listeners: self.listeners(),
+            file_locks: self.file_locks(),
             ..self.reader.read()
         };
         self.push(facts);
@@ -69,6 +76,7 @@ impl HostLog {
                 true => self.listeners(),
                 false => Vec::new(),
             },
+            file_locks: self.file_locks(),
             ..self.reader.follow()
         };
         self.push(facts);
@@ -93,6 +101,36 @@ impl HostLog {
     fn own_sockets(&self) -> FxHashSet<u32> {
         let of = |pid: &u32| sockets::of_process(*pid);
         self.pids.iter().flat_map(of).collect()
+    }
+
+    /// Locks on files that targets have open, but for those that only the holder has open: nobody waits
+    /// for a daemon's own mark. Who has a file open is asked when it is first met, and now and then again.
+    fn file_locks(&mut self) -> Vec<FileLock> {
+        let mut held = locks::held().unwrap_or_default();
+        if self.facts.len().is_multiple_of(ASK_AGAIN) {
+            self.locked.clear();
+        }
+        if held.iter().any(|l| !self.locked.contains_key(&l.file)) {
+            (self.locked).extend(held.iter().map(|l| (l.file, Default::default())));
+            for pid in &self.pids {
+                for (file, path) in open_files(*pid) {
+                    if let Some(known) = self.locked.get_mut(&file) {
+                        known.0 = path;
+                        known.1.push(*pid);
+                    }
+                }
+            }
+        }
+        held.retain(|l| self.locked[&l.file].1.iter().any(|pid| *pid != l.pid));
+        held.truncate(MOST_LOCKS);
+        held.into_iter()
+            .map(|l| FileLock {
+                pid: l.pid,
+                name: process::comm(l.pid, l.pid).unwrap_or_default(),
+                path: self.locked[&l.file].0.clone(),
+                exclusive: l.exclusive,
+            })
+            .collect()
     }
 
     /// The targets' listening sockets. Whose one is, is looked up when it is first met.
@@ -121,6 +159,25 @@ impl HostLog {
         out.truncate(MOST_CONNECTIONS);
         out
     }
+}
+
+/// The regular files that a process has open, with their paths.
+fn open_files(pid: u32) -> impl Iterator<Item = (FileId, String)> {
+    let all = fs::read_dir(format!("/proc/{pid}/fd"));
+    let files = all.into_iter().flatten().flatten();
+    files.filter_map(|entry| {
+        let link = entry.path();
+        let path = fs::read_link(&link).ok()?;
+        // Neither sockets nor pipes.
+        let about = path.is_absolute().then(|| fs::metadata(&link).ok())??;
+        let device = about.dev();
+        let id = (
+            rustix::fs::major(device),
+            rustix::fs::minor(device),
+            about.ino(),
+        );
+        Some((id, path.to_string_lossy().into_owned()))
+    })
 }
 
 /// The TCP connections among `all` that are `own`, by peer and state, most first.

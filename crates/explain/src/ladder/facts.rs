@@ -1,5 +1,7 @@
 //! Single figures that rules take from the host's facts.
 
+use std::collections::BTreeMap;
+
 use wallscope_model::{HostFacts, Neighbour, Recording};
 
 use super::Bottleneck;
@@ -198,6 +200,33 @@ pub(super) fn lock_waits(recording: &Recording, name: &str) -> Option<(u64, u64,
     of_it
         .map(|l| (l.count, l.total_ns, l.longest_ns))
         .reduce(|a, b| (a.0 + b.0, a.1 + b.1, a.2.max(b.2)))
+}
+
+/// Who had files locked that the targets have open, so that nobody else could: the one that was met most
+/// often, as a name for it, and in words.
+pub(super) fn file_locks(recording: &Recording) -> Option<(String, String)> {
+    let mut met: BTreeMap<(&str, u32), (usize, &str)> = BTreeMap::new();
+    for sample in &recording.host {
+        let held = sample.facts.file_locks.iter().filter(|l| l.exclusive);
+        let once: BTreeMap<_, _> = held.map(|l| ((&*l.path, l.pid), &*l.name)).collect();
+        for (lock, name) in once {
+            let (times, known) = met.entry(lock).or_default();
+            *times += 1;
+            *known = name;
+        }
+    }
+    let ((path, pid), (times, name)) = met.into_iter().max_by_key(|(_, (times, _))| *times)?;
+    let own = recording.processes.iter().any(|p| p.pid == pid);
+    let who = match (pid, own) {
+        (0, _) => "somebody (by an open file, whose process the kernel does not tell)".to_string(),
+        (_, true) => format!("{name} (pid {pid})"),
+        (_, false) => format!("{name} (pid {pid}, not measured)"),
+    };
+    let said = format!(
+        "In {times} of {} looks {path} was locked by {who}",
+        recording.host.len()
+    );
+    Some((who, said))
 }
 
 #[cfg(test)]

@@ -148,10 +148,17 @@ pub(super) fn delayed(e: &Evidence<'_>) -> Found {
             .because(reason.name())
             .of(e, State::Blocked, ns, by);
             let v = match delay {
-                Delay::Tries => v.with(Some(
-                    "Nobody is told of such a wait: `lslocks` names the processes that hold locks of files"
-                        .into(),
-                )),
+                Delay::Tries => match facts::file_locks(e.recording) {
+                    Some((holder, said)) => Verdict {
+                        holder: Some(holder),
+                        ..v.with(Some(said))
+                    },
+                    None => v.with(Some(
+                        "Nobody is told of such a wait: `lslocks` names the processes that hold locks of \
+                         files"
+                            .into(),
+                    )),
+                },
                 Delay::Disk => v.with(saturated(e, BlockReason::Disk)),
                 Delay::Child => v.with(told_of_enders(&enders)),
             };

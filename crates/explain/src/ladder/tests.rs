@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use wallscope_model::{
-    Above, Actor, ActorId, BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function,
-    FunctionId, Hop, Label, LabelValue, LabelsId, Ledger, Line, Module, ModuleId, ModuleKind, Peer,
-    Process, Recording, Role, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State,
-    TaskGroup, TaskTime, Window,
+    Above, Actor, ActorId, BlockReason, Context, ContextId, FileLock, Frame, FrameId, FrameKind,
+    Function, FunctionId, Hop, HostFacts, HostSample, Label, LabelValue, LabelsId, Ledger, Line,
+    Module, ModuleId, ModuleKind, Peer, Process, Recording, Role, Sample, SliceValue, Slices,
+    Stack, StackEnd, StackId, State, TaskGroup, TaskTime, Window,
 };
 
 use super::{Reading, climb};
@@ -354,6 +354,30 @@ fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
         v.cause
     );
     assert!(v.bottleneck && v.function.as_deref() == Some("program::f0"));
+    assert!(v.more.iter().any(|m| m.contains("lslocks")), "{:?}", v.more);
+    // Seen in two of three looks; the other may be held by several at once.
+    let lock = |pid, exclusive| FileLock {
+        pid,
+        name: "writer".into(),
+        path: "/data/app.db".into(),
+        exclusive,
+    };
+    rec.host = (0..3)
+        .map(|i| HostSample {
+            time_ns: i * 1_000_000_000,
+            facts: HostFacts {
+                file_locks: match i {
+                    0 => vec![lock(9, false)],
+                    _ => vec![lock(7, true), lock(7, true)],
+                },
+                ..HostFacts::default()
+            },
+        })
+        .collect();
+    let v = climb(&rec).verdict;
+    assert_eq!(v.holder.as_deref(), Some("writer (pid 7, not measured)"));
+    let said = "In 2 of 3 looks /data/app.db was locked by writer (pid 7, not measured)";
+    assert!(v.more.iter().any(|m| m.starts_with(said)), "{:?}", v.more);
 }
 
 #[test]

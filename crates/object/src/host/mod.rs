@@ -119,7 +119,7 @@ impl HostReader {
         }
     }
 
-    /// The facts as they are now; `limits`, `listeners` and `connections` stay empty.
+    /// The facts as they are now; `limits`, `listeners`, `connections` and `file_locks` stay empty.
     pub fn read(&mut self) -> HostFacts {
         self.slow = self.read_slow();
         self.repeated = 0;
@@ -176,6 +176,7 @@ impl HostReader {
             connections: Vec::new(),
             limits: Vec::new(),
             neighbours: Vec::new(),
+            file_locks: Vec::new(),
         }
     }
 }

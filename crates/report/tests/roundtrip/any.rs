@@ -340,6 +340,12 @@ pub fn random(seed: u64) -> Recording {
                 nice: n(40) as i32 - 20,
                 policy: n(7) as u32,
             });
+            facts.file_locks.push(FileLock {
+                pid: n(BIG) as u32,
+                name: word!().to_string(),
+                path: word!().to_string(),
+                exclusive: n(2) == 1,
+            });
         }
         rec.host.push(HostSample {
             time_ns: n(BIG),

@@ -281,6 +281,29 @@ def statements():
     return read
 
 
+LOCKED = folder_file("locked")
+
+
+def hold_database():
+    """A writer, outside, whose transactions are long."""
+    import sqlite3
+    other = sqlite3.connect(LOCKED, isolation_level=None)
+    while True:
+        other.execute("begin exclusive")
+        time.sleep(0.4)
+        other.execute("commit")
+        time.sleep(0.02)
+
+
+def insert_rows():
+    import sqlite3
+    own = sqlite3.connect(LOCKED, isolation_level=None, timeout=60)
+    own.execute("create table if not exists t (a)")
+    while True:
+        own.execute("insert into t values (1)")
+        time.sleep(0.01)
+
+
 NOTHING = os.pipe()
 
 # What the victim does, and what happens outside.
@@ -294,6 +317,7 @@ CASES = {
     "sleepy-web": (sleepy_web, lambda: ask_always(0.001)),
     "log": (log, drain),
     "child": (child, None),
+    "writer": (insert_rows, hold_database),
     "executor": (executor, None),
     "web": (web, lambda: ask_always(0.2)),
     "idle-web": (web, None),

@@ -285,6 +285,12 @@ pub const ALL: &[Scenario] = &[
     ),
     // Others
     scenario(
+        "script-writer",
+        "another process has a database locked most of the time",
+        Script("writer"),
+        wrong(BLOCKED, &["timer"], &[], &["locked by", "not measured"]),
+    ),
+    scenario(
         "row",
         "six servers hand one row to each other, by events",
         Trouble("row"),

@@ -124,6 +124,18 @@ pub(super) struct Neighbour {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub(super) struct FileLock {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(string, tag = "3")]
+    pub path: String,
+    #[prost(bool, tag = "4")]
+    pub exclusive: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub(super) struct Limits {
     #[prost(uint32, tag = "1")]
     pub pid: u32,
@@ -185,6 +197,8 @@ pub(super) struct HostSample {
     pub cpu_busy_ns: Vec<u64>,
     #[prost(message, repeated, tag = "18")]
     pub neighbours: Vec<Neighbour>,
+    #[prost(message, repeated, tag = "19")]
+    pub file_locks: Vec<FileLock>,
 }
 
 fn pressure_out(p: &model::Pressure) -> Pressure {
@@ -237,6 +251,7 @@ pub(super) fn to_message(h: &model::HostSample) -> HostSample {
         connections: f.connections.iter().map(connections_out).collect(),
         cpu_busy_ns: f.cpu_busy_ns.clone(),
         neighbours: f.neighbours.iter().map(neighbour_out).collect(),
+        file_locks: f.file_locks.iter().map(file_lock_out).collect(),
         limits: f
             .limits
             .iter()
@@ -285,6 +300,15 @@ fn neighbour_out(n: &model::Neighbour) -> Neighbour {
         cpu: n.cpu,
         nice: n.nice,
         policy: n.policy,
+    }
+}
+
+fn file_lock_out(l: &model::FileLock) -> FileLock {
+    FileLock {
+        pid: l.pid,
+        name: l.name.clone(),
+        path: l.path.clone(),
+        exclusive: l.exclusive,
     }
 }
 
@@ -341,6 +365,7 @@ pub(super) fn from_message(h: HostSample) -> model::HostSample {
             connections: h.connections.into_iter().map(connections_in).collect(),
             cpu_busy_ns: h.cpu_busy_ns,
             neighbours: h.neighbours.into_iter().map(neighbour_in).collect(),
+            file_locks: h.file_locks.into_iter().map(file_lock_in).collect(),
             limits: h
                 .limits
                 .into_iter()
@@ -390,6 +415,15 @@ fn neighbour_in(n: Neighbour) -> model::Neighbour {
         cpu: n.cpu,
         nice: n.nice,
         policy: n.policy,
+    }
+}
+
+fn file_lock_in(l: FileLock) -> model::FileLock {
+    model::FileLock {
+        pid: l.pid,
+        name: l.name,
+        path: l.path,
+        exclusive: l.exclusive,
     }
 }
 

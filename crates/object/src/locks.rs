@@ -1,0 +1,99 @@
+//! Locks on files: who holds which, as `/proc/locks` tells.
+//!
+//! Those of threads and processes (`fcntl`, `flock`), of open files (`F_OFD_SETLK`, without a holder), not
+//! leases.
+
+use std::io;
+
+/// A file, as the kernel counts: device (major, minor) and inode.
+pub type FileId = (u32, u32, u64);
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// By this process; 0 where the kernel does not tell.
+    pub pid: u32,
+    /// On this file.
+    pub file: FileId,
+    /// Nobody else may hold one.
+    pub exclusive: bool,
+}
+
+/// The locks that are held now.
+///
+/// # Errors
+/// `/proc/locks` cannot be read.
+pub fn held() -> io::Result<Vec<Held>> {
+    Ok(parse(&std::fs::read_to_string("/proc/locks")?))
+}
+
+/// The locks that a text like `/proc/locks` tells of; lines about who waits, and what is malformed, are
+/// left out.
+pub fn parse(text: &str) -> Vec<Held> {
+    text.lines().filter_map(line).collect()
+}
+
+/// `1: POSIX  ADVISORY  WRITE 1234 fe:00:262146 0 EOF`; of one that waits the second word is `->`.
+fn line(line: &str) -> Option<Held> {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    if !matches!(words.next()?, "POSIX" | "FLOCK" | "OFDLCK") {
+        return None;
+    }
+    let exclusive = words.nth(1)? == "WRITE";
+    let pid = words.next()?.parse::<i64>().ok()?;
+    let mut file = words.next()?.split(':');
+    let major = u32::from_str_radix(file.next()?, 16).ok()?;
+    let minor = u32::from_str_radix(file.next()?, 16).ok()?;
+    let inode = file.next()?.parse().ok()?;
+    Some(Held {
+        pid: u32::try_from(pid).unwrap_or(0),
+        file: (major, minor, inode),
+        exclusive,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_line_tells_of_a_lock_that_is_held() {
+        let text = "1: POSIX  ADVISORY  WRITE 1234 fe:0a:262146 0 EOF\n\
+                    1: -> POSIX  ADVISORY  WRITE 99 fe:0a:262146 0 EOF\n\
+                    2: FLOCK  ADVISORY  READ  77 00:1f:5 0 EOF\n\
+                    3: OFDLCK ADVISORY  WRITE -1 fe:00:6 120 121\n\
+                    4: LEASE  ACTIVE    READ 5 fe:00:7 0 EOF\n\
+                    5: POSIX  ADVISORY  WRITE x fe:00:6 0 EOF\n6:\n";
+        let of = |pid, file, exclusive| Held {
+            pid,
+            file,
+            exclusive,
+        };
+        assert_eq!(
+            parse(text),
+            [
+                of(1234, (0xfe, 10, 262_146), true),
+                of(77, (0, 0x1f, 5), false),
+                of(0, (0xfe, 0, 6), true),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_lock_of_our_own_is_there() {
+        let path = std::env::temp_dir().join(format!("wallscope-locks-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        let inode = file.metadata().unwrap().ino();
+        // SAFETY: an open descriptor.
+        assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
+        let found = held().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let own = |h: &&Held| h.pid == std::process::id() && h.file.2 == inode;
+        assert!(
+            found.iter().find(own).is_some_and(|h| h.exclusive),
+            "{found:?}"
+        );
+    }
+}
