@@ -38,7 +38,9 @@ __attribute__((noinline)) int js_put(struct uw_work *w)
 	function--;
 	if (hs_word(w, function, &map) || hs_word(w, function + w->hs.proc.js_shared, &shared) ||
 	    hs_word(w, function + w->hs.proc.js_code, &code)) {
-		/* Asked once; where it is not at hand then, it cannot be read. */
+		/* Asked once; where it is not at hand then, it cannot be read. All of the function at
+		 * once: it may begin in what the last frame's brought along, and end behind that. */
+		w->want = function;
 		w->hs.optional = !w->hs.optional;
 		return w->hs.optional ? UW_SIDE : UW_MORE;
 	}
