@@ -48,7 +48,8 @@ enum uw_end {
 #define UW_RULE_FP_ENTRY 18	/* …whose frame pointer is not yet, or no longer, its own */
 #define UW_RULE_HOTSPOT 15	/* in the cache only: the frame is a blob of a HotSpot VM's code */
 #define UW_RULE_FP_PUSHED 19	/* …which has pushed its caller's, and is about to set its own */
-#define UW_RULE_USER 20		/* first id that describes what a file says */
+#define UW_RULE_RETURNS 20	/* code that says itself how it returns; rsp points at the address */
+#define UW_RULE_USER 21		/* first id that describes what a file says */
 
 /* How the canonical frame address (the caller's rsp) is found. */
 enum uw_kind {

@@ -349,6 +349,28 @@ uw_inline int uw_look_at_code(struct uw_work *w)
 	return UW_MORE;
 }
 
+/* Code without a frame pointer that does nothing more than return when its callee has returned
+ * (CPython's perf trampolines: add $8, %rsp; ret) says itself how it is left. Others keep rbp, and so
+ * does what cannot be read. */
+uw_inline int uw_look_at_return(struct uw_work *w)
+{
+	u64 code;
+
+	if (hs_word(w, w->ip, &code)) {
+		/* Asked once; where it is not at hand then, it cannot be read. */
+		w->hs.optional = !w->hs.optional;
+		return w->hs.optional ? UW_SIDE : UW_MORE;
+	}
+	w->hs.optional = 0;
+	u32 by = code >> 24 & 0xff;
+	/* add $by, %rsp; ret */
+	if ((code & 0xffffff) == 0xc48348 && (code >> 32 & 0xff) == 0xc3 && by < 0x80 && !(by & 7)) {
+		w->regs[UW_RSP] += by;
+		w->rule = UW_RULE_RETURNS;
+	}
+	return UW_MORE;
+}
+
 #include "signal_core.h"
 
 /* Restores the caller's registers. */
@@ -446,9 +468,12 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 				return e;
 			continue;
 		}
-		if (w->rule == UW_RULE_FP && w->exact && !w->no_code &&
-		    w->stage == UW_STAGE_CFA) {
-			e = uw_look_at_code(w);
+		if (w->rule == UW_RULE_FP && w->stage == UW_STAGE_CFA) {
+			e = UW_MORE;
+			if (!w->exact && !w->hs.proc.js_shared)
+				e = uw_look_at_return(w);
+			else if (w->exact && !w->no_code)
+				e = uw_look_at_code(w);
 			if (e)
 				return e;
 		}

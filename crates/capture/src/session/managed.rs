@@ -306,7 +306,17 @@ impl Managed {
             Some((space, facts)) => role(&space.proc, facts, *word),
             None => Role::Other,
         };
-        frames.iter().map(role).collect()
+        let mut roles: Vec<Role> = frames.iter().map(role).collect();
+        if facts.is_some() {
+            // Code in no file that calls the interpreter: a perf trampoline (`-X perf`), of which the
+            // function has one each.
+            for i in 1..roles.len() {
+                if roles[i - 1] == Role::Interpreter && frames[i].file() == 0 {
+                    roles[i] = Role::Glue;
+                }
+            }
+        }
+        roles
     }
 
     /// The runtimes that were found, for people.

@@ -36,6 +36,22 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             card.rows.push(row);
         }
     }
+    let with_trampolines = interpreters()?.into_iter().filter(|i| i.minor() >= 12);
+    if let Some(interpreter) = with_trampolines.max_by_key(Interpreter::minor) {
+        let program = interpreter.start_with_trampolines(&["mix", "--seconds", &seconds])?;
+        let run = measure(program, tool, &Options::at(hz))?;
+        // The interpreter wrote it, and leaves it; where it did not, there is nothing to remove.
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", run.truth.pid));
+        let mut judged = judge(&run, hz)?;
+        let of_trampolines = |l: &&Line| l.frames.iter().any(|f| f.name.starts_with("py::"));
+        let trampolines = run.stacks.iter().filter(of_trampolines);
+        let trampolines: f64 = trampolines.map(|l| l.ns as f64).sum();
+        judged.at_most("under trampolines", trampolines / 1e6, 0.0, "ms");
+        for mut row in judged.rows {
+            row.what = format!("python -X perf: {} ({})", row.what, interpreter.version);
+            card.rows.push(row);
+        }
+    }
     let looks = Options {
         hz: 99,
         more: vec!["--backend".into(), "proc".into()],

@@ -104,11 +104,12 @@ impl From<End> for StackEnd {
 }
 
 /// First rule id that describes what a file says.
-pub(crate) const RULE_USER: u32 = 20;
+pub(crate) const RULE_USER: u32 = 21;
 pub(crate) const RULE_FP: u32 = 16;
 pub(crate) const RULE_SIGNAL: u32 = 17;
 pub(crate) const RULE_FP_ENTRY: u32 = 18;
 pub(crate) const RULE_FP_PUSHED: u32 = 19;
+pub(crate) const RULE_RETURNS: u32 = 20;
 
 pub(crate) const KIND_REG: u8 = 1;
 pub(crate) const KIND_DEREF: u8 = 2;

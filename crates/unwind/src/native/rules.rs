@@ -2,8 +2,8 @@
 //! thousand rules.
 
 use crate::native::abi::{
-    End, KIND_FP, KIND_SIGNAL, RULE_FP, RULE_FP_ENTRY, RULE_FP_PUSHED, RULE_SIGNAL, RULE_USER,
-    Rule, SAVED_REGS,
+    End, KIND_FP, KIND_REG, KIND_SIGNAL, RULE_FP, RULE_FP_ENTRY, RULE_FP_PUSHED, RULE_RETURNS,
+    RULE_SIGNAL, RULE_USER, Rule, SAVED_REGS,
 };
 use rustc_hash::FxHashMap;
 
@@ -51,6 +51,12 @@ impl RuleSet {
             cfa_off: 8,
             saved: 0,
             ..fp
+        };
+        rules[RULE_RETURNS as usize] = Rule {
+            kind: KIND_REG,
+            reg: 7,
+            cfa_off: 8,
+            ..Rule::default()
         };
         rules[RULE_SIGNAL as usize] = Rule {
             kind: KIND_SIGNAL,

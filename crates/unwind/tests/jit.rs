@@ -1,0 +1,158 @@
+//! The walk through code made at run time, over memory made by hand: which functions of V8's its frames
+//! run, and code that says itself how it returns.
+
+use std::collections::BTreeMap;
+
+use wallscope_unwind::native::{
+    End, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder, Unwound,
+};
+use wallscope_unwind::runtime::hotspot::{Item, Place, abi::Proc, items};
+
+const PID: u32 = 4711;
+const CODE: u64 = 0x7f10_0000_0000;
+const STACK: u64 = 0x7f40_0000_0000;
+const HEAP: u64 = 0x1111_0000_0000;
+const RBP: usize = 6;
+const RSP: usize = 7;
+
+/// Memory by regions.
+#[derive(Default)]
+struct Memory(BTreeMap<u64, Vec<u8>>);
+
+impl Memory {
+    fn new() -> Memory {
+        let regions = [CODE, STACK, HEAP].map(|at| (at, vec![0; 4096]));
+        Memory(BTreeMap::from(regions))
+    }
+
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        let (start, region) = self.0.range_mut(..=at).next_back().expect("a region");
+        let from = (at - start) as usize;
+        region[from..from + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn words(&mut self, at: u64, words: &[u64]) {
+        for (word, at) in words.iter().zip((at..).step_by(8)) {
+            self.put(at, &word.to_le_bytes());
+        }
+    }
+
+    fn read(&self, at: u64, to: &mut [u8]) -> usize {
+        let Some((start, region)) = self.0.range(..=at).next_back() else {
+            return 0;
+        };
+        let from = region.get((at - start) as usize..).unwrap_or(&[]);
+        let n = from.len().min(to.len());
+        to[..n].copy_from_slice(&from[..n]);
+        n
+    }
+
+    /// The stack of a thread that is at `ip`, in a process with one mapping of code in no file.
+    fn walk(&self, ip: u64, sp: u64, fp: u64, v8: Option<Proc>) -> Unwound {
+        let mut store = TableStore::new(MemoryTables::new(), 1 << 20).expect("memory");
+        let code = MappingSpec {
+            start: CODE,
+            end: CODE + 4096,
+            pgoff: 0,
+            source: Source::Anonymous,
+        };
+        store.set_process(PID, &[code]).expect("memory");
+        if let Some(v8) = v8 {
+            store.set_hotspot(PID, &v8).expect("memory");
+        }
+        let mut registers = Registers {
+            ip,
+            ..Registers::default()
+        };
+        registers.general[RSP] = sp;
+        registers.general[RBP] = fp;
+        Unwinder::new().unwind(store.sink(), PID, &registers, usize::MAX, |at, to| {
+            self.read(at, to)
+        })
+    }
+}
+
+/// The functions that a walk saw when they lie `distance` bytes apart in the heap.
+fn functions(distance: u64) -> Vec<(u64, Place)> {
+    let v8 = Proc {
+        js_shared: 24,
+        js_code: 48,
+        js_bytecode: 40,
+        ..Proc::default()
+    };
+    let mut m = Memory::new();
+    for i in 0..3 {
+        let (function, fp) = (HEAP + 64 + i * distance, STACK + 0x100 + i * 0x80);
+        // Map, properties, elements, what is shared, context, cell, code.
+        let shared = 0x2001 + 16 * i;
+        m.words(function, &[0x1001, 0, 0, shared, 0, 0, 0x3001 + 16 * i]);
+        // Feedback, bytecode, count, function, context, and then caller and return address.
+        let caller = if i < 2 { fp + 0x80 } else { 0 };
+        m.words(
+            fp - 40,
+            &[
+                0x4001,
+                0x5001,
+                1,
+                function + 1,
+                0x6001,
+                caller,
+                CODE + 0x100,
+            ],
+        );
+    }
+    let walked = m.walk(CODE + 0x80, STACK + 0x40, STACK + 0x100, Some(v8));
+    let words: Vec<u64> = walked.frames.iter().map(|w| w.0).collect();
+    let function = |item: &Item| match item {
+        Item::Script {
+            function, place, ..
+        } => Some((*function, *place)),
+        _ => None,
+    };
+    items(&words).1.iter().filter_map(function).collect()
+}
+
+#[test]
+fn functions_are_known_wherever_they_lie_beside_each_other() {
+    let expected: Vec<_> = (0..3)
+        .map(|i| (0x2001 + 16 * i, Place::Code(0x3001 + 16 * i)))
+        .collect();
+    // What is read for one brings along what lies behind it: all of the next one, a part, or nothing.
+    for distance in (56..1024).step_by(8) {
+        assert_eq!(functions(distance), expected, "{distance} bytes apart");
+    }
+}
+
+#[test]
+fn code_that_only_returns_needs_no_frame_pointer() {
+    for (by, shift) in [(8u8, 0), (8, 3), (8, 5), (24, 7), (0x78, 1)] {
+        let mut m = Memory::new();
+        let back = CODE + 0x200 + shift;
+        // add $by, %rsp; ret
+        m.put(back, &[0x48, 0x83, 0xc4, by, 0xc3]);
+        // The innermost one keeps a frame pointer, and hands down one that is none.
+        m.words(STACK + 0x100, &[0x77, back]);
+        m.words(STACK + 0x110 + u64::from(by), &[CODE + 0x300]);
+        let walked = m.walk(CODE + 0x80, STACK + 0x80, STACK + 0x100, None);
+        let frames: Vec<u64> = walked.frames.iter().map(|w| w.lookup_offset()).collect();
+        assert_eq!(frames[..], [CODE + 0x80, back - 1, CODE + 0x2ff]);
+        assert_eq!(walked.end, End::NoProgress);
+    }
+    // What cannot be read is left by its frame pointer: only the code of the leaf is at hand.
+    let mut m = Memory::new();
+    m.0.insert(CODE, vec![0; 0x100]);
+    m.words(STACK + 0x100, &[STACK + 0x180, CODE + 0x200]);
+    m.words(STACK + 0x180, &[0, CODE + 0x300]);
+    let walked = m.walk(CODE + 0x80, STACK + 0x80, STACK + 0x100, None);
+    assert_eq!((walked.frames.len(), walked.end), (3, End::Root));
+    // And what goes on otherwise.
+    for bytes in [[0x48, 0x83, 0xc4, 8, 0x5d], [0x48, 0x83, 0xec, 8, 0xc3]] {
+        let mut m = Memory::new();
+        m.put(CODE + 0x200, &bytes);
+        m.words(STACK + 0x100, &[STACK + 0x180, CODE + 0x200]);
+        m.words(STACK + 0x180, &[0, CODE + 0x300]);
+        let walked = m.walk(CODE + 0x80, STACK + 0x80, STACK + 0x100, None);
+        assert_eq!(walked.frames.len(), 3);
+        assert_eq!(walked.end, End::Root);
+    }
+}
