@@ -5,7 +5,8 @@
  * Include after unwind.h. Defines the maps (py_procs is filled by user space) and, for a struct
  * py_work that the caller owns:
  *
- *   py_prepare(w, stack, tgid, tid, match)  false: no Python here. `match` is the thread's pointer
+ *   py_prepare(w, stack, tgid, tid, match, sp)  false: no Python here. `match` is the thread's pointer,
+ *                                     `sp` its stack pointer
  *   py_called(stack, tgid)            whether a native stack shows a call of the interpreter
  *   py_walk_probe(w)                  current, where nothing may sleep
  *   py_walk_fault(w)                  current, sleepable: pages are brought in
@@ -82,7 +83,7 @@ static __always_inline bool py_called(struct uw_stack *stack, u32 tgid)
 }
 
 static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack, u32 tgid,
-				       u32 tid, u64 match)
+				       u32 tid, u64 match, u64 sp)
 {
 	struct py_known *known;
 	struct py_proc *proc;
@@ -97,6 +98,7 @@ static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack
 	w->proc = *proc;
 	known = bpf_map_lookup_elem(&py_threads, &tid);
 	w->tstate = known && known->match == match ? known->tstate : 0;
+	w->sp = sp;
 	py_begin(w, tgid, match);
 	return true;
 }

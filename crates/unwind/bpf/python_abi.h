@@ -51,6 +51,7 @@ struct py_proc {
 	u16 ts_thread;
 	u16 ts_frame;
 	u16 cframe_frame;   /* in what ts_frame points to, where `cframe` is set */
+	u16 ts_cframe;      /* what lies on the stack of the thread that runs this state; 0: nothing */
 	u16 frame_code;     /* in a frame */
 	u16 frame_back;
 	u16 frame_instr;
@@ -61,7 +62,7 @@ struct py_proc {
 	u8 kind;            /* enum py_kind */
 	u8 cframe;
 	u8 lasti_shift;     /* PY_KIND_OBJECTS: f_lasti counts units of 1 << this */
-	u8 pad0[7];
+	u8 pad0[5];
 };
 
 /*
@@ -88,6 +89,10 @@ struct py_work {
 	u64 match; /* the thread's pointer, as the interpreter knows it */
 	u64 tstate;
 	u64 interp; /* the next one */
+	u64 sp;     /* the thread's stack pointer; 0: not known */
+	u64 floor;  /* what lies on the stack below has been walked */
+	u64 best;   /* of several interpreters: the state that the thread runs, as far as is known */
+	u64 best_at;
 	u64 frame;
 	u64 back;
 	u64 code;
@@ -97,7 +102,9 @@ struct py_work {
 	u32 hops;
 	u32 mark;
 	s32 lasti;
-	u32 pad0;
+	u32 several; /* interpreters */
+	u32 walked;  /* states of this thread, innermost first */
+	u32 passed;  /* of those, met again */
 	u64 buf[PY_BYTES / 8];
 	struct py_stack out;
 };

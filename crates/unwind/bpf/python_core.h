@@ -9,6 +9,13 @@
  * whose pointer is w->match, and along that thread's frames. Where the caller remembers the
  * thread's state from before (w->tstate), only that is checked.
  *
+ * With several interpreters a thread has a state in each that it was in, and may run one that says
+ * it is another thread's (3.8 to 3.12 mark a state once, by who made it). From 3.10 to 3.12 a state
+ * that runs points into the stack of its thread: where w->sp is known, that tells, and the states of
+ * one thread follow each other as their calls do. From 3.13 on a state is its thread's, and newer
+ * interpreters are taken to be called by older ones. Else the state that was made first, and has frames,
+ * is taken: in a thread that calls one interpreter from another, frames of the inner one are missing.
+ *
  * The target runs on, or is garbage: every chain is bounded, nothing that was read is trusted to
  * be what it should. Names and lines are read by user space, from the code objects.
  */
@@ -22,11 +29,13 @@ enum {
 	PY_STAGE_START = 0,
 	PY_STAGE_KNOWN,
 	PY_STAGE_RUNTIME,
+	PY_STAGE_HEAD,
 	PY_STAGE_INTERP,
 	PY_STAGE_THREAD,
 	PY_STAGE_CFRAME,
 	PY_STAGE_FRAME,
 	PY_STAGE_CODE,
+	PY_STAGE_CHOSEN,
 };
 
 /* Most threads and interpreters that are looked at to find one. */
@@ -76,7 +85,7 @@ py_inline int py_want(struct py_work *w, u32 stage, u64 at, u32 bytes)
 py_inline int py_want_thread(struct py_work *w, u32 stage)
 {
 	struct py_proc *p = &w->proc;
-	u32 last = py_most(py_most(p->ts_next, p->ts_thread), p->ts_frame);
+	u32 last = py_most(py_most(p->ts_next, p->ts_thread), py_most(p->ts_frame, p->ts_cframe));
 
 	return py_want(w, stage, w->tstate, last + 8);
 }
@@ -86,39 +95,42 @@ py_inline u32 py_interp_base(struct py_proc *p)
 	return p->interp_next < p->interp_threads ? p->interp_next : p->interp_threads;
 }
 
-py_inline int py_want_interp(struct py_work *w)
+/* Whether states are told apart by what they have on the thread's stack. */
+py_inline int py_by_stack(struct py_work *w)
+{
+	return w->proc.ts_cframe && w->sp;
+}
+
+/* Whether each state with frames that a thread has is its own. */
+py_inline int py_by_age(struct py_work *w)
+{
+	return !w->proc.ts_cframe && w->proc.kind == PY_KIND_SHIM;
+}
+
+/* All states have been seen. */
+py_inline int py_choose(struct py_work *w)
+{
+	if (w->best) {
+		w->tstate = w->best;
+		return py_want_thread(w, PY_STAGE_CHOSEN);
+	}
+	return py_finish(w, w->out.n ? PY_END_ROOT : PY_END_NO_THREAD);
+}
+
+py_inline int py_want_interp(struct py_work *w, u32 stage)
 {
 	struct py_proc *p = &w->proc;
 	u32 base = py_interp_base(p);
 
 	if (!w->interp)
-		return py_finish(w, PY_END_NO_THREAD);
-	return py_want(w, PY_STAGE_INTERP, w->interp + base,
+		return py_choose(w);
+	return py_want(w, stage, w->interp + base,
 		       py_most(p->interp_next, p->interp_threads) - base + 8);
-}
-
-py_inline int py_want_frame(struct py_work *w)
-{
-	struct py_proc *p = &w->proc;
-	u32 last = py_most(py_most(p->frame_code, p->frame_back), p->frame_instr) + 8;
-
-	if (!w->frame)
-		return py_finish(w, PY_END_ROOT);
-	return py_want(w, PY_STAGE_FRAME, w->frame, py_most(last, (p->frame_mark & ~7u) + 8));
 }
 
 py_inline int py_want_runtime(struct py_work *w)
 {
 	return py_want(w, PY_STAGE_RUNTIME, w->proc.runtime + w->proc.interp_head, 8);
-}
-
-/* The thread's state is in the buffer: to its innermost frame. */
-py_inline int py_enter_thread(struct py_work *w)
-{
-	w->frame = py_word(w, w->proc.ts_frame);
-	if (w->proc.cframe)
-		return py_want(w, PY_STAGE_CFRAME, w->frame, w->proc.cframe_frame + 8);
-	return py_want_frame(w);
 }
 
 /* Marks the frame that was put out last as the outermost one of its call. */
@@ -128,6 +140,56 @@ py_inline void py_close_call(struct py_work *w)
 
 	if (n && n <= PY_MAX_FRAMES)
 		w->out.words[(2 * n - 2) & (2 * PY_MAX_FRAMES - 1)] |= PY_WORD_ENTRY;
+}
+
+py_inline int py_want_frame(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+	u32 last = py_most(py_most(p->frame_code, p->frame_back), p->frame_instr) + 8;
+
+	if (!w->frame) {
+		if (!w->several || !(py_by_stack(w) || py_by_age(w)))
+			return py_finish(w, PY_END_ROOT);
+		/* What called this interpreter, further up the stack. */
+		py_close_call(w);
+		w->floor = w->best_at + 1;
+		w->walked++;
+		w->passed = 0;
+		w->best = 0;
+		w->best_at = ~0ull;
+		return py_want_runtime(w);
+	}
+	return py_want(w, PY_STAGE_FRAME, w->frame, py_most(last, (p->frame_mark & ~7u) + 8));
+}
+
+/* One of the states in several interpreters is in the buffer. */
+py_inline void py_weigh(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+	u64 at = py_word(w, p->ts_cframe ? p->ts_cframe : p->ts_frame);
+
+	if (py_by_stack(w)) {
+		/* A thread's pointer is above its stack; the first thread's is below it. */
+		if (at < w->floor || at >= w->best_at || (w->sp < w->match && at >= w->match))
+			return;
+	} else {
+		/* Where nothing runs there is no frame, or it points into the state itself. */
+		if (py_word(w, p->ts_thread) != w->match || at - w->tstate < 1024 || !at)
+			return;
+		if (py_by_age(w) && (w->best || w->passed++ < w->walked))
+			return;
+	}
+	w->best = w->tstate;
+	w->best_at = at;
+}
+
+/* The thread's state is in the buffer: to its innermost frame. */
+py_inline int py_enter_thread(struct py_work *w)
+{
+	w->frame = py_word(w, w->proc.ts_frame);
+	if (w->proc.cframe)
+		return py_want(w, PY_STAGE_CFRAME, w->frame, w->proc.cframe_frame + 8);
+	return py_want_frame(w);
 }
 
 py_inline int py_take_frame(struct py_work *w)
@@ -185,26 +247,43 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 
 	switch (w->stage) {
 	case PY_STAGE_START:
-		return w->tstate ? py_want_thread(w, PY_STAGE_KNOWN) : py_want_runtime(w);
-	case PY_STAGE_KNOWN:
-		if (py_word(w, p->ts_thread) == w->match)
-			return py_enter_thread(w);
-		w->tstate = 0;
 		return py_want_runtime(w);
 	case PY_STAGE_RUNTIME:
 		w->interp = py_word(w, 0);
 		if (!w->interp)
-			return py_finish(w, PY_END_NOT_READY);
-		return py_want_interp(w);
+			return py_finish(w, w->out.n ? PY_END_ROOT : PY_END_NOT_READY);
+		return py_want_interp(w, PY_STAGE_HEAD);
+	case PY_STAGE_HEAD:
+		w->interp = py_word(w, p->interp_next - py_interp_base(p));
+		w->back = py_word(w, p->interp_threads - py_interp_base(p));
+		w->several = w->interp != 0;
+		if (!w->several && w->walked)
+			return py_finish(w, PY_END_ROOT);
+		if (!w->several && w->tstate)
+			return py_want_thread(w, PY_STAGE_KNOWN);
+		w->tstate = w->back;
+		break;
+	case PY_STAGE_KNOWN:
+		if (py_word(w, p->ts_thread) == w->match)
+			return py_enter_thread(w);
+		w->tstate = w->back;
+		break;
 	case PY_STAGE_INTERP:
 		w->interp = py_word(w, p->interp_next - py_interp_base(p));
 		w->tstate = py_word(w, p->interp_threads - py_interp_base(p));
 		break;
 	case PY_STAGE_THREAD:
-		if (py_word(w, p->ts_thread) == w->match)
+		if (w->several)
+			py_weigh(w);
+		else if (py_word(w, p->ts_thread) == w->match)
 			return py_enter_thread(w);
 		w->tstate = py_word(w, p->ts_next);
 		break;
+	case PY_STAGE_CHOSEN:
+		/* It runs on, or somebody else runs it. */
+		if (py_word(w, p->ts_cframe ? p->ts_cframe : p->ts_frame) != w->best_at)
+			return py_finish(w, PY_END_GARBAGE);
+		return py_enter_thread(w);
 	case PY_STAGE_CFRAME:
 		w->frame = py_word(w, p->cframe_frame);
 		return py_want_frame(w);
@@ -218,14 +297,18 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 	/* The next thread of this interpreter, or the next interpreter. */
 	if (++w->hops > PY_MOST_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
-	return w->tstate ? py_want_thread(w, PY_STAGE_THREAD) : py_want_interp(w);
+	return w->tstate ? py_want_thread(w, PY_STAGE_THREAD) : py_want_interp(w, PY_STAGE_INTERP);
 }
 
-/* Starts on the thread with pointer `match`; w->proc has been set, and w->tstate if it is known. */
+/* Starts on the thread with pointer `match`; w->proc has been set, and w->tstate and w->sp if they are
+ * known, else to 0. */
 py_inline void py_begin(struct py_work *w, u32 pid, u64 match)
 {
 	w->match = match;
-	w->interp = w->frame = w->back = w->code = 0;
+	w->interp = w->frame = w->back = w->code = w->best = 0;
+	w->best_at = ~0ull;
+	w->floor = w->sp;
+	w->several = w->walked = w->passed = 0;
 	w->stage = PY_STAGE_START;
 	w->hops = 0;
 	w->out.pid = pid;

@@ -46,4 +46,5 @@ void py_host_layout(u64 *out)
 	out[9] = PY_WORD_ENTRY;
 	out[10] = PY_END_GARBAGE;
 	out[11] = PY_KIND_SHIM;
+	out[12] = offsetof(struct py_work, sp);
 }

@@ -238,6 +238,96 @@ fn what_is_missing_says_so() {
     assert_eq!((turned.end, turned.words.len()), (End::MaxFrames, 2048));
 }
 
+/// Two interpreters of 3.12: the newer one first, in which `MINE` runs by its frames on the stack of
+/// the thread `THREAD`, though it says that it is another thread's; and the first one, with a state for
+/// each of the two threads, of which that of `THREAD` has called the other interpreter.
+fn two_interpreters() -> Memory {
+    const FIRST: u64 = 0x21_0000;
+    const SAME: u64 = 0x33_0000;
+    let o = &V3_12;
+    let mut m = memory(o);
+    m.word(INTERP, FIRST);
+    m.word(INTERP + o.threads, MINE);
+    m.word(MINE + o.thread, THREAD + 0x100_0000);
+    m.object(FIRST, 256);
+    m.word(FIRST + o.threads, OTHER);
+    m.object(SAME, 256);
+    m.word(OTHER + 8, SAME);
+    m.word(OTHER + o.thread, THREAD + 0x100_0000);
+    m.word(SAME + o.thread, THREAD);
+    // Of the inner interpreter the two innermost frames, of the outer one the third.
+    m.word(FRAMES + 0x1000 + o.back, 0);
+    let cframes = [
+        (MINE, THREAD - 0x2000, FRAMES),
+        (SAME, THREAD - 0x1000, FRAMES + 0x2000),
+        (OTHER, THREAD + 0x100_0000 - 0x800, FRAMES + 0x9000),
+    ];
+    for (state, cframe, frame) in cframes {
+        m.object(cframe, 24);
+        m.word(state + o.ts_frame, cframe);
+        m.word(cframe, frame);
+    }
+    m.object(FRAMES + 0x9000, 128);
+    m.word(FRAMES + 0x9000, CODES + 0x1000);
+    m
+}
+
+#[test]
+fn of_several_interpreters_the_one_on_the_threads_stack_runs() {
+    let m = two_interpreters();
+    let walk = |thread: u64, sp: u64| {
+        let mut state = 0;
+        let read = |at: u64, to: &mut [u8]| m.read(at, to);
+        let walked = Walker::new().walk_from(&process(12), thread, sp, &mut state, read);
+        (walked.end, frames(&walked.words))
+    };
+    let all = expected([false, true, true]);
+    // The thread in which one calls the other, and in the frames of the other alone.
+    assert_eq!(walk(THREAD, THREAD - 0x3000), (End::Root, all.clone()));
+    assert_eq!(
+        walk(THREAD, THREAD - 0x1800),
+        (End::Root, all[2..].to_vec())
+    );
+    // The thread whose name the newer interpreter's state bears runs its own.
+    let other = THREAD + 0x100_0000;
+    let (end, found) = walk(other, other - 0x3000);
+    assert_eq!((end, found.len()), (End::Root, 1));
+    assert_eq!(found[0].0, CODES + 0x1000);
+    // Neither stack.
+    assert_eq!(walk(THREAD, THREAD - 0x100).0, End::NoThread);
+    // Without a stack pointer: what was made first, and never another thread's.
+    assert_eq!(walk(THREAD, 0).1[0].0, all[2].0);
+    assert_eq!(walk(other, 0).1[0].0, CODES + 0x1000);
+}
+
+#[test]
+fn of_several_interpreters_those_without_frames_do_not_count() {
+    const FIRST: u64 = 0x21_0000;
+    const SAME: u64 = 0x33_0000;
+    let o = &V3_10;
+    let mut m = memory(o);
+    // Newer, with a state of the thread that runs nothing.
+    m.word(RUNTIME + o.interp_head, FIRST);
+    m.object(FIRST, 256);
+    m.word(FIRST, INTERP);
+    m.word(FIRST + o.threads, SAME);
+    m.object(SAME, 256);
+    m.word(SAME + o.thread, THREAD);
+    let mut process = process(10);
+    for sp in [0, THREAD - 0x3000] {
+        // On the stack, or known by nothing but its frames.
+        m.word(MINE + 48, THREAD - 0x2000);
+        let read = |at: u64, to: &mut [u8]| m.read(at, to);
+        let walked = Walker::new().walk_from(&process, THREAD, sp, &mut 0, read);
+        assert_eq!(frames(&walked.words), expected([true; 3]), "{sp:#x}");
+    }
+    process = template(9).expect("a supported version");
+    process.runtime = RUNTIME;
+    let read = |at: u64, to: &mut [u8]| m.read(at, to);
+    let walked = Walker::new().walk_from(&process, THREAD, THREAD - 0x3000, &mut 0, read);
+    assert_eq!(walked.words.len(), 6);
+}
+
 proptest! {
     #[test]
     fn garbage_ends_the_walk(minor in 8u32..=12, seed in any::<u64>(), dense in any::<bool>()) {

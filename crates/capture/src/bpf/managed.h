@@ -31,9 +31,10 @@ static __always_inline void publish_managed(struct py_stack *s)
 	publish(s->hash, s, offsetof(struct py_stack, words) + n * 16, 1);
 }
 
-/* The hash that stands for the user stack in `out` with the managed frames of its thread `p`. */
+/* The hash that stands for the user stack in `out` with the managed frames of its thread `p`, whose
+ * stack pointer is `sp`. */
 static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
-					struct task_struct *p, int how)
+					struct task_struct *p, u64 sp, int how)
 {
 	u64 native = user_hash(out);
 	struct ws_join join = {
@@ -42,7 +43,7 @@ static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
 
 	struct ws_thread *t;
 
-	if (!w || !py_prepare(w, out, p->tgid, p->pid, p->thread.fsbase))
+	if (!w || !py_prepare(w, out, p->tgid, p->pid, p->thread.fsbase, sp))
 		return native;
 	t = bpf_task_storage_get(&threads, p, 0, 0);
 	if (t)

@@ -88,7 +88,8 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_copy_from_user);
 		else
 			tell_resolved(t->id, t->ticket,
-				      managed_hash(&s->u.work.out, &s->python, p, READ_FAULT));
+				      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
+						   READ_FAULT));
 		give_slot(s);
 	}
 	next_ticket(t);
@@ -167,6 +168,6 @@ static __always_inline void read_before_exit(struct ws_thread *t, struct task_st
 	else
 		tell_resolved(t->id, t->ticket,
 			      managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
-					   READ_PROBE));
+					   u->regs.sp, READ_PROBE));
 	next_ticket(t);
 }

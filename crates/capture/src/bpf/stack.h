@@ -196,7 +196,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 			SEND_RAW(u, raw, t->id, s->ustack, p->tgid, bpf_probe_read_user);
 		} else {
 			s->ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
-						READ_PROBE);
+						u->regs.sp, READ_PROBE);
 		}
 	}
 	send_sample(s);
@@ -236,7 +236,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		v->u.work.tls = p->thread.fsbase;
 		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs, UW_MAX_FRAMES);
 		if (t->seq == seq)
-			hash = managed_hash(&v->u.work.out, &v->python, p, READ_REMOTE);
+			hash = managed_hash(&v->u.work.out, &v->python, p, v->u.regs.sp, READ_REMOTE);
 	} else {
 		s.flags = WS_S_NO_USER;
 	}

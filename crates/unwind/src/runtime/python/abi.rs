@@ -84,6 +84,7 @@ pub struct Proc {
     pub(crate) ts_thread: u16,
     pub(crate) ts_frame: u16,
     pub(crate) cframe_frame: u16,
+    pub(crate) ts_cframe: u16,
     pub(crate) frame_code: u16,
     pub(crate) frame_back: u16,
     pub(crate) frame_instr: u16,
@@ -94,7 +95,7 @@ pub struct Proc {
     pub(crate) kind: u8,
     pub(crate) cframe: u8,
     pub(crate) lasti_shift: u8,
-    pub(crate) pad0: [u8; 7],
+    pub(crate) pad0: [u8; 5],
 }
 
 impl Proc {
@@ -131,6 +132,10 @@ pub(crate) struct Work {
     matching: u64,
     pub tstate: u64,
     interp: u64,
+    pub sp: u64,
+    floor: u64,
+    best: u64,
+    best_at: u64,
     frame: u64,
     back: u64,
     code: u64,
@@ -140,7 +145,9 @@ pub(crate) struct Work {
     hops: u32,
     mark: u32,
     lasti: i32,
-    pad0: u32,
+    several: u32,
+    walked: u32,
+    passed: u32,
     buf: [u64; BYTES as usize / 8],
     pub out: RawStack,
 }
@@ -164,8 +171,8 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_layout_and_values() {
-        let mut c = [0u64; 12];
-        // SAFETY: py_host_layout writes 12 words.
+        let mut c = [0u64; 13];
+        // SAFETY: py_host_layout writes 13 words.
         unsafe { py_host_layout(c.as_mut_ptr()) };
         let rust = [
             size_of::<Proc>() as u64,
@@ -180,9 +187,10 @@ mod tests {
             WORD_ENTRY,
             End::Garbage as u64,
             u64::from(KIND_SHIM),
+            offset_of!(Work, sp) as u64,
         ];
         assert_eq!(c, rust);
-        let fields = 2 * 8 + 2 * 16 + 4 * 4 + 11 * 2 + 3 + 7;
+        let fields = 2 * 8 + 2 * 16 + 4 * 4 + 12 * 2 + 3 + 5;
         assert_eq!(size_of::<Proc>(), fields);
     }
 

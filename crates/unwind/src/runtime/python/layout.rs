@@ -80,6 +80,7 @@ const V3_9: Layout = Layout {
         ts_thread: 176,
         ts_frame: 24,
         cframe_frame: 0,
+        ts_cframe: 0,
         frame_code: 32,
         frame_back: 24,
         frame_instr: 104,
@@ -90,7 +91,7 @@ const V3_9: Layout = Layout {
         kind: abi::KIND_OBJECTS,
         cframe: 0,
         lasti_shift: 0,
-        pad0: [0; 7],
+        pad0: [0; 5],
     },
     objects: OBJECTS,
     gil: Gil::InRuntime(352),
@@ -108,6 +109,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
         9 => v,
         10 => Layout {
             walk: Proc {
+                ts_cframe: 48,
                 frame_instr: 96,
                 lasti_shift: 1,
                 ..v.walk
@@ -127,6 +129,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
                 ts_frame: 56,
                 cframe: 1,
                 cframe_frame: 8,
+                ts_cframe: 56,
                 frame_code: 32,
                 frame_back: 48,
                 frame_instr: 56,
@@ -158,6 +161,7 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
                 ts_frame: 56,
                 cframe: 1,
                 cframe_frame: 0,
+                ts_cframe: 56,
                 frame_code: 0,
                 frame_back: 8,
                 frame_instr: 56,

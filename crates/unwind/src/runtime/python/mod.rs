@@ -9,9 +9,10 @@
 //! asyncio/    tasks and what they await
 //! ```
 //!
-//! Not read: free-threaded builds (refused in words, as PyPy is by `runtime/pypy.rs`), frames of an
-//! interpreter other than the one in which the thread was found first, names with their class before
-//! 3.11 (the interpreter does not keep them).
+//! Not read: free-threaded builds (refused in words, as PyPy is by `runtime/pypy.rs`), names with their
+//! class before 3.11 (the interpreter does not keep them). Of a thread that calls one interpreter from
+//! another, frames of the inner one where the walk is not told the stack pointer, and before 3.10 and
+//! from 3.13 on.
 
 pub mod abi;
 pub mod asyncio;
@@ -138,6 +139,7 @@ const GLUE: &[&str] = &[
     "gen_send_ex2",
     "method_vectorcall",
     "object_vacall",
+    "py_trampoline_evaluator",
     "slot_tp_call",
 ];
 

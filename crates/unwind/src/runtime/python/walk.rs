@@ -74,10 +74,24 @@ impl Walker {
         proc: &Proc,
         thread: u64,
         state: &mut u64,
+        read: F,
+    ) -> Stack {
+        self.walk_from(proc, thread, 0, state, read)
+    }
+
+    /// The same, where the thread's stack pointer `sp` is known: that tells which of several
+    /// interpreters it runs, and what called that one.
+    pub fn walk_from<F: FnMut(u64, &mut [u8]) -> bool>(
+        &mut self,
+        proc: &Proc,
+        thread: u64,
+        sp: u64,
+        state: &mut u64,
         mut read: F,
     ) -> Stack {
         let work = &mut *self.work;
         work.proc = *proc;
+        work.sp = sp;
         work.tstate = *state;
         // SAFETY: `work` is ours, and `context` is the closure that `read_into::<F>` expects.
         unsafe { abi::py_host_walk(work, 0, thread, read_into::<F>, (&raw mut read).cast()) };
