@@ -408,6 +408,13 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, fp, &a) || uw_word(w, fp + 8, &b))
 			return UW_NEED;
+		/* The stub that asks whether a method may be entered has room for another stack
+		 * pointer to return with between the two, and -1 in it until there is one. */
+		if (b == ~0ull) {
+			fp += 8;
+			if (uw_word(w, fp + 8, &b))
+				return UW_NEED;
+		}
 		return hs_go(w, fp + 16, a, b);
 	case HS_STAGE_ONE_WORD:
 		if (uw_word(w, sp, &b))

@@ -265,6 +265,29 @@ fn a_stub_that_does_not_know_its_frame_has_a_frame_pointer() {
     assert_eq!(seen(&m.walk(stub))[1], Id(8, method + 0x30));
 }
 
+#[test]
+fn the_stub_before_a_method_keeps_a_word_above_its_frame_pointer() {
+    let mut m = Machine::new();
+    let stub = m.blob("StubRoutines (finalstubs)", 4, 0, 0);
+    let (method, outer) = (m.blob("nmethod", 4, 3, 8), m.blob("nmethod", 4, 2, 9));
+    // Interrupted in what the stub has called: a stub with a size of its own.
+    let called = m.blob("nmethod", 4, 2, 7);
+    m.push(&[0, stub + 0x20]);
+    m.push(&[1, 2, 3, 0x99, !0, method + 0x30]);
+    m.push(&[0, 0x98, outer + 0x40]);
+    m.push(&[0, NATIVE]);
+    m.memory.word(STACK + 0x100, STACK + 0x100 + 8 * 5);
+    let seen = seen(&m.walk(called + 0x20));
+    assert_eq!(
+        seen[1..4],
+        [
+            Other(stub + 0x20),
+            Id(8, method + 0x30),
+            Id(9, outer + 0x40)
+        ]
+    );
+}
+
 /// A compiled method interrupted where the code is `bytes`, `at` bytes after its beginning; on the
 /// stack there are `words` before its return address into another one.
 fn interrupted(bytes: &[u8], at: u64, into: u64, words: u64) -> Vec<Seen> {
