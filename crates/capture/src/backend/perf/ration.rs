@@ -25,6 +25,8 @@ const LEAST: f64 = 0.1;
 const JUDGED: u64 = 100_000_000;
 /// Length of a turn, in looks.
 const TURN: u64 = 2;
+/// A turn that was longer, as no look came, is not made up for beyond this, ns: there would be no other for long.
+const LONGEST_NS: u64 = 200_000_000;
 
 /// How a thread's records are rationed.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +59,7 @@ impl Ration {
         let seconds = now.saturating_sub(self.since).max(1) as f64 / 1e9;
         let rate = switches.saturating_sub(self.switches) as f64 / seconds;
         self.share = (FEW / rate.max(1.0)).clamp(LEAST, 1.0);
-        self.turn_ns = now.saturating_sub(self.since);
+        self.turn_ns = now.saturating_sub(self.since).min(LONGEST_NS);
         (self.since, self.switches) = (now, switches);
     }
 
