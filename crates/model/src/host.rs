@@ -168,8 +168,8 @@ pub struct FileLock {
     pub exclusive: bool,
 }
 
-/// The host at one moment. Pressure, memory, major faults and sockets are read at the start, at the end
-/// and each fifth second, and repeated in between.
+/// The host at one moment. Pressure, memory, major faults, sockets, and the cgroup's memory, tasks and limits
+/// are read at the start, at the end and each fifth second, and repeated in between.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFacts {
     /// 1-, 5- and 15-minute load averages.
@@ -207,7 +207,7 @@ pub struct HostFacts {
     pub limits: Vec<Limits>,
     /// The processes that computed most in the window (at the end only), most first.
     pub neighbours: Vec<Neighbour>,
-    /// Locks on files that targets have open.
+    /// Locks on files that targets have open (at the start, at the end, and each fifth second).
     pub file_locks: Vec<FileLock>,
 }
 

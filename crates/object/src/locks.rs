@@ -3,8 +3,6 @@
 //! Those of threads and processes (`fcntl`, `flock`), of open files (`F_OFD_SETLK`, without a holder), not
 //! leases.
 
-use std::io;
-
 /// A file, as the kernel counts: device (major, minor) and inode.
 pub type FileId = (u32, u32, u64);
 
@@ -17,14 +15,6 @@ pub struct Held {
     pub file: FileId,
     /// Nobody else may hold one.
     pub exclusive: bool,
-}
-
-/// The locks that are held now.
-///
-/// # Errors
-/// `/proc/locks` cannot be read.
-pub fn held() -> io::Result<Vec<Held>> {
-    Ok(parse(&std::fs::read_to_string("/proc/locks")?))
 }
 
 /// The locks that a text like `/proc/locks` tells of; lines about who waits, and what is malformed, are
@@ -88,7 +78,7 @@ mod tests {
         let inode = file.metadata().unwrap().ino();
         // SAFETY: an open descriptor.
         assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
-        let found = held().unwrap();
+        let found = parse(&std::fs::read_to_string("/proc/locks").unwrap());
         std::fs::remove_file(&path).unwrap();
         let own = |h: &&Held| h.pid == std::process::id() && h.file.2 == inode;
         assert!(

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Connections, FileLock, HostFacts, HostSample, Listener};
-use wallscope_object::locks::{self, FileId};
+use wallscope_object::locks::FileId;
 use wallscope_object::sockets::{self, Ends, Socket};
 use wallscope_object::{host::HostReader, process};
 
@@ -25,8 +25,6 @@ pub(crate) struct HostLog {
     pids: Vec<u32>,
     /// Listening sockets that were met, and whether they are the targets'.
     listeners: FxHashMap<u32, bool>,
-    /// Files that somebody has locked, their paths, and which targets have them open.
-    locked: FxHashMap<FileId, (String, Vec<u32>)>,
     facts: Vec<HostSample>,
     neighbours: Neighbours,
     next_ns: u64,
@@ -39,7 +37,6 @@ impl HostLog {
             reader: HostReader::open(pids.first().copied()),
             pids: pids.iter().take(MOST).copied().collect(),
             listeners: FxHashMap::default(),
-            locked: FxHashMap::default(),
             facts: Vec::new(),
             neighbours: Neighbours::begin(now()),
             next_ns: 0,
@@ -76,7 +73,10 @@ impl HostLog {
                 true => self.listeners(),
                 false => Vec::new(),
             },
-            file_locks: self.file_locks(),
+            file_locks: match self.facts.len() % ASK_AGAIN {
+                1 => self.file_locks(),
+                _ => Vec::new(),
+            },
             ..self.reader.follow()
         };
         self.push(facts);
@@ -104,32 +104,29 @@ impl HostLog {
     }
 
     /// Locks on files that targets have open, but for those that only the holder has open: nobody waits
-    /// for a daemon's own mark. Who has a file open is asked when it is first met, and now and then again.
+    /// for a daemon's own mark. Not each second: the kernel holds up everybody who locks while it lists them.
     fn file_locks(&mut self) -> Vec<FileLock> {
-        let mut held = locks::held().unwrap_or_default();
-        if self.facts.len().is_multiple_of(ASK_AGAIN) {
-            self.locked.clear();
-        }
-        if held.iter().any(|l| !self.locked.contains_key(&l.file)) {
-            (self.locked).extend(held.iter().map(|l| (l.file, Default::default())));
-            for pid in &self.pids {
-                for (file, path) in open_files(*pid) {
-                    if let Some(known) = self.locked.get_mut(&file) {
-                        known.0 = path;
-                        known.1.push(*pid);
-                    }
-                }
+        let held = self.reader.locks();
+        // Of each file its path, and who has it open.
+        let mut open: FxHashMap<FileId, (String, Vec<u32>)> = FxHashMap::default();
+        for pid in self.pids.iter().filter(|_| !held.is_empty()) {
+            for (file, path) in open_files(*pid) {
+                let known = open.entry(file).or_default();
+                known.0 = path;
+                known.1.push(*pid);
             }
         }
-        held.retain(|l| self.locked[&l.file].1.iter().any(|pid| *pid != l.pid));
-        held.truncate(MOST_LOCKS);
         held.into_iter()
-            .map(|l| FileLock {
-                pid: l.pid,
-                name: process::comm(l.pid, l.pid).unwrap_or_default(),
-                path: self.locked[&l.file].0.clone(),
-                exclusive: l.exclusive,
+            .filter_map(|l| {
+                let (path, openers) = open.get(&l.file)?;
+                openers.iter().any(|pid| *pid != l.pid).then(|| FileLock {
+                    pid: l.pid,
+                    name: process::comm(l.pid, l.pid).unwrap_or_default(),
+                    path: path.clone(),
+                    exclusive: l.exclusive,
+                })
             })
+            .take(MOST_LOCKS)
             .collect()
     }
 

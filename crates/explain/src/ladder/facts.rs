@@ -223,8 +223,8 @@ pub(super) fn file_locks(recording: &Recording) -> Option<(String, String)> {
         (_, false) => format!("{name} (pid {pid}, not measured)"),
     };
     let said = format!(
-        "In {times} of {} looks {path} was locked by {who}",
-        recording.host.len()
+        "At {times} {} {path} was locked by {who}",
+        if times == 1 { "look" } else { "looks" }
     );
     Some((who, said))
 }

@@ -355,7 +355,7 @@ fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
     );
     assert!(v.bottleneck && v.function.as_deref() == Some("program::f0"));
     assert!(v.more.iter().any(|m| m.contains("lslocks")), "{:?}", v.more);
-    // Seen in two of three looks; the other may be held by several at once.
+    // Seen at two looks; the other may be held by several at once.
     let lock = |pid, exclusive| FileLock {
         pid,
         name: "writer".into(),
@@ -376,7 +376,7 @@ fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
         .collect();
     let v = climb(&rec).verdict;
     assert_eq!(v.holder.as_deref(), Some("writer (pid 7, not measured)"));
-    let said = "In 2 of 3 looks /data/app.db was locked by writer (pid 7, not measured)";
+    let said = "At 2 looks /data/app.db was locked by writer (pid 7, not measured)";
     assert!(v.more.iter().any(|m| m.starts_with(said)), "{:?}", v.more);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Read at the start, at the end and once a second while a recording runs, so it has to be cheap:
 //! every file is opened once and re-read by `pread` into one buffer, and what only grows or changes
-//! slowly (pressure, memory, network counters) is read anew each [`EACH`]th time and repeated in
+//! slowly (pressure, memory, network counters, the cgroup's limits) is read anew each [`EACH`]th time and repeated in
 //! between: the kernel sums those over all CPUs at each reading, which was a sixth of what measuring a
 //! quiet program cost. What cannot be opened or parsed is `None`, each fact by itself.
 //!
@@ -23,6 +23,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{CgroupFacts, DiskFacts, HostFacts, NetFacts, Pressure};
 
 use crate::cgroup::{self, Group};
+use crate::locks;
 
 /// A read of less than this was the last: the kernel fills a page before it stops early, but for a
 /// line that does not fit any more, and no line of these files is half a page long.
@@ -46,18 +47,21 @@ pub struct HostReader {
     snmp: Source,
     netstat: Source,
     cgroup: Option<CgroupReader>,
+    locks: Source,
     /// What is repeated, and how often it has been.
     slow: Slow,
     repeated: usize,
 }
 
 /// Facts that are not read each time.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Slow {
     psi: [Option<Pressure>; 3],
     memory: Option<[u64; 4]>,
     major_faults: Option<u64>,
     net: Option<NetFacts>,
+    /// But for its periods, which are read each time.
+    cgroup: Option<CgroupFacts>,
 }
 
 /// A file that is read again and again; `None` where it could not be opened.
@@ -114,6 +118,7 @@ impl HostReader {
             snmp: net("snmp"),
             netstat: net("netstat"),
             cgroup: target.and_then(CgroupReader::open),
+            locks: Source::open("/proc/locks"),
             slow: Slow::default(),
             repeated: 0,
         }
@@ -126,8 +131,14 @@ impl HostReader {
         self.read_fast()
     }
 
-    /// The facts as they are now, but pressure, memory, major faults and network counters as they were at
-    /// most four such readings ago.
+    /// Locks on files that are held now; none where that cannot be read.
+    pub fn locks(&mut self) -> Vec<locks::Held> {
+        let text = self.locks.read(&mut self.buffer);
+        text.map(locks::parse).unwrap_or_default()
+    }
+
+    /// The facts as they are now, but pressure, memory, major faults, network counters, and of the cgroup all
+    /// but its throttling, as they were at most four such readings ago.
     pub fn follow(&mut self) -> HostFacts {
         self.repeated += 1;
         if self.repeated >= EACH {
@@ -143,6 +154,7 @@ impl HostReader {
             memory: self.memory.read(buffer).and_then(parse::memory),
             major_faults: self.vmstat.read(buffer).and_then(parse::major_faults),
             net: net(&self.sockets, &self.snmp, &self.netstat, buffer),
+            cgroup: self.cgroup.as_ref().map(|c| c.read(buffer)),
         }
     }
 
@@ -171,7 +183,8 @@ impl HostReader {
                 None => Vec::new(),
             },
             net: self.slow.net,
-            cgroup: self.cgroup.as_ref().map(|c| c.read(buffer)),
+            cgroup: (self.cgroup.as_ref().zip(self.slow.cgroup.clone()))
+                .map(|(group, facts)| group.throttling(facts, buffer)),
             listeners: Vec::new(),
             connections: Vec::new(),
             limits: Vec::new(),
@@ -278,11 +291,6 @@ impl CgroupReader {
             let (quota, period) = cpu.read_quota(buffer);
             facts.quota_us = quota;
             facts.period_us = period;
-            if let Some(stat) = cpu.stat.read(buffer).map(parse::cpu_stat) {
-                facts.nr_periods = stat.periods;
-                facts.nr_throttled = stat.throttled;
-                facts.throttled_ns = stat.throttled_ns;
-            }
         }
         let number = |text: &str| text.trim().parse().ok();
         facts.memory_bytes = self.memory.used.read(buffer).and_then(number);
@@ -290,6 +298,17 @@ impl CgroupReader {
         facts.memory_limit_hits = self.memory.hits.read(buffer).and_then(parse::limit_hits);
         facts.tasks = self.tasks.read(buffer).and_then(number);
         facts.tasks_limit = self.tasks_limit.read(buffer).and_then(number);
+        facts
+    }
+
+    /// `facts` with the periods of the quota up to now.
+    fn throttling(&self, mut facts: CgroupFacts, buffer: &mut Vec<u8>) -> CgroupFacts {
+        let stat = self.cpu.as_ref().and_then(|cpu| cpu.stat.read(buffer));
+        if let Some(stat) = stat.map(parse::cpu_stat) {
+            facts.nr_periods = stat.periods;
+            facts.nr_throttled = stat.throttled;
+            facts.throttled_ns = stat.throttled_ns;
+        }
         facts
     }
 }
@@ -444,7 +463,8 @@ mod tests {
             tasks: Source::default(),
             tasks_limit: Source::default(),
         };
-        let facts = reader.read(&mut vec![0; 64]);
+        let mut buffer = vec![0; 64];
+        let facts = reader.throttling(reader.read(&mut buffer), &mut buffer);
         assert_eq!(
             facts,
             CgroupFacts {
