@@ -73,13 +73,11 @@ mod tests {
 
     #[test]
     fn a_lock_of_our_own_is_there() {
-        let path = std::env::temp_dir().join(format!("wallscope-locks-{}", std::process::id()));
-        let file = std::fs::File::create(&path).unwrap();
+        let file = tempfile::tempfile().unwrap();
         let inode = file.metadata().unwrap().ino();
         // SAFETY: an open descriptor.
         assert_eq!(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) }, 0);
         let found = parse(&std::fs::read_to_string("/proc/locks").unwrap());
-        std::fs::remove_file(&path).unwrap();
         let own = |h: &&Held| h.pid == std::process::id() && h.file.2 == inode;
         assert!(
             found.iter().find(own).is_some_and(|h| h.exclusive),

@@ -2,8 +2,8 @@
 //!
 //! Read at the start, at the end and once a second while a recording runs, so it has to be cheap:
 //! every file is opened once and re-read by `pread` into one buffer, and what only grows or changes
-//! slowly (pressure, memory, network counters, the cgroup's limits) is read anew each [`EACH`]th time and repeated in
-//! between: the kernel sums those over all CPUs at each reading, which was a sixth of what measuring a
+//! slowly (pressure, memory, network counters, the cgroup's limits) is read anew each [`EACH`]th time and
+//! repeated in between: the kernel sums those over all CPUs at each reading, which was a sixth of what measuring a
 //! quiet program cost. What cannot be opened or parsed is `None`, each fact by itself.
 //!
 //! Counters of sockets are those of the target's network namespace, the cgroup is the target's.

@@ -1,7 +1,5 @@
 //! Records of perf events → threads, their courses, samples.
 
-use std::time::{Duration, Instant};
-
 use wallscope_model::{Part, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 
@@ -23,9 +21,6 @@ use crate::{
     event::{Head, ThreadEvent, how, kind},
     session,
 };
-
-/// Longest that records may wait for something that takes time: their rings would overflow.
-const LONGEST: Duration = Duration::from_millis(5);
 
 impl Looker {
     /// Opens events for everybody who is watched and has none. `all`: for threads that were
@@ -110,11 +105,9 @@ impl Looker {
     }
 
     fn take(&mut self, records: Vec<(u64, Record)>, since: u64, now: u64) {
-        let mut held = Instant::now();
         for (time, record) in records {
-            if let Some(clock) = self.clock.as_mut().filter(|_| held.elapsed() > LONGEST) {
-                clock.hold();
-                held = Instant::now();
+            if let Some(clock) = &mut self.clock {
+                clock.keep_up();
             }
             match record {
                 Record::Sample(running) => {
@@ -166,11 +159,9 @@ impl Looker {
         let Looker {
             processes, clock, ..
         } = self;
-        let mut held = Instant::now();
         processes.settle(&mut || {
-            if let Some(clock) = clock.as_mut().filter(|_| held.elapsed() > LONGEST) {
-                clock.hold();
-                held = Instant::now();
+            if let Some(clock) = clock {
+                clock.keep_up();
             }
         });
     }

@@ -32,6 +32,7 @@ pub(crate) mod waits;
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    time::{Duration, Instant},
 };
 
 use perf_event_open_sys::{self as perf, bindings as b};
@@ -53,6 +54,8 @@ const STACK: u32 = 8192;
 const REGISTERS: u64 = 0xff_01ff;
 /// Descriptors that are left to everything else.
 const RESERVED: usize = 256;
+/// Longest that records may wait for something that takes time: their rings would overflow.
+const LONGEST: Duration = Duration::from_millis(5);
 
 /// The events of a thread.
 struct Joined {
@@ -70,6 +73,8 @@ pub struct Clock {
     room: usize,
     /// Records that were written while the last ones were taken.
     held: Vec<(u64, Record)>,
+    /// When the rings were emptied last.
+    emptied: Instant,
     /// Whether samples fall on the kernel too.
     pub with_kernel: bool,
     /// Time between two samples of a running thread that are of use, ns.
@@ -106,6 +111,7 @@ impl Clock {
             rings,
             events: FxHashMap::default(),
             held: Vec::new(),
+            emptied: Instant::now(),
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             told_ns: 1_000_000_000 / u64::from(hz.max(1)),
@@ -202,8 +208,16 @@ impl Clock {
         self.drain(more, u64::MAX)
     }
 
-    /// Empties the rings and keeps what was in them: for when taking it has to wait.
-    pub fn hold(&mut self) {
+    /// Empties the rings if they have not been for a while, and keeps what was in them: to be called
+    /// while taking it has to wait.
+    pub fn keep_up(&mut self) {
+        if self.emptied.elapsed() > LONGEST {
+            self.hold();
+        }
+    }
+
+    fn hold(&mut self) {
+        self.emptied = Instant::now();
         let Clock {
             rings, held, lost, ..
         } = self;
