@@ -37,6 +37,7 @@ static const struct program PROGRAMS[] = {
     {"migrate", "sleep-us", "blocks that begin on one CPU and end on another", program_migrate},
     {"fixed", "units", "a fixed amount of computing; prints its time", program_fixed},
     {"micro", "count", "very many short blocks against one as long as all of them", program_micro},
+    {"brief", "dir", "waits of a tenth of a millisecond for three things, and long ones", program_brief},
     {"span", "", "blocks that begin before, or end after, any recording", program_span},
     {"pingpong", "rounds cpu", "two threads on one CPU passing a byte through pipes",
      program_pingpong},

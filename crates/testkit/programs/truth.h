@@ -181,6 +181,7 @@ void program_fixed(void);
 void program_micro(void);
 void program_span(void);
 void program_pingpong(void);
+void program_brief(void);
 void program_short(void);
 void program_rename(void);
 void program_veil(void);

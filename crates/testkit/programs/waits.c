@@ -288,6 +288,56 @@ void program_micro(void) {
     workers_settle();
 }
 
+// ---- brief: waits of a tenth of a millisecond of three kinds, and long ones of one of them ----
+
+NAMED void brief_sync(int fd, const char *block, off_t at) {
+    CHECK(pwrite(fd, block, 4096, at) == 4096 && !fdatasync(fd), "the disk cannot be written");
+}
+NAMED void brief_hand(void) { pipe_round(); KEEP_FRAME(); }
+NAMED void brief_nap(u64 ns) { sleep_ns(ns); KEEP_FRAME(); }
+NAMED void brief_rest(u64 ns) { sleep_ns(ns); KEEP_FRAME(); }
+
+static void brief_echo_run(struct worker *self) {
+    (void)self;
+    char byte;
+    while (read(there[0], &byte, 1) == 1) {
+        sleep_ns(60000);
+        if (write(back[1], &byte, 1) != 1) break;
+    }
+}
+
+static void brief_run(struct worker *self) {
+    struct function_truth *sync = function_truth_new("brief_sync", "disk");
+    struct function_truth *hand = function_truth_new("brief_hand", "pipe");
+    struct function_truth *nap = function_truth_new("brief_nap", "timer");
+    struct function_truth *rest = function_truth_new("brief_rest", "timer");
+    char *block = aligned_alloc(4096, 4096);
+    CHECK(block, "no memory");
+    memset(block, 3, 4096);
+    int fd = scratch_file(0, DISK_FILE);
+    while (!stopping()) {
+        off_t at = (off_t)(self->truth->operations % 64) * 4096;
+        MEASURE(sync, brief_sync(fd, block, at));
+        MEASURE(hand, brief_hand());
+        MEASURE(nap, brief_nap(jitter(&self->random, 100000)));
+        if (self->truth->operations++ % 32 == 0) MEASURE(rest, brief_rest(3000000));
+    }
+    close(there[1]);
+    close(fd);
+    free(block);
+}
+
+void program_brief(void) {
+    int probe = scratch_file(0, DISK_FILE);
+    close(probe);
+    pipes_open();
+    worker_start("brief", brief_run, NULL);
+    worker_start("brief-echo", brief_echo_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+}
+
 #define BATCH 2000
 static double round_best = 1e18, round_mean;
 

@@ -191,6 +191,50 @@ fn stacks_at_events_are_refused_where_nothing_tells_of_events() {
     }
 }
 
+/// Waits that end while they are looked at are told from each other, and from long ones, as they are.
+#[test]
+fn waits_too_short_to_be_read_have_their_reasons() {
+    let Some(tool) = tool() else { return };
+    // About a hundred looks fall into such waits: chance alone goes as far.
+    for (backend, most) in [("perf", 15.0), ("proc", 20.0)] {
+        retried(&format!("brief waits by {backend}"), || {
+            let more = ["--backend", backend, "-F", "399", "--max-overhead", "25"];
+            let o = attach(&tool, Place::Root, &more, "brief")?;
+            let own = o.truth.threads.iter().find(|t| t.name == "brief");
+            let seen = own.and_then(|t| o.report.thread(t.pid, t.tid));
+            let (Some(seen), of) = (seen, &o.truth.functions) else {
+                return Err(Error::Output("the thread was not seen".into()));
+            };
+            let all: u64 = of.iter().map(|f| f.blocked_ns()).sum();
+            // A machine that others use makes waits for a CPU of them.
+            let queue: u64 = of.iter().map(|f| f.run_delay_ns).sum();
+            if queue * 4 > all {
+                return Err(Error::Output(format!(
+                    "{queue} ns in the queue, {all} blocked"
+                )));
+            }
+            let percent = |ns: u64, of: u64| 100.0 * ns as f64 / of.max(1) as f64;
+            let mut told = String::new();
+            for reason in ["disk", "pipe", "timer"] {
+                let truth = of.iter().filter(|f| f.reason == reason);
+                let truth = percent(truth.map(|f| f.blocked_ns()).sum(), all);
+                let ns = seen.blocked.get(reason).copied().unwrap_or(0);
+                let ledger = percent(ns, seen.blocked_ns);
+                off(reason, truth, ledger, most)?;
+                told += &format!("{reason} {ledger:.1} (truth {truth:.1}) ");
+            }
+            let lines = o.stacks.iter();
+            let lines = lines.filter(|l| l.thread == "brief" && l.state == "blocked");
+            for f in of {
+                let here = lines.clone().filter(|l| l.contains(&f.name));
+                let here = percent(here.map(|l| l.ns).sum(), seen.blocked_ns);
+                off(&f.name, percent(f.blocked_ns(), all), here, most)?;
+            }
+            Ok(told)
+        });
+    }
+}
+
 /// Switches a second of a thread that certainly has its records rationed (above 20,000).
 const HASTY: f64 = 40_000.0;
 

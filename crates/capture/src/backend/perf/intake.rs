@@ -13,8 +13,8 @@ use crate::{
         ebpf::sideband::Change,
         proc::{
             book::Kind,
-            looker::{Looker, REMAP},
-            samples::{Look, Weight},
+            looker::{ENOUGH, Looker, REMAP},
+            samples::{Look, Meant, Weight},
             thread::{PutOff, Thread},
         },
     },
@@ -54,6 +54,7 @@ impl Looker {
 
     /// Takes what the events have written. `since`: when threads were listed last.
     pub fn drain(&mut self, since: u64, now: u64) {
+        self.displaced();
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
         self.drained_ns = session::now();
@@ -214,28 +215,43 @@ impl Looker {
         let length = end.saturating_sub(begin);
         t.waits.add(length);
         let sight = t.sight.take_if(|s| s.at < end);
-        let sight = sight.filter(|s| s.at >= begin && s.until < end);
-        let Some(s) = sight else { return };
-        // Its chance to be seen: that a look began in it, and ended in it as well.
-        let width = length.saturating_sub(s.until - s.at);
+        let Some(s) = sight.filter(|s| s.at >= begin) else {
+            return;
+        };
+        let Some((reason, whole)) = s.of_wait(end) else {
+            self.tally.raced += 1;
+            return;
+        };
+        let stack = match whole {
+            true => s.stack,
+            false => self.innermost(index, s.less),
+        };
+        let t = &mut self.watch.threads[index];
+        // Its chance to be seen: that a look began in it, and what it was for was read in it as well.
+        let width = length.saturating_sub(s.less.until - s.at);
         let chance = chance(width, self.spacing_ns);
         let ns = (length as f64 / chance) as u64;
         let class = class(length);
-        let weight = Weight::Wait {
-            class,
-            late: s.late,
+        let sp = s.less.sp;
+        let weight = |of: Meant| match whole {
+            true => of.into(),
+            false => Weight::Innermost { sp, of },
         };
-        t.book.add(self.grid, begin, end, Kind::Seen(s.reason), ns);
+        let late = s.late;
+        // A look that came late came just when some thread had blocked.
+        t.in_time += u32::from(!s.late);
+        let told = if s.late && t.in_time >= ENOUGH { 0 } else { ns };
+        t.book.add(self.grid, begin, end, Kind::Seen(reason), told);
         let look = Look {
             thread: index as u32,
-            stack: s.stack,
+            stack,
             state: State::Blocked,
-            reason: Some(s.reason),
+            reason: Some(reason),
             part: None,
             begin,
             end,
             ns,
-            weight,
+            weight: weight(Meant::Wait { class, late }),
             seen: s.seen,
         };
         self.samples.add(self.grid, &look);
@@ -245,7 +261,7 @@ impl Looker {
             reason: None,
             part: Some(Part::Woken),
             ns: (1000.0 / chance) as u64,
-            weight: Weight::Wakeup { class },
+            weight: weight(Meant::Wakeup { class }),
             seen: WaitSeen::default(),
             ..look
         };

@@ -81,6 +81,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
     }
+    if tally.glimpsed > 0 {
+        notes.push(format!(
+            "{} waits ended while they were looked at, after their call was known and before their stack was: they have the reason that the call tells, and the callers with which the same thread was seen at the same place of the same stack, or none (truncated:lost)",
+            tally.glimpsed
+        ));
+    }
     if !f.runtimes.is_empty() {
         notes.push(format!(
             "managed frames read with the stack, in place of the interpreter's: {}",

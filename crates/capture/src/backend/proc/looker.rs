@@ -1,7 +1,7 @@
 //! Looking at threads: one round after the other, at everybody whose turn it is.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Slices, State, WaitSeen};
+use wallscope_model::{Slices, State};
 use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
@@ -9,9 +9,10 @@ use super::{
     connections::Connections,
     counters::{Counters, Doing},
     halt::Owed,
-    samples::{Look, Samples, Weight},
+    prompt,
+    samples::{Look, Meant, Samples, Weight},
     stop::Stopper,
-    thread::Sight,
+    thread::{SeenDoing, Sight},
     watch::Watch,
 };
 use crate::{
@@ -30,13 +31,15 @@ const REVIEWED: u64 = 200;
 /// Who wakes so long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
-const ENOUGH: u32 = 20;
+pub const ENOUGH: u32 = 20;
 
 /// Things that happened on the way, counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Stacks that changed while they were read.
     pub raced: u64,
+    /// Waits of which the reason and the innermost frame alone were seen, for that.
+    pub glimpsed: u64,
     /// Looks left out at threads that slept.
     pub skipped: u64,
     /// Samples of threads that were gone before they could be listed.
@@ -79,6 +82,8 @@ pub struct Looker {
     /// Threads may have been born unseen.
     pub relist: bool,
     last_round_ns: u64,
+    /// How often we were put off our CPU, when that was asked last.
+    put_off: i64,
     /// Rounds so far: each looks at one of every so many threads.
     rounds: usize,
     /// When the present round was due, ns.
@@ -110,6 +115,7 @@ impl Looker {
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
+            put_off: 0,
             rounds: 0,
             due_ns: 0,
             owed: FxHashMap::default(),
@@ -170,6 +176,13 @@ impl Looker {
         for index in gone {
             self.ended(index);
         }
+    }
+
+    /// Whether we were put off our CPU since this was asked last. By a thread that is looked at next, perhaps:
+    /// then it comes just when that one waits again.
+    pub fn displaced(&mut self) -> bool {
+        let before = std::mem::replace(&mut self.put_off, prompt::times_put_off());
+        before != self.put_off
     }
 
     /// Makes the slices twice as wide.
@@ -266,16 +279,20 @@ impl Looker {
             self.tally.skipped += u64::from(known);
             return true;
         }
+        let late = self.displaced() || late;
         match self.see(index, at) {
             None => return true,
             Some(Doing::Running) => {}
             Some(Doing::Blocked(reason)) => {
                 let t = &mut self.watch.threads[index];
                 t.reason = reason;
-                if let Some(stack) = t.stack {
+                // Without a glimpse it was not seen in this wait.
+                if let (Some(stack), Some(less)) = (t.stack, t.glimpse) {
                     t.sight = Some(Sight {
                         at,
                         until: t.stood_ns,
+                        copied: t.copied_ns,
+                        less,
                         stack,
                         reason,
                         seen: t.seen,
@@ -287,8 +304,8 @@ impl Looker {
         true
     }
 
-    /// One look at a thread by its counters; false: it is gone. `late`: one that has moved is left to
-    /// the next round, if enough rounds were in time so far.
+    /// One look at a thread by its counters; false: it is gone. `late`, or displaced: one that has moved is
+    /// left to the next round, if enough rounds were in time so far.
     fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
         let t = &mut self.watch.threads[index];
         if t.skip > 0 && !all {
@@ -300,17 +317,20 @@ impl Looker {
             return false;
         };
         let now = session::now();
-        let before = (t.doing, t.stack, t.seen);
+        let before = t.seen_doing();
         let same = t.counters.unchanged(books);
         let sleeps = same && matches!(t.doing, Doing::Blocked(_));
         let left_out = t.quiet > 0;
         if !sleeps {
+            let late = self.displaced() || late;
+            let t = &mut self.watch.threads[index];
             if late && !all && t.in_time >= ENOUGH {
                 t.ran = true;
                 return true;
             }
             t.in_time += u32::from(!late);
         }
+        let t = &mut self.watch.threads[index];
         if sleeps {
             t.quiet = t.quiet.saturating_add(1);
             // Looked at less and less often, but never so that a wait would go unnoticed: the time
@@ -343,8 +363,7 @@ impl Looker {
         if unseen > 0 {
             self.stands_for(index, before, begin, edge);
         }
-        let t = &self.watch.threads[index];
-        let present = (t.doing, t.stack, t.seen);
+        let present = self.watch.threads[index].seen_doing();
         self.stands_for(index, present, edge, now);
         if self.watch.threads[index].doing == Doing::Running {
             self.halt(Owed {
@@ -363,7 +382,7 @@ impl Looker {
     fn stands_for(
         &mut self,
         index: usize,
-        (doing, stack, seen): (Doing, Option<u32>, WaitSeen),
+        (doing, stack, sp, seen): SeenDoing,
         begin: u64,
         end: u64,
     ) {
@@ -385,7 +404,10 @@ impl Looker {
                 begin,
                 end,
                 ns,
-                weight: Weight::Own,
+                weight: match sp {
+                    Some(sp) => Weight::Innermost { sp, of: Meant::Own },
+                    None => Weight::Own,
+                },
                 seen,
             },
         );

@@ -20,6 +20,8 @@ use wallscope_model::{
 };
 use wallscope_unwind::native::{FrameWord, TableSink};
 
+mod callers;
+
 use super::book::spread;
 use crate::{
     backend::perf::waits::Waits,
@@ -28,6 +30,7 @@ use crate::{
         processes::Processes,
     },
 };
+pub use callers::Meant;
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended.
 type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd);
@@ -62,6 +65,13 @@ pub enum Weight {
     Wakeup {
         /// By length.
         class: u8,
+    },
+    /// Of a wait that was over before its callers were read.
+    Innermost {
+        /// Its stack pointer: who waits there again comes from the same callers.
+        sp: u64,
+        /// How the time was come by.
+        of: Meant,
     },
 }
 
@@ -121,6 +131,8 @@ pub struct Samples {
     stacks: Vec<Seen>,
     ids: FxHashMap<StackKey, u32>,
     sums: FxHashMap<Key, Sum>,
+    /// Where the whole stacks of waits begin: thread, stack -> stack pointer.
+    begin: FxHashMap<(u32, u32), u64>,
     /// The keys of each thread, once nothing more is added.
     keys: FxHashMap<u32, Vec<Key>>,
 }
@@ -266,6 +278,7 @@ impl Samples {
     /// Gives what is known of thread number `thread` to what was sampled of it.
     pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
+        let own = self.with_callers(own);
         let (mut in_time, mut on_cpu, mut put_off) = (0, 0, Sum::default());
         for key in &own {
             let Some(sum) = self.sums.get(key) else {
@@ -316,7 +329,7 @@ impl Samples {
                     let more = sum.times(known.preempted - seen_put_off, on_cpu);
                     (as_own(State::Runnable, None, Some(Part::Preempted)), more)
                 }
-                Weight::Own => continue,
+                Weight::Own | Weight::Innermost { .. } => continue,
                 Weight::PutOff => {
                     let Some(sum) = self.sums.remove(key) else {
                         continue;

@@ -1,4 +1,10 @@
 //! One look at one thread: what it does, and the stack of one that waits.
+//!
+//! Waits shorter than a tenth of a millisecond end while they are looked at, and whoever leaves those out sees
+//! what else the thread waits for only. So first comes what has to be of one moment: the call, the stack,
+//! the place in the kernel. Where switches are recorded, the records tell afterwards whether the wait lasted
+//! until then, to the microsecond. Without them the thread's call is read again, and one that has gone on
+//! keeps its reason, which the call alone tells, and the function it waited in: its callers are lost.
 
 use std::io;
 
@@ -11,14 +17,28 @@ use super::{
 };
 use crate::session::{self, resources::Locks as _};
 
+/// What is known of a wait that ended while it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Glimpse {
+    /// What it was for, by its call.
+    pub reason: BlockReason,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Program counter.
+    pub pc: u64,
+    /// Until when it is known to have lasted, ns.
+    pub until: u64,
+}
+
 impl Looker {
-    /// What a thread that has moved does now, and in `stood_ns` until when it is known to. `None`:
-    /// it is gone.
+    /// What a thread that has moved does now, and in `stood_ns` until when it is known to, if it has not been
+    /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        let pid = t.pid;
-        (t.stack, t.seen) = (None, WaitSeen::default());
+        let (pid, recorded) = (t.pid, t.course.is_some());
+        (t.stack, t.seen, t.glimpse) = (None, WaitSeen::default(), None);
         let mut readable = self.watch.processes.get(&pid)?.readable;
+        let mut glimpse: Option<Glimpse> = None;
         // Twice: it may move while it is read, and then mostly stays.
         for _ in 0..2 {
             if !readable {
@@ -34,7 +54,9 @@ impl Looker {
                     break;
                 }
             };
+            let told_ns = session::now();
             let (call, sp, pc) = match Where::parse(text)? {
+                Where::Running if glimpse.is_some() => break,
                 Where::Running => return Some(Doing::Running),
                 Where::Blocked { call, sp, pc } => (call, sp, pc),
             };
@@ -47,21 +69,40 @@ impl Looker {
                 t.stack = Some(self.samples.none(pid, StackEnd::Gone));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
+            // What it does next says nothing of the moment of the look.
+            if glimpse.as_ref().is_some_and(|g| (g.sp, g.pc) != (sp, pc)) {
+                break;
+            }
             // First everything that must be of one moment, then what takes longer.
             let mut pages = Pages::copy(pid, t.tid, sp, pc, call);
+            let copied_ns = session::now();
+            let stood = recorded || t.still(text);
             let mut wchan = [0u8; 96];
-            let wchan = t.wchan(&mut wchan);
-            let mut reason = waiting::reason(&self.table, pid, wchan, call, t.reason);
-            if let (BlockReason::Lock, Some(call)) = (reason, call)
+            let wchan = if stood { t.wchan(&mut wchan) } else { "" };
+            let mut all_ns = session::now();
+            let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.reason);
+            if !recorded && reasons.by_place != reasons.by_call && !t.still(text) {
+                reasons.by_place = reasons.by_call;
+            }
+            if let (BlockReason::Lock, Some(call)) = (reasons.by_call, call)
                 && self.processes.managed().is_gil(pid, call.arguments[0])
             {
-                reason = BlockReason::Gil;
+                reasons.replace(BlockReason::Lock, BlockReason::Gil);
             }
-            if !t.still(text) {
+            let less = *glimpse.get_or_insert(Glimpse {
+                reason: reasons.by_call,
+                sp,
+                pc,
+                until: told_ns,
+            });
+            if !stood {
                 self.tally.raced += 1;
                 continue;
             }
-            t.stood_ns = session::now();
+            let t = &mut self.watch.threads[index];
+            if !recorded {
+                all_ns = session::now();
+            }
             t.seen = match &mut self.connections {
                 Some(connections) => connections.seen(pid, call, now),
                 None => WaitSeen::default(),
@@ -82,25 +123,41 @@ impl Looker {
             let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
             self.processes.managed_mut().name_walked(&words, pid);
             let java = &mut self.processes.managed_mut().java;
-            if reason == BlockReason::Lock && java.sleeps(pid, words) {
-                reason = BlockReason::Timer;
+            if reasons.by_place == BlockReason::Lock && java.sleeps(pid, words) {
+                reasons.replace(BlockReason::Lock, BlockReason::Timer);
             }
             let end = (managed.as_ref()).map_or(stack.end, |m| m.end_with(stack.end));
             let words = managed.map_or_else(Box::default, |m| {
                 self.processes.managed_mut().name(&m);
                 m.words
             });
-            let whose = self.processes.whose(pid, t.stood_ns, &stack.frames);
-            t.stack = Some(self.samples.stack(whose, stack.frames, words, end));
-            return Some(Doing::Blocked(reason));
+            let whose = self.processes.whose(pid, copied_ns, &stack.frames);
+            let stack = self.samples.stack(whose, stack.frames, words, end);
+            self.samples.stands_at(index, stack, sp);
+            t.stack = Some(stack);
+            (t.copied_ns, t.stood_ns) = (copied_ns, all_ns);
+            t.glimpse = Some(Glimpse {
+                reason: reasons.by_call,
+                ..less
+            });
+            return Some(Doing::Blocked(reasons.by_place));
+        }
+        if readable {
+            // It runs and waits in turn, faster than it can be read.
+            let t = &mut self.watch.threads[index];
+            let Some(g) = glimpse else {
+                t.stood_ns = session::now();
+                t.stack = Some(self.samples.none(pid, StackEnd::Lost));
+                return Some(Doing::Blocked(t.reason));
+            };
+            (t.copied_ns, t.stood_ns) = (g.until, g.until);
+            t.glimpse = Some(g);
+            let stack = self.innermost(index, g);
+            self.watch.threads[index].stack = Some(stack);
+            return Some(Doing::Blocked(g.reason));
         }
         let t = &mut self.watch.threads[index];
         t.stood_ns = session::now();
-        if readable {
-            // It runs and waits in turn, faster than it can be read.
-            t.stack = Some(self.samples.none(pid, StackEnd::Lost));
-            return Some(Doing::Blocked(t.reason));
-        }
         let letter = t.letter();
         if let Some(process) = self.watch.processes.get_mut(&pid) {
             process.readable = false;
@@ -111,6 +168,16 @@ impl Looker {
             'T' | 't' => Doing::Blocked(BlockReason::Stopped),
             _ => Doing::Blocked(BlockReason::Other),
         })
+    }
+
+    /// The stack of a wait that ended before it was known: the innermost frame. Counted.
+    pub fn innermost(&mut self, index: usize, g: Glimpse) -> u32 {
+        let t = &self.watch.threads[index];
+        let mut pages = Pages::none(t.pid, t.tid, g.sp, g.pc);
+        let stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
+        let whose = self.processes.whose(t.pid, g.until, &stack.frames);
+        self.tally.glimpsed += 1;
+        (self.samples).stack(whose, stack.frames, Box::default(), StackEnd::Lost)
     }
 }
 

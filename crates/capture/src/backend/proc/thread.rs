@@ -8,6 +8,7 @@ use wallscope_object::process::{self, SchedStat, Status};
 use super::{
     book::Book,
     counters::{Counters, Doing},
+    sight::Glimpse,
     spans::Spans,
 };
 use crate::{
@@ -25,8 +26,12 @@ const RENAMED: u64 = 10_000_000_000;
 pub struct Sight {
     /// When it began, ns on the recording's clock.
     pub at: u64,
-    /// When it was over, and the thread had not moved.
+    /// When it was over, if the thread had not moved by then.
     pub until: u64,
+    /// When the stack was copied, if it had not moved by then.
+    pub copied: u64,
+    /// What is known of it if it had.
+    pub less: Glimpse,
     /// The stack, as an index of the samples' stacks.
     pub stack: u32,
     /// What it was blocked for.
@@ -36,6 +41,22 @@ pub struct Sight {
     /// Whether the look came too late to be independent of what the thread did.
     pub late: bool,
 }
+
+impl Sight {
+    /// What it says of a wait that ended at `end`: for what, and whether its stack is that of the wait. `None`:
+    /// that had ended before anything was read.
+    pub fn of_wait(&self, end: u64) -> Option<(BlockReason, bool)> {
+        let reason = match self.until < end {
+            true => self.reason,
+            false => self.less.reason,
+        };
+        (self.less.until < end).then_some((reason, self.copied < end))
+    }
+}
+
+/// What a look saw a thread do, its stack, where that begins if it is its innermost frame alone, and the
+/// connections that it waits for.
+pub type SeenDoing = (Doing, Option<u32>, Option<u64>, WaitSeen);
 
 /// A thread that was put off the CPU, having been sampled on it.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +95,10 @@ pub struct Thread {
     pub stack: Option<u32>,
     /// The connections that it was seen to wait for last.
     pub seen: WaitSeen,
+    /// What is known of that wait if it was over before its stack was copied, at the time below.
+    pub glimpse: Option<Glimpse>,
+    /// When that was, ns.
+    pub copied_ns: u64,
     /// The same while its switches are recorded.
     pub sight: Option<Sight>,
     /// Until when the last look knows it to have stood where it was seen, ns.
@@ -146,6 +171,8 @@ impl Thread {
             reason: BlockReason::Other,
             stack: None,
             seen: WaitSeen::default(),
+            glimpse: None,
+            copied_ns: 0,
             sight: None,
             stood_ns: 0,
             waits: Waits::default(),
@@ -227,6 +254,12 @@ impl Thread {
         self.rebase(now, books);
         self.ticks[0] = self.ticks[1];
         self.switches[0] = self.switches[1];
+    }
+
+    /// What it was seen to do last.
+    pub fn seen_doing(&self) -> SeenDoing {
+        let lost = self.glimpse.filter(|g| g.until == self.copied_ns);
+        (self.doing, self.stack, lost.map(|g| g.sp), self.seen)
     }
 
     /// Whether its files are kept open.
@@ -339,4 +372,32 @@ pub fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
     let file = File::open(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     let n = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut bytes[..], 0)).ok()?;
     process::Stat::parse(&String::from_utf8_lossy(&bytes[..n]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_keeps_what_was_read_before_its_end() {
+        let sight = Sight {
+            at: 100,
+            until: 140,
+            copied: 125,
+            less: Glimpse {
+                reason: BlockReason::Disk,
+                sp: 0,
+                pc: 0,
+                until: 110,
+            },
+            stack: 1,
+            reason: BlockReason::KernelLock,
+            seen: WaitSeen::default(),
+            late: false,
+        };
+        assert_eq!(sight.of_wait(105), None);
+        assert_eq!(sight.of_wait(111), Some((BlockReason::Disk, false)));
+        assert_eq!(sight.of_wait(126), Some((BlockReason::Disk, true)));
+        assert_eq!(sight.of_wait(141), Some((BlockReason::KernelLock, true)));
+    }
 }

@@ -8,7 +8,7 @@
 //! one, before any function below has saved that one on the stack, ends the stack there; but where it keeps a
 //! frame pointer, its instructions tell how far the stack pointer is from that. Nothing is guessed.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{cell::RefCell, fs, os::unix::fs::MetadataExt};
 
 use wallscope_model::{BlockReason, StackEnd};
 use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, Unwinder};
@@ -72,22 +72,53 @@ impl Where {
     }
 }
 
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reasons {
+    /// By its call and where in the kernel it waits.
+    pub by_place: BlockReason,
+    /// By its call alone.
+    pub by_call: BlockReason,
+}
+
+impl Reasons {
+    /// What was taken for `from` is `to`.
+    pub fn replace(&mut self, from: BlockReason, to: BlockReason) {
+        for reason in [&mut self.by_place, &mut self.by_call] {
+            if *reason == from {
+                *reason = to;
+            }
+        }
+    }
+}
+
 /// What a thread of process `pid` waits for; `wchan`: where in the kernel. `previous`: its last
-/// reason, which an interrupted call goes back to.
-pub fn reason(
+/// reason, which an interrupted call goes back to. Without a call, the place is all there is to tell.
+pub fn reasons(
     table: &[u8; syscalls::TABLE],
     pid: u32,
     wchan: &str,
     call: Option<Call>,
     previous: BlockReason,
-) -> BlockReason {
+) -> Reasons {
+    // Asked once of each: that takes longer than all the rest.
+    let known: RefCell<Vec<(u64, Option<u32>)>> = RefCell::default();
     let mode = |fd: u64| {
+        if let Some((_, mode)) = known.borrow().iter().find(|(of, _)| *of == fd) {
+            return *mode;
+        }
         // Descriptors are ints: the upper half of the register means nothing.
-        fs::metadata(format!("/proc/{pid}/fd/{}", fd as u32))
-            .map(|m| m.mode())
-            .ok()
+        let found = fs::metadata(format!("/proc/{pid}/fd/{}", fd as u32));
+        let mode = found.map(|m| m.mode()).ok();
+        known.borrow_mut().push((fd, mode));
+        mode
     };
-    judge(table, wchan, call, previous, mode)
+    let by_place = judge(table, wchan, call, previous, mode);
+    let by_call = match call {
+        Some(_) => judge(table, "", call, previous, mode),
+        None => by_place,
+    };
+    Reasons { by_place, by_call }
 }
 
 fn judge(
@@ -203,6 +234,8 @@ pub struct Pages {
     at: u64,
     /// Single pages beyond.
     more: Vec<(u64, Vec<u8>)>,
+    /// Most of those.
+    most: usize,
 }
 
 /// The stack of a thread as it was copied, and whether more had to be read for it.
@@ -229,6 +262,21 @@ impl Pages {
             first: read_memory(tid, sp, (end - sp.min(end)) as usize),
             at: sp,
             more: Vec::new(),
+            most: PAGES,
+        }
+    }
+
+    /// Nothing of a stack but where it stands: its memory has changed since.
+    pub fn none(pid: u32, tid: u32, sp: u64, pc: u64) -> Pages {
+        Pages {
+            pid,
+            tid,
+            pc,
+            call: None,
+            first: Vec::new(),
+            at: sp,
+            more: Vec::new(),
+            most: 0,
         }
     }
 
@@ -272,7 +320,7 @@ impl Pages {
         let page = address & !(PAGE - 1);
         let index = match self.more.iter().position(|(p, _)| *p == page) {
             Some(index) => index,
-            None if self.more.len() >= PAGES => return &[],
+            None if self.more.len() >= self.most => return &[],
             None => {
                 self.more
                     .push((page, read_memory(self.tid, page, PAGE as usize)));
@@ -433,6 +481,23 @@ mod tests {
             ),
             BlockReason::Pipe
         );
+    }
+
+    #[test]
+    fn the_call_tells_a_reason_without_the_place() {
+        let table = syscalls::reasons();
+        let call = Call {
+            number: libc::SYS_fdatasync as u32,
+            arguments: [0; 5],
+        };
+        let of = |wchan: &str, call| reasons(&table, 0, wchan, call, BlockReason::Timer);
+        let mut synced = of("mutex_lock", Some(call));
+        let both = (BlockReason::KernelLock, BlockReason::Disk);
+        assert_eq!((synced.by_place, synced.by_call), both);
+        synced.replace(BlockReason::Disk, BlockReason::Other);
+        assert_eq!(synced.by_call, BlockReason::Other);
+        let fault = of("folio_wait_bit_common", None);
+        assert_eq!(fault.by_call, BlockReason::PageFault);
     }
 
     #[test]
