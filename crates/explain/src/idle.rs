@@ -307,10 +307,9 @@ fn root_condition(w: &Wait<'_>) -> Option<bool> {
         .rposition(|n| waits_for_condition(n))?;
     // What languages put between a thread's entry and the program's first function is no work.
     let begins = |n: &&&str| of_standard_library(n) || **n == "execute_native_thread_routine";
-    let mut between = w.user[wait + 1..root].iter().filter(|n| !begins(n));
-    let first = between.next();
-    let gives = first.is_some_and(|n| ladder::says_that_it_gives(n, true));
-    (w.reason == BlockReason::Lock && !gives && between.count() <= 2).then_some(true)
+    let between: Vec<&&str> = (w.user[wait + 1..root].iter().filter(|n| !begins(n))).collect();
+    let gives = between.iter().any(|n| ladder::says_that_it_gives(n, true));
+    (w.reason == BlockReason::Lock && !gives && between.len() <= 3).then_some(true)
 }
 
 fn nothing_in_flight(w: &Wait<'_>) -> Option<bool> {

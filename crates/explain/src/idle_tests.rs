@@ -105,6 +105,11 @@ fn what_a_language_puts_below_a_worker_is_no_work_and_its_arguments_are_no_waits
         let w = wait(BlockReason::Lock, user, &["futex_wait"]);
         assert_eq!(judge(&w), (true, AT_ROOT), "{user:?}");
     }
+    // One that brings something, by way of a function of the library that was inlined.
+    let mut brings = cpp;
+    brings[2] = "wait<add_event(int)::<lambda()> >";
+    brings[3] = "add_event(int)";
+    assert!(!judge(&wait(BlockReason::Lock, &brings, &["futex_wait"])).0);
     let job = [
         "pthread_mutex_lock",
         "handle",

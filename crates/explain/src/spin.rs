@@ -24,6 +24,10 @@ const SPINNERS: &[&str] = &[
     "runtime.procyield*",
     "runtime.osyield*",
     "SpinPause*",
+    // One instruction each: who is found there often comes back to it again and again.
+    "std::atomic_flag::test_and_set*",
+    "_mm_pause",
+    "absl::base_internal::SpinLock::SpinLoop*",
     "gomp_team_barrier_wait*",
     "do_spin",
     "native_queued_spin_lock_slowpath",

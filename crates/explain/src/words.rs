@@ -45,7 +45,7 @@ pub(crate) fn reason(r: BlockReason) -> &'static str {
         BlockReason::Network => "the network",
         BlockReason::Pipe => "pipes",
         BlockReason::Timer => "timers (it sleeps)",
-        BlockReason::Poll => "polling for events",
+        BlockReason::Poll => "events (it polls)",
         BlockReason::Child => "child processes",
         BlockReason::PageFault => "page faults",
         BlockReason::Memory => "memory reclaim",

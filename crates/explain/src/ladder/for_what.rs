@@ -22,6 +22,15 @@ pub(super) const TO_TAKE: &str =
 /// Connections are not made.
 pub(super) const TO_CONNECT: &str = "connections to be made";
 
+/// Where Java's threads wait for memory to be allocated to, and where the VM has them wait for a pause to end.
+const JAVA_HEAP: [&str; 4] = [
+    "CollectedHeap::mem_allocate",
+    "CollectedHeap::attempt_allocation",
+    "MemAllocator::allocate",
+    "VM_CollectForAllocation",
+];
+const JAVA_PAUSES: [&str; 2] = ["SafepointSynchronize::block", "SafepointMechanism::process"];
+
 /// What the waits of `c`, for `reason`, are for, in words.
 pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
     let user = |known: &'static [&'static str]| {
@@ -59,6 +68,13 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         }
         BlockReason::Lock if user(&["semop", "semtimedop"]) => "a semaphore of System V",
         BlockReason::Lock if in_openmp(c) => "the other threads of its parallel loops (OpenMP)",
+        BlockReason::Lock if user(&JAVA_HEAP) => {
+            "memory of the Java heap, of which too little is free (garbage has to be collected first, or others \
+             ask at the same time)"
+        }
+        BlockReason::Lock if user(&JAVA_PAUSES) => {
+            "a pause of the Java VM to end (a safepoint, mostly for the collection of garbage)"
+        }
         BlockReason::Lock if e.mostly_passes(c, |_, name| allocates(name)) => {
             "the lock of the memory allocator (malloc)"
         }

@@ -4,6 +4,7 @@
 use wallscope_model::{BlockReason, FrameKind, Function, Recording, Sample};
 
 use super::places::{functions, passes, place, scripts};
+use super::waits::takes_a_lock;
 use crate::idle::{connects, is_not_taken, script_name, waits_for_condition};
 
 /// Functions of Python's library in which scripts wait for others to bring something.
@@ -13,6 +14,36 @@ const NEWS_IN_SCRIPTS: [&str; 4] = [
     "get (multiprocessing/queues.py)",
     "_worker (concurrent/futures/thread.py)",
 ];
+
+/// The same where the library's function is not a script's but native: a queue without an end, into which
+/// nobody ever waits to put something.
+const NEWS_IN_NATIVE: [&str; 1] = ["_queue_SimpleQueue_get"];
+/// The library that it lies in, which holds nothing else, for where that has no names.
+const NEWS_IN_MODULE: &str = "_queue.";
+
+/// Whether a file whose name begins so is on the stack of a wait.
+fn through(recording: &Recording, sample: &Sample, file: &str) -> bool {
+    let frames = &recording.stacks[sample.stack.0 as usize].frames;
+    (frames
+        .iter()
+        .filter_map(|id| recording.frames[id.0 as usize].module))
+    .any(|m| recording.modules[m.0 as usize].name().starts_with(file))
+}
+
+/// Whether a script waits for something to be put into a queue without an end. What is lent may lie in one as
+/// well: who takes it says so.
+pub(super) fn takes_from_endless_queue(recording: &Recording, sample: &Sample) -> bool {
+    let known = || {
+        passes(recording, sample.stack, false, &NEWS_IN_NATIVE)
+            || through(recording, sample, NEWS_IN_MODULE)
+    };
+    let lent = |f: &Function| says_that_it_gives(&f.name, true);
+    sample.reason == Some(BlockReason::Lock)
+        && scripts(recording, sample.stack)
+            .next()
+            .is_some_and(|f| !lent(f))
+        && known()
+}
 
 /// Whether a wait is for somebody to bring something, and not to give something back.
 pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
@@ -25,7 +56,8 @@ pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockR
                 // A full queue is waited for by the same condition as an empty one.
                 let library = |f: &&Function| f.file.contains("/python3");
                 let mut gives = self::scripts(recording, sample.stack).filter(library);
-                return scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f)))
+                return (takes_from_endless_queue(recording, sample)
+                    || scripts.any(|f| NEWS_IN_SCRIPTS.contains(&&*script_name(f))))
                     && !gives.any(|f| says_that_it_gives(&f.name, true));
             }
             functions(recording, sample.stack).any(|(kind, name)| {
@@ -85,9 +117,6 @@ pub(super) fn may_be_for_news(recording: &Recording, sample: &Sample, reason: Bl
         return true;
     }
     const PLAIN: [&str; 4] = ["semop", "semtimedop", "__semtimedop", "syscall"];
-    const LOCKS: [&str; 9] = [
-        "lock", "locked", "mutex", "acquire", "take", "enter", "hold", "guard", "rwlock",
-    ];
     // The library's function, and what was inlined into it.
     const INSIDE: usize = 2;
     let inside: Vec<&str> = functions(recording, sample.stack)
@@ -95,12 +124,32 @@ pub(super) fn may_be_for_news(recording: &Recording, sample: &Sample, reason: Bl
         .map(|(_, name)| &**name)
         .collect();
     let plain = |name: &&str| PLAIN.contains(&name.trim_start_matches("__GI_"));
-    let locks = |name: &&str| words_of(name).iter().any(|w| LOCKS.contains(&&**w));
+    let locks = |name: &&str| says_that_it_locks(name);
     reason == BlockReason::Lock
         && scripts(recording, sample.stack).next().is_none()
         && inside.iter().take(INSIDE).any(plain)
         && !inside.iter().any(locks)
         && !gives(recording, sample)
+}
+
+/// Whether a function's name says that it takes a lock.
+fn says_that_it_locks(name: &str) -> bool {
+    const LOCKS: [&str; 9] = [
+        "lock", "locked", "mutex", "acquire", "take", "enter", "hold", "guard", "rwlock",
+    ];
+    words_of(name).iter().any(|w| LOCKS.contains(&&**w))
+}
+
+/// Whether a script's wait may be for news, as far as its stack tells where the interpreter's functions have
+/// no names: a lock and an empty queue are waited for alike then. Only if nothing but time limits ends such
+/// waits are they for want of work: a lock is given some time.
+pub(super) fn may_be_in_vain(recording: &Recording, sample: &Sample) -> bool {
+    let own = |f: &Function| !f.file.contains("/python3") || f.file.contains("-packages/");
+    sample.reason == Some(BlockReason::Lock)
+        && !takes_a_lock(recording, sample)
+        && (scripts(recording, sample.stack).next()).is_some_and(|f| {
+            own(f) && !says_that_it_locks(&f.name) && !says_that_it_gives(&f.name, true)
+        })
 }
 
 /// Whether the function in which a thread waits for a condition says by its name that it brings something
@@ -125,8 +174,9 @@ pub(super) fn gives(recording: &Recording, sample: &Sample) -> bool {
 /// Whether a function's name says that it brings something, or, of the program's `own`, that it takes one of
 /// few things.
 pub(crate) fn says_that_it_gives(name: &str, own: bool) -> bool {
-    const GIVES: [&str; 9] = [
-        "send", "push", "put", "offer", "enqueue", "publish", "produce", "submit", "emit",
+    const GIVES: [&str; 11] = [
+        "send", "push", "put", "offer", "enqueue", "publish", "produce", "submit", "emit", "add",
+        "append",
     ];
     const TAKES: [&str; 4] = ["acquire", "borrow", "checkout", "reserve"];
     // A thread's own main function, which whoever waits for work is in as well.

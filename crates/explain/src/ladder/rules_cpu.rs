@@ -6,6 +6,7 @@ use wallscope_model::State;
 
 use super::causes::{Cause, largest};
 use super::evidence::Evidence;
+use super::for_what::for_what;
 use super::verdict::{Found, Verdict, found, main_code, mostly};
 use super::work::Kind;
 use super::{CPU_FIRST, callers, facts, rules_tasks};
@@ -120,7 +121,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
         share >= 0.25
             && b.load(ns) >= 0.05
             && share >= computing / 2.0
-            && ns >= e.main_wait().1 / 2
+            && ns >= lock_or_half(e)
             && ns >= rules_tasks::held_ns(e) / 2,
         || {
             let by = largest(e.causes, State::Runnable, None);
@@ -164,13 +165,55 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             ))
             .of(e, State::Runnable, ns, by);
             if !outside {
-                return v;
+                return v.with(runs(e)).with(started(e)).with(waits_too(e));
             }
             v.outside()
                 .with(room.as_ref().and_then(|r| facts::others(e.recording, r)))
                 .with(facts::stands_back(e.recording))
         },
     )
+}
+
+/// What runs while others wait for a CPU.
+fn runs(e: &Evidence<'_>) -> Option<String> {
+    let (c, ns) = hottest(e)?;
+    let computed = e.bottleneck.ledger.state_ns(State::OnCpu);
+    (ns as f64 >= 0.3 * computed as f64).then(|| {
+        format!(
+            "What runs meanwhile is mostly {} ({} of what is computed)",
+            c.function,
+            words::share(ns as f64 / computed.max(1) as f64)
+        )
+    })
+}
+
+/// Threads or processes that it starts all the time are what CPUs are used for.
+fn started(e: &Evidence<'_>) -> Option<String> {
+    churn(e).verdict.map(|v| v.cause)
+}
+
+/// A wait for others that takes as much as makes a cause.
+fn waits_too(e: &Evidence<'_>) -> Option<String> {
+    let (reason, ns) = e.main_wait();
+    let by = largest(e.causes, State::Blocked, Some(reason));
+    (e.share(ns) >= 0.20).then(|| {
+        format!(
+            "It also waits for {} {} of active time{}",
+            by.map_or(words::reason(reason), |c| for_what(e, reason, c)),
+            words::share(e.share(ns)),
+            mostly(by)
+        )
+    })
+}
+
+/// The wait that comes before a shortage of CPUs: half of the longest, or all of it where that is for locks,
+/// which more CPUs would not end.
+fn lock_or_half(e: &Evidence<'_>) -> u64 {
+    use wallscope_model::BlockReason::{Gil, KernelLock, Lock};
+    match e.main_wait() {
+        (Lock | Gil | KernelLock, ns) => ns,
+        (_, ns) => ns / 2,
+    }
 }
 
 fn the_cpus(n: usize) -> String {

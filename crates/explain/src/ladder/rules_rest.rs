@@ -4,8 +4,7 @@ use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
 use super::evidence::Evidence;
-use super::facts;
-use super::rules_wait::{lengths, told_of_enders};
+use super::rules_wait::{lengths, told_of_enders, tries_again};
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
 
@@ -53,7 +52,8 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
             } else {
                 ""
             };
-            let rest = e.causes.first().filter(|c| c.share > 0.5);
+            let rest = e.causes.first();
+            let rest = rest.filter(|c| c.share > 0.5 && !c.function.starts_with('['));
             Verdict::new(format!(
                 "No bottleneck found: the process is idle; its threads wait for work, for events \
                  or for a time that they chose themselves{all}"
@@ -120,7 +120,7 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
             .healthy()
             .with(by.map(|c| {
                 format!(
-                    "When it works, most of the time goes to {} ({}, {} of what it does)",
+                    "Of what it does beside, the largest part is in {} ({}, {})",
                     c.function,
                     c.reason.map_or(c.state.name().into(), |r| format!(
                         "{}, {r}",
@@ -228,20 +228,6 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
         },
     )
 }
-
-/// Connections that fail while it sleeps: it may sleep between its tries.
-fn tries_again(e: &Evidence<'_>) -> Option<String> {
-    let (failed, each_second) = facts::failed_connects(e.recording)?;
-    (each_second >= SOME_FAIL).then(|| {
-        format!(
-            "{failed} connections of this host could not be made meanwhile (refused, or not answered): if \
-             they are its own, it sleeps between its tries, and whom it asks is the cause"
-        )
-    })
-}
-
-/// Failed connections a second: what a service that tries again without end makes.
-const SOME_FAIL: f64 = 1.0;
 
 pub(super) fn events(e: &Evidence<'_>) -> Found {
     let ns = e.blocked(BlockReason::Poll);

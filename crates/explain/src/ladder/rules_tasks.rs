@@ -30,14 +30,19 @@ enum Held {
 impl Held {
     fn of(e: &Evidence<'_>, time: &TaskTime) -> Option<Held> {
         // Go's library waits for its connections by a channel as everybody does.
-        const POOLS: [&str; 1] = ["database/sql.(*DB).conn"];
+        const POOLS: [&str; 4] = [
+            "database/sql.(*DB).conn",
+            "net/http.(*Transport).getConn",
+            "(*ConnPool).waitTurn",
+            "github.com/jackc/puddle/",
+        ];
         match (&*time.reason, &*time.detail) {
             ("mutex" | "lock", _) => Some(Held::Lock),
             ("pool", _) => Some(Held::Pool),
             ("channel", "chan send") => Some(Held::Taker),
             ("select" | "channel", _) => {
                 let mut all = functions(e.recording, time.stack?);
-                all.any(|(_, name)| POOLS.contains(&&**name))
+                all.any(|(_, name)| POOLS.iter().any(|p| name.contains(p)))
                     .then_some(Held::Pool)
             }
             _ => None,
@@ -53,7 +58,10 @@ impl Held {
                 "others to take what they send over channels (who receives is slower, or holds it as a \
                  limit on how many may run)",
             ),
-            Held::Pool => ("pool", "free connections of a pool"),
+            Held::Pool => (
+                "pool",
+                "a connection from a pool (for a free one, or a new one to be made)",
+            ),
         }
     }
 }

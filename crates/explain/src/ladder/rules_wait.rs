@@ -1,6 +1,6 @@
 //! Rules about waiting for somebody.
 
-use wallscope_model::{BlockReason, State};
+use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
 use super::delays::Delay;
@@ -121,7 +121,12 @@ pub(super) fn delayed(e: &Evidence<'_>) -> Found {
             words::share(e.share(own)),
             words::share(share)
         ),
-        share >= 0.20 && e.share(own) >= 0.05 && ns >= others.max(e.polled_for_answers()),
+        share >= 0.20
+            && e.share(own) >= 0.05
+            && ns >= others.max(e.polled_for_answers())
+            // A server that starts a process for each of its callers waits for callers, while its
+            // processes wait for what they need.
+            && ns >= e.handed_owed() + e.held(),
         || {
             let by = e.main_delayed(delay);
             let (cause, reason) = match delay {
@@ -259,7 +264,7 @@ pub(super) fn lengths(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Optio
             "{count} single waits for it, {} on average, the longest {}{}",
             words::time(total / count),
             words::time(longest),
-            long_or_short(e, reason)
+            long_or_short(e, c, total / count, longest)
         ));
     }
     let shape = e.lengths(c)?;
@@ -276,14 +281,20 @@ const LONG_NS: u64 = 50_000_000;
 /// And one of this length is short, where it comes alone, ns.
 const SHORT_NS: u64 = 5_000_000;
 
+const LONG_HOLDS: &str = ": it is long holds, not many short ones";
+const SHORT_HOLDS: &str = ": it is many short holds, not a few long ones";
+
 /// Few long waits and many short ones need different cures: which of them most of the time is in.
-fn long_or_short(e: &Evidence<'_>, reason: BlockReason) -> &'static str {
-    let mut rows = e.recording.shapes.iter();
-    let all = rows.find(|r| {
-        let counted = r.context.is_none() && r.stack.is_none();
-        counted && r.state == State::Blocked && r.reason == Some(reason)
-    });
-    let Some(shape) = all.map(|r| &r.shape) else {
+/// `mean` and `longest` are counted, ns; how they are distributed is told by the cause's own waits, as those
+/// of threads that rest at other locks say nothing of it.
+fn long_or_short(e: &Evidence<'_>, c: &Cause, mean: u64, longest: u64) -> &'static str {
+    if mean >= LONG_NS {
+        return LONG_HOLDS;
+    }
+    if longest < SHORT_NS {
+        return SHORT_HOLDS;
+    }
+    let Some(shape) = e.lengths(c) else {
         return "";
     };
     let time = |fits: &dyn Fn(u64) -> bool| -> f64 {
@@ -296,10 +307,10 @@ fn long_or_short(e: &Evidence<'_>, reason: BlockReason) -> &'static str {
             .sum()
     };
     let whole = time(&|_| true).max(1.0);
-    if time(&|ns| ns >= LONG_NS) >= whole / 2.0 {
-        ": it is long holds, not many short ones"
-    } else if time(&|ns| ns < SHORT_NS) >= whole / 2.0 {
-        ": it is many short holds, not a few long ones"
+    if longest >= LONG_NS && time(&|ns| ns >= LONG_NS) >= whole / 2.0 {
+        LONG_HOLDS
+    } else if mean < SHORT_NS && time(&|ns| ns < SHORT_NS) >= whole / 2.0 {
+        SHORT_HOLDS
     } else {
         ""
     }
@@ -363,9 +374,24 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
             ))
             .because(BlockReason::Timer.name())
             .of(e, State::Blocked, ns, by)
+            .with(tries_again(e))
         },
     )
 }
+
+/// Connections that fail while it sleeps: it may sleep between its tries.
+pub(super) fn tries_again(e: &Evidence<'_>) -> Option<String> {
+    let (failed, each_second) = facts::failed_connects(e.recording)?;
+    (each_second >= SOME_FAIL).then(|| {
+        format!(
+            "{failed} connections of this host could not be made meanwhile (refused, or not answered): if \
+             they are its own, it sleeps between its tries, and whom it asks is the cause"
+        )
+    })
+}
+
+/// Failed connections a second: what a service that tries again without end makes.
+const SOME_FAIL: f64 = 1.0;
 
 /// Waits in poll and its kin that are no waits for the network: a colleague has what is wanted, and says
 /// so by a signal or an event when it is free. How servers of many processes wait for each other's locks.
@@ -424,7 +450,7 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             let what = if timed_out >= 0.5 {
                 "until a time that it set itself (a sleep or a delay in its event loop)"
             } else {
-                "for events of its own, though it asked nobody"
+                "for events, with no request of its own in flight that was seen"
             };
             Verdict::new(format!(
                 "Callers wait for its answers while it polls {what}, {} of active time{}",
@@ -458,6 +484,93 @@ fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
     (most.0, network + unix + polled)
 }
 
+/// Functions that ask another process for work, and are answered when there is some: the blocking commands
+/// of Redis in its clients' libraries, and what takes from Kafka.
+const TAKES_WORK: [&str; 13] = [
+    "blpop",
+    "brpop",
+    "blmove",
+    "blmpop",
+    "brpoplpush",
+    "bzpopmin",
+    "bzpopmax",
+    "bzmpop",
+    "xread",
+    "xreadgroup",
+    "rd_kafka_consumer_poll",
+    "rd_kafka_consume_batch",
+    "rd_kafka_consume_batch_queue",
+];
+
+/// Whether a function's own name is one of those, in whatever class and module.
+fn takes_work(name: &str) -> bool {
+    let plain = name.split(['(', '<']).next().unwrap_or_default();
+    let own = plain.rsplit(['.', ':', ' ']).next().unwrap_or_default();
+    TAKES_WORK.iter().any(|t| own.eq_ignore_ascii_case(t))
+}
+
+/// Answers that are work: who asks for it without being asked himself has nothing to do.
+pub(super) fn fed(e: &Evidence<'_>) -> Found {
+    use BlockReason::{Network, Pipe, Poll};
+    let of = |reason: BlockReason| {
+        let by = largest(e.causes, State::Blocked, Some(reason))?;
+        e.mostly_passes(by, |kind, name| {
+            kind != FrameKind::Kernel && takes_work(name)
+        })
+        .then_some((reason, by))
+    };
+    let by = [Network, Poll, Pipe].into_iter().filter_map(of);
+    let by = by.max_by_key(|(_, by)| by.ns);
+    let ns = by.map_or(0, |(_, by)| by.ns);
+    let share = e.share(ns);
+    found(
+        format!(
+            "asked others for work: {}; asked itself {} times",
+            words::share(share),
+            e.requests.asked
+        ),
+        share >= 0.5 && e.requests.asked == 0,
+        || {
+            let (reason, by) = by.expect("a share of nothing is none");
+            let peer = e.requests.upstream.as_ref();
+            let whom = peer
+                .map(|p| p.name.clone())
+                .or_else(|| by.resource.as_deref().map(str::to_owned));
+            let mut v = Verdict::new(format!(
+                "No bottleneck found in this process: it waits for work that it asks {} for {} of active \
+                 time{}; if that is too slow, the cause is whoever brings it there",
+                whom.as_deref().unwrap_or("others"),
+                words::share(share),
+                mostly(Some(by))
+            ))
+            .because(reason.name())
+            .of(e, State::Blocked, ns, Some(by))
+            .healthy()
+            .outside();
+            v.resource = whom.or(v.resource);
+            v
+        },
+    )
+}
+
+/// An answer after this time is slow, or was work that was waited for: what a person takes for at once, by
+/// Nielsen, ns.
+const LATE_NS: u64 = 100_000_000;
+
+/// Whether its waits for answers may be for work: nobody asked it anything, it hardly computes, and answers
+/// take long. Which of the two it is, only those who know the service can say.
+fn may_be_work(e: &Evidence<'_>) -> Option<String> {
+    let b = e.bottleneck;
+    let late =
+        (e.requests.upstream.as_ref()).is_some_and(|p| p.requests == 0 || p.mean_ns() >= LATE_NS);
+    let quiet = b.load(b.ledger.state_ns(State::OnCpu)) < 0.02;
+    (late && quiet && e.requests.asked == 0).then(|| {
+        "Nobody was seen to ask this process for anything meanwhile: if what it asks for is work (a \
+         blocking pop of a queue, a long poll), it has none to do, and nothing is wrong"
+            .into()
+    })
+}
+
 pub(super) fn upstream(e: &Evidence<'_>) -> Found {
     let (reason, ns) = awaited(e);
     let share = e.share(ns);
@@ -477,7 +590,10 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             let peer = e.requests.upstream.as_ref();
             let names = by.is_some_and(|c| resolves(e, c));
             let whom = match (peer, by.and_then(|c| c.resource.as_deref())) {
-                _ if names => "names to be resolved (DNS)".to_string(),
+                (_, at) if names => format!(
+                    "names to be resolved (DNS{})",
+                    at.map_or_else(String::new, |at| format!("; {at}"))
+                ),
                 (_, at) if by.is_some_and(|c| for_what(e, reason, c) == TO_CONNECT) => format!(
                     "{TO_CONNECT}{}, which whoever listens there does not take or nobody answers",
                     at.map_or_else(String::new, |at| format!(" ({at})"))
@@ -521,7 +637,7 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             let enders = e.enders(reason);
             let timed_out = enders.timed_out();
             v.with(
-                (reason == BlockReason::Network && timed_out >= 0.10).then(|| {
+                ((reason == BlockReason::Network || names) && timed_out >= 0.10).then(|| {
                     format!(
                         "{} of these waits ended by a time limit of their own: nothing had come",
                         words::share(timed_out)
@@ -529,6 +645,7 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                 }),
             )
             .with(measured.then(|| told_of_enders(&enders)).flatten())
+            .with((!names && !connects).then(|| may_be_work(e)).flatten())
             .with(peer.and_then(|p| held_back(e, &p.name)))
             .with(by.and_then(|c| lengths(e, c, reason)))
             .with(saturated(e, BlockReason::Network))

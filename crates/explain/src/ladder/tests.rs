@@ -134,6 +134,12 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
             "upstream",
             Some("program::f0"),
         ),
+        // More CPUs would not end the waits for a lock, which are longer.
+        (
+            vec![(27, 32, 0, BlockReason::KernelLock, 41); 6],
+            "waiting",
+            Some("program::f0"),
+        ),
         // Computes now and then, and somebody ticks beside it.
         (
             vec![(0, 0, 0, Timer, 100), (20, 0, 0, Lock, 0)],
@@ -495,4 +501,141 @@ fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("stuck", true), "{}", v.cause);
     assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
+}
+
+#[test]
+fn who_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
+    let mut rec = recording(&[(1, 0, 0, BlockReason::Network, 97)]);
+    rec.domain.backend = "ebpf".into();
+    rec.peers = vec![Peer {
+        pid: 1,
+        asks: true,
+        address: "10.0.0.2:6379".into(),
+        requests: 4,
+        in_flight_ns: 97 * TENTH,
+        ..Peer::default()
+    }];
+    // By its own name it may be anything: that is said, and no more.
+    let hint = |v: &super::Verdict| v.more.iter().any(|m| m.contains("it has none to do"));
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("upstream", true), "{}", v.cause);
+    assert!(hint(&v), "{:?}", v.more);
+    let mut quick = rec.clone();
+    quick.peers[0].requests = 1000;
+    assert!(!hint(&climb(&quick).verdict));
+    // By a function that takes work it is not.
+    let own = rec.stacks[0].frames[2].0 as usize;
+    let function = rec.frames[own].lines[0].function.0 as usize;
+    rec.functions[function].name = "redis.commands.ListCommands.blpop".into();
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("fed", false), "{}", v.cause);
+    assert!(v.cause.contains("10.0.0.2:6379"), "{}", v.cause);
+    // Who is asked himself passes on what he is asked for.
+    rec.peers.push(Peer {
+        pid: 1,
+        requests: 4,
+        in_flight_ns: 90 * TENTH,
+        ..Peer::default()
+    });
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("upstream", true), "{}", v.cause);
+    assert!(!hint(&v));
+}
+
+#[test]
+fn a_script_that_waits_in_vain_is_idle_unless_its_function_says_that_it_locks() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
+    let own = rec.stacks[0].frames[2].0 as usize;
+    rec.frames[own].kind = FrameKind::Python;
+    let function = rec.frames[own].lines[0].function.0 as usize;
+    rec.functions[function].file = "/srv/app/arbiter.py".into();
+    rec.functions[function].name = "wait_for_signals".into();
+    assert!(climb(&rec).verdict.bottleneck);
+    // An endless queue's own function tells it where nobody knows who ends waits.
+    let mut named = rec.clone();
+    let libc = named.stacks[0].frames[0].0 as usize;
+    let get = named.frames[libc].lines[0].function.0 as usize;
+    named.functions[get].name = "_queue_SimpleQueue_get_impl".into();
+    assert!(!climb(&named).verdict.bottleneck);
+    named.functions[function].name = "borrow_connection".into();
+    assert!(climb(&named).verdict.bottleneck);
+    let mut given = rec.clone();
+    ended_by(&mut rec, Actor::Interrupt("timer".into()));
+    let v = climb(&rec).verdict;
+    assert!(!v.bottleneck, "{}", v.cause);
+    rec.functions[function].name = "take_lock".into();
+    assert!(climb(&rec).verdict.bottleneck);
+    // Somebody gave it: it was held before.
+    given.actors.push(Actor::Stranger {
+        pid: 7,
+        tid: 7,
+        name: "other".into(),
+    });
+    ended_by(&mut given, Actor::Interrupt("timer".into()));
+    let half = given.hops[0].ns / 2;
+    given.hops[0].ns -= half;
+    given.hops.push(Hop {
+        actor: ActorId(0),
+        ns: half,
+        ..given.hops[0].clone()
+    });
+    assert!(climb(&given).verdict.bottleneck);
+}
+
+#[test]
+fn a_server_s_processes_come_before_its_own_wait_for_callers() {
+    use BlockReason::Poll;
+    // The parent's polls are ended by a child that ends; that of its children by each other.
+    let children = [(2, 0, 0, Poll, 40); 3];
+    let mut rec = recording(&[&[(1, 0, 0, Poll, 80)], &children[..]].concat());
+    // What ends them is an event.
+    let kernel = rec.stacks[0].frames[0].0 as usize;
+    rec.frames.push(Frame {
+        kind: FrameKind::Kernel,
+        ..rec.frames[kernel].clone()
+    });
+    rec.stacks.push(Stack {
+        frames: vec![FrameId(rec.frames.len() as u32 - 1)],
+        end: StackEnd::Root,
+    });
+    let event = Some(StackId(rec.stacks.len() as u32 - 1));
+    rec.domain.backend = "ebpf".into();
+    rec.processes = [(1, 0), (2, 1), (3, 1), (4, 1)]
+        .map(|(pid, parent)| Process {
+            pid,
+            parent,
+            ..Process::default()
+        })
+        .to_vec();
+    for (i, pid) in [(1, 2), (2, 3), (3, 4)] {
+        (rec.contexts[i].pid, rec.contexts[i].start_ns) = (pid, 10 * TENTH);
+    }
+    rec.label_sets.push(vec![Label {
+        key: "request".into(),
+        value: LabelValue::Text("owed".into()),
+    }]);
+    for (sample, by) in [(1, 1), (3, 2), (5, 3), (7, 1)] {
+        rec.actors.push(Actor::Context(ContextId(by)));
+        rec.hops.push(Hop {
+            above: Above::Sample(sample),
+            role: Role::Woke,
+            actor: ActorId(rec.actors.len() as u32 - 1),
+            stack: event,
+            reason: None,
+            part: None,
+            labels: None,
+            count: rec.samples[sample as usize].count,
+            ns: rec.samples[sample as usize].ns,
+        });
+        if sample > 1 {
+            rec.samples[sample as usize].labels = Some(LabelsId(0));
+        }
+    }
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("colleagues", Some("poll")),
+        "{}",
+        v.cause
+    );
 }

@@ -121,7 +121,7 @@ pub const VERDICTS: &[VerdictRule] = &[
         name: "cpu-shortage",
         when: "threads waited for a CPU 25 % of active time or more, at least half as long as they \
                computed (a queue of one for two that run), at least half as long as for anything \
-               else, and 5 % of the window or more (who has nothing to do is held up by nobody)",
+               else, no shorter than for locks, and 5 % of the window or more (who has nothing to do is held up by nobody)",
         judge: rules_cpu::shortage,
     },
     VerdictRule {
@@ -195,6 +195,12 @@ pub const VERDICTS: &[VerdictRule] = &[
         when: "threads with requests of others in flight, and none of their own, waited in poll and its kin 20 % of \
                active time or more, and longer than for anything else",
         judge: rules_wait::held,
+    },
+    VerdictRule {
+        name: "fed",
+        when: "50 % of active time or more is waited in functions that ask another process for work (blocking \
+               pops of Redis, consumers of Kafka), while nobody asks this one for anything",
+        judge: rules_wait::fed,
     },
     VerdictRule {
         name: "upstream",

@@ -17,7 +17,7 @@ use wallscope_model::{
 };
 
 use super::delays::{self, Children, Delay};
-use super::news::is_for_news;
+use super::news::{is_for_news, may_be_in_vain, takes_from_endless_queue};
 use super::places::{functions, passes, place, scripts};
 use super::turns::Turns;
 use crate::idle::{OWED, REQUEST};
@@ -148,14 +148,20 @@ impl Waits {
         type Group = (Arc<str>, Arc<str>, BlockReason);
         let mut groups: HashMap<Group, Vec<u32>> = HashMap::new();
         let children = Children::new(recording);
+        // Where nobody knows who ended waits: who fills such a queue is a thread of the process, whose own time
+        // tells what it does meanwhile.
+        let unknown = recording.hops.is_empty();
         for (i, s) in recording.samples.iter().enumerate() {
+            if unknown && !s.idle && !self.in_flight[i] && takes_from_endless_queue(recording, s) {
+                self.starved[i] = true;
+            }
             let Some(reason) = s.reason.filter(|_| !s.idle && !self.in_flight[i]) else {
                 continue;
             };
             let ended = self.below_sample.get(&(i as u32));
             // Who started a process to do something does not wait for want of work.
             if let Some(hops) = ended
-                && is_for_news(recording, s, reason)
+                && (is_for_news(recording, s, reason) || self.in_vain(recording, i as u32, hops))
                 && !children.end(recording, s, hops)
             {
                 let place = place(recording, &recording.stacks[s.stack.0 as usize]);
@@ -210,6 +216,22 @@ impl Waits {
                 }
             }
         }
+    }
+
+    /// Whether nothing but its time limit ends a wait for what nobody is known to have.
+    fn in_vain(&self, recording: &Recording, sample: u32, hops: &[u32]) -> bool {
+        let s = &recording.samples[sample as usize];
+        let timer = |a: &Actor| matches!(a, Actor::Interrupt(served) if &**served == "timer");
+        let given = |hop: &u32| {
+            let h = &recording.hops[*hop as usize];
+            matches!(
+                &recording.actors[h.actor.0 as usize],
+                Actor::Context(_) | Actor::Stranger { .. }
+            )
+        };
+        may_be_in_vain(recording, s)
+            && !hops.iter().any(given)
+            && delays::mostly_ended_by(recording, s, hops, timer)
     }
 
     /// For which reasons which threads' waits are idle or rest.

@@ -232,6 +232,53 @@ def executor():
         time.sleep(0.05)
 
 
+SIGNALS = queue.SimpleQueue()
+
+
+def wait_for_signals():
+    try:
+        return SIGNALS.get(timeout=0.25)
+    except queue.Empty:
+        return None
+
+
+def arbiter():
+    """The parent of workers: it waits for what a handler of signals puts into a queue, and looks round."""
+    while True:
+        wait_for_signals()
+
+
+def blpop(connection):
+    connection.sendall(b"*3 BLPOP jobs 5")
+    return connection.recv(4096)
+
+
+def consumer():
+    """Asks a queue of another process for work, of which there is little."""
+    connection = socket.create_connection(LISTENER.getsockname())
+    while True:
+        blpop(connection)
+
+
+# Nobody listens there.
+GONE = socket.socket()
+GONE.bind(("127.0.0.1", 0))
+
+
+def charge(_):
+    """Asks somebody who is not there, and again after a while."""
+    for _ in range(3):
+        try:
+            socket.create_connection(GONE.getsockname()).close()
+        except OSError:
+            time.sleep(0.04)
+
+
+def retries():
+    Handler.work = charge
+    web()
+
+
 # ---- programs that everybody has ----
 
 def become(*words, stdin=None, stdout=None):
@@ -319,6 +366,9 @@ CASES = {
     "child": (child, None),
     "writer": (insert_rows, hold_database),
     "executor": (executor, None),
+    "arbiter": (arbiter, None),
+    "consumer": (consumer, lambda: serve(0.5)),
+    "retries": (retries, lambda: ask_always(0.001)),
     "web": (web, lambda: ask_always(0.2)),
     "idle-web": (web, None),
     "gzip": (become("gzip", "-9", "-c", stdin=random_file), None),

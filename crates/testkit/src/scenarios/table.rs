@@ -482,6 +482,17 @@ pub const ALL: &[Scenario] = &[
         wrong(BLOCKED, &["timer"], &["work"], &["callers wait"]),
     ),
     scenario(
+        "script-retries",
+        "a Python web service asks somebody who is not there, and sleeps between its tries",
+        Script("retries"),
+        wrong(
+            BLOCKED,
+            &["timer"],
+            &["charge"],
+            &["callers wait", "sleeps between its tries"],
+        ),
+    ),
+    scenario(
         "accept-queue",
         "a server takes one connection after the other, and sleeps",
         Trouble("narrow"),
@@ -559,6 +570,18 @@ pub const ALL: &[Scenario] = &[
         "script-executor",
         "a Python executor that has little to do",
         Script("executor"),
+        HEALTHY,
+    ),
+    scenario(
+        "script-arbiter",
+        "a Python parent waits for signals by a queue with a time limit, and there are none",
+        Script("arbiter"),
+        HEALTHY,
+    ),
+    scenario(
+        "script-consumer",
+        "a Python worker asks the queue of another process for work, of which there is little",
+        Script("consumer"),
         HEALTHY,
     ),
     scenario(

@@ -75,6 +75,12 @@ pub fn reason<'n>(word: &str, mut functions: impl Iterator<Item = &'n str>) -> &
             match caller.unwrap_or_default() {
                 f if f.starts_with("sync.(*Mutex)") || f.starts_with("sync.(*RWMutex)") => "mutex",
                 f if f.starts_with("sync.(*WaitGroup)") => "waitgroup",
+                // Locks alone ask so; which one may have been inlined into who takes it.
+                f if f.starts_with("sync.runtime_SemacquireMutex")
+                    || f.starts_with("sync.runtime_SemacquireRWMutex") =>
+                {
+                    "mutex"
+                }
                 f if f.starts_with("sync.runtime_Semacquire") => {
                     match functions.next().unwrap_or_default() {
                         f if f.starts_with("sync.(*WaitGroup)") => "waitgroup",
@@ -260,6 +266,13 @@ mod tests {
             "sync.(*Mutex).lockSlow",
         ];
         assert_eq!(of("semacquire", &lock), "mutex");
+        // Taking a lock to read is inlined.
+        let read = [
+            "runtime.semacquire1",
+            "sync.runtime_SemacquireMutex",
+            "main.read",
+        ];
+        assert_eq!(of("semacquire", &read), "mutex");
         let group = [
             "runtime.semacquire1",
             "sync.runtime_Semacquire",
