@@ -14,7 +14,7 @@ use super::work::Work;
 use super::{Bottleneck, Requests, Resource};
 
 /// So few requests say nothing of how they are answered.
-const FEW: u64 = 3;
+pub(super) const FEW: u64 = 3;
 
 /// What rules judge by.
 pub(super) struct Evidence<'a> {

@@ -4,7 +4,7 @@ use wallscope_model::{BlockReason, FrameKind};
 
 use super::causes::Cause;
 use super::evidence::Evidence;
-use super::news::gives;
+use super::news::{brings, gives};
 use super::waits::{RESOLVERS, takes_a_lock};
 use crate::idle::waits_for_condition;
 use crate::words;
@@ -41,6 +41,15 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
     let kernel = |known: &'static [&'static str]| {
         e.mostly_passes(c, move |kind, name| {
             kind == FrameKind::Kernel && known.iter().any(|k| name.contains(k))
+        })
+    };
+    let by_call = |calls: &'static [&'static str]| {
+        let of_libc = |name: &str| {
+            let plain = name.trim_start_matches("__GI_").trim_start_matches('_');
+            calls.contains(&plain.strip_prefix("libc_").unwrap_or(plain))
+        };
+        e.mostly_passes(c, move |kind, name| {
+            kind != FrameKind::Kernel && of_libc(name)
         })
     };
     match reason {
@@ -83,7 +92,10 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
             "others to take what it brings, or to give back what it takes (a full queue, an empty \
              pool)"
         }
-        BlockReason::Lock if kernel(&["flock_lock_inode", "fcntl_setlk", "locks_lock_inode"]) => {
+        BlockReason::Lock
+            if kernel(&["flock_lock_inode", "fcntl_setlk", "locks_lock_inode"])
+                || by_call(&["flock", "lockf", "fcntl", "fcntl64"]) =>
+        {
             "the lock of a file"
         }
         BlockReason::Lock
@@ -111,6 +123,8 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         }
         BlockReason::Pipe if kernel(&["mq_timedsend", "do_msgsnd"]) => TO_RECEIVE,
         BlockReason::Pipe if kernel(&["mq_timedreceive", "do_msgrcv"]) => "messages from a queue",
+        // Without the kernel's functions.
+        BlockReason::Pipe if e.mostly(c, brings) => TO_READ,
         BlockReason::Pipe if e.mostly_of_child(c) => "the output of child processes",
         BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => TO_TAKE,
         BlockReason::Network if kernel(&["connect"]) => TO_CONNECT,

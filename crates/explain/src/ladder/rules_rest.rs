@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, FEW};
 use super::rules_wait::{lengths, told_of_enders, tries_again};
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
@@ -96,9 +96,12 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
     let waits = pending < 0.05 || (quick && pending < 0.25);
     let answers = mean.map_or_else(String::new, |ns| {
         format!(
-            "; {} requests answered in {} on average",
+            "; {} requests answered {} on average",
             e.requests.asked,
-            words::time(ns)
+            match ns {
+                0 => "sooner than could be seen".to_string(),
+                ns => format!("in {}", words::time(ns)),
+            }
         )
     });
     found(
@@ -108,7 +111,7 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
             busiest * 100.0,
             pending * 100.0
         ),
-        room && waits && !slow && slept < 0.5 && (polled < 0.5 || follows(e)),
+        room && waits && !slow && slept < 0.5 && (polled < 0.5 || follows(e) || answers_itself(e)),
         || {
             let by = e.causes.iter().find(|c| !c.function.starts_with('['));
             Verdict::new(format!(
@@ -131,6 +134,13 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
             }))
         },
     )
+}
+
+/// Whether looks at connections saw it answer at once, and saw it ask nobody: it is not for answers of others
+/// that it polls.
+fn answers_itself(e: &Evidence<'_>) -> bool {
+    let r = e.requests;
+    r.asked >= FEW && r.mean_ns().is_some_and(|ns| ns < AT_ONCE_NS) && r.upstream.is_none()
 }
 
 /// Whether requests on connections were followed, so that waits without one in flight are known.

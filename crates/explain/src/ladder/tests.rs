@@ -639,3 +639,27 @@ fn a_server_s_processes_come_before_its_own_wait_for_callers() {
         v.cause
     );
 }
+
+#[test]
+fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
+    rec.domain.backend = "proc".into();
+    assert_eq!(climb(&rec).verdict.rule, "events");
+    rec.peers = vec![Peer {
+        pid: 1,
+        requests: 20,
+        in_flight_ns: TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("healthy", false), "{}", v.cause);
+    // Who asks others may well wait for these.
+    rec.peers.push(Peer {
+        pid: 1,
+        asks: true,
+        requests: 20,
+        in_flight_ns: TENTH,
+        ..Peer::default()
+    });
+    assert!(climb(&rec).verdict.bottleneck);
+}

@@ -32,7 +32,10 @@ impl Turns {
                 *counts.entry(stack).or_default() += row.shape.count();
             }
         }
-        let mut brought: HashMap<(ContextId, ContextId), HashSet<StackId>> = HashMap::new();
+        // By stack, whatever was in flight: who ends a few of its waits and others most of them is not who it
+        // waits for, as a loop's own workers are that tell it when they are done.
+        let mut ended: HashMap<(ContextId, StackId), (u64, HashMap<ContextId, u64>)> =
+            HashMap::new();
         for (i, hops) in below_sample {
             let s = &recording.samples[*i as usize];
             let news = s.reason.is_some_and(|reason| {
@@ -41,11 +44,19 @@ impl Turns {
             if !news {
                 continue;
             }
-            let most = (hops.iter().map(|h| &recording.hops[*h as usize]))
-                .max_by_key(|h| h.ns)
-                .filter(|h| h.ns as f64 >= MOST * s.ns as f64);
-            if let Some(Actor::Context(by)) = most.map(|h| &recording.actors[h.actor.0 as usize]) {
-                brought.entry((s.context, *by)).or_default().insert(s.stack);
+            let (all, by_whom) = ended.entry((s.context, s.stack)).or_default();
+            *all += s.ns;
+            for h in hops.iter().map(|h| &recording.hops[*h as usize]) {
+                if let Actor::Context(by) = &recording.actors[h.actor.0 as usize] {
+                    *by_whom.entry(*by).or_default() += h.ns;
+                }
+            }
+        }
+        let mut brought: HashMap<(ContextId, ContextId), HashSet<StackId>> = HashMap::new();
+        for ((to, stack), (all, by_whom)) in ended {
+            let most = by_whom.into_iter().max_by_key(|(by, ns)| (*ns, by.0));
+            if let Some((by, _)) = most.filter(|(_, ns)| *ns as f64 >= MOST * all as f64) {
+                brought.entry((to, by)).or_default().insert(stack);
             }
         }
         Turns { counts, brought }

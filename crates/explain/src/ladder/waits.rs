@@ -276,7 +276,7 @@ impl Waits {
 /// Whether a wait is for a lock that somebody has to give up, and not at a condition or semaphore, where
 /// one may well stand for want of work.
 pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
-    const LOCKS: [&str; 13] = [
+    const LOCKS: [&str; 15] = [
         "mutex_lock",
         "lll_lock_wait",
         "futex_lock_pi",
@@ -292,6 +292,8 @@ pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
         // Java's monitors; CPython's locks, where the program's own function takes them.
         "ObjectMonitor::enter",
         "lock_PyThread_acquire",
+        "rlock_acquire",
+        "_enter_buffered_busy",
     ];
     if sample.idle {
         return false;

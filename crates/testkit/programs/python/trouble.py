@@ -7,6 +7,7 @@ The victim is a process of its own: a Python function, or a program that it beco
 whatever lies outside of it, says READY and both processes, waits for a line, lets the victim go,
 prints a line when the time is over, and stays until stdin ends. Runs on CPython 3.8 and later.
 """
+import asyncio
 import ctypes
 import http.server
 import os
@@ -232,6 +233,36 @@ def executor():
         time.sleep(0.05)
 
 
+class Offloaded:
+    """A web service whose event loop has a worker do what a request needs, as frameworks with functions that
+    may block do."""
+    def __init__(self):
+        self.jobs = queue.Queue()
+        self.loop = asyncio.new_event_loop()
+
+    def run(self):
+        while True:
+            done, value = self.jobs.get()
+            self.loop.call_soon_threadsafe(done.set_result, value)
+
+    async def answer(self, reader, writer):
+        while await reader.readline() not in (b"\r\n", b""):
+            pass
+        done = self.loop.create_future()
+        self.jobs.put((done, b"ok"))
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n" + await done)
+        writer.close()
+
+    def serve(self):
+        threading.Thread(target=self.run, daemon=True).start()
+        self.loop.run_until_complete(asyncio.start_server(self.answer, sock=LISTENER))
+        self.loop.run_forever()
+
+
+def offloaded():
+    Offloaded().serve()
+
+
 SIGNALS = queue.SimpleQueue()
 
 
@@ -366,6 +397,7 @@ CASES = {
     "child": (child, None),
     "writer": (insert_rows, hold_database),
     "executor": (executor, None),
+    "offloaded": (offloaded, lambda: ask_always(0.05)),
     "arbiter": (arbiter, None),
     "consumer": (consumer, lambda: serve(0.5)),
     "retries": (retries, lambda: ask_always(0.001)),

@@ -573,6 +573,12 @@ pub const ALL: &[Scenario] = &[
         HEALTHY,
     ),
     scenario(
+        "script-offloaded",
+        "a Python event loop that has a worker do what it is asked, at once",
+        Script("offloaded"),
+        HEALTHY,
+    ),
+    scenario(
         "script-arbiter",
         "a Python parent waits for signals by a queue with a time limit, and there are none",
         Script("arbiter"),
