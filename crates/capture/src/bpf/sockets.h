@@ -15,7 +15,8 @@
  * delay: only who is asked lets somebody wait by sleeping.
  *
  * A connection on which eight messages in three seconds and more were never answered is no dialogue
- * (a log, say), and has nothing in flight.
+ * (a log, say), and has nothing in flight. Nor has a pair of sockets that the process made itself before an
+ * answer came on it: a loop is woken by a byte that nobody answers.
  */
 #pragma once
 
@@ -225,11 +226,20 @@ static __always_inline void sample_asker(struct ws_socket *s, struct ws_thread *
 	s->sampled = 1;
 }
 
+/* Both ends of a pair were made by this process: threads wake their event loop so. Its other end may also lie
+ * with a child by now, which answers then. */
+static __always_inline bool is_own_pair(struct ws_socket *s)
+{
+	return s->family == AF_UNIX && !s->path[0] && s->peer_pid == s->pid;
+}
+
 static __always_inline void request_begins(struct ws_socket *s, struct ws_thread *t,
 					   struct task_struct *p, u64 now)
 {
 	struct ws_requests *r;
 
+	if (!s->answered && is_own_pair(s))
+		return;
 	if (!s->unanswered++)
 		s->first = now;
 	if (!s->answered && s->unanswered >= WS_ONE_WAY_MESSAGES && now - s->first > WS_ONE_WAY_NS) {
