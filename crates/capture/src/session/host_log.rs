@@ -10,6 +10,11 @@ use wallscope_object::{host::HostReader, process};
 
 use super::{neighbours::Neighbours, now};
 
+/// From one reading to the next, ns.
+const EVERY: u64 = 1_000_000_000;
+/// Whoever comes so little before it is time comes for it, ns: slices end a little before or after the
+/// second, and the next one's end is far.
+const EARLY: u64 = 50_000_000;
 /// Processes whose limits are read.
 const MOST: usize = 16;
 /// Targets that listen nowhere are asked again whether they do after so many seconds.
@@ -64,9 +69,11 @@ impl HostLog {
 
     /// Takes what changes, once a second; whether it was time to.
     pub fn tick(&mut self, now: u64) -> bool {
-        if now < self.next_ns {
+        if now + EARLY < self.next_ns {
             return false;
         }
+        // From when it should have been, so that being late does not add up.
+        self.next_ns = (self.next_ns + EVERY).max(now + EVERY / 2);
         let listen = self.listeners.values().any(|own| *own);
         let facts = HostFacts {
             listeners: match listen || self.facts.len().is_multiple_of(ASK_AGAIN) {
@@ -85,7 +92,9 @@ impl HostLog {
 
     fn push(&mut self, facts: HostFacts) {
         let time_ns = now();
-        self.next_ns = time_ns + 1_000_000_000;
+        if self.facts.is_empty() {
+            self.next_ns = time_ns + EVERY;
+        }
         self.facts.push(HostSample { time_ns, facts });
     }
 
@@ -223,6 +232,20 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_reading_each_second_whatever_the_slices() {
+        for width in [50_000_000, 350_000_000, 500_000_000, 1_000_000_000] {
+            let mut log = HostLog::open(&[std::process::id()]);
+            log.take_all();
+            // Looked a little after each slice's end, as a machine does.
+            let late = |i: u64| i * width + 300_000 * (i % 3);
+            let start = log.facts[0].time_ns - 2_000_000;
+            let looks = (1..=10 * EVERY / width).map(|i| start + late(i));
+            let taken = looks.filter(|now| log.tick(*now)).count();
+            assert!((9..=10).contains(&taken), "{taken} with slices of {width} ns");
+        }
+    }
 
     #[test]
     fn connections_and_listeners_are_the_targets() {
