@@ -24,6 +24,7 @@ want libc6-dbg '/usr/lib/debug/.build-id/*'
 want default-jdk-headless javac
 want nodejs node
 want npm npm
+want php-cli php
 want tmux tmux
 want chromium '/usr/bin/chromium*'
 install_wanted

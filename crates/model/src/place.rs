@@ -221,6 +221,10 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
             let path = (frame.module).map_or("", |m| &*recording.modules[m.0 as usize].path);
             return of_python(if path.is_empty() { file } else { path });
         }
+        FrameKind::Php if file.starts_with("php:") => return Whose::Language,
+        // Where PHP's package manager puts what others wrote.
+        FrameKind::Php if file.contains("/vendor/") => return Whose::Library,
+        FrameKind::Php => return Whose::Program,
         FrameKind::Java if is_java_standard(name) || is_of_vm(name) => return Whose::Language,
         FrameKind::JavaScript if file.starts_with("node:") => return Whose::Language,
         FrameKind::JavaScript if file.contains("/node_modules/") => return Whose::Library,
@@ -287,7 +291,7 @@ pub fn parks(recording: &Recording, stack: &Stack) -> bool {
 fn is_script(kind: FrameKind) -> bool {
     matches!(
         kind,
-        FrameKind::Python | FrameKind::Java | FrameKind::JavaScript
+        FrameKind::Python | FrameKind::Php | FrameKind::Java | FrameKind::JavaScript
     )
 }
 

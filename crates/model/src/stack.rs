@@ -62,6 +62,8 @@ pub enum FrameKind {
     Jit,
     /// A Python function, as its interpreter tells it.
     Python,
+    /// A function of PHP, as its engine tells it; also one that is written in C.
+    Php,
     /// A Java method, interpreted or compiled, as its VM tells it.
     Java,
     /// A JavaScript function, interpreted or compiled, as V8's heap tells it.

@@ -21,6 +21,7 @@ pub mod folded;
 pub mod go;
 pub mod java;
 pub mod node;
+pub mod php;
 pub mod probing;
 pub mod program;
 pub mod python;

@@ -110,5 +110,6 @@ experiments! {
     goroutines "goroutines";
     jit "jit";
     node "node";
+    php "php";
     rates "rates";
 }

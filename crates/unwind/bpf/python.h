@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Python frames, for kernel programs.
+ * Python's frames, and PHP's, for kernel programs.
  *
  * Include after unwind.h. Defines the maps (py_procs is filled by user space) and, for a struct
  * py_work that the caller owns:
@@ -93,6 +93,9 @@ static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack
 	proc = bpf_map_lookup_elem(&py_procs, &tgid);
 	if (!proc)
 		return false;
+	/* PHP runs in the first thread alone, and its chain is nobody else's. */
+	if (proc->kind == PY_KIND_PHP && tid != tgid)
+		return false;
 	if (stack->end == UW_END_ROOT && !py_shows_eval(proc, stack))
 		return false;
 	w->proc = *proc;
@@ -128,11 +131,7 @@ struct py_loop {
 			w->out.end = PY_END_GARBAGE;                                 \
 			return 1;                                                    \
 		}                                                                    \
-		if (READ(w->buf, need, w->want)) {                                   \
-			w->out.end = PY_END_UNREADABLE;                              \
-			return 1;                                                    \
-		}                                                                    \
-		return 0;                                                            \
+		return READ(w->buf, need, w->want) ? py_unread(w) : 0;               \
 	}
 
 PY_LOOP(py_loop_probe, UW_READ_PROBE)

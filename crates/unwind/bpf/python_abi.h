@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * What the C and Rust sides of the CPython walk exchange. `src/runtime/python/abi.rs` mirrors every
- * structure and value; a test compares the two.
+ * What the C and Rust sides of the walk along an interpreter's frames exchange: CPython's, and PHP's.
+ * `src/runtime/python/abi.rs` mirrors every structure and value; a test compares the two.
  */
 #ifndef WALLSCOPE_PYTHON_ABI_H
 #define WALLSCOPE_PYTHON_ABI_H
@@ -16,10 +16,18 @@ enum py_kind {
 	PY_KIND_OBJECTS = 1, /* to 3.10: frame objects, each run by its own call of the interpreter */
 	PY_KIND_ENTRY = 2,   /* 3.11: the outermost frame of each call says so */
 	PY_KIND_SHIM = 3,    /* from 3.12: each call begins with a frame that is no function's */
+	PY_KIND_PHP = 4,     /* PHP: one chain for the process, also through functions written in C */
 };
 
 /* From this value on, the owner of a frame (PY_KIND_SHIM) says that it is no function's. */
 #define PY_OWNER_SHIM 3
+
+/* PHP: the mark of a frame for which the engine was called (ZEND_CALL_TOP), and what begins a function:
+ * one of C, one of a script, code that was put together at run time. */
+#define PHP_TOP (1u << 17)
+#define PHP_INTERNAL 1
+#define PHP_USER 2
+#define PHP_EVAL 4
 
 /* How a walk ended. */
 enum py_end {
@@ -40,11 +48,11 @@ struct py_span {
 
 /* The interpreter of one process: where its state begins, and the offsets of what is read. */
 struct py_proc {
-	u64 runtime;        /* address of _PyRuntime */
+	u64 runtime;        /* address of _PyRuntime; PHP: of executor_globals */
 	u64 gil;            /* address of the GIL's locks; 0: not known */
 	struct py_span eval[2]; /* the interpreter's loop, and its cold part */
 	u32 gil_bytes;
-	u32 interp_head;    /* in the runtime */
+	u32 interp_head;    /* in the runtime; PHP: the innermost frame */
 	u32 interp_next;    /* in the interpreter's state */
 	u32 interp_threads;
 	u16 ts_next;        /* in a thread's state */
@@ -55,21 +63,22 @@ struct py_proc {
 	u16 frame_code;     /* in a frame */
 	u16 frame_back;
 	u16 frame_instr;
-	u16 frame_mark;     /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner */
+	u16 frame_mark;     /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner; PHP: of the call */
 	u16 code_line;      /* in a code object */
 	u16 code_name;
-	u16 code_start;     /* the first instruction; PY_KIND_OBJECTS: unused */
-	u8 kind;            /* enum py_kind */
+	u16 code_start;     /* the first instruction; PY_KIND_OBJECTS: unused; PHP: the line, in an instruction */
+	u8 kind;            /* enum py_kind; what it does not have is 0 */
 	u8 cframe;
 	u8 lasti_shift;     /* PY_KIND_OBJECTS: f_lasti counts units of 1 << this */
 	u8 pad0[5];
 };
 
 /*
- * A Python stack, as it is sent. Two words for each frame, innermost first:
+ * A stack, as it is sent. Two words for each frame, innermost first:
  *   code object | PY_WORD_ENTRY where this is the outermost function of a call of the interpreter
  *   check << 32 | offset of the instruction in bytes, signed (negative: not begun)
- * `check` tells apart code objects that were at the same address one after the other.
+ * `check` tells apart code objects that were at the same address one after the other. PHP: the function,
+ * and in place of the offset the line (0: not known).
  */
 #define PY_WORD_ENTRY (1ull << 48)
 struct py_stack {
@@ -96,6 +105,8 @@ struct py_work {
 	u64 frame;
 	u64 back;
 	u64 code;
+	u64 check;
+	u64 instr; /* PHP: where the frame is in its function */
 	u64 want; /* what is needed next, when py_advance asks: */
 	u32 need; /* so many bytes, at most PY_BYTES */
 	u32 stage;

@@ -16,6 +16,9 @@
  * interpreters are taken to be called by older ones. Else the state that was made first, and has frames,
  * is taken: in a thread that calls one interpreter from another, frames of the inner one are missing.
  *
+ * PHP has one chain of frames for the whole process, which begins at a fixed place; functions written in
+ * C have frames in it too.
+ *
  * The target runs on, or is garbage: every chain is bounded, nothing that was read is trusted to
  * be what it should. Names and lines are read by user space, from the code objects.
  */
@@ -35,12 +38,13 @@ enum {
 	PY_STAGE_CFRAME,
 	PY_STAGE_FRAME,
 	PY_STAGE_CODE,
+	PY_STAGE_LINE,
 	PY_STAGE_CHOSEN,
 };
 
 /* Most threads and interpreters that are looked at to find one. */
 #define PY_MOST_HOPS 2048
-/* Reads of one walk, at most: two for each frame (a shim is one), and the way to the first. */
+/* Reads of one walk, at most: two for each frame (a shim is one; PHP's take three), and the way to the first. */
 #define PY_STEPS (4 * PY_MAX_FRAMES + PY_MOST_HOPS + 8)
 
 #define py_inline static inline __attribute__((always_inline))
@@ -192,6 +196,15 @@ py_inline int py_enter_thread(struct py_work *w)
 	return py_want_frame(w);
 }
 
+/* Goes on from a frame that is no function's. */
+py_inline int py_pass_frame(struct py_work *w)
+{
+	if (++w->hops > PY_MOST_HOPS)
+		return py_finish(w, PY_END_GARBAGE);
+	w->frame = w->back;
+	return py_want_frame(w);
+}
+
 py_inline int py_take_frame(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
@@ -200,30 +213,32 @@ py_inline int py_take_frame(struct py_work *w)
 	w->back = py_word(w, p->frame_back);
 	if (w->back == w->frame)
 		return py_finish(w, PY_END_GARBAGE);
-	if (p->kind == PY_KIND_SHIM && mark >= PY_OWNER_SHIM) {
+	bool shim = p->kind == PY_KIND_SHIM && mark >= PY_OWNER_SHIM;
+	/* Between a generator and who resumed it there is a frame of no function. */
+	bool between = p->kind == PY_KIND_PHP && !py_word(w, p->frame_code);
+	if (shim)
 		py_close_call(w);
-		if (++w->hops > PY_MOST_HOPS)
-			return py_finish(w, PY_END_GARBAGE);
-		w->frame = w->back;
-		return py_want_frame(w);
-	}
+	if (shim || between)
+		return py_pass_frame(w);
 	/* From 3.14 on references carry marks. */
 	w->code = py_word(w, p->frame_code) & ~7ull;
 	w->mark = p->kind == PY_KIND_OBJECTS || (p->kind == PY_KIND_ENTRY && mark);
-	if (p->kind == PY_KIND_OBJECTS)
+	if (p->kind == PY_KIND_PHP) {
+		w->mark = (py_half(w, p->frame_mark) & PHP_TOP) != 0;
+		w->instr = py_word(w, p->frame_instr);
+		w->lasti = 0;
+	} else if (p->kind == PY_KIND_OBJECTS)
 		w->lasti = (s32)(py_half(w, p->frame_instr) << p->lasti_shift);
 	else
 		w->lasti = (s32)(py_word(w, p->frame_instr) - (w->code + p->code_start));
 	return py_want(w, PY_STAGE_CODE, w->code, py_most(p->code_line, p->code_name) + 8);
 }
 
-py_inline int py_take_code(struct py_work *w)
+/* Puts out the frame, and goes to who called it. */
+py_inline int py_put_frame(struct py_work *w)
 {
-	struct py_proc *p = &w->proc;
-	u64 check = (py_word(w, p->code_name) ^ (u64)py_half(w, p->code_line) << 40) *
-		    0x9E3779B97F4A7C15ull >> 32;
 	u64 first = w->code | (w->mark ? PY_WORD_ENTRY : 0);
-	u64 second = check << 32 | (u32)w->lasti;
+	u64 second = w->check << 32 | (u32)w->lasti;
 	u32 n = w->out.n;
 
 	if (n >= PY_MAX_FRAMES)
@@ -238,6 +253,41 @@ py_inline int py_take_code(struct py_work *w)
 	return py_want_frame(w);
 }
 
+py_inline int py_take_code(struct py_work *w)
+{
+	struct py_proc *p = &w->proc;
+
+	w->check = (py_word(w, p->code_name) ^ (u64)py_half(w, p->code_line) << 40) *
+		   0x9E3779B97F4A7C15ull >> 32;
+	if (p->kind == PY_KIND_PHP) {
+		u8 type = py_byte(w, p->code_line);
+
+		if (type == PHP_USER || type == PHP_EVAL) {
+			/* Not where it is about to begin. */
+			if (w->instr && !(w->instr & 7))
+				return py_want(w, PY_STAGE_LINE, w->instr + p->code_start, 8);
+		} else if (type != PHP_INTERNAL) {
+			return py_finish(w, PY_END_GARBAGE);
+		} else if (!py_word(w, p->code_name)) {
+			/* Where a fiber begins. */
+			return py_pass_frame(w);
+		}
+	}
+	return py_put_frame(w);
+}
+
+/* What was wanted cannot be read; whether the walk ends there. */
+py_inline int py_unread(struct py_work *w)
+{
+	/* Machine code of PHP's own compiler leaves behind what was there before. */
+	if (w->stage == PY_STAGE_LINE) {
+		w->buf[0] = 0;
+		return 0;
+	}
+	w->out.end = PY_END_UNREADABLE;
+	return 1;
+}
+
 /* One step; see the top of this file. */
 __attribute__((noinline)) int py_advance(struct py_work *w)
 {
@@ -249,9 +299,11 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 	case PY_STAGE_START:
 		return py_want_runtime(w);
 	case PY_STAGE_RUNTIME:
-		w->interp = py_word(w, 0);
+		w->interp = w->frame = py_word(w, 0);
 		if (!w->interp)
 			return py_finish(w, w->out.n ? PY_END_ROOT : PY_END_NOT_READY);
+		if (p->kind == PY_KIND_PHP)
+			return py_want_frame(w);
 		return py_want_interp(w, PY_STAGE_HEAD);
 	case PY_STAGE_HEAD:
 		w->interp = py_word(w, p->interp_next - py_interp_base(p));
@@ -291,6 +343,9 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 		return py_take_frame(w);
 	case PY_STAGE_CODE:
 		return py_take_code(w);
+	case PY_STAGE_LINE:
+		w->lasti = (s32)py_half(w, 0);
+		return py_put_frame(w);
 	default:
 		return py_finish(w, PY_END_GARBAGE);
 	}
@@ -305,7 +360,7 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 py_inline void py_begin(struct py_work *w, u32 pid, u64 match)
 {
 	w->match = match;
-	w->interp = w->frame = w->back = w->code = w->best = 0;
+	w->interp = w->frame = w->back = w->code = w->instr = w->check = w->best = 0;
 	w->best_at = ~0ull;
 	w->floor = w->sp;
 	w->several = w->walked = w->passed = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* The CPython walk in user space: the same steps as in the kernel, over a function that reads. */
+/* The walk along an interpreter's frames in user space: the same steps as in the kernel, over a function that reads. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,10 +24,8 @@ void py_host_walk(struct py_work *w, u32 pid, u64 match,
 	for (u32 i = 0; i < PY_STEPS; i++) {
 		if (py_advance(w) == PY_DONE)
 			return;
-		if (!read(context, w->want, (u8 *)w->buf, w->need)) {
-			w->out.end = PY_END_UNREADABLE;
+		if (!read(context, w->want, (u8 *)w->buf, w->need) && py_unread(w))
 			return;
-		}
 	}
 	w->out.end = PY_END_GARBAGE;
 }
@@ -47,4 +46,5 @@ void py_host_layout(u64 *out)
 	out[10] = PY_END_GARBAGE;
 	out[11] = PY_KIND_SHIM;
 	out[12] = offsetof(struct py_work, sp);
+	out[13] = PY_KIND_PHP;
 }

@@ -243,7 +243,10 @@ mod tests {
             let start = log.facts[0].time_ns - 2_000_000;
             let looks = (1..=10 * EVERY / width).map(|i| start + late(i));
             let taken = looks.filter(|now| log.tick(*now)).count();
-            assert!((9..=10).contains(&taken), "{taken} with slices of {width} ns");
+            assert!(
+                (9..=10).contains(&taken),
+                "{taken} with slices of {width} ns"
+            );
         }
     }
 

@@ -15,11 +15,12 @@ use std::{
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_model::FrameKind;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{
         Facts, Refusal, Role, hotspot,
-        python::{self, Code, Miss, abi},
+        python::{Code, Miss, abi},
     },
 };
 
@@ -171,10 +172,11 @@ impl Managed {
     /// unwinder's id of the file.
     pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
         let facts = match &**found {
-            Ok(Facts::Python(facts)) => {
+            Ok(Facts::Python(_)) => {
                 self.begin_tasks(pid, found, bias, file);
-                facts
+                &**found
             }
+            Ok(Facts::Php(_)) => &**found,
             Ok(Facts::HotSpot(_)) => {
                 self.begin_tasks(pid, found, bias, file);
                 return self.java.mapped(pid, found, bias);
@@ -186,16 +188,15 @@ impl Managed {
                 return;
             }
         };
-        let mut proc = facts.process(bias, file);
+        let told = facts.as_ref().ok().and_then(|f| f.interpreter(bias, file));
+        let Some(mut proc) = told else { return };
         if let Some(old) = self.spaces.get(&pid)
             && (old.proc.runtime, old.proc.eval) == (proc.runtime, proc.eval)
             && Arc::ptr_eq(&old.found, found)
         {
             return;
         }
-        proc.gil = facts
-            .find_gil(proc.runtime, reader(pid))
-            .unwrap_or_default();
+        proc.gil = find_gil(found, proc.runtime, pid).unwrap_or_default();
         let space = Space {
             found: Arc::clone(found),
             bias,
@@ -241,7 +242,7 @@ impl Managed {
         let Some(space) = self.spaces.get_mut(&pid) else {
             return false;
         };
-        let Ok(Facts::Python(facts)) = &*space.found else {
+        let Ok(facts) = &*space.found else {
             return false;
         };
         let mut new = false;
@@ -255,7 +256,7 @@ impl Managed {
                 },
             };
             new = true;
-            let read = Code::read(facts, space.bias, word.code, word.check, reader(pid));
+            let read = facts.read_code(space.bias, word.code, word.check, reader(pid));
             named.insert_entry(match read {
                 Ok(code) => {
                     if code.is_module_body() {
@@ -267,7 +268,7 @@ impl Managed {
             });
         }
         if space.proc.gil == 0
-            && let Some(gil) = facts.find_gil(space.proc.runtime, reader(pid))
+            && let Some(gil) = find_gil(&space.found, space.proc.runtime, pid)
         {
             space.proc.gil = gil;
             self.publish(pid);
@@ -295,15 +296,20 @@ impl Managed {
         }
     }
 
+    /// What the interpreter's frames of process `pid` are.
+    pub fn kind(&self, pid: u32) -> FrameKind {
+        match self.spaces.get(&pid).map(|s| &*s.found) {
+            Some(Ok(Facts::Php(_))) => FrameKind::Php,
+            _ => FrameKind::Python,
+        }
+    }
+
     /// What the frames of a native stack of `pid` are to its runtime.
     pub fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role> {
         let space = self.spaces.get(&pid);
-        let facts = space.and_then(|s| match &*s.found {
-            Ok(Facts::Python(facts)) => Some((s, facts)),
-            _ => None,
-        });
+        let facts = space.and_then(|s| Some((s, s.found.as_ref().as_ref().ok()?)));
         let role = |word: &FrameWord| match facts {
-            Some((space, facts)) => role(&space.proc, facts, *word),
+            Some((space, facts)) => role(&space.proc, facts.glue(), *word),
             None => Role::Other,
         };
         let mut roles: Vec<Role> = frames.iter().map(role).collect();
@@ -351,11 +357,11 @@ impl Managed {
         }
         let mut losses = vec![
             (
-                "Python function gone before its name was read".to_owned(),
+                "function of Python or PHP gone before its name was read".to_owned(),
                 gone,
             ),
             (
-                "Python function changed before its name was read".to_owned(),
+                "function of Python or PHP changed before its name was read".to_owned(),
                 changed,
             ),
             (
@@ -390,16 +396,24 @@ impl Locks for Managed {
     }
 }
 
-fn role(proc: &abi::Proc, facts: &python::Facts, word: FrameWord) -> Role {
+/// Where the GIL of process `pid` is, whose interpreter's state is at `runtime`.
+fn find_gil(found: &Found, runtime: u64, pid: u32) -> Option<u64> {
+    match &**found {
+        Ok(Facts::Python(facts)) => facts.find_gil(runtime, reader(pid)),
+        _ => None,
+    }
+}
+
+fn role(proc: &abi::Proc, glue: &[(u64, u64)], word: FrameWord) -> Role {
     let at = u64::from(word.file()) << 48 | word.offset();
     if proc.eval.iter().any(|s| at.wrapping_sub(s.first) < s.bytes) {
         return Role::Interpreter;
     }
     let offset = word.lookup_offset();
-    let next = facts.glue.partition_point(|(from, _)| *from <= offset);
+    let next = glue.partition_point(|(from, _)| *from <= offset);
     let inside = |(from, bytes): &(u64, u64)| offset - from < *bytes;
     let same_file = u64::from(word.file()) == proc.eval[0].first >> 48;
-    if same_file && next > 0 && inside(&facts.glue[next - 1]) {
+    if same_file && next > 0 && inside(&glue[next - 1]) {
         return Role::Glue;
     }
     Role::Other

@@ -59,7 +59,11 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
     own.sort_unstable_by_key(|(node, _)| *node);
     let unit = c.unit();
     let kind = |k: FrameKind| match k {
-        FrameKind::Native | FrameKind::Python | FrameKind::Java | FrameKind::JavaScript => 0,
+        FrameKind::Native
+        | FrameKind::Python
+        | FrameKind::Php
+        | FrameKind::Java
+        | FrameKind::JavaScript => 0,
         FrameKind::Kernel => 1,
         FrameKind::Jit => 2,
     };

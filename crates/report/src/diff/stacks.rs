@@ -27,7 +27,11 @@ impl FrameName {
             FrameKind::Kernel => "_[k]",
             FrameKind::Jit => "_[j]",
             FrameKind::Native if self.inlined => "_[i]",
-            FrameKind::Native | FrameKind::Python | FrameKind::Java | FrameKind::JavaScript => "",
+            FrameKind::Native
+            | FrameKind::Python
+            | FrameKind::Php
+            | FrameKind::Java
+            | FrameKind::JavaScript => "",
         }
     }
 }

@@ -119,6 +119,7 @@ impl<'r> Rows<'r> {
                     FrameKind::Native if inlined => "_[i]",
                     FrameKind::Native
                     | FrameKind::Python
+                    | FrameKind::Php
                     | FrameKind::Java
                     | FrameKind::JavaScript => "",
                 };

@@ -127,7 +127,11 @@ impl StackFrame {
             FrameKind::Kernel => "_[k]",
             FrameKind::Jit => "_[j]",
             FrameKind::Native if self.inlined => "_[i]",
-            FrameKind::Native | FrameKind::Python | FrameKind::Java | FrameKind::JavaScript => "",
+            FrameKind::Native
+            | FrameKind::Python
+            | FrameKind::Php
+            | FrameKind::Java
+            | FrameKind::JavaScript => "",
         }
     }
 }

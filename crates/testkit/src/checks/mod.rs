@@ -13,6 +13,7 @@ mod jit;
 mod lengths;
 mod lives;
 mod node;
+mod php;
 mod python;
 mod shares;
 mod stacks;
@@ -142,6 +143,7 @@ checks! {
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";
     Truth "jit" jit::jit: "code made at run time, at addresses used again, by perf map and jitdump";
     Truth "node" node::node: "JavaScript functions, compiled and interpreted, stacks through V8's own code";
+    Truth "php" php::php: "PHP functions and stacks, through callbacks, methods and generators";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Quiet "reclaim" why::reclaim: "memory that has to be freed first, under a cgroup's limit";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
@@ -153,6 +155,7 @@ checks! {
     Timing "java-cost" java::java_cost: "slowdown of a Java program at 99 Hz, and attaching to it";
     Timing "go-cost" go::go_cost: "slowdown of a Go program at 99 Hz, and attaching to it";
     Timing "node-cost" node::node_cost: "slowdown of a JavaScript program at 99 Hz, and attaching to it";
+    Timing "php-cost" php::php_cost: "slowdown of a PHP program at 99 Hz, and attaching to it";
     Timing "delays" cost::delays: "start to live, stop to file, file to report";
 }
 

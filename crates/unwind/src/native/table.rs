@@ -272,6 +272,9 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
     }
     const MOST: usize = 4 << 20;
     let all = gaps(image, &rows.ranges, MOST);
+    for (start, end) in fibers(image, &all) {
+        found.push((start, end, Row::End(End::Root)));
+    }
     if let Some((start, end)) = builtins(image, &all) {
         found.push((start, end, Row::FramePointer));
     }
@@ -337,6 +340,33 @@ fn spawns<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u3
                 .is_some_and(|b| *b == CODE)
         })
         .collect()
+}
+
+/// Where stacks of fibers begin that were made by Boost's assembler (`make_fcontext`, in Boost.Context itself,
+/// PHP, and what else was built with it): a jump to the fiber's function, whose return leads to `_exit`.
+fn fibers<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    /// `push %rbp; jmp *%rbx`
+    const BEGIN: &[u8] = &[0x55, 0xff, 0xe3];
+    /// `endbr64`, where it was built to check the targets of jumps.
+    const TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+    /// `xor %rdi,%rdi; call`
+    const END: &[u8] = &[0x48, 0x31, 0xff, 0xe8];
+    let mut found = Vec::new();
+    for (start, end) in gaps {
+        let Some(code) = image.bytes(u64::from(*start), u64::from(end - start)) else {
+            continue;
+        };
+        for at in memchr::memmem::find_iter(code, BEGIN) {
+            let then = &code[at + BEGIN.len()..];
+            let exit = then.strip_prefix(TARGET).unwrap_or(then);
+            if exit.starts_with(END) {
+                let length = BEGIN.len() + then.len() - exit.len() + END.len() + 4;
+                let first = start + at as u32;
+                found.push((first, (first + length as u32).min(*end)));
+            }
+        }
+    }
+    found
 }
 
 /// Where a thread stands inside the system call that ends a signal handler: just behind the code

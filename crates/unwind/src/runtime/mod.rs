@@ -13,6 +13,7 @@ mod fold;
 pub mod go;
 pub mod hotspot;
 mod memory;
+pub mod php;
 mod pypy;
 pub mod python;
 pub mod tasks;
@@ -27,6 +28,8 @@ pub use fold::{Entry, Managed, Role, fold, own};
 pub enum Facts {
     /// CPython.
     Python(Box<python::Facts>),
+    /// PHP.
+    Php(Box<php::Facts>),
     /// HotSpot, which runs Java.
     HotSpot(Box<hotspot::Facts>),
     /// Go.
@@ -40,10 +43,50 @@ impl Facts {
     pub fn describe(&self) -> String {
         match self {
             Facts::Python(f) => format!("CPython {}", f.version),
+            Facts::Php(f) => format!("PHP {}", f.version),
             // Its version is in the process (see `hotspot::Vm`).
             Facts::HotSpot(_) => "HotSpot".into(),
             Facts::Go(_) => "Go".to_owned(),
             Facts::V8(f) => format!("V8 {}", f.version),
+        }
+    }
+
+    /// What the walk along an interpreter's frames is told of a process that has the file mapped with its
+    /// addresses moved by `bias`; `file` is the unwinder's id of the file. `None`: it is no interpreter.
+    pub fn interpreter(&self, bias: u64, file: u16) -> Option<python::abi::Proc> {
+        match self {
+            Facts::Python(f) => Some(f.process(bias, file)),
+            Facts::Php(f) => Some(f.process(bias, file)),
+            Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => None,
+        }
+    }
+
+    /// Reads the function behind a frame of such a walk, at `address` of that process; `check` is what the
+    /// walk saw of it.
+    ///
+    /// # Errors
+    /// The miss.
+    pub fn read_code(
+        &self,
+        bias: u64,
+        address: u64,
+        check: u32,
+        read: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<python::Code, python::Miss> {
+        match self {
+            Facts::Python(f) => python::Code::read(f, bias, address, check, read),
+            Facts::Php(f) => f.read_code(address, check, read),
+            Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => Err(python::Miss::Unreadable),
+        }
+    }
+
+    /// Functions of the interpreter between two calls of its loop that only pass the call on: offset in the
+    /// file and length, ascending.
+    pub fn glue(&self) -> &[(u64, u64)] {
+        match self {
+            Facts::Python(f) => &f.glue,
+            Facts::Php(f) => &f.glue,
+            Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => &[],
         }
     }
 }
@@ -71,6 +114,7 @@ pub struct Runtime {
 /// Every runtime.
 pub const RUNTIMES: &[Runtime] = &[
     python::RUNTIME,
+    php::RUNTIME,
     pypy::RUNTIME,
     hotspot::RUNTIME,
     go::RUNTIME,

@@ -219,13 +219,19 @@ pub const PROMISES: &[Promise] = &[
         How::Rows(&["node on-cpu "], Take::Off(1.5)),
     ),
     promise(
-        "stacks that reach the runtime's root: Python, Go, JavaScript",
+        "share of a function, wall and on-CPU, PHP",
+        "≤ 1.5 pp off",
+        How::Rows(&["php: wall ", "php: on-cpu php"], Take::Off(1.5)),
+    ),
+    promise(
+        "stacks that reach the runtime's root: Python, Go, JavaScript, PHP",
         "≥ 99 %",
         How::Rows(
             &[
                 "python stacks that reach",
                 "go stacks that reach",
                 "node stacks that reach",
+                "php: stacks that reach",
             ],
             Take::AtLeast(99.0),
         ),

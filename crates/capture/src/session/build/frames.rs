@@ -27,6 +27,7 @@ impl Stacks {
         if let Some(id) = self.managed_ids.get(&(pid, key)) {
             return *id;
         }
+        let kind = processes.managed().kind(pid);
         let id = match processes.managed().code(pid, word) {
             Some(code) => {
                 let function = Function {
@@ -35,16 +36,16 @@ impl Stacks {
                     file: code.file.as_str().into(),
                     start_line: code.line,
                 };
-                self.source_frame(function, code.line_at(word.lasti))
+                self.source_frame(kind, function, code.line_at(word.lasti))
             }
-            None => self.frame(FrameKind::Python, None, word.code),
+            None => self.frame(kind, None, word.code),
         };
         self.managed_ids.insert((pid, key), id);
         id
     }
 
     /// The frame of a function of a source file; one for each line of it.
-    fn source_frame(&mut self, function: Function, line: u32) -> FrameId {
+    fn source_frame(&mut self, kind: FrameKind, function: Function, line: u32) -> FrameId {
         let modules = &mut self.modules;
         let path = function.file.to_string();
         let module = *self.source_ids.entry(path).or_insert_with_key(|path| {
@@ -67,7 +68,7 @@ impl Stacks {
         let frames = &mut self.frames;
         *self.source_frames.entry((id, line)).or_insert_with(|| {
             frames.push(Frame {
-                kind: FrameKind::Python,
+                kind,
                 module: Some(module),
                 address: u64::from(line),
                 lines: vec![Line { function: id, line }],

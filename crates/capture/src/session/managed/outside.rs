@@ -142,6 +142,7 @@ impl Managed {
         let proc = self.spaces.get(&pid)?.proc;
         let (pointer, state) = match reader_of.threads.entry((pid, tid)) {
             Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(_) if proc.is_of_first_thread() => ((tid == pid).then_some(1)?, 0),
             Entry::Vacant(new) => {
                 let inner = inner_tid(tid).unwrap_or(tid);
                 *new.insert((thread_pointer(&proc, inner, reader(pid))?, 0))

@@ -124,9 +124,11 @@ impl Lines {
                 FrameKind::Kernel => "_[k]",
                 FrameKind::Jit => "_[j]",
                 FrameKind::Native if inlined => "_[i]",
-                FrameKind::Native | FrameKind::Python | FrameKind::Java | FrameKind::JavaScript => {
-                    ""
-                }
+                FrameKind::Native
+                | FrameKind::Python
+                | FrameKind::Php
+                | FrameKind::Java
+                | FrameKind::JavaScript => "",
             };
             if f.lines.is_empty() {
                 calls.push(words.id(&name::address(rec, f), suffix(false)));

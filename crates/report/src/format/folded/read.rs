@@ -329,6 +329,7 @@ impl Reader {
             FrameKind::Native if file.ends_with(".py") || file.starts_with("<frozen ") => {
                 FrameKind::Python
             }
+            FrameKind::Native if file.ends_with(".php") => FrameKind::Php,
             kind => kind,
         };
         Ok(Word::Frame(self.to.named(kind, None, name, file, line)?))

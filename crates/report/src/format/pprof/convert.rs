@@ -9,13 +9,14 @@ use super::extension as ext;
 use super::{host, labels, peers, shapes, tasks, timeline, waits};
 
 /// Names of the frame kinds, in the order of their numbers.
-pub(super) const FRAME_KINDS: [(FrameKind, &str); 6] = [
+pub(super) const FRAME_KINDS: [(FrameKind, &str); 7] = [
     (FrameKind::Native, "native"),
     (FrameKind::Kernel, "kernel"),
     (FrameKind::Jit, "jit"),
     (FrameKind::Python, "python"),
     (FrameKind::Java, "java"),
     (FrameKind::JavaScript, "javascript"),
+    (FrameKind::Php, "php"),
 ];
 
 /// Names of the module kinds, in the order of their numbers.

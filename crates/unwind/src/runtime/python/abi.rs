@@ -1,4 +1,5 @@
-//! The values that the C side (`bpf/python_abi.h`) and this side exchange.
+//! The values that the C side (`bpf/python_abi.h`) and this side exchange. PHP's frames are walked by the
+//! same C.
 
 /// Most Python frames of one stack: more than Python itself allows unless it is told to.
 pub const MAX_FRAMES: usize = 1024;
@@ -11,6 +12,7 @@ pub(crate) const BYTES: u32 = 256;
 pub(crate) const KIND_OBJECTS: u8 = 1;
 pub(crate) const KIND_ENTRY: u8 = 2;
 pub(crate) const KIND_SHIM: u8 = 3;
+pub(crate) const KIND_PHP: u8 = 4;
 
 /// How a walk ended (`enum py_end`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,10 +50,10 @@ impl End {
     pub fn loss(self) -> Option<&'static str> {
         match self {
             End::Root | End::NotReady => None,
-            End::MaxFrames => Some("Python stack cut: more than 1024 frames"),
-            End::NoThread => Some("Python stack not read: thread unknown to the interpreter"),
-            End::Unreadable => Some("Python stack cut: memory could not be read"),
-            End::Garbage => Some("Python stack cut: what was read is no frame"),
+            End::MaxFrames => Some("stack of Python or PHP cut: more than 1024 frames"),
+            End::NoThread => Some("stack of Python not read: thread unknown to the interpreter"),
+            End::Unreadable => Some("stack of Python or PHP cut: memory could not be read"),
+            End::Garbage => Some("stack of Python or PHP cut: what was read is no frame"),
         }
     }
 }
@@ -70,7 +72,7 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proc {
-    /// Address of `_PyRuntime`.
+    /// Address of `_PyRuntime`; PHP: of `executor_globals`.
     pub runtime: u64,
     /// Address of the GIL's locks; 0: not known.
     pub gil: u64,
@@ -99,6 +101,11 @@ pub struct Proc {
 }
 
 impl Proc {
+    /// Whether its frames can only be the process's first thread's.
+    pub fn is_of_first_thread(&self) -> bool {
+        self.kind == KIND_PHP
+    }
+
     /// Whether a lock at `address` belongs to the GIL.
     pub fn is_gil(&self, address: u64) -> bool {
         self.gil != 0 && address.wrapping_sub(self.gil) < u64::from(self.gil_bytes)
@@ -139,6 +146,8 @@ pub(crate) struct Work {
     frame: u64,
     back: u64,
     code: u64,
+    check: u64,
+    instr: u64,
     want: u64,
     need: u32,
     stage: u32,
@@ -171,8 +180,8 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_layout_and_values() {
-        let mut c = [0u64; 13];
-        // SAFETY: py_host_layout writes 13 words.
+        let mut c = [0u64; 14];
+        // SAFETY: py_host_layout writes 14 words.
         unsafe { py_host_layout(c.as_mut_ptr()) };
         let rust = [
             size_of::<Proc>() as u64,
@@ -188,6 +197,7 @@ mod tests {
             End::Garbage as u64,
             u64::from(KIND_SHIM),
             offset_of!(Work, sp) as u64,
+            u64::from(KIND_PHP),
         ];
         assert_eq!(c, rust);
         let fields = 2 * 8 + 2 * 16 + 4 * 4 + 12 * 2 + 3 + 5;

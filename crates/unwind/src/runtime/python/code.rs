@@ -16,7 +16,7 @@ const MOST_TABLE: u64 = 1 << 20;
 /// What the code of a module is called.
 const MODULE: &str = "<module>";
 
-/// A function as its code object tells it.
+/// A function as its code object tells it; also one of PHP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Its name, from 3.11 on with its class or enclosing function.
@@ -82,6 +82,18 @@ impl Code {
         })
     }
 
+    /// A function whose frames tell their lines themselves.
+    pub(in crate::runtime) fn of_told_lines(name: String, file: String, line: u32) -> Code {
+        Code {
+            name,
+            file,
+            line,
+            coroutine: false,
+            table: Vec::new(),
+            format: Lines::InFrame,
+        }
+    }
+
     /// The body of a module, of which nothing else is known; files without a path look so to Python.
     pub fn module_body() -> Code {
         Code {
@@ -109,7 +121,7 @@ impl Code {
 
 /// Tells code objects that were at one address apart, as the walk does (`bpf/python_core.h`): by the
 /// address of the name and the first line.
-pub(super) fn check(name: u64, line: u32) -> u32 {
+pub(in crate::runtime) fn check(name: u64, line: u32) -> u32 {
     ((name ^ u64::from(line) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 

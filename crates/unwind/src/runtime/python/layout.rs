@@ -14,6 +14,8 @@ pub enum Lines {
     Ranges,
     /// From 3.11, `co_linetable`.
     Locations,
+    /// Not at all: each frame tells its own, in place of the instruction (PHP).
+    InFrame,
 }
 
 /// Where the GIL's locks are.

@@ -15,6 +15,7 @@ pub(crate) fn line(format: Lines, table: &[u8], first: u32, lasti: i32) -> Optio
         Lines::Increments => increments(table, i64::from(first), at),
         Lines::Ranges => ranges(table, i64::from(first), at),
         Lines::Locations => locations(table, i64::from(first), at),
+        Lines::InFrame => (at > 0).then_some(i64::from(at)),
     };
     found.and_then(|line| u32::try_from(line).ok())
 }

@@ -23,6 +23,7 @@ mod split;
 mod walk;
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+pub(super) use code::check;
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
 pub use walk::{Stack, Walker, thread_pointer};

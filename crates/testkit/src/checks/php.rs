@@ -1,0 +1,77 @@
+//! PHP: functions and stacks, as the engine tells them.
+
+use crate::folded::Line;
+use crate::score::share::{self, Nearness};
+use crate::score::stacks;
+use crate::tool::{Options, Run};
+use crate::{Error, Scorecard, Tool, php};
+
+use super::python::chains;
+use super::{Length, fixed_work, measure};
+
+/// Promised of user stacks, percent of sampled time.
+const WHOLE: f64 = 99.0;
+
+pub(super) fn php(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    // The full length is the one that the promise is stated for: at 99 Hz.
+    let (hz, seconds) = match length.seconds {
+        s if s < 10.0 => (499, 2.0),
+        s => (99, s),
+    };
+    for (way, hz, more) in [
+        ("", hz, &[][..]),
+        (" by perf events", 199, &["--backend", "perf"][..]),
+        (" by stops", 199, &["--backend", "proc", "--allow-stop"]),
+    ] {
+        let options = Options {
+            hz,
+            more: more.iter().map(|m| (*m).to_owned()).collect(),
+        };
+        let program = php::start(&["--seconds", &format!("{seconds}")])?;
+        let run = measure(program, tool, &options)?;
+        let mut judged = judge(&run, hz);
+        if !way.is_empty() {
+            // What has run for a moment only may be over when it is read, and stops are too few for shares.
+            let told = |what: &str| {
+                what == "on-cpu named" || (way.contains("perf") && what == "on-cpu php_heavy")
+            };
+            judged.rows.retain(|row| told(&row.what));
+        }
+        for mut row in judged.rows {
+            row.what = format!("php{way}: {}", row.what);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
+fn judge(run: &Run, hz: u32) -> Scorecard {
+    let mut card = Scorecard::default();
+    for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
+        let nearness = Nearness { points: 1.5, hz };
+        card.rows
+            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
+    }
+    let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
+    let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
+    let named = sum(&mut computing().filter(|l| l.contains("<main>")));
+    card.at_least(
+        "on-cpu named",
+        100.0 * named / sum(&mut computing()),
+        95.0,
+        "%",
+    );
+    card.rows
+        .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
+    card.rows
+        .extend(stacks::whole(&run.stacks, |_| true, WHOLE).rows);
+    card.rows
+        .extend(chains(&run.truth, &run.stacks, |name| name).rows);
+    card
+}
+
+pub(super) fn php_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let units = format!("{}", length.seconds * 4000.0);
+    fixed_work("PHP", tool, length, || php::start(&["--units", &units]))
+}
