@@ -18,6 +18,7 @@ mod host;
 mod news;
 mod places;
 mod requests;
+mod rules_ask;
 mod rules_cpu;
 mod rules_rest;
 mod rules_tasks;

@@ -5,7 +5,7 @@ use wallscope_model::State;
 
 use super::causes::{Cause, largest};
 use super::evidence::Evidence;
-use super::{callers, facts, interval, rules_cpu, rules_rest, rules_tasks, rules_wait};
+use super::{callers, facts, interval, rules_ask, rules_cpu, rules_rest, rules_tasks, rules_wait};
 use crate::words;
 
 /// A paragraph that a tired person can act on, in parts.
@@ -200,13 +200,13 @@ pub const VERDICTS: &[VerdictRule] = &[
         name: "fed",
         when: "50 % of active time or more is waited in functions that ask another process for work (blocking \
                pops of Redis, consumers of Kafka), while nobody asks this one for anything",
-        judge: rules_wait::fed,
+        judge: rules_ask::fed,
     },
     VerdictRule {
         name: "upstream",
         when: "answers of others were awaited 20 % of active time or more, and longer than anything \
                else that somebody has to end",
-        judge: rules_wait::upstream,
+        judge: rules_ask::upstream,
     },
     VerdictRule {
         name: "input",
