@@ -315,7 +315,7 @@ impl Managed {
         let mut roles: Vec<Role> = frames.iter().map(role).collect();
         if facts.is_some() {
             // Code in no file that calls the interpreter: a perf trampoline (`-X perf`), of which the
-            // function has one each.
+            // function has one each, or what PHP's compiler made of a function that is told itself.
             for i in 1..roles.len() {
                 if roles[i - 1] == Role::Interpreter && frames[i].file() == 0 {
                     roles[i] = Role::Glue;

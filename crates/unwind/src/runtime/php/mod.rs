@@ -8,8 +8,8 @@
 //! have frames in it too. The walk is the one of CPython's frames (`bpf/python_core.h`), as another kind of
 //! chain. A frame knows its line, so that no tables of lines are read.
 //!
-//! Only the function's file lies elsewhere in each version; where, the build does not tell, so that it
-//! stands in a table here. Not read: thread-safe builds (refused in words), which keep a chain for each thread.
+//! Only where the chain begins and where a function has its file differ by version; the build does not tell, so
+//! that it stands in a table here. Not read: thread-safe builds (refused in words), which keep a chain for each thread.
 //! Machine code of the engine's own compiler (`opcache.jit`) is unwound as any other code.
 
 mod code;
