@@ -25,6 +25,7 @@ want default-jdk-headless javac
 want nodejs node
 want npm npm
 want php-cli php
+want ruby ruby
 want tmux tmux
 want chromium '/usr/bin/chromium*'
 install_wanted

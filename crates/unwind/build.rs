@@ -11,6 +11,7 @@ fn main() {
         "unwind_host.c",
         "python_abi.h",
         "python_core.h",
+        "ruby_core.h",
         "python_host.c",
         "v8_core.h",
     ] {

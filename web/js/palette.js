@@ -61,7 +61,7 @@ export function codeKind(p, entry) {
   return library ? 'library' : 'own';
 }
 
-const KIND_TITLES = { own: 'own code', library: 'library, runtime', kernel: 'kernel', jit: 'made at run time', managed: 'managed (Python, Java, PHP)', mark: 'not known' };
+const KIND_TITLES = { own: 'own code', library: 'library, runtime', kernel: 'kernel', jit: 'made at run time', managed: 'managed (Python, Java, PHP, Ruby)', mark: 'not known' };
 
 /**
  * How frames are painted: one colour by entry, or the parts of each frame's time.

@@ -225,6 +225,7 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
         // Where PHP's package manager puts what others wrote.
         FrameKind::Php if file.contains("/vendor/") => return Whose::Library,
         FrameKind::Php => return Whose::Program,
+        FrameKind::Ruby => return of_ruby(file),
         FrameKind::Java if is_java_standard(name) || is_of_vm(name) => return Whose::Language,
         FrameKind::JavaScript if file.starts_with("node:") => return Whose::Language,
         FrameKind::JavaScript if file.contains("/node_modules/") => return Whose::Library,
@@ -291,7 +292,11 @@ pub fn parks(recording: &Recording, stack: &Stack) -> bool {
 fn is_script(kind: FrameKind) -> bool {
     matches!(
         kind,
-        FrameKind::Python | FrameKind::Php | FrameKind::Java | FrameKind::JavaScript
+        FrameKind::Python
+            | FrameKind::Php
+            | FrameKind::Ruby
+            | FrameKind::Java
+            | FrameKind::JavaScript
     )
 }
 
@@ -361,6 +366,25 @@ fn of_python(path: &str) -> Whose {
     if path.contains("/site-packages/") || path.contains("/dist-packages/") {
         Whose::Library
     } else if path.starts_with('<') || path.contains("/lib/python3") {
+        Whose::Language
+    } else {
+        Whose::Program
+    }
+}
+
+/// Ruby's code, by where it lies; methods written in C and those compiled into the interpreter are in no file.
+fn of_ruby(path: &str) -> Whose {
+    const PACKAGES: [&str; 4] = [
+        "/gems/",
+        "/vendor_ruby/",
+        "/site_ruby/",
+        "/rubygems-integration/",
+    ];
+    if path.starts_with("<internal:") || path.starts_with("ruby:") {
+        Whose::Language
+    } else if PACKAGES.iter().any(|p| path.contains(p)) {
+        Whose::Library
+    } else if path.contains("/lib/ruby/") {
         Whose::Language
     } else {
         Whose::Program

@@ -64,6 +64,8 @@ pub enum FrameKind {
     Python,
     /// A function of PHP, as its engine tells it; also one that is written in C.
     Php,
+    /// A method or block of Ruby, as its interpreter tells it; also a method that is written in C.
+    Ruby,
     /// A Java method, interpreted or compiled, as its VM tells it.
     Java,
     /// A JavaScript function, interpreted or compiled, as V8's heap tells it.

@@ -26,6 +26,7 @@ pub mod probing;
 pub mod program;
 pub mod python;
 pub mod report;
+pub mod ruby;
 pub mod scenarios;
 pub mod score;
 pub mod tool;

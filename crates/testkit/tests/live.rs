@@ -111,5 +111,6 @@ experiments! {
     jit "jit";
     node "node";
     php "php";
+    ruby "ruby";
     rates "rates";
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Python's frames, and PHP's, for kernel programs.
+ * Python's frames, PHP's and Ruby's, for kernel programs.
  *
  * Include after unwind.h. Defines the maps (py_procs is filled by user space) and, for a struct
  * py_work that the caller owns:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * What the C and Rust sides of the walk along an interpreter's frames exchange: CPython's, and PHP's.
+ * What the C and Rust sides of the walk along an interpreter's frames exchange: CPython's, PHP's, and Ruby's.
  * `src/runtime/python/abi.rs` mirrors every structure and value; a test compares the two.
  */
 #ifndef WALLSCOPE_PYTHON_ABI_H
@@ -17,6 +17,7 @@ enum py_kind {
 	PY_KIND_ENTRY = 2,   /* 3.11: the outermost frame of each call says so */
 	PY_KIND_SHIM = 3,    /* from 3.12: each call begins with a frame that is no function's */
 	PY_KIND_PHP = 4,     /* PHP: one chain for the process, also through functions written in C */
+	PY_KIND_RUBY = 5,    /* CRuby: each thread's frames lie behind each other; likewise */
 };
 
 /* From this value on, the owner of a frame (PY_KIND_SHIM) says that it is no function's. */
@@ -28,6 +29,27 @@ enum py_kind {
 #define PHP_INTERNAL 1
 #define PHP_USER 2
 #define PHP_EVAL 4
+
+/* CRuby: what the last word of a frame's environment says: the kind of frame, and RB_FINISH where the loop was
+ * called for it. */
+#define RB_KINDS 0x7fff0001u
+#define RB_METHOD 0x11110001u
+#define RB_BLOCK 0x22220001u
+#define RB_CLASS 0x33330001u
+#define RB_TOP 0x44440001u
+#define RB_CFUNC 0x55550001u
+#define RB_IFUNC 0x66660001u /* a block written in C */
+#define RB_EVAL 0x77770001u
+#define RB_RESCUE 0x78880001u
+#define RB_DUMMY 0x79990001u /* where a stack begins */
+#define RB_FINISH 0x20u
+/* CRuby: an internal object, by the first word of it: which one is above RB_IMEMO_SHIFT. */
+#define RB_TYPES 0x1f
+#define RB_IMEMO 0x1a
+#define RB_IMEMO_SHIFT 12
+#define RB_IMEMO_KINDS 15
+#define RB_SVAR 2 /* what a method keeps of its last match, in front of the method */
+#define RB_MENT 6
 
 /* How a walk ended. */
 enum py_end {
@@ -48,24 +70,25 @@ struct py_span {
 
 /* The interpreter of one process: where its state begins, and the offsets of what is read. */
 struct py_proc {
-	u64 runtime;        /* address of _PyRuntime; PHP: of executor_globals */
+	u64 runtime;        /* address of _PyRuntime; PHP: of executor_globals; Ruby: of ruby_current_vm_ptr */
 	u64 gil;            /* address of the GIL's locks; 0: not known */
 	struct py_span eval[2]; /* the interpreter's loop, and its cold part */
 	u32 gil_bytes;
-	u32 interp_head;    /* in the runtime; PHP: the innermost frame */
-	u32 interp_next;    /* in the interpreter's state */
+	u32 interp_head;    /* in the runtime; PHP: the innermost frame; Ruby: a list of ractors, or of threads */
+	u32 interp_next;    /* in the interpreter's state; Ruby: in a ractor, 0: there are none */
 	u32 interp_threads;
 	u16 ts_next;        /* in a thread's state */
 	u16 ts_thread;
 	u16 ts_frame;
-	u16 cframe_frame;   /* in what ts_frame points to, where `cframe` is set */
+	u16 cframe_frame;   /* in what ts_frame points to, where `cframe` is set; Ruby: the pointer, in what
+			     * ts_thread points to */
 	u16 ts_cframe;      /* what lies on the stack of the thread that runs this state; 0: nothing */
 	u16 frame_code;     /* in a frame */
-	u16 frame_back;
+	u16 frame_back;     /* Ruby: the length of a frame */
 	u16 frame_instr;
-	u16 frame_mark;     /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner; PHP: of the call */
-	u16 code_line;      /* in a code object */
-	u16 code_name;
+	u16 frame_mark;     /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner; PHP: of the call; Ruby: environment */
+	u16 code_line;      /* in a code object; Ruby: what is called, in a method's entry */
+	u16 code_name;      /* Ruby: the body, in a piece of code */
 	u16 code_start;     /* the first instruction; PY_KIND_OBJECTS: unused; PHP: the line, in an instruction */
 	u8 kind;            /* enum py_kind; what it does not have is 0 */
 	u8 cframe;

@@ -16,6 +16,10 @@
  * interpreters are taken to be called by older ones. Else the state that was made first, and has frames,
  * is taken: in a thread that calls one interpreter from another, frames of the inner one are missing.
  *
+ * CRuby has a list of threads too (of each ractor, from 3.0 on), and a thread an execution context, which is that
+ * of the fiber that it runs: a piece of memory whose end holds the frames, the innermost one first. A frame
+ * points to its environment, which says what kind of frame it is, and which method.
+ *
  * PHP has one chain of frames for the whole process, which begins at a fixed place; functions written in
  * C have frames in it too.
  *
@@ -40,11 +44,23 @@ enum {
 	PY_STAGE_CODE,
 	PY_STAGE_LINE,
 	PY_STAGE_CHOSEN,
+	RB_STAGE_KNOWN,
+	RB_STAGE_VM,
+	RB_STAGE_RACTOR,
+	RB_STAGE_LIST,
+	RB_STAGE_THREAD,
+	RB_STAGE_NATIVE,
+	RB_STAGE_CONTEXT,
+	RB_STAGE_FRAME,
+	RB_STAGE_ENV,
+	RB_STAGE_METHOD,
+	RB_STAGE_CODE,
 };
 
 /* Most threads and interpreters that are looked at to find one. */
 #define PY_MOST_HOPS 2048
-/* Reads of one walk, at most: two for each frame (a shim is one; PHP's take three), and the way to the first. */
+/* Reads of one walk, at most: two for each frame (a shim is one; PHP's take three, Ruby's four), and the way to
+ * the first. */
 #define PY_STEPS (4 * PY_MAX_FRAMES + PY_MOST_HOPS + 8)
 
 #define py_inline static inline __attribute__((always_inline))
@@ -146,9 +162,19 @@ py_inline void py_close_call(struct py_work *w)
 		w->out.words[(2 * n - 2) & (2 * PY_MAX_FRAMES - 1)] |= PY_WORD_ENTRY;
 }
 
+/* Ruby: the next frame, if there is one. */
+py_inline int rb_want_frame(struct py_work *w)
+{
+	if (w->frame >= w->floor)
+		return py_finish(w, PY_END_ROOT);
+	return py_want(w, RB_STAGE_FRAME, w->frame, w->proc.frame_mark + 8);
+}
+
 py_inline int py_want_frame(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
+	if (p->kind == PY_KIND_RUBY)
+		return rb_want_frame(w);
 	u32 last = py_most(py_most(p->frame_code, p->frame_back), p->frame_instr) + 8;
 
 	if (!w->frame) {
@@ -253,12 +279,17 @@ py_inline int py_put_frame(struct py_work *w)
 	return py_want_frame(w);
 }
 
+/* What tells pieces of code at one address apart, as in Rust (`check` in code.rs). */
+py_inline u64 py_check(u64 name, u64 line)
+{
+	return (name ^ line << 40) * 0x9E3779B97F4A7C15ull >> 32;
+}
+
 py_inline int py_take_code(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
 
-	w->check = (py_word(w, p->code_name) ^ (u64)py_half(w, p->code_line) << 40) *
-		   0x9E3779B97F4A7C15ull >> 32;
+	w->check = py_check(py_word(w, p->code_name), py_half(w, p->code_line));
 	if (p->kind == PY_KIND_PHP) {
 		u8 type = py_byte(w, p->code_line);
 
@@ -284,9 +315,17 @@ py_inline int py_unread(struct py_work *w)
 		w->buf[0] = 0;
 		return 0;
 	}
+	/* Ruby: a thread that is gone, whose place was remembered. */
+	if (w->stage == RB_STAGE_KNOWN || (w->stage == RB_STAGE_NATIVE && !w->several)) {
+		w->tstate = 0;
+		w->stage = PY_STAGE_START;
+		return 0;
+	}
 	w->out.end = PY_END_UNREADABLE;
 	return 1;
 }
+
+#include "ruby_core.h"
 
 /* One step; see the top of this file. */
 __attribute__((noinline)) int py_advance(struct py_work *w)
@@ -295,9 +334,15 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 		return PY_DONE;
 	struct py_proc *p = &w->proc;
 
+	if (w->stage >= RB_STAGE_KNOWN)
+		return rb_advance(w);
 	switch (w->stage) {
 	case PY_STAGE_START:
-		return py_want_runtime(w);
+		if (p->kind != PY_KIND_RUBY)
+			return py_want_runtime(w);
+		if (w->tstate)
+			return py_want_thread(w, RB_STAGE_KNOWN);
+		return py_want(w, RB_STAGE_VM, p->runtime, 8);
 	case PY_STAGE_RUNTIME:
 		w->interp = w->frame = py_word(w, 0);
 		if (!w->interp)

@@ -9,6 +9,7 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t s32;
+typedef int64_t s64;
 
 /* Two programs of one process may hold this file; the machine's names stay inside. */
 #define py_advance py_host_advance
@@ -47,4 +48,5 @@ void py_host_layout(u64 *out)
 	out[11] = PY_KIND_SHIM;
 	out[12] = offsetof(struct py_work, sp);
 	out[13] = PY_KIND_PHP;
+	out[14] = PY_KIND_RUBY;
 }

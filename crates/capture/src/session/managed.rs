@@ -176,7 +176,7 @@ impl Managed {
                 self.begin_tasks(pid, found, bias, file);
                 &**found
             }
-            Ok(Facts::Php(_)) => &**found,
+            Ok(Facts::Php(_) | Facts::Ruby(_)) => &**found,
             Ok(Facts::HotSpot(_)) => {
                 self.begin_tasks(pid, found, bias, file);
                 return self.java.mapped(pid, found, bias);
@@ -300,6 +300,7 @@ impl Managed {
     pub fn kind(&self, pid: u32) -> FrameKind {
         match self.spaces.get(&pid).map(|s| &*s.found) {
             Some(Ok(Facts::Php(_))) => FrameKind::Php,
+            Some(Ok(Facts::Ruby(_))) => FrameKind::Ruby,
             _ => FrameKind::Python,
         }
     }
@@ -321,6 +322,9 @@ impl Managed {
                     roles[i] = Role::Glue;
                 }
             }
+        }
+        if let Some((space, Facts::Ruby(_))) = facts {
+            of_ruby(&space.proc, frames, &mut roles);
         }
         roles
     }
@@ -357,11 +361,11 @@ impl Managed {
         }
         let mut losses = vec![
             (
-                "function of Python or PHP gone before its name was read".to_owned(),
+                "function of Python, PHP or Ruby gone before its name was read".to_owned(),
                 gone,
             ),
             (
-                "function of Python or PHP changed before its name was read".to_owned(),
+                "function of Python, PHP or Ruby changed before its name was read".to_owned(),
                 changed,
             ),
             (
@@ -417,6 +421,26 @@ fn role(proc: &abi::Proc, glue: &[(u64, u64)], word: FrameWord) -> Role {
         return Role::Glue;
     }
     Role::Other
+}
+
+/// Of Ruby a call of the interpreter is a function of its own, which calls the loop, or code that was made of
+/// methods: neither that function nor such code is shown beside the methods.
+fn of_ruby(proc: &abi::Proc, frames: &[FrameWord], roles: &mut [Role]) {
+    let exec = proc.eval[1];
+    let mut inside = false;
+    for i in 0..roles.len() {
+        let at = u64::from(frames[i].file()) << 48 | frames[i].offset();
+        let calls = roles[i] == Role::Interpreter && at.wrapping_sub(exec.first) < exec.bytes;
+        if calls && inside {
+            roles[i] = Role::Glue;
+        }
+        inside = roles[i] == Role::Interpreter && !calls;
+        if roles[i] == Role::Interpreter {
+            let made = frames[..i].iter().rev().take_while(|f| f.file() == 0);
+            let made = made.count();
+            roles[i - made..i].fill(Role::Glue);
+        }
+    }
 }
 
 /// Reads memory of `pid`, whole or not at all.

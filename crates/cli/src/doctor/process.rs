@@ -20,8 +20,7 @@ pub fn words(survey: &Survey) -> String {
         out += &of_runtime(runtime);
     }
     if survey.runtimes.is_empty() {
-        out +=
-            "  -    no runtime of managed code that is read (Python, PHP, Java, JavaScript, Go)\n";
+        out += "  -    no runtime of managed code that is read (Python, PHP, Ruby, Java, JavaScript, Go)\n";
     }
     out += &of_made(survey);
     for code in files(survey).iter().take(MOST_FILES) {

@@ -62,6 +62,7 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
         FrameKind::Native
         | FrameKind::Python
         | FrameKind::Php
+        | FrameKind::Ruby
         | FrameKind::Java
         | FrameKind::JavaScript => 0,
         FrameKind::Kernel => 1,

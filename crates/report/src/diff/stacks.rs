@@ -30,6 +30,7 @@ impl FrameName {
             FrameKind::Native
             | FrameKind::Python
             | FrameKind::Php
+            | FrameKind::Ruby
             | FrameKind::Java
             | FrameKind::JavaScript => "",
         }

@@ -120,6 +120,7 @@ impl<'r> Rows<'r> {
                     FrameKind::Native
                     | FrameKind::Python
                     | FrameKind::Php
+                    | FrameKind::Ruby
                     | FrameKind::Java
                     | FrameKind::JavaScript => "",
                 };

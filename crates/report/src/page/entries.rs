@@ -53,9 +53,11 @@ impl Entries {
                 FrameKind::Native => Kind::Native,
                 FrameKind::Kernel => Kind::Kernel,
                 FrameKind::Jit => Kind::Jit,
-                FrameKind::Python | FrameKind::Php | FrameKind::Java | FrameKind::JavaScript => {
-                    Kind::Managed
-                }
+                FrameKind::Python
+                | FrameKind::Php
+                | FrameKind::Ruby
+                | FrameKind::Java
+                | FrameKind::JavaScript => Kind::Managed,
             };
             let module = frame.module.map_or(0, |m| m.0 + 1);
             let functions = if frame.lines.is_empty() {

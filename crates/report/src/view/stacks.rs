@@ -130,6 +130,7 @@ impl StackFrame {
             FrameKind::Native
             | FrameKind::Python
             | FrameKind::Php
+            | FrameKind::Ruby
             | FrameKind::Java
             | FrameKind::JavaScript => "",
         }

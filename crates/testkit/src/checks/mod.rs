@@ -15,6 +15,7 @@ mod lives;
 mod node;
 mod php;
 mod python;
+mod ruby;
 mod shares;
 mod stacks;
 mod tiers;
@@ -144,6 +145,7 @@ checks! {
     Truth "jit" jit::jit: "code made at run time, at addresses used again, by perf map and jitdump";
     Truth "node" node::node: "JavaScript functions, compiled and interpreted, stacks through V8's own code";
     Truth "php" php::php: "PHP functions and stacks, through callbacks, methods and generators";
+    Truth "ruby" ruby::ruby: "Ruby methods and stacks, through blocks, exceptions, threads and fibers";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Quiet "reclaim" why::reclaim: "memory that has to be freed first, under a cgroup's limit";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
@@ -156,6 +158,7 @@ checks! {
     Timing "go-cost" go::go_cost: "slowdown of a Go program at 99 Hz, and attaching to it";
     Timing "node-cost" node::node_cost: "slowdown of a JavaScript program at 99 Hz, and attaching to it";
     Timing "php-cost" php::php_cost: "slowdown of a PHP program at 99 Hz, and attaching to it";
+    Timing "ruby-cost" ruby::ruby_cost: "slowdown of a Ruby program at 99 Hz, and attaching to it";
     Timing "delays" cost::delays: "start to live, stop to file, file to report";
 }
 

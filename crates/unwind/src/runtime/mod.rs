@@ -16,6 +16,7 @@ mod memory;
 pub mod php;
 mod pypy;
 pub mod python;
+pub mod ruby;
 pub mod tasks;
 pub mod v8;
 
@@ -30,6 +31,8 @@ pub enum Facts {
     Python(Box<python::Facts>),
     /// PHP.
     Php(Box<php::Facts>),
+    /// Ruby.
+    Ruby(Box<ruby::Facts>),
     /// HotSpot, which runs Java.
     HotSpot(Box<hotspot::Facts>),
     /// Go.
@@ -44,6 +47,7 @@ impl Facts {
         match self {
             Facts::Python(f) => format!("CPython {}", f.version),
             Facts::Php(f) => format!("PHP {}", f.version),
+            Facts::Ruby(f) => format!("Ruby {}", f.version),
             // Its version is in the process (see `hotspot::Vm`).
             Facts::HotSpot(_) => "HotSpot".into(),
             Facts::Go(_) => "Go".to_owned(),
@@ -57,6 +61,7 @@ impl Facts {
         match self {
             Facts::Python(f) => Some(f.process(bias, file)),
             Facts::Php(f) => Some(f.process(bias, file)),
+            Facts::Ruby(f) => Some(f.process(bias, file)),
             Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => None,
         }
     }
@@ -76,6 +81,7 @@ impl Facts {
         match self {
             Facts::Python(f) => python::Code::read(f, bias, address, check, read),
             Facts::Php(f) => f.read_code(address, check, read),
+            Facts::Ruby(f) => f.read_code(bias, address, check, read),
             Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => Err(python::Miss::Unreadable),
         }
     }
@@ -86,6 +92,7 @@ impl Facts {
         match self {
             Facts::Python(f) => &f.glue,
             Facts::Php(f) => &f.glue,
+            Facts::Ruby(f) => &f.glue,
             Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => &[],
         }
     }
@@ -115,6 +122,7 @@ pub struct Runtime {
 pub const RUNTIMES: &[Runtime] = &[
     python::RUNTIME,
     php::RUNTIME,
+    ruby::RUNTIME,
     pypy::RUNTIME,
     hotspot::RUNTIME,
     go::RUNTIME,
@@ -228,6 +236,13 @@ impl<'d> Image<'d> {
         use object::ObjectSection;
         let section = self.file.section_by_name(name)?;
         Some((section.data().ok()?, section.address()))
+    }
+
+    /// Virtual address and length of a section.
+    pub(crate) fn extent(&self, name: &str) -> Option<(u64, u64)> {
+        use object::ObjectSection;
+        let section = self.file.section_by_name(name)?;
+        Some((section.address(), section.size()))
     }
 
     /// The bytes of a section.

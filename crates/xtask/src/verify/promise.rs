@@ -224,7 +224,12 @@ pub const PROMISES: &[Promise] = &[
         How::Rows(&["php: wall ", "php: on-cpu php"], Take::Off(1.5)),
     ),
     promise(
-        "stacks that reach the runtime's root: Python, Go, JavaScript, PHP",
+        "share of a function, wall and on-CPU, Ruby",
+        "≤ 1.5 pp off",
+        How::Rows(&["ruby: wall ", "ruby: on-cpu Worker"], Take::Off(1.5)),
+    ),
+    promise(
+        "stacks that reach the runtime's root: Python, Go, JavaScript, PHP, Ruby",
         "≥ 99 %",
         How::Rows(
             &[
@@ -232,6 +237,7 @@ pub const PROMISES: &[Promise] = &[
                 "go stacks that reach",
                 "node stacks that reach",
                 "php: stacks that reach",
+                "ruby: stacks that reach",
             ],
             Take::AtLeast(99.0),
         ),

@@ -127,6 +127,7 @@ impl Lines {
                 FrameKind::Native
                 | FrameKind::Python
                 | FrameKind::Php
+                | FrameKind::Ruby
                 | FrameKind::Java
                 | FrameKind::JavaScript => "",
             };

@@ -330,6 +330,7 @@ impl Reader {
                 FrameKind::Python
             }
             FrameKind::Native if file.ends_with(".php") => FrameKind::Php,
+            FrameKind::Native if file.ends_with(".rb") => FrameKind::Ruby,
             kind => kind,
         };
         Ok(Word::Frame(self.to.named(kind, None, name, file, line)?))

@@ -9,7 +9,7 @@ use super::extension as ext;
 use super::{host, labels, peers, shapes, tasks, timeline, waits};
 
 /// Names of the frame kinds, in the order of their numbers.
-pub(super) const FRAME_KINDS: [(FrameKind, &str); 7] = [
+pub(super) const FRAME_KINDS: [(FrameKind, &str); 8] = [
     (FrameKind::Native, "native"),
     (FrameKind::Kernel, "kernel"),
     (FrameKind::Jit, "jit"),
@@ -17,6 +17,7 @@ pub(super) const FRAME_KINDS: [(FrameKind, &str); 7] = [
     (FrameKind::Java, "java"),
     (FrameKind::JavaScript, "javascript"),
     (FrameKind::Php, "php"),
+    (FrameKind::Ruby, "ruby"),
 ];
 
 /// Names of the module kinds, in the order of their numbers.

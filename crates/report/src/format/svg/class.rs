@@ -64,7 +64,7 @@ impl Class {
             Class::Library => "library".into(),
             Class::Kernel => "kernel".into(),
             Class::Jit => "made at run time".into(),
-            Class::Managed => "managed (Python, Java, PHP)".into(),
+            Class::Managed => "managed (Python, Java, PHP, Ruby)".into(),
             Class::Unknown => "not known".into(),
         }
     }

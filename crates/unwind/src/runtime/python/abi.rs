@@ -1,5 +1,5 @@
-//! The values that the C side (`bpf/python_abi.h`) and this side exchange. PHP's frames are walked by the
-//! same C.
+//! The values that the C side (`bpf/python_abi.h`) and this side exchange. PHP's and Ruby's frames are
+//! walked by the same C.
 
 /// Most Python frames of one stack: more than Python itself allows unless it is told to.
 pub const MAX_FRAMES: usize = 1024;
@@ -13,6 +13,7 @@ pub(crate) const KIND_OBJECTS: u8 = 1;
 pub(crate) const KIND_ENTRY: u8 = 2;
 pub(crate) const KIND_SHIM: u8 = 3;
 pub(crate) const KIND_PHP: u8 = 4;
+pub(crate) const KIND_RUBY: u8 = 5;
 
 /// How a walk ended (`enum py_end`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,10 +51,12 @@ impl End {
     pub fn loss(self) -> Option<&'static str> {
         match self {
             End::Root | End::NotReady => None,
-            End::MaxFrames => Some("stack of Python or PHP cut: more than 1024 frames"),
-            End::NoThread => Some("stack of Python not read: thread unknown to the interpreter"),
-            End::Unreadable => Some("stack of Python or PHP cut: memory could not be read"),
-            End::Garbage => Some("stack of Python or PHP cut: what was read is no frame"),
+            End::MaxFrames => Some("stack of Python, PHP or Ruby cut: more than 1024 frames"),
+            End::NoThread => {
+                Some("stack of Python or Ruby not read: thread unknown to the interpreter")
+            }
+            End::Unreadable => Some("stack of Python, PHP or Ruby cut: memory could not be read"),
+            End::Garbage => Some("stack of Python, PHP or Ruby cut: what was read is no frame"),
         }
     }
 }
@@ -72,7 +75,7 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proc {
-    /// Address of `_PyRuntime`; PHP: of `executor_globals`.
+    /// Address of `_PyRuntime`; PHP: of `executor_globals`; Ruby: of `ruby_current_vm_ptr`.
     pub runtime: u64,
     /// Address of the GIL's locks; 0: not known.
     pub gil: u64,
@@ -180,8 +183,8 @@ mod tests {
 
     #[test]
     fn both_sides_agree_on_layout_and_values() {
-        let mut c = [0u64; 14];
-        // SAFETY: py_host_layout writes 14 words.
+        let mut c = [0u64; 15];
+        // SAFETY: py_host_layout writes 15 words.
         unsafe { py_host_layout(c.as_mut_ptr()) };
         let rust = [
             size_of::<Proc>() as u64,
@@ -198,6 +201,7 @@ mod tests {
             u64::from(KIND_SHIM),
             offset_of!(Work, sp) as u64,
             u64::from(KIND_PHP),
+            u64::from(KIND_RUBY),
         ];
         assert_eq!(c, rust);
         let fields = 2 * 8 + 2 * 16 + 4 * 4 + 12 * 2 + 3 + 5;

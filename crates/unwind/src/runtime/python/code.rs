@@ -16,7 +16,7 @@ const MOST_TABLE: u64 = 1 << 20;
 /// What the code of a module is called.
 const MODULE: &str = "<module>";
 
-/// A function as its code object tells it; also one of PHP.
+/// A function as its code object tells it; also one of PHP or Ruby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Its name, from 3.11 on with its class or enclosing function.
@@ -91,6 +91,23 @@ impl Code {
             coroutine: false,
             table: Vec::new(),
             format: Lines::InFrame,
+        }
+    }
+
+    /// A function whose lines are in a table of places (`ruby/lines.rs`); an empty one tells none.
+    pub(in crate::runtime) fn of_positions(
+        name: String,
+        file: String,
+        line: u32,
+        table: Vec<u8>,
+    ) -> Code {
+        Code {
+            name,
+            file,
+            line,
+            coroutine: false,
+            table,
+            format: Lines::Places,
         }
     }
 

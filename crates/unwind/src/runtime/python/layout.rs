@@ -16,6 +16,8 @@ pub enum Lines {
     Locations,
     /// Not at all: each frame tells its own, in place of the instruction (PHP).
     InFrame,
+    /// Pairs of place and line, for the address of the next instruction (Ruby; `ruby/lines.rs`).
+    Places,
 }
 
 /// Where the GIL's locks are.

@@ -8,6 +8,9 @@ use super::layout::Lines;
 /// The line of the instruction at `lasti` bytes; `None` where the table does not say. A code that
 /// has not begun stands at its first line.
 pub(crate) fn line(format: Lines, table: &[u8], first: u32, lasti: i32) -> Option<u32> {
+    if format == Lines::Places {
+        return super::super::ruby::line_at(table, lasti as u32);
+    }
     let Ok(at) = u32::try_from(lasti) else {
         return Some(first);
     };
@@ -15,7 +18,7 @@ pub(crate) fn line(format: Lines, table: &[u8], first: u32, lasti: i32) -> Optio
         Lines::Increments => increments(table, i64::from(first), at),
         Lines::Ranges => ranges(table, i64::from(first), at),
         Lines::Locations => locations(table, i64::from(first), at),
-        Lines::InFrame => (at > 0).then_some(i64::from(at)),
+        Lines::InFrame | Lines::Places => (at > 0).then_some(i64::from(at)),
     };
     found.and_then(|line| u32::try_from(line).ok())
 }

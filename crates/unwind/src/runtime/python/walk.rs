@@ -23,6 +23,9 @@ pub fn thread_pointer(
     tid: u32,
     mut read: impl FnMut(u64, &mut [u8]) -> bool,
 ) -> Option<u64> {
+    if proc.kind == abi::KIND_RUBY {
+        return super::super::ruby::thread_pointer(proc, tid, &mut read);
+    }
     let mut word = |at: u64| {
         let mut bytes = [0u8; 8];
         (at != 0 && at.is_multiple_of(8) && read(at, &mut bytes)).then(|| u64::from_ne_bytes(bytes))

@@ -1,0 +1,89 @@
+//! Ruby: methods, blocks and stacks, as the interpreter tells them.
+
+use crate::folded::Line;
+use crate::score::share::{self, Nearness};
+use crate::score::stacks;
+use crate::tool::{Options, Run};
+use crate::{Error, Scorecard, Tool, ruby};
+
+use super::python::chains;
+use super::{Length, fixed_work, measure};
+
+/// Promised of user stacks, percent of sampled time.
+const WHOLE: f64 = 99.0;
+
+pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    // The full length is the one that the promise is stated for: at 99 Hz.
+    let (hz, seconds) = match length.seconds {
+        s if s < 10.0 => (499, 2.0),
+        s => (99, s),
+    };
+    for (way, hz, more) in [
+        ("", hz, &[][..]),
+        (" by perf events", 199, &["--backend", "perf"][..]),
+        (" by stops", 199, &["--backend", "proc", "--allow-stop"]),
+    ] {
+        let options = Options {
+            hz,
+            more: more.iter().map(|m| (*m).to_owned()).collect(),
+        };
+        let program = ruby::start(&["--seconds", &format!("{seconds}")])?;
+        let run = measure(program, tool, &options)?;
+        let mut judged = judge(&run, hz);
+        if !way.is_empty() {
+            // What has run for a moment only may be over when it is read, and stops are too few for shares.
+            let told = |what: &str| {
+                what == "on-cpu named"
+                    || (way.contains("perf") && what == "on-cpu Worker#ruby_heavy")
+            };
+            judged.rows.retain(|row| told(&row.what));
+        }
+        for mut row in judged.rows {
+            row.what = format!("ruby{way}: {}", row.what);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
+/// The name of a method, or of a block in one, without its class.
+fn plain(name: &str) -> &str {
+    let is_class = name.starts_with(|c: char| c.is_ascii_uppercase());
+    match name.split_once(['#', '.']) {
+        Some((_, method)) if is_class => method,
+        _ => name,
+    }
+}
+
+fn judge(run: &Run, hz: u32) -> Scorecard {
+    let mut card = Scorecard::default();
+    for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
+        let nearness = Nearness { points: 1.5, hz };
+        card.rows
+            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
+    }
+    let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
+    let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
+    // Below a method, or a block in a file or a method.
+    let is_ruby =
+        |l: &&Line| (l.frames.iter()).any(|f| f.name.contains("Worker#") || f.name == "<main>");
+    card.at_least(
+        "on-cpu named",
+        100.0 * sum(&mut computing().filter(is_ruby)) / sum(&mut computing()),
+        95.0,
+        "%",
+    );
+    card.rows
+        .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
+    card.rows
+        .extend(stacks::whole(&run.stacks, |_| true, WHOLE).rows);
+    card.rows
+        .extend(chains(&run.truth, &run.stacks, plain).rows);
+    card
+}
+
+pub(super) fn ruby_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let units = format!("{}", length.seconds * 2500.0);
+    fixed_work("Ruby", tool, length, || ruby::start(&["--units", &units]))
+}

@@ -1,0 +1,127 @@
+//! Ruby's functions: names and files.
+
+use super::super::python::{Code, Miss, check};
+use super::{
+    super::memory::Memory,
+    Facts, lines,
+    objects::{self, Objects},
+};
+
+/// In a piece of code: its body.
+pub(super) const BODY: u16 = 16;
+/// In the entry of a method: what it is called; in front of that its definition, behind it the class.
+pub(super) const CALLED: u16 = 24;
+/// In place of the file, for methods that are written in C.
+const INTERNAL: &str = "ruby:internal";
+
+/// In the body of a piece of code: where its file, its name and its first line are.
+const PATH: usize = 64;
+const LABEL: usize = 80;
+const FIRST_LINE: usize = 88;
+
+/// `RB_IMEMO` and what follows it (`bpf/python_abi.h`).
+const IMEMO: u64 = 0x1a;
+const MENT: u64 = 6;
+const CODE: u64 = 7;
+/// What a method's definition says that is no code of Ruby.
+const METHOD_KINDS: u32 = 15;
+const IN_RUBY: u32 = 0;
+
+/// Reads functions of one process.
+pub(super) struct Reader<'r> {
+    pub(super) memory: Memory<'r>,
+    pub(super) facts: &'r Facts,
+    pub(super) bias: u64,
+}
+
+impl Reader<'_> {
+    /// The function at `address`, of which the walk saw `seen`.
+    pub(super) fn read(&mut self, address: u64, seen: u32) -> Result<Code, Miss> {
+        let mut head = [0u8; 40];
+        let known = self.memory.bytes(address, &mut head);
+        known.ok_or(Miss::Unreadable)?;
+        let word =
+            |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+        let flags = word(0);
+        if flags & 0x1f != IMEMO {
+            return Err(Miss::Changed);
+        }
+        match flags >> 12 & 15 {
+            MENT => {
+                let (definition, called, class) = (word(16), word(24), word(32));
+                if check(definition ^ called, 0) != seen {
+                    return Err(Miss::Changed);
+                }
+                self.method(definition, called, class)
+            }
+            CODE if check(word(usize::from(BODY)), 0) == seen => {
+                self.code(word(usize::from(BODY)), "")
+            }
+            _ => Err(Miss::Changed),
+        }
+    }
+
+    fn method(&mut self, definition: u64, called: u64, class: u64) -> Result<Code, Miss> {
+        let kind = self.memory.half(definition).ok_or(Miss::Unreadable)?;
+        let (names, layout) = (self.names(), &self.facts.layout);
+        let mut objects = Objects::new(&mut self.memory, layout, names);
+        let class = objects.class(class).unwrap_or_default();
+        if kind & METHOD_KINDS == IN_RUBY {
+            let code = self.memory.word(definition.wrapping_add(8));
+            let body = code.and_then(|c| self.memory.word(c.wrapping_add(BODY.into())));
+            return self.code(body.ok_or(Miss::Unreadable)?, &class);
+        }
+        let name = objects.identifier(called).ok_or(Miss::Unreadable)?;
+        Ok(Code::of_positions(
+            class + &name,
+            INTERNAL.into(),
+            0,
+            Vec::new(),
+        ))
+    }
+
+    /// A piece of code with its body at `body`, of a method of `class`.
+    fn code(&mut self, body: u64, class: &str) -> Result<Code, Miss> {
+        let layout = &self.facts.layout;
+        let mut bytes = [0u8; 160];
+        let known = self.memory.bytes(body, &mut bytes);
+        known.ok_or(Miss::Unreadable)?;
+        let word =
+            |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let line = match layout.boxed_line {
+            true => word(FIRST_LINE) >> 1,
+            false => word(FIRST_LINE),
+        } as u32;
+        let mut objects = Objects::new(&mut self.memory, layout, None);
+        let name = objects.text(word(LABEL)).ok_or(Miss::Changed)?;
+        let file = objects.path(word(PATH)).ok_or(Miss::Changed)?;
+        let found = lines::Found {
+            entries: word(layout.lines),
+            entry: layout.line,
+            count: word(layout.lines + 16) as u32,
+            places: word(layout.lines + 24),
+            words: (word(0) >> 32) as u32,
+            first: word(8),
+        };
+        // Without its table a function still has its name and first line.
+        let table = lines::read(&mut self.memory, &found).unwrap_or_default();
+        Ok(Code::of_positions(
+            format!("{class}{name}"),
+            file,
+            line,
+            table,
+        ))
+    }
+
+    /// Where the names of identifiers are, in this process.
+    fn names(&mut self) -> Option<u64> {
+        if let Some(at) = self.facts.names.get() {
+            return Some(at.wrapping_add(self.bias));
+        }
+        let (from, bytes) = self.facts.data;
+        let from = from.wrapping_add(self.bias);
+        let at = objects::find_names(&mut self.memory, &self.facts.layout, from, bytes)?;
+        let _ = self.facts.names.set(at.wrapping_sub(self.bias));
+        Some(at)
+    }
+}

@@ -1,0 +1,61 @@
+//! The interpreter's loop, where its symbol was removed: of the functions that are called by the function that makes
+//! a call of the interpreter, the longest one. Unwind tables tell how long functions are.
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
+
+use super::super::{Image, Place};
+
+/// The loop is not shorter than that, bytes; where it is in its caller, nothing that is called is longer.
+const LEAST: u64 = 8 << 10;
+
+/// The longest function that the one at `whole` calls.
+pub(super) fn called(image: &Image<'_>, whole: Place) -> Option<Place> {
+    let targets = calls(image.at(whole.address, whole.size as usize)?, whole.address);
+    let (frames, at) = image.section_at(".eh_frame")?;
+    let section = EhFrame::new(frames, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame(at);
+    let mut longest: Option<Place> = None;
+    let mut entries = section.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+            continue;
+        };
+        let (address, size) = (fde.initial_address(), fde.len());
+        let is_called = targets.binary_search(&address).is_ok();
+        if is_called && size >= LEAST && longest.is_none_or(|l| l.size < size) {
+            longest = Some(Place { address, size });
+        }
+    }
+    longest.filter(|l| l.size > whole.size)
+}
+
+/// What code at `address` may call, ascending.
+fn calls(code: &[u8], address: u64) -> Vec<u64> {
+    let mut targets: Vec<u64> = (code.windows(5).enumerate())
+        .filter(|(_, bytes)| bytes[0] == 0xe8)
+        .map(|(i, bytes)| {
+            let distance = i32::from_le_bytes(bytes[1..].try_into().expect("four bytes"));
+            let end = address.wrapping_add(i as u64 + 5);
+            end.wrapping_add_signed(distance.into())
+        })
+        .collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_called_is_found() {
+        let mut code = vec![0x90; 16];
+        code[3] = 0xe8;
+        code[4..8].copy_from_slice(&(0x2000i32 - 0x1008).to_le_bytes());
+        assert_eq!(calls(&code, 0x1000), [0x2000]);
+    }
+}
