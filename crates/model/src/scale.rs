@@ -20,13 +20,16 @@
 //! borrows from its siblings' ([`Scaled::borrowed_ns`] says how much).
 //!
 //! **The rest.** Exact time for which no sample exists becomes [`Unsampled`]: shown as the one
-//! frame `[not sampled]`. Sampled time for which the ledger has no time is left out and summed in
+//! frame `[not sampled]`; so does what stands in a group's samples for time that may not be sampled
+//! ([`StackEnd::NotSampled`]). Sampled time for which the ledger has no time is left out and summed in
 //! [`Scaled::unplaced_ns`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use crate::{BlockReason, Context, ContextId, Part, Recording, Sample, State, UnknownCause};
+use crate::{
+    BlockReason, Context, ContextId, Part, Recording, Sample, StackEnd, State, UnknownCause,
+};
 
 /// The name of the frame that stands for exact time without any sample.
 pub const NOT_SAMPLED: &str = "[not sampled]";
@@ -265,12 +268,35 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
     for groups in pools.values() {
         pool(groups, &weights, &mut out);
     }
+    withdraw(rec, &mut out);
     out.pieces.sort_unstable_by_key(|p| (p.sample, p.context));
     out.unsampled
         .sort_unstable_by_key(|u| (u.context, u.state, u.reason));
     out.factors
         .sort_unstable_by_key(|f| (f.context, f.state, f.reason));
     out
+}
+
+/// Makes time without a sample of the pieces that stand for it.
+fn withdraw(rec: &Recording, out: &mut Scaled) {
+    if !rec.stacks.iter().any(|s| s.end == StackEnd::NotSampled) {
+        return;
+    }
+    let unsampled = &mut out.unsampled;
+    out.pieces.retain(|p| {
+        let s = &rec.samples[p.sample as usize];
+        let stack = rec.stacks.get(s.stack.0 as usize);
+        if stack.is_none_or(|stack| stack.end != StackEnd::NotSampled) {
+            return true;
+        }
+        unsampled.push(Unsampled {
+            context: p.context,
+            state: s.state,
+            reason: class_name(s.state, class_of(s)),
+            ns: p.ns,
+        });
+        false
+    });
 }
 
 /// Divides one context's time in one state into groups.

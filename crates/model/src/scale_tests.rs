@@ -51,6 +51,32 @@ fn by_sample(s: &Scaled, sample: u32) -> u64 {
 }
 
 #[test]
+fn what_may_not_be_sampled_has_no_sample() {
+    let stack = |end| crate::Stack {
+        frames: Vec::new(),
+        end,
+    };
+    let rec = Recording {
+        contexts: vec![context(1, "a", on_cpu(1_000))],
+        samples: vec![
+            sample(0, 0, State::OnCpu, 20, 200),
+            sample(0, 1, State::OnCpu, 0, 300),
+        ],
+        stacks: vec![stack(StackEnd::Root), stack(StackEnd::NotSampled)],
+        ..Recording::default()
+    };
+    let s = scale(&rec);
+    assert_eq!((by_sample(&s, 0), by_sample(&s, 1)), (400, 0));
+    let rest = Unsampled {
+        context: ContextId(0),
+        state: State::OnCpu,
+        reason: None,
+        ns: 600,
+    };
+    assert_eq!(s.unsampled, [rest]);
+}
+
+#[test]
 fn one_factor_for_a_context_and_state() {
     let rec = Recording {
         contexts: vec![context(1, "a", on_cpu(1_000))],

@@ -139,6 +139,9 @@ pub enum StackEnd {
     Gone,
     /// The stack was lost on the way to user space.
     Lost,
+    /// There is none: the time is known to be there, and may not be sampled. It is shown as time without any
+    /// sample is ([`crate::scale::NOT_SAMPLED`]).
+    NotSampled,
 }
 
 impl StackEnd {
@@ -156,11 +159,15 @@ impl StackEnd {
         StackEnd::NoProgress,
         StackEnd::Gone,
         StackEnd::Lost,
+        StackEnd::NotSampled,
     ];
 
     /// Whether nothing is missing from the stack.
     pub fn is_whole(self) -> bool {
-        matches!(self, StackEnd::Root | StackEnd::KernelOnly)
+        matches!(
+            self,
+            StackEnd::Root | StackEnd::KernelOnly | StackEnd::NotSampled
+        )
     }
 
     /// The name used after `truncated:` in folded output and in losses.
@@ -178,6 +185,7 @@ impl StackEnd {
             StackEnd::NoProgress => "no_progress",
             StackEnd::Gone => "gone",
             StackEnd::Lost => "lost",
+            StackEnd::NotSampled => "not_sampled",
         }
     }
 

@@ -73,6 +73,38 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
     }
 }
 
+/// An ordinary user may not sample what the kernel computes: that is no loss, and is not given to user code.
+#[test]
+fn what_may_not_be_sampled_is_told_as_such() {
+    let Some(tool) = tool() else { return };
+    retried("the kernel's part as an ordinary user", || {
+        let o = attach(&tool, Place::User, &["--backend", "perf"], "events")?;
+        let limits = o.domain["limits"].to_string();
+        if !limits.contains("may sample user code only") {
+            let why = "perf_event_paranoid below 2: everybody may sample the kernel";
+            return Err(Error::CannotRunHere(why.into()));
+        }
+        let own = o.truth.threads.iter().find(|t| t.name == "events");
+        let seen = own.and_then(|t| o.report.thread(t.pid, t.tid));
+        let Some(seen) = seen else {
+            return Err(Error::Output("its thread was not seen".into()));
+        };
+        let lines = || (o.stacks.iter()).filter(|l| l.state == "on_cpu" && l.thread == "events");
+        let time = |lines: &mut dyn Iterator<Item = &wallscope_testkit::folded::Line>| {
+            lines.map(|l| l.ns as f64).sum::<f64>() * 100.0 / seen.on_cpu_ns as f64
+        };
+        off("% of on-CPU time", 100.0, time(&mut lines()), 0.1)?;
+        let lost = lines().filter(|l| l.truncated.as_deref() == Some("lost"));
+        off("% lost", 0.0, time(&mut { lost }), 0.0)?;
+        // It makes pages and system calls all the time.
+        let not_sampled = time(&mut lines().filter(|l| l.is_unsampled()));
+        if not_sampled < 20.0 {
+            return Err(Error::Output(format!("{not_sampled:.1} % not sampled")));
+        }
+        Ok(format!("{not_sampled:.1} % of on-CPU time not sampled"))
+    });
+}
+
 const FAULTS: &str = "page-faults";
 const WRITES: &str = "syscalls:sys_enter_write";
 

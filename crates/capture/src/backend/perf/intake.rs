@@ -54,7 +54,6 @@ impl Looker {
 
     /// Takes what the events have written. `since`: when threads were listed last.
     pub fn drain(&mut self, since: u64, now: u64) {
-        self.displaced();
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
         self.drained_ns = session::now();

@@ -39,7 +39,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         let totals = std::mem::replace(&mut t.book, super::book::Book::new(end_ns)).finish();
         if user_only {
             let (user, kernel) = ticks(t);
-            let stack = samples.none(t.pid, StackEnd::Lost);
+            let stack = samples.none(t.pid, StackEnd::NotSampled);
             samples.unsampled_part(index, stack, kernel, user.max(1));
         }
         samples.settle(

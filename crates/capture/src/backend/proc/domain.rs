@@ -188,7 +188,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
             ));
             if !c.with_kernel {
                 limits.push(limit(
-                    "where in the kernel, and from where, a thread computes: samples fall on user code; the kernel's part, by the tick, stands as truncated:lost".into(),
+                    "where in the kernel, and from where, a thread computes: an ordinary user may sample user code only, so that the kernel's part of on-CPU time, which the kernel's tick tells, stands as [not sampled]; totals are exact all the same".into(),
                     "sudo sysctl kernel.perf_event_paranoid=1, or the ebpf backend",
                 ));
             }

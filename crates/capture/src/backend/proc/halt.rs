@@ -87,13 +87,19 @@ impl Looker {
         }
     }
 
-    /// Takes the stacks of those that have halted since.
-    pub fn take_halted(&mut self) {
+    /// Those that have halted since: what was owed of them, and came.
+    pub fn have_halted(&mut self) -> Vec<(Owed, Halted)> {
         let all = self.stopper.as_mut().map_or_else(Vec::new, Stopper::take);
-        for (tid, halted) in all {
-            if let (Some(owed), Some(halted)) = (self.owed.remove(&tid), halted) {
-                self.halted(&owed, halted);
-            }
+        let came = |(tid, halted)| Some((self.owed.remove(&tid), halted?));
+        let came = all.into_iter().filter_map(came);
+        came.filter_map(|(owed, halted)| Some((owed?, halted)))
+            .collect()
+    }
+
+    /// Takes their stacks.
+    pub fn take_stacks(&mut self, halted: Vec<(Owed, Halted)>) {
+        for (owed, halted) in halted {
+            self.halted(&owed, halted);
         }
     }
 

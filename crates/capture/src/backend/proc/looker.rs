@@ -9,7 +9,6 @@ use super::{
     connections::Connections,
     counters::{Counters, Doing},
     halt::Owed,
-    prompt,
     samples::{Look, Meant, Samples, Weight},
     stop::Stopper,
     thread::{SeenDoing, Sight},
@@ -32,6 +31,9 @@ const REVIEWED: u64 = 200;
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
 pub const ENOUGH: u32 = 20;
+
+/// Late looks are of use where there was none for so many periods.
+const RARELY: u64 = 16;
 
 /// Things that happened on the way, counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,8 +84,6 @@ pub struct Looker {
     /// Threads may have been born unseen.
     pub relist: bool,
     last_round_ns: u64,
-    /// How often we were put off our CPU, when that was asked last.
-    put_off: i64,
     /// Rounds so far: each looks at one of every so many threads.
     rounds: usize,
     /// When the present round was due, ns.
@@ -115,7 +115,6 @@ impl Looker {
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
-            put_off: 0,
             rounds: 0,
             due_ns: 0,
             owed: FxHashMap::default(),
@@ -133,7 +132,7 @@ impl Looker {
     pub fn round(&mut self, due: u64, late: bool, period: u64, stride: usize, all: bool) {
         self.due_ns = due;
         self.processes.jit_mut().follow();
-        self.take_halted();
+        let halted = self.have_halted();
         let now = session::now();
         self.tally.late += u64::from(late);
         self.rounds = self.rounds.wrapping_add(1);
@@ -173,16 +172,11 @@ impl Looker {
         });
         live.append(&mut self.watch.live);
         self.watch.live = live;
+        // Their stacks have been copied: that can wait, what threads do now cannot.
+        self.take_stacks(halted);
         for index in gone {
             self.ended(index);
         }
-    }
-
-    /// Whether we were put off our CPU since this was asked last. By a thread that is looked at next, perhaps:
-    /// then it comes just when that one waits again.
-    pub fn displaced(&mut self) -> bool {
-        let before = std::mem::replace(&mut self.put_off, prompt::times_put_off());
-        before != self.put_off
     }
 
     /// Makes the slices twice as wide.
@@ -208,7 +202,8 @@ impl Looker {
 
     /// The last look at everybody. `since`: when threads were listed last.
     pub fn finish(&mut self, since: u64, period: u64) {
-        self.take_halted();
+        let halted = self.have_halted();
+        self.take_stacks(halted);
         self.due_ns = session::now();
         self.drain(since, self.due_ns);
         for index in self.watch.live.clone() {
@@ -279,7 +274,6 @@ impl Looker {
             self.tally.skipped += u64::from(known);
             return true;
         }
-        let late = self.displaced() || late;
         match self.see(index, at) {
             None => return true,
             Some(Doing::Running) => {}
@@ -304,8 +298,10 @@ impl Looker {
         true
     }
 
-    /// One look at a thread by its counters; false: it is gone. `late`, or displaced: one that has moved is
-    /// left to the next round, if enough rounds were in time so far.
+    /// One look at a thread by its counters; false: it is gone. `late`: it is left to the next round, if enough
+    /// rounds were in time so far, and whatever it does: who left out only those that have moved would see too
+    /// much of sleep. For the same reason it is not asked whether we were put off our CPU on the way, which
+    /// happens when some thread's wait ends.
     fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
         let t = &mut self.watch.threads[index];
         if t.skip > 0 && !all {
@@ -320,28 +316,23 @@ impl Looker {
         let before = t.seen_doing();
         let same = t.counters.unchanged(books);
         let sleeps = same && matches!(t.doing, Doing::Blocked(_));
-        let left_out = t.quiet > 0;
-        if !sleeps {
-            let late = self.displaced() || late;
-            let t = &mut self.watch.threads[index];
-            if late && !all && t.in_time >= ENOUGH {
-                t.ran = true;
-                return true;
-            }
-            t.in_time += u32::from(!late);
+        let left_out = u64::from(t.left_out);
+        let rarely = now.saturating_sub(t.book.seen_ns) > RARELY * period;
+        if late && !all && !rarely && t.in_time >= ENOUGH {
+            t.ran |= !sleeps;
+            return true;
         }
-        let t = &mut self.watch.threads[index];
+        t.in_time += u32::from(!late && !sleeps);
         if sleeps {
             t.quiet = t.quiet.saturating_add(1);
-            // Looked at less and less often, but never so that a wait would go unnoticed: the time
-            // it has not run for is its own witness.
-            t.skip = match t.quiet {
-                // Not all of them in the same rounds.
-                1 => index as u32 % (MOST_SKIPPED + 1),
-                quiet => ((1 << quiet.min(8)) - 1).min(MOST_SKIPPED),
-            };
+            // Looked at less often the longer it sleeps, so that what is not seen is little beside what is: the
+            // time it has not run for is its own witness.
+            let slept = t.slept.saturating_add(1);
+            t.skip = left_out_after(slept, index);
+            t.slept = slept.saturating_add(t.skip);
+            t.left_out = t.skip;
         } else {
-            (t.quiet, t.ran) = (0, true);
+            (t.quiet, t.slept, t.left_out, t.ran) = (0, 0, 0, true);
             match self.see(index, now) {
                 Some(doing) => self.watch.threads[index].doing = doing,
                 None => return false,
@@ -351,13 +342,11 @@ impl Looker {
         let t = &mut self.watch.threads[index];
         let begin = t.book.seen_ns;
         t.counters.look(&mut t.book, now, books, t.doing, grid);
-        // Whether it ran is known, but not when. If looks were left out because it slept, it slept
-        // for half of that on average; for the rest it did what it does now.
-        let length = now.saturating_sub(begin);
-        let unseen = if left_out && !same {
-            length.saturating_sub(period) / 2
-        } else {
-            0
+        // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
+        // of their time on average; for the rest it did what it does now.
+        let unseen = match same {
+            true => 0,
+            false => now.saturating_sub(begin) * left_out / (left_out + 1) / 2,
         };
         let edge = begin + unseen;
         if unseen > 0 {
@@ -437,5 +426,39 @@ impl Looker {
             }
         }
         self.join(known);
+    }
+}
+
+/// Looks to leave out at thread number `index`, which has not run for `slept` rounds.
+fn left_out_after(slept: u32, index: usize) -> u32 {
+    let quarter = slept / 4;
+    if quarter < MOST_SKIPPED {
+        quarter
+    } else if quarter == MOST_SKIPPED {
+        // Not all of them in the same rounds.
+        MOST_SKIPPED - index as u32 % 4
+    } else {
+        MOST_SKIPPED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_of_a_sleep_is_little_beside_what_is() {
+        for index in 0..9 {
+            let (mut slept, mut looks, mut most) = (0, 0, 0);
+            while slept < 1000 {
+                slept += 1;
+                let left_out = left_out_after(slept, index);
+                assert!(left_out * 4 <= slept);
+                (slept, looks, most) = (slept + left_out, looks + 1, most.max(left_out));
+            }
+            // And who sleeps for long costs little.
+            assert_eq!(most, MOST_SKIPPED);
+            assert!(looks < 1000 / 7, "{looks}");
+        }
     }
 }

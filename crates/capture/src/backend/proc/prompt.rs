@@ -30,17 +30,6 @@ pub fn ask_for_short_turns() {
     }
 }
 
-/// How often this thread was put off its CPU so far.
-pub fn times_put_off() -> i64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call writes one rusage; zero is a value of each of its fields.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    usage.ru_nivcsw
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

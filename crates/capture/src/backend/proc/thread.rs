@@ -121,6 +121,10 @@ pub struct Thread {
     pub skip: u32,
     /// Looks in a row at which nothing had changed.
     pub quiet: u32,
+    /// Rounds that these stand for, those left out included.
+    pub slept: u32,
+    /// Looks that were left out since the last one, as it slept.
+    pub left_out: u32,
     /// Looks in time at which it had moved.
     pub in_time: u32,
     /// Whether it ran since the last listing.
@@ -184,6 +188,8 @@ impl Thread {
             put_off: None,
             skip: 0,
             quiet: 0,
+            slept: 0,
+            left_out: 0,
             in_time: 0,
             ran: false,
             tells_births: false,
