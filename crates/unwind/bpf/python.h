@@ -12,7 +12,8 @@
  *   py_walk_fault(w)                  current, sleepable: pages are brought in
  *   py_walk_remote(w, task)           any task, sleepable
  *   py_finish_walk(w, tid)            remembers where the interpreter keeps the thread
- *   py_is_gil(tgid, address)          whether a lock belongs to the GIL
+ *   py_lock(tgid, tid, address, timed, here)  what a wait for a lock is to the interpreter; `here`: of current
+ *   py_own_lock(tgid, address)        the address by which the GIL is known that is waited for at `address`
  *   py_fork, py_forget                follow fork and exec
  *
  * The result is in w->out. Nothing is read for a thread whose native stack is whole and shows no
@@ -161,14 +162,51 @@ static __always_inline void py_walk_remote(struct py_work *w, struct task_struct
 	PY_RUN(py_loop_remote, w, task);
 }
 
-static __always_inline bool py_is_gil(u32 tgid, u64 address)
+enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
+
+/* Ruby: each thread waits for the lock at a place of its own, at which it sleeps too. */
+static __always_inline int rb_lock(struct py_proc *proc, u32 tid, u64 address, bool timed)
+{
+	/* A pthread_cond_t. */
+	const u64 bytes = 48;
+	struct py_known *known = bpf_map_lookup_elem(&py_threads, &tid);
+	u64 own, unblock;
+
+	if (!known || !known->tstate)
+		return PY_OTHER_LOCK;
+	own = known->tstate;
+	if (proc->cframe &&
+	    bpf_probe_read_user(&own, sizeof(own), (void *)known->tstate + proc->ts_thread))
+		return PY_OTHER_LOCK;
+	if (address - (own + proc->ts_wait) >= bytes)
+		return PY_OTHER_LOCK;
+	if (bpf_probe_read_user(&unblock, sizeof(unblock), (void *)known->tstate + proc->ts_unblock))
+		return PY_OTHER_LOCK;
+	if (!unblock)
+		return PY_GIL;
+	/* Without a limit it waits for another thread. */
+	return timed ? PY_SLEEP : PY_OTHER_LOCK;
+}
+
+static __always_inline int py_lock(u32 tgid, u32 tid, u64 address, bool timed, bool here)
 {
 	struct py_proc *proc;
 
 	if (!py_processes)
-		return false;
+		return PY_OTHER_LOCK;
 	proc = bpf_map_lookup_elem(&py_procs, &tgid);
-	return proc && proc->gil && address - proc->gil < proc->gil_bytes;
+	if (!proc)
+		return PY_OTHER_LOCK;
+	if (proc->kind == PY_KIND_RUBY)
+		return here ? rb_lock(proc, tid, address, timed) : PY_OTHER_LOCK;
+	return proc->gil && address - proc->gil < proc->gil_bytes ? PY_GIL : PY_OTHER_LOCK;
+}
+
+static __always_inline u64 py_own_lock(u32 tgid, u64 address)
+{
+	struct py_proc *proc = bpf_map_lookup_elem(&py_procs, &tgid);
+
+	return proc && proc->kind == PY_KIND_RUBY && proc->gil ? proc->gil : address;
 }
 
 /* A new process has its parent's interpreter until its own is known. */

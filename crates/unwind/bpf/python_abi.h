@@ -71,7 +71,7 @@ struct py_span {
 /* The interpreter of one process: where its state begins, and the offsets of what is read. */
 struct py_proc {
 	u64 runtime;        /* address of _PyRuntime; PHP: of executor_globals; Ruby: of ruby_current_vm_ptr */
-	u64 gil;            /* address of the GIL's locks; 0: not known */
+	u64 gil;            /* address of the GIL's locks; 0: not known; Ruby: 8 in front of its holder */
 	struct py_span eval[2]; /* the interpreter's loop, and its cold part */
 	u32 gil_bytes;
 	u32 interp_head;    /* in the runtime; PHP: the innermost frame; Ruby: a list of ractors, or of threads */
@@ -90,10 +90,12 @@ struct py_proc {
 	u16 code_line;      /* in a code object; Ruby: what is called, in a method's entry */
 	u16 code_name;      /* Ruby: the body, in a piece of code */
 	u16 code_start;     /* the first instruction; PY_KIND_OBJECTS: unused; PHP: the line, in an instruction */
+	u16 ts_wait;        /* Ruby: what a thread waits at for the lock, and sleeps at, where its pointer is */
+	u16 ts_unblock;     /* Ruby: who can end its sleep; 0: nobody, it does not sleep */
 	u8 kind;            /* enum py_kind; what it does not have is 0 */
 	u8 cframe;
 	u8 lasti_shift;     /* PY_KIND_OBJECTS: f_lasti counts units of 1 << this */
-	u8 pad0[5];
+	u8 pad0[1];
 };
 
 /*

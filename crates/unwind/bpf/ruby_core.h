@@ -36,23 +36,27 @@ py_inline int rb_want_thread(struct py_work *w)
 	return py_want_thread(w, RB_STAGE_THREAD);
 }
 
+/* Ruby: what was known of the thread is out of date. */
+py_inline int rb_look_anew(struct py_work *w)
+{
+	w->tstate = 0;
+	return py_want(w, RB_STAGE_VM, w->proc.runtime, 8);
+}
+
 /* Ruby: the thread at w->tstate is another one. */
 py_inline int rb_pass_thread(struct py_work *w)
 {
-	if (!w->several) {
-		/* What was known of it is out of date. */
-		w->tstate = 0;
-		return py_want(w, RB_STAGE_VM, w->proc.runtime, 8);
-	}
+	if (!w->several)
+		return rb_look_anew(w);
 	w->tstate = w->back;
 	return rb_want_thread(w);
 }
 
 py_inline int rb_enter_thread(struct py_work *w)
 {
-	/* A thread that has not begun has none. */
+	/* A thread that has not begun has none; nor has one that is over, whose pointer is the next one's. */
 	if (!w->frame)
-		return py_finish(w, PY_END_NOT_READY);
+		return w->several ? py_finish(w, PY_END_NOT_READY) : rb_look_anew(w);
 	return py_want(w, RB_STAGE_CONTEXT, w->frame, 24);
 }
 
@@ -77,9 +81,9 @@ py_inline int rb_take_context(struct py_work *w)
 	u64 stack = py_word(w, 0), words = py_word(w, 8);
 
 	w->frame = py_word(w, 16);
-	/* Of a fiber that is over. */
+	/* Of a fiber, or a thread, that is over. */
 	if (!stack || !w->frame)
-		return py_finish(w, PY_END_ROOT);
+		return w->several ? py_finish(w, PY_END_ROOT) : rb_look_anew(w);
 	if (words > 1u << 27 || w->frame < stack)
 		return py_finish(w, PY_END_GARBAGE);
 	w->floor = stack + 8 * words;

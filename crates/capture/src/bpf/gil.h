@@ -12,7 +12,7 @@
  */
 #pragma once
 
-/* Where every version from 3.8 to 3.13 keeps the thread that took the lock last. */
+/* Where every version from 3.8 to 3.13 keeps the thread that took the lock last; for Ruby `gil` is told so. */
 #define GIL_HOLDER 8
 #define GIL_COMERS 8
 
@@ -95,6 +95,13 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 		return;
 	if (bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
 				(void *)holder + proc->ts_thread)) {
+		lost(WS_L_GIL);
+		return;
+	}
+	/* From 3.2 on Ruby's threads have it further on. */
+	if (proc->kind == PY_KIND_RUBY && proc->cframe &&
+	    bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
+				(void *)self.pointer + proc->cframe_frame)) {
 		lost(WS_L_GIL);
 		return;
 	}

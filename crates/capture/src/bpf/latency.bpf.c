@@ -24,9 +24,14 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "maps.h"
 
 /* Interpreters' own locks are not told from others here. */
-static __always_inline bool py_is_gil(u32 tgid, u64 address)
+enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
+static __always_inline int py_lock(u32 tgid, u32 tid, u64 address, bool timed, bool here)
 {
-	return false;
+	return PY_OTHER_LOCK;
+}
+static __always_inline u64 py_own_lock(u32 tgid, u64 address)
+{
+	return address;
 }
 
 /* Turns are neither told one by one nor counted by length. */

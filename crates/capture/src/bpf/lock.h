@@ -54,6 +54,8 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 		file = file_of(p, lock);
 		lock = file ? BPF_CORE_READ(file, f_inode, i_ino) : 0;
 	}
+	if (t->detail == WS_GIL)
+		lock = py_own_lock(p->tgid, lock);
 	if (lock == t->lock && call == t->lock_call)
 		return;
 	lock_flush(t);

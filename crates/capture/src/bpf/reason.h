@@ -4,7 +4,7 @@
  * system call and, for calls on a descriptor, what is behind it. Where that may be wrong or tells
  * nothing, the kernel functions it stands in decide (place.h).
  *
- * Whoever includes this says by py_is_gil() which locks are an interpreter's own (unwind/bpf/python.h).
+ * Whoever includes this says by py_lock() which locks are an interpreter's own (unwind/bpf/python.h).
  */
 #pragma once
 #include "place.h"
@@ -130,8 +130,9 @@ static __always_inline bool selects_nothing(struct pt_regs *regs)
 	return !regs->di && regs->r8;
 }
 
-/* By its number and arguments; WS_REASONS where they tell nothing. */
-static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous)
+/* By its number and arguments; WS_REASONS where they tell nothing. `here`: `task` itself runs. */
+static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous,
+					 bool here)
 {
 	u32 key = regs->orig_ax;
 	struct ws_call *entry = bpf_map_lookup_elem(&syscall_reason, &key);
@@ -147,7 +148,13 @@ static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_reg
 	case WS_LOCK:
 		if (is_sleep(task, regs))
 			return WS_TIMER;
-		return py_is_gil(task->tgid, regs->di) ? WS_GIL : WS_LOCK;
+		switch (py_lock(task->tgid, task->pid, regs->di, regs->r10 != 0, here)) {
+		case PY_GIL:
+			return WS_GIL;
+		case PY_SLEEP:
+			return WS_TIMER;
+		}
+		return WS_LOCK;
 	case WS_BY_FD:
 		return reason_by_fd(task, regs->di, WS_OTHER);
 	case WS_BY_SOCKET:
@@ -250,7 +257,7 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);
 		call = call_of(regs);
 		if (call < WS_SYSCALLS)
-			reason = reason_by_call(task, regs, previous);
+			reason = reason_by_call(task, regs, previous, ctx != NULL);
 		else if (call == WS_SYSCALLS && (io || hard)) /* not a system call: it came here by an exception */
 			reason = WS_PAGE_FAULT;
 		if (!hard && call_says_all(reason))

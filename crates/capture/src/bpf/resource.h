@@ -129,7 +129,8 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
 	case WS_FIRST_IS_LOCK:
 		r->what = t->monitor ? WS_W_MONITOR : WS_W_LOCK;
-		r->address = t->monitor ? t->monitor : regs->di;
+		r->address = t->monitor ? t->monitor :
+			     reason == WS_GIL ? py_own_lock(p->tgid, regs->di) : regs->di;
 		return NULL;
 	case WS_FIRST_IS_PATH:
 	case WS_SECOND_IS_PATH:

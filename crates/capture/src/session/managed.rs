@@ -196,7 +196,7 @@ impl Managed {
         {
             return;
         }
-        proc.gil = find_gil(found, proc.runtime, pid).unwrap_or_default();
+        proc.gil = find_gil(found, &proc, pid).unwrap_or_default();
         let space = Space {
             found: Arc::clone(found),
             bias,
@@ -268,7 +268,7 @@ impl Managed {
             });
         }
         if space.proc.gil == 0
-            && let Some(gil) = find_gil(&space.found, space.proc.runtime, pid)
+            && let Some(gil) = find_gil(&space.found, &space.proc, pid)
         {
             space.proc.gil = gil;
             self.publish(pid);
@@ -400,10 +400,11 @@ impl Locks for Managed {
     }
 }
 
-/// Where the GIL of process `pid` is, whose interpreter's state is at `runtime`.
-fn find_gil(found: &Found, runtime: u64, pid: u32) -> Option<u64> {
+/// Where the GIL of process `pid` is, whose interpreter `proc` describes.
+fn find_gil(found: &Found, proc: &abi::Proc, pid: u32) -> Option<u64> {
     match &**found {
-        Ok(Facts::Python(facts)) => facts.find_gil(runtime, reader(pid)),
+        Ok(Facts::Python(facts)) => facts.find_gil(proc.runtime, reader(pid)),
+        Ok(Facts::Ruby(facts)) => facts.find_gil(proc, reader(pid)),
         _ => None,
     }
 }

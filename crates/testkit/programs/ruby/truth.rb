@@ -2,6 +2,7 @@
 # A Ruby program that measures its own methods by the clock, in the way of the C programs.
 #
 # truth.rb [--seconds S]   computes, sleeps, is called back from C, recurses, raises, in a thread and in fibers too
+# truth.rb --gil [...]     two threads compute all the time, each for as long as Ruby's lock lets it
 # truth.rb --units N       a fixed amount of computing; tells its time
 #
 # Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
@@ -211,6 +212,14 @@ class Worker
     measure(:ruby_aside, '')
   end
 
+  def count
+    measure(:ruby_count, '')
+  end
+
+  def ruby_count
+    spin(some(2000))
+  end
+
   def told_functions
     @functions.map do |name, t|
       { pid: $$, tid: @tid, name: "Worker##{name}", reason: t[0], calls: t[1], wall_ns: t[2], on_cpu_ns: t[3],
@@ -244,27 +253,35 @@ workers = [main]
 finish = nil
 go = Queue.new
 ready = Queue.new
-aside = units.zero? && Thread.new do
-  Thread.current.name = 'aside'
-  worker = Worker.new
-  ready << worker
-  go.pop
-  worker.begin_work
-  while now < finish
-    worker.work_aside
-    worker.operations += 1
+counting = ARGV.include?('--gil')
+names = if !units.zero? then {}
+        elsif counting then { 'count-1' => :count, 'count-2' => :count }
+        else { 'aside' => :work_aside }
+        end
+threads = names.map do |name, what|
+  Thread.new do
+    Thread.current.name = name
+    worker = Worker.new
+    ready << worker
+    go.pop
+    worker.begin_work
+    while now < finish
+      worker.send(what)
+      worker.operations += 1
+    end
+    worker.end_work
   end
-  worker.end_work
 end
-workers << ready.pop if aside
+threads.each { workers << ready.pop }
 puts "READY #{$$}"
 STDIN.gets
 released = now
 extra = {}
 finish = released + (seconds * 1e9).to_i
 main.begin_work
-if aside
-  go << true
+if units.zero?
+  threads.each { go << true }
+  threads.each(&:join) if counting
   while now < finish
     main.work
     main.operations += 1
@@ -275,7 +292,7 @@ else
   extra = { wall_ns: now - released, cpu_ns: books[0] - before[0] }
 end
 ended = main.end_work
-aside.join if aside
+threads.each(&:join)
 puts json(program: 'ruby', executable: File.basename(File.readlink('/proc/self/exe')), pid: $$,
           released_ns: released, ended_ns: ended, threads: workers.map(&:thread),
           functions: workers.flat_map(&:told_functions), chains: workers.flat_map(&:told_chains), extra: extra)

@@ -28,7 +28,13 @@ pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             hz,
             more: more.iter().map(|m| (*m).to_owned()).collect(),
         };
-        let program = ruby::start(&["--seconds", &format!("{seconds}")])?;
+        // Without kernel programs names are asked for, and one share.
+        let length = if way.is_empty() {
+            seconds
+        } else {
+            seconds / 2.0
+        };
+        let program = ruby::start(&["--seconds", &format!("{length}")])?;
         let run = measure(program, tool, &options)?;
         let mut judged = judge(&run, hz);
         if !way.is_empty() {
@@ -44,6 +50,49 @@ pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             card.rows.push(row);
         }
     }
+    let seconds = format!("{}", seconds / 2.0);
+    let program = ruby::start(&["--gil", "--seconds", &seconds])?;
+    let run = measure(program, tool, &Options::at(499))?;
+    for mut row in lock(&run)?.rows {
+        row.what = format!("ruby: {}", row.what);
+        card.rows.push(row);
+    }
+    Ok(card)
+}
+
+/// Threads that wait for nothing but Ruby's lock, and who has it then.
+fn lock(run: &Run) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let counting = run.truth.threads.iter();
+    for own in counting.filter(|t| t.name.starts_with("count-")) {
+        let computed = own.on_cpu_ns + own.run_delay_ns;
+        let waited = own.work_wall_ns.saturating_sub(computed);
+        let thread = run.report.thread(own.pid, own.tid).cloned();
+        let blocked = thread.unwrap_or_default().blocked;
+        let gil = blocked.get("gil").copied().unwrap_or(0);
+        let percent = 100.0 * gil as f64 / waited as f64;
+        card.at_least(format!("gil of {}'s waits", own.name), percent, 95.0, "%");
+        // More than all of them only as far as the kernel's own count of queueing is off.
+        card.at_most(format!("the same of {}", own.name), percent, 115.0, "%");
+    }
+    let locks = run.recorded.json(&["locks"])?;
+    let mut rows = locks["locks"].as_array().into_iter().flatten();
+    let gil = rows
+        .find(|l| (l["name"].as_str()).is_some_and(|n| n.starts_with("the GIL of ")))
+        .ok_or_else(|| Error::Output("no lock is called the GIL".into()))?;
+    let holders = gil["holders"].as_array().into_iter().flatten();
+    let held: f64 = holders
+        .filter(|h| h["had_it"] == true)
+        .filter(|h| (h["thread"].as_str()).is_some_and(|t| t.starts_with("count-")))
+        .map(|h| h["ns"].as_f64().unwrap_or(0.0))
+        .sum();
+    let total = gil["total_ns"].as_f64().unwrap_or(0.0);
+    card.at_least(
+        "waits for the lock with a holder",
+        100.0 * held / total,
+        90.0,
+        "%",
+    );
     Ok(card)
 }
 

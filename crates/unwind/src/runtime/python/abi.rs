@@ -77,7 +77,7 @@ pub struct Span {
 pub struct Proc {
     /// Address of `_PyRuntime`; PHP: of `executor_globals`; Ruby: of `ruby_current_vm_ptr`.
     pub runtime: u64,
-    /// Address of the GIL's locks; 0: not known.
+    /// Address of the GIL's locks; 0: not known. Ruby: 8 in front of its holder.
     pub gil: u64,
     /// The interpreter's loop, and its cold part.
     pub eval: [Span; 2],
@@ -97,10 +97,12 @@ pub struct Proc {
     pub(crate) code_line: u16,
     pub(crate) code_name: u16,
     pub(crate) code_start: u16,
+    pub(crate) ts_wait: u16,
+    pub(crate) ts_unblock: u16,
     pub(crate) kind: u8,
     pub(crate) cframe: u8,
     pub(crate) lasti_shift: u8,
-    pub(crate) pad0: [u8; 5],
+    pub(crate) pad0: [u8; 1],
 }
 
 impl Proc {
@@ -204,7 +206,7 @@ mod tests {
             u64::from(KIND_RUBY),
         ];
         assert_eq!(c, rust);
-        let fields = 2 * 8 + 2 * 16 + 4 * 4 + 12 * 2 + 3 + 5;
+        let fields = 2 * 8 + 2 * 16 + 4 * 4 + 14 * 2 + 3 + 1;
         assert_eq!(size_of::<Proc>(), fields);
     }
 

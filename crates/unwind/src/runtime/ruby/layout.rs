@@ -25,6 +25,11 @@ pub(super) struct Layout {
     pub(super) native: Option<u16>,
     /// In a thread: the execution context.
     pub(super) context: u16,
+    /// Where its pointer is: what it waits at for the lock; and in a thread: who can end its sleep.
+    pub(super) wait: u16,
+    pub(super) unblock: u16,
+    /// In a ractor, from its threads on; before 3.0 in the VM: who has the lock.
+    pub(super) holder: u32,
     /// Length of a frame.
     pub(super) frame: u16,
     /// In the body of a piece of code: its lines.
@@ -46,6 +51,9 @@ const V27: Layout = Layout {
     thread: 72,
     native: None,
     context: 32,
+    wait: 104,
+    unblock: 232,
+    holder: 8,
     frame: 56,
     lines: 120,
     line: 8,
@@ -60,10 +68,15 @@ const V30: Layout = Layout {
     threads: 304,
     thread: 80,
     context: 40,
+    wait: 112,
+    unblock: 240,
+    holder: 32,
     ..V27
 };
 const V31: Layout = Layout {
     version: (3, 1),
+    wait: 120,
+    unblock: 248,
     frame: 64,
     line: 12,
     ..V30
@@ -73,6 +86,8 @@ const V32: Layout = Layout {
     thread: 40,
     native: Some(8),
     context: 48,
+    wait: 32,
+    unblock: 200,
     lines: 112,
     boxed_line: false,
     long_texts: true,
@@ -84,6 +99,9 @@ const V33: Layout = Layout {
     ractor: 432,
     threads: 256,
     native: Some(16),
+    wait: 40,
+    unblock: 328,
+    holder: 72,
     frame: 56,
     classes: ClassNames::Beside(152, 128),
     ..V32

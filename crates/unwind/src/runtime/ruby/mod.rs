@@ -32,7 +32,7 @@ pub(in crate::runtime) use lines::line_at;
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "Ruby",
-    tried: &["2.7", "3.1", "3.3"],
+    tried: &["2.7", "3.1", "3.3", "3.4"],
     recognise,
 };
 
@@ -79,11 +79,35 @@ impl Facts {
             frame_code: 16,
             frame_mark: 32,
             frame_back: l.frame,
+            ts_wait: l.wait,
+            ts_unblock: l.unblock,
+            // By its address alone; threads wait elsewhere.
+            gil_bytes: 1,
             code_name: code::BODY,
             code_line: code::CALLED,
             kind: abi::KIND_RUBY,
             ..abi::Proc::default()
         }
+    }
+
+    /// 8 bytes in front of where the lock's holder is in the process that `proc` describes; of several ractors, which
+    /// have one each, in the first one.
+    pub fn find_gil(
+        &self,
+        proc: &abi::Proc,
+        mut read: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<u64> {
+        let mut memory = Memory(&mut read);
+        let vm = memory.word(proc.runtime).filter(|vm| *vm != 0)?;
+        let lists = vm.wrapping_add(proc.interp_head.into());
+        let from = match proc.interp_next {
+            0 => vm,
+            node => {
+                let first = memory.word(lists).filter(|first| *first != lists)?;
+                first.wrapping_add_signed(i64::from(proc.interp_threads) - i64::from(node))
+            }
+        };
+        Some(from.wrapping_add(self.layout.holder.into()).wrapping_sub(8))
     }
 
     /// Reads the function at `address` of a process with this file's addresses moved by `bias`; `check` is what

@@ -317,6 +317,25 @@ fn chains_that_were_written_over_end() {
     assert_eq!(walk(&circle), End::NoThread);
     assert_eq!(walk(&changed(VM, &[0])), End::NotReady);
     assert_eq!(walk(&changed(0x51_000 - 16, &[0, 0, 0x1234])), End::Garbage);
+    // What was remembered is over, and its pointer another one's: by its context, and without one.
+    for dead in [0, 0x3b_000] {
+        let mut memory = process(&facts);
+        let places = [(0, 0), (80, POINTER), (40, dead)];
+        memory.push((0x3a_000, at(&places, 128)));
+        memory.push((0x3b_000, words(&[0, 0, 0])));
+        let mut state = 0x3a_000;
+        let stack = Walker::new().walk(&proc, POINTER, &mut state, read(&memory));
+        assert_eq!(
+            (stack.end, state, stack.words.len()),
+            (End::Root, 0x32_000, 6)
+        );
+    }
+    // Who has the lock is behind the list of threads.
+    let list = 0x30_000 - 568 + 304;
+    assert_eq!(
+        facts.find_gil(&proc, read(&process(&facts))),
+        Some(list + 32 - 8)
+    );
     // A stack without end, and one of a fiber that is over.
     assert_eq!(
         walk(&changed(0x33_000, &[0x50_000, 1 << 40, 0x50_000])),
