@@ -13,6 +13,7 @@ const C_FILES: &[&str] = &[
     "waits",
     "reasons",
     "reclaim",
+    "userfault",
     "chain",
     "sched",
     "lives",

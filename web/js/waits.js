@@ -58,11 +58,11 @@ function lengthRows(selection, look) {
 export function showWaits(host, selection, look) {
   const { locks, peers, more_locks: more } = selection.profile.meta.waits;
   const lengths = lengthRows(selection, look);
-  const waited = locks.reduce((/** @type {number} */ a, /** @type {any} */ l) => a + l.total, 0);
+  const waited = locks.reduce((/** @type {number} */ a, /** @type {any} */ l) => a + l.total - l.idle, 0);
   const lockRow = (/** @type {any} */ l) =>
     el(
       'tr', {},
-      number(duration(l.total)), number(percent(l.total / waited)), number(l.count > 0 ? count(l.count) : 'sampled'), number(l.longest > 0 ? duration(l.longest) : ''), number(count(l.waiters)),
+      number(duration(l.total)), number(l.idle > l.total / 2 ? 'idle' : percent((l.total - l.idle) / waited)), number(l.count > 0 ? count(l.count) : 'sampled'), number(l.longest > 0 ? duration(l.longest) : ''), number(count(l.waiters)),
       el(
         'td', {},
         el(

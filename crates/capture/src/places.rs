@@ -389,8 +389,9 @@ const SERVED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Entries from hardware; softirqs that run on the way out of one count, those that a thread runs
-/// itself after its own work (sending over loopback, say) do not.
+/// Entries from hardware; softirqs that run on the way out of one count, and those that were left to the
+/// kernel's own threads; those that a thread runs itself after its own work (sending over loopback, say) do
+/// not.
 const ENTRIES: &[&str] = &[
     "asm_sysvec_*",
     "sysvec_*",
@@ -400,6 +401,9 @@ const ENTRIES: &[&str] = &[
     "__irq_exit_rcu",
     "handle_irq_event*",
     "asm_exc_nmi",
+    "run_ksoftirqd",
+    "irq_thread",
+    "irq_thread_fn",
 ];
 
 /// Tells interrupts by their code.
@@ -520,7 +524,8 @@ mod tests {
         let text = "ffffffff81000000 t net_rx_action\nffffffff81000100 T do_softirq\n\
                     ffffffff81000200 t __irq_exit_rcu\nffffffff81000300 T tcp_sendmsg\n\
                     ffffffff81000400 t asm_sysvec_apic_timer_interrupt\n\
-                    ffffffff81000500 t hrtimer_wakeup\nffffffff81000600 T other\n";
+                    ffffffff81000500 t hrtimer_wakeup\nffffffff81000600 T other\n\
+                    ffffffff81000700 t run_ksoftirqd\nffffffff81000800 T smpboot_thread_fn\n";
         let all = Interrupts::parse(text);
         let at = |page: u64| 0xffff_ffff_8100_0008 + page * 0x100;
         assert_eq!(all.served(&[at(0), at(1), at(3)]), None);
@@ -528,6 +533,7 @@ mod tests {
         assert_eq!(all.served(&[at(5), at(4)]), Some("timer"));
         assert_eq!(all.served(&[at(4)]), Some(""));
         assert_eq!(all.served(&[at(6)]), None);
+        assert_eq!(all.served(&[at(0), at(7), at(8)]), Some("network"));
     }
 
     #[test]

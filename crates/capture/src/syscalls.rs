@@ -371,6 +371,16 @@ pub fn is_futex(number: u64) -> bool {
     number == libc::SYS_futex as u64 || (454..=456).contains(&number)
 }
 
+/// Whether the call waits for semaphores of System V.
+pub fn is_semaphore(number: u32) -> bool {
+    [libc::SYS_semop, libc::SYS_semtimedop].contains(&libc::c_long::from(number))
+}
+
+/// Whether the call waits for a lock on a file, of which it is given a descriptor.
+pub fn locks_file(number: u32) -> bool {
+    [libc::SYS_flock, libc::SYS_fcntl].contains(&libc::c_long::from(number))
+}
+
 /// The table by system call number, as the kernel programs read it.
 pub fn reasons() -> [u8; TABLE] {
     let mut table = [BlockReason::Other as u8; TABLE];

@@ -262,6 +262,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let mut recording = captured.recording;
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     recording.losses.extend(unnamed);
+    wallscope_explain::lock_names::name(&mut recording);
     wallscope_explain::idle::mark(&mut recording, &captured.seen);
     let command = matches!(options.target, Target::Command(_));
     let left = (command && captured.stop == Stop::TargetEnded).then(|| left_behind(&recording));

@@ -353,3 +353,77 @@ fn who_waits_for_a_signal_is_idle_and_who_sleeps_until_one_is_not_known_to_be() 
     // The program's own function of that name.
     assert!(!judged(&["poll", "pause", "main"], &[]));
 }
+
+#[test]
+fn who_sleeps_with_what_others_wait_for_shares_it_also_where_that_is_one_function() {
+    use wallscope_model::{
+        Above, Actor, ActorId, Frame, FrameId, Hop, Line, Role, Sample, Stack, StackEnd, StackId,
+    };
+    let mut rec = Recording::default();
+    let mut stack = |names: &[&str]| {
+        let frames = names.iter().map(|name| {
+            rec.functions.push(Function {
+                name: (*name).into(),
+                system_name: "".into(),
+                file: "".into(),
+                start_line: 1,
+            });
+            let function = wallscope_model::FunctionId(rec.functions.len() as u32 - 1);
+            rec.frames.push(Frame {
+                kind: FrameKind::Native,
+                module: None,
+                address: 0,
+                lines: vec![Line { function, line: 1 }],
+            });
+            FrameId(rec.frames.len() as u32 - 1)
+        });
+        let frames = frames.collect();
+        rec.stacks.push(Stack {
+            frames,
+            end: StackEnd::Root,
+        });
+        StackId(rec.stacks.len() as u32 - 1)
+    };
+    let waits = stack(&["sem_wait", "use_slot", "start_thread"]);
+    let sleeps = stack(&["clock_nanosleep", "use_slot", "start_thread"]);
+    for context in 0..2 {
+        rec.samples.push(Sample {
+            context: ContextId(context),
+            stack: waits,
+            state: State::Blocked,
+            reason: Some(BlockReason::Lock),
+            part: None,
+            idle: false,
+            cpu: None,
+            labels: None,
+            count: 1,
+            ns: 100,
+            slices: Vec::new(),
+        });
+    }
+    rec.actors = vec![Actor::Context(ContextId(1))];
+    let hop = |above, role, stack, reason| Hop {
+        above,
+        role,
+        actor: ActorId(0),
+        stack: Some(stack),
+        reason,
+        part: None,
+        labels: None,
+        count: 1,
+        ns: 90,
+    };
+    rec.hops = vec![
+        hop(Above::Sample(0), Role::Woke, waits, None),
+        hop(
+            Above::Hop(0),
+            Role::Blocked,
+            sleeps,
+            Some(BlockReason::Timer),
+        ),
+    ];
+    assert!(ladder::held_by_fellows(&rec, &[0, 1]) >= SHARED);
+    // Another one in the queue has nothing.
+    rec.hops[1] = hop(Above::Hop(0), Role::Blocked, waits, Some(BlockReason::Lock));
+    assert!(ladder::held_by_fellows(&rec, &[0, 1]) < SHARED);
+}

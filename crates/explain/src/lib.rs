@@ -16,6 +16,7 @@
 pub mod idle;
 mod import;
 pub mod ladder;
+pub mod lock_names;
 mod parking;
 mod rules;
 mod spin;

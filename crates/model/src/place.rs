@@ -289,6 +289,11 @@ pub fn parks(recording: &Recording, stack: &Stack) -> bool {
     })
 }
 
+/// How the names of condition variables begin that were waited for by a lock's word: nobody holds them.
+pub const CONDITION: &str = "condition ";
+/// How the names of words begin that the kernel clears when a thread ends, by which it is joined.
+pub const END_OF_THREAD: &str = "end of a thread ";
+
 fn is_script(kind: FrameKind) -> bool {
     matches!(
         kind,

@@ -20,27 +20,41 @@ pub fn locks_text(analysis: &Analysis<'_>) -> String {
         out.push_str("No waits for locks were seen in this recording.\n");
         return out;
     }
-    let all: u64 = rows.iter().map(|r| r.total_ns).sum();
+    let all: u64 = rows.iter().map(|r| r.in_earnest_ns()).sum();
     let _ = writeln!(
         out,
-        "{} waited for {} {}. Times are of all waiting threads together.\n",
+        "{}{} waited for {} {}. Times are of all waiting threads together.\n",
         units::ns(all),
+        and_idle(&rows),
         rows.len(),
-        if rows.len() == 1 { "lock" } else { "locks" }
+        match (rows.len(), rows.iter().all(|r| r.is_lock())) {
+            (1, true) => "lock",
+            (_, true) => "locks",
+            _ => "locks, conditions and ends of threads",
+        }
     );
     for row in rows.iter().take(MOST_LOCKS) {
         lock(&mut out, row, all);
     }
     if rows.len() > MOST_LOCKS {
-        let rest: u64 = rows[MOST_LOCKS..].iter().map(|r| r.total_ns).sum();
+        let rest = &rows[MOST_LOCKS..];
         let _ = writeln!(
             out,
-            "and {} more, {} together; --json has all",
-            rows.len() - MOST_LOCKS,
-            units::ns(rest)
+            "and {} more, {}{} together; --json has all",
+            rest.len(),
+            units::ns(rest.iter().map(|r| r.in_earnest_ns()).sum()),
+            and_idle(rest),
         );
     }
     out
+}
+
+/// What to say beside time waited in earnest.
+fn and_idle(rows: &[LockRow]) -> String {
+    match rows.iter().map(|r| r.idle_ns).sum() {
+        0 => String::new(),
+        idle => format!(" (and {} idle, without work)", units::ns(idle)),
+    }
 }
 
 fn lock(out: &mut String, row: &LockRow, all: u64) {
@@ -49,7 +63,10 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
         "{}  {} ({})",
         row.name,
         units::ns(row.total_ns),
-        units::share_of(row.total_ns, all)
+        match row.is_idle() {
+            true => "idle".to_owned(),
+            false => units::share_of(row.in_earnest_ns(), all),
+        }
     );
     let threads = match row.waiters {
         1 => "1 thread".to_string(),
@@ -58,8 +75,9 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
     if row.exact {
         let _ = writeln!(
             out,
-            "  {} waits of {threads}, the longest {}, {} on average",
+            "  {} {} of {threads}, the longest {}, {} on average",
             units::count(row.count),
+            if row.count == 1 { "wait" } else { "waits" },
             units::ns(row.longest_ns),
             units::ns(row.total_ns / row.count.max(1))
         );
@@ -90,9 +108,10 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
         };
         let _ = writeln!(
             out,
-            "  {label:<10} {:>7}  {}{place}",
+            "  {label:<10} {:>7}  {}{}{place}",
             units::share_of(h.ns, sampled),
-            h.who
+            h.who,
+            h.how
         );
         part(out, "               ", "meanwhile", &h.did, h.ns);
     }
@@ -123,6 +142,7 @@ struct JsonHolder {
 struct JsonLock {
     name: String,
     total_ns: u64,
+    idle_ns: u64,
     longest_ns: u64,
     waits: u64,
     waiters: usize,
@@ -156,6 +176,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
         .map(|r| JsonLock {
             name: r.name.to_string(),
             total_ns: r.total_ns,
+            idle_ns: r.idle_ns,
             longest_ns: r.longest_ns,
             waits: r.count,
             waiters: r.waiters,

@@ -187,6 +187,7 @@ void program_rename(void);
 void program_veil(void);
 void program_parked(void);
 void program_execs(void);
+void program_userfault(void);
 void program_odd(void);
 void program_lengths(void);
 void program_events(void);

@@ -74,6 +74,7 @@ experiments! {
     faults "faults";
     rpc "rpc";
     reasons "reasons";
+    userfault "userfault";
     chain "chain";
     crowd "crowd";
     throttled "throttled";

@@ -133,6 +133,55 @@ struct uw_loop {
 	struct task_struct *task;
 };
 
+/*
+ * Bringing in a page may ask somebody: with userfaultfd the program's own thread, which can be the one
+ * that reads here, and would wait for itself for ever. So nothing is brought in where a part of memory is
+ * registered so, and nothing beyond the mapping that a read begins in.
+ */
+struct vm_userfaultfd_ctx___uw {
+	void *ctx;
+} __attribute__((preserve_access_index));
+struct vm_area_struct___uw {
+	unsigned long vm_end;
+	struct vm_userfaultfd_ctx___uw vm_userfaultfd_ctx;
+} __attribute__((preserve_access_index));
+
+struct uw_mapped {
+	u64 end;
+	u64 asks; /* whoever registered it is asked for its pages */
+};
+
+static long uw_look_at_mapping(struct task_struct *task, struct vm_area_struct___uw *vma,
+			       struct uw_mapped *m)
+{
+	m->end = vma->vm_end;
+	if (__builtin_preserve_field_info(vma->vm_userfaultfd_ctx.ctx, 2 /* it exists */))
+		m->asks = vma->vm_userfaultfd_ctx.ctx != NULL;
+	return 0;
+}
+
+/* Whether `bytes` from `from` on may be brought in; `unsure`: what to say where the mappings of `task` are
+ * just being changed. */
+static __noinline long uw_may_fault(struct task_struct *task, u64 from, u64 bytes, long unsure)
+{
+	struct uw_mapped m = {};
+	long err = bpf_find_vma(task, from, uw_look_at_mapping, &m, 0);
+
+	if (err)
+		return err == -16 /* EBUSY */ ? unsure : 0;
+	return !m.asks && from + bytes <= m.end;
+}
+
+/* Reads of the current thread's memory, in sleepable code; 0 for success. */
+static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
+{
+	if (!bpf_probe_read_user(to, bytes, (void *)from))
+		return 0;
+	if (!uw_may_fault(bpf_get_current_task_btf(), from, bytes, 0))
+		return -1;
+	return bpf_copy_from_user(to, bytes, (void *)from);
+}
+
 /* Fetches a chunk from w->want on, up to the end of its page if what follows cannot be read. */
 #define UW_FETCH(w, BYTES, READ)                                                     \
 	({                                                                           \
@@ -187,9 +236,11 @@ struct uw_loop {
 	}
 
 #define UW_READ_PROBE(to, bytes, from) bpf_probe_read_user(to, bytes, (void *)(from))
-#define UW_READ_FAULT(to, bytes, from) bpf_copy_from_user(to, bytes, (void *)(from))
-#define UW_READ_REMOTE(to, bytes, from) \
-	bpf_copy_from_user_task(to, bytes, (void *)(from), l->task, 0)
+#define UW_READ_FAULT(to, bytes, from) uw_read_fault(to, bytes, (u64)(from))
+#define UW_READ_REMOTE(to, bytes, from)                                              \
+	(uw_may_fault(l->task, from, bytes, 1)                                       \
+		 ? bpf_copy_from_user_task(to, bytes, (void *)(from), l->task, 0)    \
+		 : -1)
 
 UW_LOOP(uw_loop_probe, UW_PROBE_BYTES, UW_READ_PROBE)
 UW_LOOP(uw_loop_fault, UW_FAULT_BYTES, UW_READ_FAULT)

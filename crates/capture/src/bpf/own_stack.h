@@ -85,7 +85,7 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 		s->u.work.tls = p->thread.fsbase;
 		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
 		if (too_early(&s->u, p->tgid))
-			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_copy_from_user);
+			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT);
 		else
 			tell_resolved(t->id, t->ticket,
 				      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,

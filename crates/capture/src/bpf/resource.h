@@ -104,6 +104,7 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	u64 call = call_of(regs), id = t->id;
 	struct ws_noted *kept;
+	struct dentry *named;
 	struct file *file;
 	struct ws_call *entry;
 	u32 key;
@@ -158,7 +159,11 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	file = file_of(p, r->fd);
 	if (!file)
 		return NULL;
-	return identify_file(r, file);
+	named = identify_file(r, file);
+	/* Of a pair that was made before a fork the kernel names who made it, at both ends. */
+	if (r->what == WS_W_UNIX && r->peer_pid == t->pid)
+		r->peer_pid = 0;
+	return named;
 }
 
 /* What `p`, which just came back, waited for: a hash, 0 for nothing known. */

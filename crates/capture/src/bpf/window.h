@@ -58,9 +58,11 @@ static __always_inline void save_window_of(struct task_struct *p)
 	uw_copy_regs(&w->regs, (void *)bpf_task_pt_regs(p));
 	from = w->regs.sp & ~7ull;
 	w->len = WS_WINDOW;
-	if (bpf_copy_from_user_task(w->bytes, WS_WINDOW, (void *)from, p, 0)) {
+	if (!uw_may_fault(p, from, WS_WINDOW, 1) ||
+	    bpf_copy_from_user_task(w->bytes, WS_WINDOW, (void *)from, p, 0)) {
 		w->len = 4096 - (from & 4095);
-		if (bpf_copy_from_user_task(w->bytes, w->len & (WS_WINDOW - 1), (void *)from, p, 0))
+		if (!uw_may_fault(p, from, w->len, 1) ||
+		    bpf_copy_from_user_task(w->bytes, w->len & (WS_WINDOW - 1), (void *)from, p, 0))
 			w->len = 0;
 	}
 	if (*(volatile u64 *)&t->seq != seq)

@@ -47,6 +47,8 @@ pub struct Resources {
     symbols: FxHashMap<String, Vec<DataSymbol>>,
     mounts: FxHashMap<u32, String>,
     locks: FxHashMap<(u32, u64), Arc<str>>,
+    /// Names of locks on files, by inode and system call: their sums know them by these.
+    file_locks: FxHashMap<(u64, u32), Arc<str>>,
     /// Epoll sets, to be looked at again at the end.
     sets: Vec<(u64, ResourceEvent)>,
 }
@@ -108,7 +110,13 @@ impl Resources {
                 lock.to_string()
             }
             what::MONITOR => self.monitor(e.pid, e.address, locks).to_string(),
-            what::FILE => format!("{call} {}", self.path(e)),
+            what::FILE => {
+                let name = format!("{call} {}", self.path(e));
+                if syscalls::locks_file(e.call) {
+                    (self.file_locks).insert((e.address, e.call), name.as_str().into());
+                }
+                name
+            }
             what::PATH => format!("{call} {}", text(&e.name[0])),
             what::FAULT if e.names == 0 => "anonymous memory".into(),
             what::FAULT => format!("page of {}", self.path(e)),
@@ -150,8 +158,17 @@ impl Resources {
             format!("the GIL of {process} ({pid})").into()
         } else if syscalls::is_futex(call) {
             format!("futex {}", self.place(pid, address)).into()
+        } else if syscalls::locks_file(call as u32) {
+            // Its path was told by the first wait that was charged to a stack; else none was.
+            return match self.file_locks.get(&(address, call as u32)) {
+                Some(name) => name.clone(),
+                None => format!("{} of inode {address}", syscalls::name(call as u32)).into(),
+            };
+        } else if syscalls::is_semaphore(call as u32) {
+            format!("System V semaphores {address}").into()
         } else {
-            format!("{} {address}", syscalls::name(call as u32)).into()
+            // Several at a time: as samples have it.
+            syscalls::name(call as u32).into()
         };
         self.locks.insert((pid, address), name.clone());
         name
@@ -189,7 +206,14 @@ impl Resources {
         if m.shared {
             // The same for everybody who maps it.
             let offset = address - m.start + m.offset;
-            return format!("{}+{offset:#x}", m.path);
+            // Memory that is shared without a file, or by a System V key, has a file in the kernel only, of
+            // which the number tells it from others.
+            let path = match m.path.as_str() {
+                "/dev/zero" => format!("shared memory {}", m.inode),
+                path if path.starts_with("/SYSV") => format!("shared memory {}", m.inode),
+                path => path.to_owned(),
+            };
+            return format!("{path}+{offset:#x}");
         }
         // What follows a file's last page in memory is its zeroed data.
         let file = if m.is_file() {
@@ -385,6 +409,8 @@ fn parse_peer(field: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
 
     #[test]
@@ -428,6 +454,33 @@ mod tests {
         assert!(monitor.contains("of java.lang.Object"), "{monitor}");
         // Under this name it has its sums, too.
         assert_eq!(all.lock(own, on_heap + 8, call, &Gil(0)), monitor);
+    }
+
+    #[test]
+    fn a_lock_on_a_file_has_one_name_in_its_waits_and_in_their_sums() {
+        let mut all = Resources::default();
+        let mut name = [[0u8; 64]; crate::event::NAMES];
+        name[0][..4].copy_from_slice(b"data");
+        let call = libc::SYS_flock as u32;
+        all.take(ResourceEvent {
+            hash: 5,
+            address: 77,
+            what: what::FILE,
+            pid: 1,
+            call,
+            names: 1,
+            name,
+            ..ResourceEvent::new_zeroed()
+        });
+        assert!(all.settle_one(&Gil(0)));
+        let of_waits = all.get(5).unwrap().clone();
+        assert!(of_waits.ends_with("/data"), "{of_waits}");
+        assert_eq!(all.lock(1, 77, u64::from(call), &Gil(0)), of_waits);
+        // Of one that was never charged to a stack nothing but its number is known.
+        let other = all.lock(1, 78, u64::from(call), &Gil(0));
+        assert_eq!(&*other, "flock of inode 78");
+        let semaphores = all.lock(1, 3, libc::SYS_semtimedop as u64, &Gil(0));
+        assert_eq!(&*semaphores, "System V semaphores 3");
     }
 
     #[test]

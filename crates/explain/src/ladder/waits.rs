@@ -527,8 +527,16 @@ pub(crate) fn held_by_fellows(recording: &Recording, samples: &[u32]) -> f64 {
                 continue;
             }
             open.extend(&below[hop as usize]);
-            let busy = matches!(h.role, Role::OnCpu | Role::Runnable | Role::Blocked);
-            if busy && h.stack.is_none_or(|s| at(s) != own) {
+            // One that queues there too does not have it. What it does else in that function, it may do with
+            // what is waited for: compilers make one function of several.
+            let queues =
+                h.reason == Some(BlockReason::Lock) && h.stack.is_some_and(|s| at(s) == own);
+            let busy = match h.role {
+                Role::OnCpu | Role::Runnable => h.stack.is_none_or(|s| at(s) != own),
+                Role::Blocked => !queues,
+                _ => false,
+            };
+            if busy {
                 held += h.ns.saturating_sub(inside);
             }
         }

@@ -245,9 +245,12 @@ fn shares(all: &[Share]) -> Value {
 }
 
 fn lock(l: &LockRow) -> Value {
-    let holder = |h: &Holder| json!([h.who, h.place, h.ns, shares(&h.did), how(h)]);
+    let holder = |h: &Holder| {
+        let who = format!("{}{}", h.who, h.how);
+        json!([who, h.place, h.ns, shares(&h.did), how(h)])
+    };
     json!({
-        "name": &*l.name, "total": l.total_ns, "longest": l.longest_ns, "count": l.count,
+        "name": &*l.name, "total": l.total_ns, "idle": l.idle_ns, "longest": l.longest_ns, "count": l.count,
         "waiters": l.waiters, "exact": l.exact, "waits": shares(&l.waits),
         "holders": l.holders.iter().take(MOST_SHARES).map(holder).collect::<Vec<_>>(),
     })

@@ -25,6 +25,9 @@ pub struct Holder {
     pub place: String,
     /// Whether it is known to have had the lock, not only to have ended waits.
     pub had_it: bool,
+    /// How it ended waits, in words to be put behind its name, where that was not by giving what was waited
+    /// for; else empty.
+    pub how: &'static str,
     /// Waits that it ended, ns.
     pub ns: u64,
     /// What it did while the others waited, most first.
@@ -38,6 +41,8 @@ pub struct LockRow {
     pub name: Arc<str>,
     /// Time waited for it, all threads, ns.
     pub total_ns: u64,
+    /// The part of that in which the waiting thread was idle, by the waits that were sampled, ns.
+    pub idle_ns: u64,
     /// The longest wait, ns; 0 where it is not known.
     pub longest_ns: u64,
     /// Waits; 0 where they were not counted.
@@ -54,8 +59,29 @@ pub struct LockRow {
     pub holders: Vec<Holder>,
 }
 
-/// A holder: thread, function, whether it is known to have had the lock.
-type Of = (String, String, bool);
+impl LockRow {
+    /// Whether it was mostly waited for by threads without work.
+    pub fn is_idle(&self) -> bool {
+        self.idle_ns > self.total_ns / 2
+    }
+
+    /// Time waited for it in earnest, ns.
+    pub fn in_earnest_ns(&self) -> u64 {
+        self.total_ns - self.idle_ns
+    }
+
+    /// Whether it is something that one thread has while others wait: not a condition, nor a thread's end.
+    pub fn is_lock(&self) -> bool {
+        !self.is_join() && !self.name.starts_with(place::CONDITION)
+    }
+
+    fn is_join(&self) -> bool {
+        self.name.starts_with(place::END_OF_THREAD)
+    }
+}
+
+/// A holder: thread, function, whether it is known to have had the lock, how it ended waits.
+type Of = (String, String, bool, &'static str);
 
 #[derive(Default)]
 struct Sum {
@@ -137,7 +163,7 @@ impl Analysis<'_> {
             }
             for hop in &waits.below_sample[i] {
                 let h = &rec.hops[*hop as usize];
-                let place = |hop: &Hop| hop.stack.and_then(|s| self.place(s)).unwrap_or_default();
+                let place = |hop: &Hop| self.waker_place(hop).unwrap_or_default();
                 let had_it = h.role == Role::Held;
                 let mut left = waits.ns[*hop as usize];
                 for below in &waits.below[*hop as usize] {
@@ -150,7 +176,7 @@ impl Analysis<'_> {
                     // Of who had it, what it ran is known part by part.
                     let of = if had_it { b } else { h };
                     let holder = (sum.holders)
-                        .entry((self.actor(h), place(of), had_it))
+                        .entry((self.actor(h), place(of), had_it, self.how_ended(h)))
                         .or_default();
                     *holder.1.entry(line).or_default() += ns;
                     if had_it {
@@ -160,22 +186,23 @@ impl Analysis<'_> {
                 }
                 if left > 0 {
                     let holder = (sum.holders)
-                        .entry((self.actor(h), place(h), had_it))
+                        .entry((self.actor(h), place(h), had_it, self.how_ended(h)))
                         .or_default();
                     holder.0 += left;
                 }
             }
         }
-        let mut rows: Vec<(u64, LockRow)> = sums
+        let mut rows: Vec<LockRow> = sums
             .into_iter()
             .map(|(name, sum)| {
                 let mut holders: Vec<Holder> = sum
                     .holders
                     .into_iter()
-                    .map(|((who, place, had_it), (ns, did))| Holder {
+                    .map(|((who, place, had_it, how), (ns, did))| Holder {
                         who,
                         place,
                         had_it,
+                        how,
                         ns,
                         did: shares(did),
                     })
@@ -183,9 +210,11 @@ impl Analysis<'_> {
                 holders.sort_by_key(|h| std::cmp::Reverse(h.ns));
                 let idle = sum.idle as f64 / sum.sampled.max(1) as f64;
                 let exact = sum.exact && !sum.uncounted;
-                let row = LockRow {
+                let total_ns = if exact { sum.total } else { sum.sampled };
+                LockRow {
                     name,
-                    total_ns: if exact { sum.total } else { sum.sampled },
+                    total_ns,
+                    idle_ns: ((total_ns as f64 * idle) as u64).min(total_ns),
                     longest_ns: if exact { sum.longest } else { 0 },
                     count: if exact { sum.count } else { 0 },
                     waiters: sum.waiters.len(),
@@ -193,17 +222,21 @@ impl Analysis<'_> {
                     waits: shares(sum.waits),
                     through: shares(sum.through),
                     holders,
-                };
-                // A pool that waits for work is no contention: what was waited for in earnest first.
-                ((row.total_ns as f64 * (1.0 - idle)) as u64, row)
+                }
             })
-            .filter(|(_, r)| r.total_ns > 0)
+            .filter(|r| r.total_ns > 0)
             .collect();
-        rows.sort_by(|(in_earnest, a), (other, b)| {
+        // A pool that waits for work is no contention: what was waited for in earnest first. Nor is a join.
+        rows.sort_by(|a, b| {
+            let joins = a.is_join().cmp(&b.is_join());
+            let in_earnest = b.in_earnest_ns().cmp(&a.in_earnest_ns());
             let by_all = b.total_ns.cmp(&a.total_ns);
-            other.cmp(in_earnest).then(by_all).then(a.name.cmp(&b.name))
+            joins
+                .then(in_earnest)
+                .then(by_all)
+                .then(a.name.cmp(&b.name))
         });
-        rows.into_iter().map(|(_, row)| row).collect()
+        rows
     }
 
     /// Words that threads park on ([`place::parks`]), and where they did. Each is one thread's and stands
@@ -230,6 +263,8 @@ impl Analysis<'_> {
 
     fn parked_in(&self, stack: StackId) -> Arc<str> {
         let place = self.place(stack).unwrap_or_else(|| "[no stack]".into());
-        format!("parked in {place} (each thread on a word of its own)").into()
+        // One function may wait for several things, and closures of one function have one name.
+        let by = (self.through(stack)).map_or(String::new(), |called| format!(" by {called}"));
+        format!("parked in {place}{by} (each thread on a word of its own)").into()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wallscope_model::place;
-use wallscope_model::{Above, Actor, Hop, LabelValue, LabelsId, Role, StackId};
+use wallscope_model::{Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Role, Stack, StackId};
 
 use super::Analysis;
 
@@ -86,6 +86,44 @@ impl Analysis<'_> {
         }
     }
 
+    /// How who ended a wait did so, where that was not by giving what was waited for; else empty.
+    pub(super) fn how_ended(&self, hop: &Hop) -> &'static str {
+        let stack = hop.stack.map(|s| &self.recording.stacks[s.0 as usize]);
+        match (hop.role, stack) {
+            (Role::Woke, Some(stack)) => how_it_woke(&self.kernel_names(stack)),
+            _ => "",
+        }
+    }
+
+    /// Where who ended a wait stood. The kernel's own ways of waking are no place, nor is an interrupt's.
+    pub(super) fn waker_place(&self, hop: &Hop) -> Option<String> {
+        let actor = &self.recording.actors[hop.actor.0 as usize];
+        if hop.role == Role::Woke && !matches!(actor, Actor::Context(_)) {
+            return None;
+        }
+        let stack = &self.recording.stacks[hop.stack?.0 as usize];
+        let kernel = self.kernel_names(stack);
+        if hop.role != Role::Woke || kernel.len() < self.frames(stack).len() {
+            return self.place(hop.stack?);
+        }
+        if !how_it_woke(&kernel).is_empty() {
+            return None;
+        }
+        let own = kernel.iter().find(|name| !only_wakes(name));
+        own.map(|name| (*name).to_owned())
+    }
+
+    /// The kernel's functions on a stack, innermost first.
+    fn kernel_names(&self, stack: &Stack) -> Vec<&str> {
+        let frames = stack.frames.iter();
+        frames
+            .map(|f| &self.recording.frames[f.0 as usize])
+            .filter(|f| f.kind == FrameKind::Kernel)
+            .flat_map(|f| &f.lines)
+            .map(|l| &*self.recording.functions[l.function.0 as usize].name)
+            .collect()
+    }
+
     /// The frame that stands for who ended a wait, or had what was waited for.
     pub fn ender(&self, hop: &Hop) -> String {
         let how = match hop.role {
@@ -123,6 +161,41 @@ impl Analysis<'_> {
     }
 }
 
+/// How a waker that stood in these functions of the kernel ended a wait, where that says more than that it
+/// did: who is killed with its process was given nothing, nor was whom a signal interrupts.
+fn how_it_woke(kernel: &[&str]) -> &'static str {
+    let inside = |name: &str| kernel.contains(&name);
+    if inside("zap_other_threads") {
+        " (it ended the process)"
+    } else if inside("do_exit") {
+        " (it ended)"
+    } else if inside("__send_signal_locked") || inside("complete_signal") {
+        " (by a signal)"
+    } else {
+        ""
+    }
+}
+
+/// Whether a function of the kernel does nothing but wake.
+fn only_wakes(name: &str) -> bool {
+    const WAYS: [&str; 13] = [
+        "__traceiter_",
+        "try_to_wake_up",
+        "ttwu_",
+        "wake_",
+        "__wake_",
+        "default_wake_function",
+        "autoremove_wake_function",
+        "woken_wake_function",
+        "var_wake_function",
+        "pollwake",
+        "ep_poll_callback",
+        "complete",
+        "swake_up",
+    ];
+    WAYS.iter().any(|w| name.starts_with(w))
+}
+
 /// See [`Analysis::hop_line`].
 pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
     let stands = hop.stack.and_then(|s| a.place(s));
@@ -134,7 +207,11 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
     let who = a.actor(hop);
     match hop.role {
         Role::Woke => match a.recording.actors[hop.actor.0 as usize] {
-            Actor::Context(_) => format!("woken by {who}{}", at("in")),
+            Actor::Context(_) => {
+                let place = a.waker_place(hop);
+                let place = place.map_or(String::new(), |p| format!(" in {p}"));
+                format!("woken by {who}{}{place}", a.how_ended(hop))
+            }
             Actor::Unknown => "not woken in the recording".into(),
             _ => format!("woken by {who}"),
         },
@@ -152,5 +229,23 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
         }
         Role::Circle => format!("{who} waits for somebody above (a circle)"),
         Role::Cut => format!("{who}: not followed further"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_or_a_signal_gives_nothing_and_ways_of_waking_are_no_place() {
+        let killed = ["try_to_wake_up", "zap_other_threads", "do_group_exit"];
+        assert_eq!(how_it_woke(&killed), " (it ended the process)");
+        let child = ["__wake_up_common", "do_notify_parent", "do_exit"];
+        assert_eq!(how_it_woke(&child), " (it ended)");
+        let signal = ["try_to_wake_up", "complete_signal", "__x64_sys_kill"];
+        assert_eq!(how_it_woke(&signal), " (by a signal)");
+        assert_eq!(how_it_woke(&["futex_wake", "do_futex"]), "");
+        assert!(only_wakes("__traceiter_sched_waking") && only_wakes("wake_up_q"));
+        assert!(!only_wakes("jbd2_journal_commit_transaction"));
     }
 }

@@ -108,6 +108,7 @@ checks! {
     Truth "faults" shares::faults: "minor and major page faults";
     Truth "rpc" shares::rpc: "a client waiting for a slow server, two processes";
     Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";
+    Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";
     Truth "chain" why::chain: "a lock, its holder, and what that one waited for";
     Truth "crowd" shares::crowd: "busy threads that share one CPU";
     Truth "throttled" shares::throttled: "a CPU quota";

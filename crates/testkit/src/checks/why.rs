@@ -81,6 +81,18 @@ pub(super) fn reasons(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// A thread that is held up until memory has been freed: the reason, and how long it was.
+/// That it ends at all is what is asked first: the program waits for itself where its thread is made to touch
+/// memory that it alone brings in.
+pub(super) fn userfault(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("userfault", &["--seconds", &seconds], &Options::at(99))?;
+    let mut card = reasons_right(&run)?;
+    let touched = run.truth.threads.iter().find(|t| t.name == "uf-touch");
+    let touched = touched.map_or(0, |t| t.operations);
+    card.at_least("pages that were brought in", touched as f64, 10.0, "");
+    Ok(card)
+}
+
 pub(super) fn reclaim(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let (seconds, folder) = (length.text(), disk_folder(tool));
     let flags = ["--seconds", &seconds, "--dir", &folder];

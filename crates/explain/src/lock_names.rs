@@ -1,0 +1,117 @@
+//! What kind of thing a lock's word belongs to, where the library's function says so.
+//!
+//! To the kernel a wait for a condition variable, or for a thread's end, is one for a word of memory, as that for
+//! a lock is. Nobody holds either, so that a table of locks must not call them so. And glibc's condition variables
+//! alternate between two words side by side, which are one condition.
+//!
+//! Words that were waited for in several ways, or that no stack tells of, keep their names. It only changes names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wallscope_model::place::{CONDITION, END_OF_THREAD};
+use wallscope_model::{BlockReason, FrameKind, LabelValue, Recording, Stack};
+
+use crate::ladder::text_label;
+
+/// How words are named that nothing more is known of.
+const WORD: &str = "futex ";
+
+const CONDITIONS: [&str; 6] = [
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "pthread_cond_clockwait",
+    "__pthread_cond_wait",
+    "__pthread_cond_timedwait",
+    "__pthread_cond_clockwait",
+];
+const JOINS: [&str; 5] = [
+    "pthread_join",
+    "pthread_timedjoin_np",
+    "pthread_clockjoin_np",
+    "__pthread_join",
+    "__pthread_clockjoin_ex",
+];
+
+/// How the name of the word begins that a thread with this stack waits for; `None`: as it did.
+fn kind(rec: &Recording, stack: &Stack) -> Option<&'static str> {
+    let frames = stack.frames.iter().map(|f| &rec.frames[f.0 as usize]);
+    let own = frames.filter(|f| f.kind != FrameKind::Kernel);
+    for line in own.flat_map(|f| &f.lines) {
+        let name = &*rec.functions[line.function.0 as usize].name;
+        let name = name.split('@').next().unwrap_or(name);
+        let name = name.strip_prefix("__GI_").unwrap_or(name);
+        if name.contains("mutex") || name.contains("lll_lock") {
+            // Taken again when the condition has come.
+            return None;
+        }
+        if CONDITIONS.contains(&name) {
+            return Some(CONDITION);
+        }
+        if JOINS.contains(&name) {
+            return Some(END_OF_THREAD);
+        }
+    }
+    None
+}
+
+/// Names what is no lock as what it is, by the stacks of a recording whose frames have names.
+pub fn name(rec: &mut Recording) {
+    let mut kinds: HashMap<Arc<str>, Option<&'static str>> = HashMap::default();
+    for s in &rec.samples {
+        if s.reason != Some(BlockReason::Lock) {
+            continue;
+        }
+        let Some(word) = text_label(rec, s.labels, "resource").filter(|w| w.starts_with(WORD))
+        else {
+            continue;
+        };
+        let is = kind(rec, &rec.stacks[s.stack.0 as usize]);
+        let known = kinds.entry(word).or_insert(is);
+        if *known != is {
+            *known = None;
+        }
+    }
+    let new: HashMap<Arc<str>, Arc<str>> = kinds
+        .into_iter()
+        .filter_map(|(word, kind)| {
+            let place = &word[WORD.len()..];
+            let name = match kind? {
+                CONDITION => format!("{CONDITION}{}", first_half(place)),
+                kind => format!("{kind}{place}"),
+            };
+            Some((word, name.into()))
+        })
+        .collect();
+    for label in rec.label_sets.iter_mut().flatten() {
+        if let LabelValue::Text(text) = &mut label.value
+            && &*label.key == "resource"
+            && let Some(name) = new.get(text)
+        {
+            *text = name.clone();
+        }
+    }
+}
+
+/// The name of the first of two words side by side, of which `place` may be the second: words are aligned, and
+/// so is what holds both, so that addresses and distances of the second end in 4 or c.
+fn first_half(place: &str) -> String {
+    let mut out = String::with_capacity(place.len());
+    for (i, part) in place.split("0x").enumerate() {
+        if i == 0 {
+            out.push_str(part);
+            continue;
+        }
+        let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let (number, rest) = part.split_at(digits);
+        match u64::from_str_radix(number, 16) {
+            Ok(n) => out.push_str(&format!("{:#x}{rest}", n & !4)),
+            Err(_) => out.push_str(&format!("0x{part}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "lock_names_tests.rs"]
+mod tests;

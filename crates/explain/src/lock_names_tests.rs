@@ -1,0 +1,127 @@
+//! Words that threads wait for, by stacks made by hand.
+
+use wallscope_model::{
+    ContextId, Frame, FrameId, Function, FunctionId, Label, LabelsId, Line, Sample, StackEnd,
+    StackId, State,
+};
+
+use super::*;
+
+/// A recording with one wait a row: the word's name, and the functions, innermost first.
+fn recording(waits: &[(&str, &[&str])]) -> Recording {
+    let mut rec = Recording::default();
+    for (word, functions) in waits {
+        let frames = functions.iter().map(|name| {
+            let function = FunctionId(rec.functions.len() as u32);
+            rec.functions.push(Function {
+                name: Arc::from(*name),
+                system_name: Arc::from(""),
+                file: Arc::from(""),
+                start_line: 0,
+            });
+            rec.frames.push(Frame {
+                kind: FrameKind::Native,
+                module: None,
+                address: 0,
+                lines: vec![Line { function, line: 1 }],
+            });
+            FrameId((rec.frames.len() - 1) as u32)
+        });
+        let frames = frames.collect();
+        rec.stacks.push(Stack {
+            frames,
+            end: StackEnd::Root,
+        });
+        rec.label_sets.push(vec![Label {
+            key: "resource".into(),
+            value: LabelValue::Text(Arc::from(*word)),
+        }]);
+        rec.samples.push(Sample {
+            context: ContextId(0),
+            stack: StackId((rec.stacks.len() - 1) as u32),
+            state: State::Blocked,
+            reason: Some(BlockReason::Lock),
+            part: None,
+            idle: false,
+            cpu: None,
+            labels: Some(LabelsId((rec.label_sets.len() - 1) as u32)),
+            count: 1,
+            ns: 1,
+            slices: Vec::new(),
+        });
+    }
+    rec
+}
+
+fn names(waits: &[(&str, &[&str])]) -> Vec<String> {
+    let mut rec = recording(waits);
+    name(&mut rec);
+    let all = rec.samples.iter();
+    all.map(|s| text_label(&rec, s.labels, "resource").unwrap().to_string())
+        .collect()
+}
+
+#[test]
+fn both_words_of_a_condition_are_one() {
+    let wait = [
+        "__futex_abstimed_wait_common",
+        "pthread_cond_timedwait@@GLIBC_2.3.2",
+        "take",
+        "main",
+    ];
+    assert_eq!(
+        names(&[
+            ("futex ready+0x28 (prog)", &wait),
+            ("futex ready+0x2c (prog)", &wait),
+            (
+                "futex 0x7f00102c (+0x3c of a block of 64 bytes, heap of process 7)",
+                &wait
+            ),
+        ]),
+        [
+            "condition ready+0x28 (prog)",
+            "condition ready+0x28 (prog)",
+            "condition 0x7f001028 (+0x38 of a block of 64 bytes, heap of process 7)"
+        ]
+    );
+}
+
+#[test]
+fn a_lock_that_is_taken_again_after_a_condition_is_a_lock() {
+    let again = [
+        "__GI___lll_lock_wait",
+        "__pthread_mutex_cond_lock",
+        "pthread_cond_wait",
+        "main",
+    ];
+    let lock = ["__lll_lock_wait", "pthread_mutex_lock", "main"];
+    let all = [
+        ("futex guard+0x4 (prog)", &again[..]),
+        ("futex guard+0x4 (prog)", &lock),
+    ];
+    assert_eq!(names(&all), ["futex guard+0x4 (prog)"; 2]);
+}
+
+#[test]
+fn a_join_waits_for_a_thread_s_end_and_mixed_words_keep_their_names() {
+    let join = [
+        "__futex_abstimed_wait_common64",
+        "__pthread_clockjoin_ex",
+        "main",
+    ];
+    let wait = ["pthread_cond_wait", "main"];
+    let named = names(&[
+        ("futex 0x7f004994 (anonymous memory of process 7)", &join),
+        ("futex 0x7f0010", &join),
+        ("futex 0x7f0010", &wait),
+        ("a Lock (process 7)", &wait),
+    ]);
+    assert_eq!(
+        named[0],
+        "end of a thread 0x7f004994 (anonymous memory of process 7)"
+    );
+    assert_eq!(
+        named[1..],
+        ["futex 0x7f0010", "futex 0x7f0010", "a Lock (process 7)"]
+    );
+}
