@@ -13,6 +13,9 @@ const MAX_INPUT: usize = 32 << 10;
 /// The longest name that is made, bytes.
 const MAX_OUTPUT: usize = 8 << 10;
 
+/// Dots of a name at which its mangling is tried to end.
+const MAX_DOTS: usize = 8;
+
 /// The name to show for the symbol `raw`: demangled where it is mangled, without a symbol version
 /// (`@GLIBC_2.14`), at most 8 KiB.
 pub fn demangle(raw: &[u8]) -> String {
@@ -82,12 +85,13 @@ fn cpp(name: &str) -> Option<String> {
         return None;
     }
     // What compilers append to copies of a function (`.cold`, `.constprop.0`) is no part of the
-    // mangling; it is shown as binutils does.
-    let (base, clone) = match name.find('.') {
-        Some(at) => name.split_at(at),
-        None => (name, ""),
-    };
-    let symbol = cpp_demangle::BorrowedSymbol::new(base.as_bytes()).ok()?;
+    // mangling; it is shown as binutils does. A dot may also be within it: GCC's frames of coroutines.
+    let dots = name.match_indices('.').map(|(at, _)| at);
+    let (symbol, clone) = dots.chain([name.len()]).take(MAX_DOTS).find_map(|at| {
+        let (base, clone) = name.split_at(at);
+        let symbol = cpp_demangle::BorrowedSymbol::new(base.as_bytes()).ok()?;
+        Some((symbol, clone))
+    })?;
     let mut out = Capped::default();
     let whole = symbol.structured_demangle(&mut out, &cpp_demangle::DemangleOptions::new());
     if whole.is_err() && !out.full {
@@ -175,6 +179,15 @@ mod tests {
             "std::vector<int, std::allocator<int> >::push_back(int&&)"
         );
         assert_eq!(name("_Z3foov.part.0"), "foo() [clone .part.0]");
+        assert_eq!(
+            name("_Z3foov.constprop.0.cold"),
+            "foo() [clone .constprop.0.cold]"
+        );
+        // A coroutine's body, as GCC calls it.
+        assert_eq!(
+            name("_Z6workerPZ6workeriE16_Z6workeri.Frame.actor"),
+            "worker(worker(int)::_Z6workeri.Frame*) [clone .actor]"
+        );
     }
 
     #[test]

@@ -66,10 +66,17 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
     }
 
     /// The best symbol of each wanted address. A symbol without a size reaches to the next symbol,
-    /// and not beyond its section (`sections`, ascending).
-    pub(crate) fn finish(self, sections: &[SectionSpan]) -> Vec<Option<Symbol<'d>>> {
+    /// not beyond its section (`sections`, ascending), and not beyond `end` of its address, which is
+    /// asked for in ascending order.
+    pub(crate) fn finish(
+        self,
+        sections: &[SectionSpan],
+        mut end: impl FnMut(u64) -> u64,
+    ) -> Vec<Option<Symbol<'d>>> {
         let mut nearest = 0;
         let mut label: Option<Symbol<'d>> = None;
+        // Of the label that was asked for last.
+        let (mut asked, mut ends) = (None, 0);
         let mut found = Vec::with_capacity(self.wanted.len());
         for (i, wanted) in self.wanted.iter().enumerate() {
             nearest = nearest.max(self.starts[i]);
@@ -77,7 +84,12 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
                 prefer(&mut label, closer);
             }
             found.push(self.covering[i].or_else(|| {
-                label.filter(|l| l.address == nearest && same_section(sections, nearest, *wanted))
+                let label = label
+                    .filter(|l| l.address == nearest && same_section(sections, nearest, *wanted))?;
+                if asked.replace(label.address) != Some(label.address) {
+                    ends = end(label.address);
+                }
+                (*wanted < ends).then_some(label)
             }));
         }
         found

@@ -28,6 +28,7 @@ mod debugfile;
 mod demangle;
 mod dwarf;
 mod elf;
+mod extent;
 pub mod functions;
 mod go;
 pub mod jit;

@@ -6,17 +6,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wallscope_model::{Line, Module};
-use wallscope_object::elf::{Binding, Elf, Symbol, SymbolTable};
+use wallscope_object::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 use wallscope_object::mapped::MappedFile;
 
 use crate::debugfile::Search;
 use crate::demangle::is_mangled;
 use crate::dwarf::{self, Sections};
 use crate::elf::SymbolSearch;
+use crate::extent;
 use crate::go;
 use crate::losses::Losses;
 use crate::source::{ModuleSource, Sources, open_seen_from};
 use crate::table::Table;
+
+/// Bytes of functions without a size that are looked at in one module: a hostile one could have many that
+/// never end.
+const LABELS: u64 = 4 << 20;
 
 /// Frames of one module: file offset (ascending, each once) and what was found there.
 pub(crate) struct Wanted<'a> {
@@ -58,6 +63,7 @@ pub(crate) fn resolve(
     }
     let mut lines = Resolver {
         elf: &elf,
+        data: &data,
         name,
         table,
         losses,
@@ -121,13 +127,15 @@ fn is_same(elf: &Elf<'_>, module: &Module) -> bool {
 
 struct Resolver<'a, 'd, 't, 'r> {
     elf: &'a Elf<'d>,
+    /// All of the file.
+    data: &'d [u8],
     name: &'a str,
     table: &'t mut Table<'r>,
     losses: &'t mut Losses,
     deadline: Instant,
 }
 
-impl Resolver<'_, '_, '_, '_> {
+impl<'d> Resolver<'_, 'd, '_, '_> {
     fn run(
         mut self,
         wanted: &Wanted<'_>,
@@ -204,7 +212,11 @@ impl Resolver<'_, '_, '_, '_> {
             symbols.add(other, SymbolTable::Static, self.elf);
         }
         symbols.add(self.elf, SymbolTable::Dynamic, self.elf);
-        let symbols = symbols.finish(&self.elf.code_sections());
+        let sections = self.elf.code_sections();
+        let mut left = LABELS;
+        let symbols = symbols.finish(&sections, |label| {
+            self.end_of_label(&sections, label, &mut left)
+        });
 
         let answers = self.debug_information(addresses, debug.as_ref(), has_dwarf, search);
         let stubs = self.elf.plt_entries();
@@ -225,6 +237,10 @@ impl Resolver<'_, '_, '_, '_> {
                     let function = self.table.mangled(symbol.name, &file, 0);
                     return vec![Line { function, line }];
                 }
+                if self.returns_from_signal(*address) {
+                    let function = self.table.plain(b"__restore_rt");
+                    return vec![Line { function, line: 0 }];
+                }
                 let after = stubs.partition_point(|s| s.start <= *address);
                 match after.checked_sub(1).map(|at| &stubs[at]) {
                     Some(stub) if *address < stub.end => {
@@ -236,6 +252,45 @@ impl Resolver<'_, '_, '_, '_> {
                 }
             })
             .collect()
+    }
+
+    /// The bytes from `address` on to the end of its section, as far as the file has them.
+    fn code_from(&self, sections: &[SectionSpan], address: u64) -> Option<&'d [u8]> {
+        let at = sections
+            .partition_point(|s| s.start <= address)
+            .checked_sub(1)?;
+        let size = usize::try_from(sections[at].end.checked_sub(address)?).ok()?;
+        let offset = usize::try_from(self.elf.offset_of_vaddr(address)?).ok()?;
+        let rest = self.data.get(offset..)?;
+        Some(&rest[..rest.len().min(size)])
+    }
+
+    /// Where the function at `label`, whose symbol has no size, ends at the latest.
+    /// `left`: bytes of such functions that may still be looked at.
+    fn end_of_label(&self, sections: &[SectionSpan], label: u64, left: &mut u64) -> u64 {
+        if !self.elf.is_x86_64() || *left == 0 {
+            return u64::MAX;
+        }
+        let Some(code) = self.code_from(sections, label) else {
+            return u64::MAX;
+        };
+        let end = extent::end(code, label);
+        *left = left.saturating_sub(end - label);
+        end
+    }
+
+    /// Whether a signal handler returned to the code at `address`. Nothing called it, so what a return
+    /// address stands behind is the byte before it.
+    fn returns_from_signal(&self, address: u64) -> bool {
+        let code = |address| {
+            let offset = usize::try_from(self.elf.offset_of_vaddr(address)?).ok()?;
+            self.data.get(offset..)
+        };
+        self.elf.is_x86_64()
+            && [Some(address), address.checked_add(1)]
+                .into_iter()
+                .flatten()
+                .any(|a| code(a).is_some_and(extent::returns_from_signal))
     }
 
     fn debug_information(

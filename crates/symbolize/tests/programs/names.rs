@@ -71,6 +71,46 @@ fn a_stripped_library_has_its_exported_names_only() {
     );
 }
 
+/// As musl and GHC have it: a function without a size, and behind it one that lost its name.
+const SIZELESS: &str = r#"
+__asm__(".text\n"
+        ".globl sizeless\n"
+        ".type sizeless,@function\n"
+        "sizeless: test %edi,%edi\n je 1f\n mov $1,%eax\n ret\n 1: xor %eax,%eax\n ret\n"
+        ".type hidden,@function\n"
+        "hidden: mov $2,%eax\n ret\n"
+        ".type back,@function\n"
+        " nop\n"
+        "back: mov $15,%rax\n syscall\n");
+"#;
+
+#[test]
+fn a_function_without_a_size_ends_where_its_code_ends() {
+    if !have(TOOLS) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-shared", "-fPIC", "-Wl,--build-id=sha1"];
+    let file = compile(dir.path(), "gcc", "lib.c", SIZELESS, &flags, "lib.so");
+    // nm says no size of them, and is not asked for one.
+    let all = run("nm", &["--defined-only", path(&file)]);
+    let [sizeless, hidden, back] = ["sizeless", "hidden", "back"].map(|name| {
+        let line = all
+            .lines()
+            .find(|l| l.ends_with(&format!(" t {name}")) || l.ends_with(&format!(" T {name}")));
+        u64::from_str_radix(line.unwrap().split(' ').next().unwrap(), 16).unwrap()
+    });
+    run("strip", &["--strip-all", path(&file)]);
+    let wanted = [sizeless, sizeless + 10, hidden, back - 1, back];
+    let (found, _) = Lookup::file(&file).addresses(&file, &wanted);
+    assert_eq!(names(&found[0]), ["sizeless"]);
+    assert_eq!(names(&found[1]), ["sizeless"], "behind its first return");
+    assert!(found[2].is_empty(), "{:?}", names(&found[2]));
+    // Signal handlers return there; an unwinder looks at the byte before it.
+    assert_eq!(names(&found[3]), ["__restore_rt"]);
+    assert_eq!(names(&found[4]), ["__restore_rt"]);
+}
+
 #[test]
 fn linkage_stubs_are_named_by_what_they_call() {
     if !have(TOOLS) {
