@@ -8,7 +8,8 @@
 //!   function counts only if it returns with the stack as it was; where two ways disagree, nothing is
 //!   said. Where functions begin is told by symbols and direct calls; stretches that nobody is seen to
 //!   call are tried as functions, and as targets of the jump table before them, and count only if they
-//!   prove it by returning, or by joining what is known, or where their address is taken.
+//!   prove it by returning, or by joining what is known, or where their address is taken. Code that goes on
+//!   where its caller's registers lead (Haskell's continuations) is no such function.
 //! * **By frame pointer**, in files whose undescribed functions begin by making a frame.
 //!
 //! **How high a frame is**, of described code that finds it by rbp, is told in the same way where rbp is

@@ -276,6 +276,15 @@ impl State {
         }
     }
 
+    /// Whether `register` is one that calls preserve, and still has what the caller had in it.
+    pub(super) fn is_callers(&self, register: Register) -> bool {
+        let k = PRESERVED.iter().position(|p| *p == register);
+        k.is_some_and(|k| {
+            let own = k == RBP && (self.frame.is_some() || self.marked);
+            self.kept[k] == 0 && self.lost & 1 << k == 0 && !own
+        })
+    }
+
     /// Register `k` is written to memory so far below the CFA.
     fn keep(&mut self, k: usize, place: i32) {
         let own = self.kept[k] != 0 || self.lost & 1 << k != 0;

@@ -239,3 +239,20 @@ fn what_contradicts_itself_is_left_out() {
         rows_of("test %eax, %eax\njz 1f\npush %rax\nnop\n1: ret\n.skip 24, 0xcc");
     assert_eq!(id(&rows, begin), End::NoInfo as u32);
 }
+
+#[test]
+fn code_that_goes_on_where_its_callers_registers_lead_is_no_function() {
+    // As GHC makes it: rbp is Haskell's stack, and the next piece of code the word on its top.
+    let haskell = "sub $8, %rsp\ncall *%rdx\nadd $8, %rsp\nmov %rax, %rbx\njmp *(%rbp)";
+    let (rows, begin, _) = rows_of(haskell);
+    assert_eq!(id(&rows, begin), End::NoInfo as u32);
+    assert_eq!(id(&rows, begin + 4), End::NoInfo as u32);
+    // In C's manner the register was set, or another one.
+    for ours in [
+        "push %rbp\nmov %rdi, %rbp\ncall *%rdx\njmp *(%rbp)",
+        "sub $8, %rsp\ncall *%rdx\nadd $8, %rsp\njmp *(%rax)",
+    ] {
+        let (rows, begin, _) = rows_of(ours);
+        assert_ne!(id(&rows, begin), End::NoInfo as u32, "{ours}");
+    }
+}

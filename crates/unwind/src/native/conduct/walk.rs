@@ -371,6 +371,11 @@ impl<'s, 'd> Follower<'s, 'd> {
             }
             FlowControl::IndirectBranch => {
                 found.returns = true;
+                if i.op0_kind() == OpKind::Memory && state.is_callers(i.memory_base()) {
+                    // Where to go on is found through a register that was never set here. Code in C's
+                    // manner does not know what is in it; Haskell's has a stack of its own there.
+                    found.wrong = Some(0);
+                }
                 // What it had kept is back: it hands on to another function.
                 let kept = || found.nodes.values().any(|n| n.state.kept != [0; 6]);
                 found.proven |= state.height == Some(8) && state.kept == [0; 6] && kept();
