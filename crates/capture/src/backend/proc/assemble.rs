@@ -94,11 +94,17 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     if last && let Some(connections) = looker.connections.take() {
         recording.peers = connections.finish();
     }
+    // Who is told of each birth sees all children.
+    let unseen = match looker.clock {
+        Some(_) => BTreeMap::new(),
+        None => looker.watch.unseen_children(&on_cpu),
+    };
     recording.processes = looker.processes.facts();
     for p in &mut recording.processes {
         if let Some(watched) = looker.watch.processes.get(&p.pid) {
             let known = on_cpu.get(&p.pid).copied().unwrap_or(0);
-            p.unattributed_on_cpu_ns = watched.cpu_ns().saturating_sub(known);
+            p.unattributed_on_cpu_ns =
+                watched.cpu_ns().saturating_sub(known) + unseen.get(&p.pid).copied().unwrap_or(0);
         }
     }
     let lost = looker.clock.as_ref().map_or(0, |c| c.lost);

@@ -121,7 +121,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         None => vec![
             limit(
                 format!(
-                    "threads that live less than about {listing_ms:.0} ms: their CPU time is counted for their process, without a thread"
+                    "threads that live less than about {listing_ms:.0} ms: their CPU time is counted for their process, without a thread, and that of children that live as briefly for who waits for them"
                 ),
                 "the ebpf or perf backend",
             ),

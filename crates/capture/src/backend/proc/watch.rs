@@ -5,6 +5,9 @@
 //! another or a child, so only those are asked. Where births are recorded ([`crate::backend::perf`])
 //! threads come from there, with their exact beginning and end.
 //!
+//! A child process that lives between two looks is never seen either. Its CPU time goes to the one who waited
+//! for it, by the kernel's own sum of such times, less those of children that were seen.
+//!
 //! Ids are used again: a process is the one we know only while it started when ours did, and a
 //! thread's files are kept open, which fail for good when it is gone.
 
@@ -39,6 +42,12 @@ pub struct Watched {
     ended: bool,
     /// When it started, ticks after boot; 0: not known.
     start_ticks: u64,
+    /// Who made it; 0: not known.
+    parent: u32,
+    /// CPU time of children that it has waited for, and of theirs: at the beginning and now, ns.
+    reaped: [u64; 2],
+    /// When that was read.
+    reaped_read_ns: u64,
     task: Option<File>,
     links: u64,
     listed_ns: u64,
@@ -79,9 +88,23 @@ fn process_clock(pid: u32) -> Option<u64> {
     ok.then_some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
+/// CPU time of the children that a process has waited for, and of those that these have waited for, ns.
+fn reaped(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, tail) = text.rsplit_once(')')?;
+    // cutime and cstime, fields 16 and 17 of proc(5), of which the first is field 3.
+    let ticks = tail.split_ascii_whitespace().skip(16 - 3).take(2);
+    let ticks: Option<Vec<u64>> = ticks.map(|t| t.parse().ok()).collect();
+    Some(ticks?.iter().sum::<u64>().saturating_mul(TICK))
+}
+
+/// How finely that is told, ns: all Linux programs are shown 100 ticks a second.
+const TICK: u64 = 10_000_000;
+
 impl Watched {
-    fn new(pid: u32, start_ticks: u64, is_new: bool) -> Watched {
+    fn new(pid: u32, (start_ticks, parent): (u64, u32), is_new: bool) -> Watched {
         let clock = process_clock(pid).unwrap_or(0);
+        let children = reaped(pid).unwrap_or(0);
         Watched {
             clock: [if is_new { 0 } else { clock }, clock],
             before: 0,
@@ -90,6 +113,9 @@ impl Watched {
             alive: 0,
             ended: false,
             start_ticks,
+            parent,
+            reaped: [if is_new { 0 } else { children }, children],
+            reaped_read_ns: 0,
             task: File::open(format!("/proc/{pid}/task")).ok(),
             links: 0,
             listed_ns: 0,
@@ -112,6 +138,13 @@ impl Watched {
     fn tick(&mut self, pid: u32) -> bool {
         let clock = process_clock(pid).unwrap_or(0).max(self.clock[1]);
         std::mem::replace(&mut self.clock[1], clock) != clock
+    }
+}
+
+impl Watched {
+    /// Reads what its children came to.
+    fn count_children(&mut self, pid: u32) {
+        self.reaped[1] = reaped(pid).unwrap_or(0).max(self.reaped[1]);
     }
 }
 
@@ -156,7 +189,8 @@ impl Watch {
             self.kernel_threads += 1;
             return false;
         }
-        self.admit(pid, Watched::new(pid, stat.start_ticks, since.is_some()));
+        let from = (stat.start_ticks, stat.parent);
+        self.admit(pid, Watched::new(pid, from, since.is_some()));
         self.list(pid, since, now);
         true
     }
@@ -221,8 +255,8 @@ impl Watch {
         let index = self.threads.len();
         let (pid, tid) = (thread.pid, thread.tid);
         if self.processes.get(&pid).is_none_or(|p| p.ended) {
-            let started = process::stat(pid).map_or(0, |stat| stat.start_ticks);
-            self.admit(pid, Watched::new(pid, started, true));
+            let from = process::stat(pid).map_or((0, 0), |stat| (stat.start_ticks, stat.parent));
+            self.admit(pid, Watched::new(pid, from, true));
         }
         if let Some(p) = self.processes.get_mut(&pid) {
             p.alive += 1;
@@ -287,6 +321,11 @@ impl Watch {
                     changed.push(pid);
                 }
             }
+            // The kernel adds up all threads for it.
+            if ran && now >= p.reaped_read_ns + LIST_EVERY + LIST_EACH * p.alive as u64 {
+                p.reaped_read_ns = now;
+                p.count_children(pid);
+            }
             // A list of many threads is dear: without a sign that it has changed, less often.
             let due = p.listed_ns + LIST_EVERY + LIST_EACH * p.alive as u64;
             if links != p.links || (births && ran && now >= due) {
@@ -344,8 +383,53 @@ impl Watch {
         for (pid, p) in &mut self.processes {
             if p.alive > 0 {
                 p.tick(*pid);
+                p.count_children(*pid);
             }
         }
+    }
+
+    /// CPU time of children that came and went unseen, by who waited for them, ns: at least that much, as
+    /// the kernel tells it in ticks. `on_cpu`: what was seen of each process.
+    pub fn unseen_children(&self, on_cpu: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
+        let mut ended: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (pid, p) in self.processes.iter().filter(|(_, p)| p.ended) {
+            ended.entry(p.parent).or_default().push(*pid);
+        }
+        let unseen = |(pid, p): (&u32, &Watched)| {
+            let seen = self.in_all(*pid, &ended, on_cpu, 0);
+            let grown = p.reaped[1].saturating_sub(p.reaped[0]);
+            (*pid, grown.saturating_sub(seen).saturating_sub(2 * TICK))
+        };
+        // The first process waits for whoever has lost its parent, and nobody knows for whom.
+        (self
+            .processes
+            .iter()
+            .filter(|(pid, _)| **pid != 1)
+            .map(unseen))
+        .filter(|(_, ns)| *ns > 0)
+        .collect()
+    }
+
+    /// What the children of `pid` that have ended came to, as far as they were seen, and theirs.
+    fn in_all(
+        &self,
+        pid: u32,
+        ended: &BTreeMap<u32, Vec<u32>>,
+        on_cpu: &BTreeMap<u32, u64>,
+        depth: u32,
+    ) -> u64 {
+        // Ids that are used again could make a circle.
+        const DEEPEST: u32 = 32;
+        let children = ended.get(&pid).filter(|_| depth < DEEPEST);
+        let whole = |child: &u32| {
+            let Some(p) = self.processes.get(child) else {
+                return 0;
+            };
+            let seen = on_cpu.get(child).copied().unwrap_or(0);
+            let own = p.clock[1].max(p.clock[0] + seen) + p.before;
+            own + p.reaped[1].max(self.in_all(*child, ended, on_cpu, depth + 1))
+        };
+        children.map_or(0, |list| list.iter().map(whole).sum())
     }
 }
 
@@ -411,6 +495,42 @@ mod tests {
         // Books that say more than there was time for do not lead out of it.
         let born = birth(u64::MAX >> 24, books, now - 1_000_000, now);
         assert!(born <= now);
+    }
+
+    /// CPU time of all children of this process that were waited for, ns.
+    fn own_children() -> u64 {
+        // SAFETY: all bytes zero are a value of it, and it is filled in.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+            usage
+        };
+        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+        ns(usage.ru_utime) + ns(usage.ru_stime)
+    }
+
+    #[test]
+    fn children_that_nobody_saw_are_counted_for_who_waited_for_them() {
+        let own = std::process::id();
+        let mut w = Watch::new(100);
+        // Other tests have children too: what is between the two readings is what counts.
+        let first = own_children();
+        assert!(w.process(own, None, 1));
+        let second = own_children();
+        let loops = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let status = std::process::Command::new("sh")
+            .args(["-c", loops])
+            .status();
+        assert!(status.expect("sh").success());
+        let third = own_children();
+        w.read_clocks();
+        let fourth = own_children();
+        let unseen = w.unseen_children(&BTreeMap::new());
+        let unseen = unseen.get(&own).copied().unwrap_or(0);
+        let most = fourth - first;
+        let least = (third - second).saturating_sub(5 * TICK);
+        assert!(least > 0, "the loop took {} ns", third - second);
+        assert!((least..=most).contains(&unseen), "{least} {unseen} {most}");
     }
 
     /// Makes a process that has the id `pid` and waits.
