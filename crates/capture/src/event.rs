@@ -172,6 +172,8 @@ pub struct Dump {
     pub comm: [u8; 16],
 }
 
+/// A thread of the kernel's: it has no user mode.
+pub const FLAG_KERNEL_THREAD: u8 = 1;
 /// The kernel's counters were anchored: the audit is valid.
 pub const FLAG_AUDIT: u8 = 2;
 /// The kernel's on-CPU counter leaves interrupt time out.

@@ -278,6 +278,7 @@ impl Accounts {
     /// that ended before it are left out, and slices are forgotten.
     pub fn look(&mut self, now: u64) -> Vec<(u32, Context)> {
         self.slices = Default::default();
+        let ticks = Ticks::of(&self.threads);
         let mut out = Vec::new();
         for (index, t) in (0u32..).zip(&mut self.threads) {
             if t.told {
@@ -289,11 +290,11 @@ impl Accounts {
             let whole = match stayed {
                 Some(d) => {
                     let last = t.last.replace(Dump { now, ..d });
-                    let context = context(t);
+                    let context = context(t, &ticks);
                     t.last = last;
                     context
                 }
-                None => context(t),
+                None => context(t, &ticks),
             };
             let part = match &t.shown {
                 None => whole.clone(),
@@ -332,7 +333,8 @@ impl Accounts {
         let most = self.grid.count.saturating_sub(1);
         let slices = self.slices;
         let slices = slices.sorted(|context, slice| (context, slice.min(most)));
-        let contexts = self.threads.iter().map(context).collect();
+        let ticks = Ticks::of(&self.threads);
+        let contexts = self.threads.iter().map(|t| context(t, &ticks)).collect();
         (contexts, self.grid, slices)
     }
 }
@@ -381,7 +383,7 @@ fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread
     thread.given_until = until;
 }
 
-fn context(t: &Thread) -> Context {
+fn context(t: &Thread, ticks: &Ticks) -> Context {
     let Some(d) = t.last else {
         // Born and never heard of again: its figures were lost with the ring.
         return Context {
@@ -415,7 +417,7 @@ fn context(t: &Thread) -> Context {
         preempted: runnable[1],
         throttled: runnable[2],
     };
-    ledger.on_cpu = divide_on_cpu(&d, sums.on_cpu);
+    ledger.on_cpu = divide_on_cpu(&d, sums.on_cpu, ticks);
     ledger.audit = Audit {
         // With what that counter leaves out by design, by the kernel's own count of it.
         on_cpu_ns: d.kernel_exec
@@ -439,16 +441,53 @@ fn context(t: &Thread) -> Context {
     }
 }
 
-/// User against kernel by the kernel's own tick counters, which are samples; the sum is exact.
-fn divide_on_cpu(d: &Dump, total: u64) -> OnCpu {
+/// What the kernel's ticks met of all threads that have a user mode.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    user: u64,
+    kernel: u64,
+}
+
+impl Ticks {
+    fn of(threads: &[Thread]) -> Ticks {
+        let mut ticks = Ticks::default();
+        for dump in threads.iter().filter_map(|t| t.last.as_ref()) {
+            ticks.add(dump);
+        }
+        ticks
+    }
+
+    fn add(&mut self, d: &Dump) {
+        if d.flags & event::FLAG_KERNEL_THREAD == 0 {
+            self.user = self.user.saturating_add(d.utime);
+            self.kernel = self.kernel.saturating_add(d.stime);
+        }
+    }
+
+    /// The part of `own` that was spent in the kernel.
+    fn kernel_part(&self, own: u64) -> u64 {
+        let all = u128::from(self.user) + u128::from(self.kernel);
+        (u128::from(own) * u128::from(self.kernel))
+            .checked_div(all)
+            .unwrap_or(0) as u64
+    }
+}
+
+/// User against kernel by the kernel's own tick counters, which are samples; the sum is exact. Most threads
+/// that live for a moment meet no tick: they are divided as `all` ticks of the recording say, so that
+/// thousands of them together come out right.
+fn divide_on_cpu(d: &Dump, total: u64, all: &Ticks) -> OnCpu {
     let irq = d.acc.irq.min(total);
     let stolen = d.acc.stolen.min(total - irq);
     let own = total - irq - stolen;
-    let ticks = d.utime + d.stime;
-    let kernel = if ticks == 0 {
-        0
+    let mut ticks = Ticks::default();
+    ticks.add(d);
+    let kernel = if d.flags & event::FLAG_KERNEL_THREAD != 0 {
+        own
+    } else if d.utime == 0 && d.stime == 0 {
+        all.kernel_part(own)
     } else {
-        (u128::from(own) * u128::from(d.stime) / u128::from(ticks)) as u64
+        ticks.kernel_part(own)
     };
     OnCpu {
         user: own - kernel,
@@ -528,5 +567,29 @@ mod tests {
         let (_, grid, rows) = a.finish(1800);
         assert_eq!((grid.width_ns, grid.count), (200, 4));
         assert_eq!(rows.iter().map(|r| r.runnable_ns).sum::<u64>(), 800);
+    }
+
+    #[test]
+    fn user_and_kernel_time_of_those_that_met_no_tick_is_that_of_the_others() {
+        let mut long = dump(1, 9000, 9000, 0);
+        (long.utime, long.stime) = (3_000_000, 9_000_000);
+        let mut short = dump(2, 9000, 9000, 0);
+        short.acc.irq = 100;
+        let mut kernel = dump(3, 9000, 9000, 0);
+        (kernel.flags, kernel.utime, kernel.stime) = (event::FLAG_KERNEL_THREAD, 0, 500);
+        let mut ticks = Ticks::default();
+        for d in [&long, &short, &kernel] {
+            ticks.add(d);
+        }
+        let parts = |d: &Dump| {
+            let on_cpu = divide_on_cpu(d, 1100, &ticks);
+            (on_cpu.user, on_cpu.kernel, on_cpu.irq)
+        };
+        assert_eq!(parts(&long), (275, 825, 0));
+        assert_eq!(parts(&short), (250, 750, 100));
+        assert_eq!(parts(&kernel), (0, 1100, 0));
+        // Nobody met a tick: nothing is known, and user is what most programs compute in.
+        let on_cpu = divide_on_cpu(&short, 1100, &Ticks::default());
+        assert_eq!((on_cpu.user, on_cpu.kernel), (1000, 0));
     }
 }

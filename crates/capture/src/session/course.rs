@@ -3,8 +3,9 @@
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use libbpf_rs::RingBuffer;
-use wallscope_model::{Cost, Recording, Window};
+use wallscope_model::{Cost, FrameKind, Recording, Window};
 use wallscope_object::kallsyms;
+use wallscope_symbolize::Sources;
 
 use super::{
     Captured, Live, Observer, Options, Progress, Stop,
@@ -494,9 +495,13 @@ impl<'o> Course<'o> {
                     .push(wallscope_model::Loss { cause, count }),
             }
         }
+        let sources = Sources {
+            kallsyms: symbols_of_programs(&recording),
+            ..processes.into_sources(&jit)
+        };
         Captured {
             recording,
-            sources: processes.into_sources(&jit),
+            sources,
             seen,
             moments,
             stop,
@@ -504,4 +509,14 @@ impl<'o> Course<'o> {
             signals: self.events.into_signals(),
         }
     }
+}
+
+/// The kernel's symbols as they are now, where stacks lead through code that was loaded into it. Kernel
+/// programs take their names with them when they go, and ours are about to.
+fn symbols_of_programs(recording: &Recording) -> Option<String> {
+    /// Where x86-64 has modules and kernel programs.
+    const LOADED: u64 = 0xffff_ffff_c000_0000;
+    let mut frames = recording.frames.iter();
+    let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);
+    any.then(|| kallsyms::read().ok()).flatten()
 }

@@ -54,7 +54,8 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         ));
     }
     notes.push(
-        "user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact"
+        "user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact; threads that \
+         met no tick are divided as all others together"
             .into(),
     );
     if !f.runtimes.is_empty() {

@@ -49,7 +49,8 @@ impl Space {
     pub fn map<S: TableSink>(&mut self, m: &Mapping, files: &mut Files<S>) {
         // The page of old system calls is the kernel's, and entered by traps only: as code without a
         // file it would make every program look like one that makes code, with a perf map to search for.
-        if m.start >= m.end || m.path == "[vsyscall]" {
+        // That of probes is too, wherever somebody measured this process before.
+        if m.start >= m.end || matches!(&*m.path, "[vsyscall]" | "[uprobes]") {
             return;
         }
         self.unmap(m.start, m.end);
