@@ -11,6 +11,14 @@ pub enum Error {
         /// The pid that was asked for.
         pid: u32,
     },
+    /// A number that names something else than a process to measure.
+    #[error("pid {pid} cannot be measured: {why}")]
+    NotAProcess {
+        /// The pid that was asked for.
+        pid: u32,
+        /// Cause, and what to ask for instead.
+        why: String,
+    },
     /// No such cgroup.
     #[error("no cgroup at {path}: {why}; `cat /proc/PID/cgroup` names a process's cgroups")]
     NoSuchCgroup {
@@ -70,7 +78,7 @@ pub enum Error {
         remedy: String,
     },
     /// The kernel lacks something.
-    #[error("{what} is not supported by this kernel ({release}): {remedy}")]
+    #[error("{what} is not supported here (kernel {release}): {remedy}")]
     NotSupported {
         /// What is missing.
         what: String,
@@ -113,9 +121,10 @@ impl Error {
     /// The contract's exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::NoSuchProcess { .. } | Error::NoSuchCgroup { .. } | Error::NoFunction { .. } => {
-                4
-            }
+            Error::NoSuchProcess { .. }
+            | Error::NotAProcess { .. }
+            | Error::NoSuchCgroup { .. }
+            | Error::NoFunction { .. } => 4,
             Error::Start { code, .. } => *code,
             Error::NotPermitted { .. }
             | Error::NotSupported { .. }

@@ -96,6 +96,11 @@ impl Output {
         })
     }
 
+    /// Whether it is a file of its own, rather than standard output or a device.
+    pub fn is_file(&self) -> bool {
+        !matches!(self.file.get_ref(), Sink::Itself(_))
+    }
+
     /// The name asked for.
     pub fn path(&self) -> &Path {
         &self.path

@@ -121,7 +121,13 @@ impl TargetArgs {
     /// The target that was named, if one was.
     pub fn target(&self) -> Option<Target> {
         if !self.pid.is_empty() {
-            Some(Target::Pids(self.pid.clone()))
+            let mut pids: Vec<u32> = Vec::new();
+            for pid in &self.pid {
+                if !pids.contains(pid) {
+                    pids.push(*pid);
+                }
+            }
+            Some(Target::Pids(pids))
         } else if let Some(path) = &self.cgroup {
             Some(Target::Cgroup(path.clone()))
         } else if self.all {
@@ -215,11 +221,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
         "wallscope: {}",
         wallscope_explain::finding(&recording).sentence
     );
-    eprintln!(
-        "wallscope: wrote {0}; `wallscope report {0}` shows it",
-        path.display()
-    );
+    eprintln!("wallscope: {}", written(&path));
     outcome
+}
+
+/// That a recording is in `path` now, and how it is looked at.
+fn written(path: &Path) -> String {
+    if path == Path::new("-") {
+        return "wrote the recording to standard output".into();
+    }
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        return format!("wrote the recording to {}", path.display());
+    }
+    format!("wrote {0}; `wallscope report {0}` shows it", path.display())
 }
 
 /// Where a recording goes: to `path`, else to a file in this folder named after the time.
@@ -383,7 +397,8 @@ pub fn parse_overhead(text: &str) -> Result<f64, String> {
 /// Writes the recording; returns its file. On a full disk it goes to the folder for temporary files
 /// instead, and its place is said: what was measured is not to be measured again.
 fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
-    let refuge = std::env::temp_dir().join(output.path().file_name().unwrap_or_default());
+    let named = (output.is_file()).then(|| output.path().file_name().map(PathBuf::from));
+    let refuge = std::env::temp_dir().join(named.flatten().unwrap_or_else(dated_name));
     let error = match write_to(output, recording) {
         Ok(path) => return Ok(path),
         Err(error) => error,
@@ -424,8 +439,16 @@ impl Teller {
 impl Observer for Teller {
     fn live(&mut self, facts: &Live) {
         eprintln!(
-            "wallscope: recording {} ({} threads; {} at {} Hz; Ctrl-C ends it)",
-            facts.target, facts.threads, facts.event, facts.hz
+            "wallscope: recording {} ({} {}; {} at {} Hz; Ctrl-C ends it)",
+            facts.target,
+            facts.threads,
+            if facts.threads == 1 {
+                "thread"
+            } else {
+                "threads"
+            },
+            facts.event,
+            facts.hz
         );
     }
 

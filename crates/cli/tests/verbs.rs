@@ -385,3 +385,44 @@ fn doctor_tells_what_would_be_seen_of_a_process() {
         &["no process with pid 4194304"],
     );
 }
+
+#[test]
+fn what_is_no_process_to_measure_is_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rec.pb.gz");
+    let file = file.to_str().unwrap();
+    let (told, hear) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        let tid = link.file_name().unwrap().to_str().unwrap().to_owned();
+        told.send(tid).unwrap();
+        // Until the other end is gone.
+        let _ = ended.recv();
+    });
+    let tid = hear.recv().unwrap();
+    let own = std::process::id();
+    for backend in ["proc", "perf", "ebpf"] {
+        let args = ["record", "-p", &tid, "-d", "1", "--backend", backend];
+        let out = run(&[&args[..], &["-o", file]].concat());
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        // Whether it may be used here comes first.
+        if out.status.code() == Some(3) {
+            println!("skipped: {backend} is not allowed here: {said}");
+            continue;
+        }
+        let why = format!("it is a thread of process {own}; measure that (-p {own})");
+        fails(&out, 4, &[&why]);
+    }
+    drop(end);
+    thread.join().unwrap();
+    let shell = format!(
+        "exec {} record -p $$ -d 1 -o {file}",
+        env!("CARGO_BIN_EXE_wallscope")
+    );
+    let out = std::process::Command::new("sh")
+        .args(["-c", &shell])
+        .output()
+        .unwrap();
+    fails(&out, 4, &["it is this wallscope itself"]);
+}

@@ -103,7 +103,7 @@ pub const RULES: &[Rule] = &[
 
 fn empty(e: &Evidence) -> Option<String> {
     (e.total.wall_ns == 0)
-        .then(|| "No thread of the target existed while this was recorded".to_string())
+        .then(|| "No thread existed here: the target had none while this was recorded, or what was selected of it has none".to_string())
 }
 
 fn unseen(e: &Evidence) -> Option<String> {

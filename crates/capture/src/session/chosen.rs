@@ -3,7 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use wallscope_object::{cgroup, process};
+use wallscope_object::cgroup::{self, CgroupError};
+use wallscope_object::process;
 
 use crate::{
     Error,
@@ -45,6 +46,24 @@ pub(crate) fn ended_early(target: &Target, asked: Option<Duration>, ns: u64) -> 
     ))
 }
 
+/// Refuses the id of a thread, and our own.
+///
+/// # Errors
+/// `pid` is one of them.
+fn only_others(pid: u32) -> Result<(), Error> {
+    let refused = |why| Err(Error::NotAProcess { pid, why });
+    if pid == std::process::id() {
+        return refused("it is this wallscope itself; start another one to measure one".into());
+    }
+    match process::status(pid).ok().map(|s| s.tgid) {
+        Some(leader) if leader != 0 && leader != pid => refused(format!(
+            "it is a thread of process {leader}; measure that (-p {leader}), `wallscope report \
+             --thread NAME` then shows threads of one name"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Looks up whom `target` means; `held`: the command, if it is one.
 ///
 /// # Errors
@@ -58,6 +77,7 @@ pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Err
     match target {
         Target::Pids(pids) => {
             for pid in pids {
+                only_others(*pid)?;
                 let process = watch(*pid)?;
                 if has_ended(&process) {
                     return Err(Error::NoSuchProcess { pid: *pid });
@@ -74,7 +94,14 @@ pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Err
         Target::Cgroup(path) => {
             let group = cgroup::find(path).map_err(|e| Error::NoSuchCgroup {
                 path: path.display().to_string(),
-                why: e.to_string(),
+                why: match e {
+                    CgroupError::NotFound { .. } => {
+                        "no group of processes is there, nor below a mounted hierarchy; \
+                         `systemd-cgls`, or `find /sys/fs/cgroup -name cgroup.procs`, lists them"
+                            .into()
+                    }
+                    e => e.to_string(),
+                },
             })?;
             (chosen.cgroups, chosen.pids) = cgroup_members(&group.dir)?;
         }

@@ -204,7 +204,14 @@ fn one(options: &Options, events: &[EventSpec], show: &mut Show) -> Result<Run, 
         return Err(failure);
     }
     shown.add(&captured.recording);
-    let length = length.unwrap_or_else(|| live.elapsed());
+    let length = match &options.target {
+        // What the sums are of: that began when the first thread was seen, before the counters.
+        Target::Pids(_) | Target::Cgroup(_) | Target::All if options.looks.is_none() => {
+            let window = &captured.recording.window;
+            Duration::from_nanos(window.end_ns.saturating_sub(window.start_ns))
+        }
+        _ => length.unwrap_or_else(|| live.elapsed()),
+    };
     let usage = matches!(options.target, Target::Command(_)).then(|| since(&before));
     if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
         eprintln!("wallscope: counting ended before the command, which was ended too (SIGTERM)");
@@ -294,8 +301,15 @@ impl Observer for Watcher<'_, '_> {
         self.stopper = Some(facts.stopper.clone());
         // The line by which scripts know that nothing is missed from now on.
         eprintln!(
-            "wallscope: counting {} ({} threads, {} backend; no recording is written)",
-            facts.target, facts.threads, facts.backend
+            "wallscope: counting {} ({} {}, {} backend; no recording is written)",
+            facts.target,
+            facts.threads,
+            if facts.threads == 1 {
+                "thread"
+            } else {
+                "threads"
+            },
+            facts.backend
         );
         self.live = Instant::now();
     }
