@@ -1,7 +1,7 @@
 //! Records of perf events → threads, their courses, samples.
 
 use wallscope_model::{Part, State, WaitSeen};
-use wallscope_object::process::SchedStat;
+use wallscope_object::process::{self, SchedStat};
 
 use super::{
     Course, Hits, Record, Running,
@@ -135,6 +135,13 @@ impl Looker {
                     parent,
                     parent_tid,
                 } => self.born(pid, tid, parent, parent_tid, time),
+                Record::Ended { pid, tid } if pid == tid && goes_on(pid) => {
+                    let index = self.watch.find(pid, tid);
+                    let thread = index.map(|index| &mut self.watch.threads[index]);
+                    if let Some(course) = thread.and_then(|t| t.course.as_mut()) {
+                        course.deafen();
+                    }
+                }
                 Record::Ended { pid, tid } => {
                     self.step(pid, tid, time, Step::End);
                     if let Some(index) = self.watch.find(pid, tid) {
@@ -391,6 +398,13 @@ impl Looker {
         self.processes.found(pid);
         true
     }
+}
+
+/// Whether a process of which the kernel records an end goes on: one that begins a program with rights that
+/// its user has not (setuid) has its events taken away, which looks the same.
+fn goes_on(pid: u32) -> bool {
+    const EXITING: u32 = 4;
+    process::stat(pid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X') && s.flags & EXITING == 0)
 }
 
 /// The news as the kernel programs would tell them.

@@ -92,6 +92,9 @@ pub struct Course {
     beyond: i64,
 }
 
+/// After so many checks in which a thread ran and nothing was recorded of it, its records have stopped.
+const DEAF: u32 = 3;
+
 impl Course {
     /// Begins at `now`, in a state that is not known, when the counters stood at `books`.
     pub fn joined(now: u64, books: SchedStat) -> Course {
@@ -183,7 +186,12 @@ impl Course {
 
     /// Whether its records have stopped coming although it runs.
     pub fn is_deaf(&self) -> bool {
-        self.silent >= 3
+        self.silent >= DEAF
+    }
+
+    /// No more records will come, although it goes on.
+    pub fn deafen(&mut self) {
+        self.silent = DEAF;
     }
 
     /// Takes a record. Returns the interval off the CPU that it ends.

@@ -79,6 +79,7 @@ impl Course {
         let s = std::mem::take(&mut self.stretch);
         self.silent = match (ins, turns) {
             (0, 0) => self.silent,
+            _ if self.is_deaf() => self.silent,
             (0, _) => self.silent + 1,
             _ => 0,
         };
