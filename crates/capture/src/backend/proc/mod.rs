@@ -251,7 +251,9 @@ pub(crate) fn record(
                 if session::too_many_slices(&looker.grid, now) {
                     looker.coarsen();
                 }
-                let every = if looker.clock.is_some() && !looker.relist {
+                // Of whom no records come any more, none tells of new threads either.
+                let told = looker.clock.is_some() && looker.tally.deaf == 0;
+                let every = if told && !looker.relist {
                     REVIEW
                 } else {
                     FOLLOW
