@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -54,6 +55,47 @@ fn threads_that_live_a_millisecond() {
             rest as f64 * 100.0 / (known + rest) as f64
         ))
     });
+}
+
+/// The kernel takes its events away when it begins, which looks like its end.
+#[test]
+fn a_setuid_command_is_measured_to_its_end() {
+    let Some(tool) = tool() else { return };
+    for backend in ["perf", "proc"] {
+        retried(&format!("setuid by {backend}"), || {
+            let failed = |e: std::io::Error| Error::CannotRunHere(e.to_string());
+            let folder = folder();
+            let (program, file) = (folder.path().join("sleep"), folder.path().join("rec.pb.gz"));
+            fs::copy("/bin/sleep", &program).map_err(failed)?;
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).map_err(failed)?;
+            let mut command = Command::new(tool.path());
+            command
+                .args(["record", "--backend", backend, "-o"])
+                .arg(&file);
+            command.arg("--").arg(&program).arg("1");
+            Place::User.enter(&mut command);
+            let output = command.output().map_err(failed)?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            match output.status.code() {
+                Some(0) => {}
+                Some(3) => return Err(Error::CannotRunHere(said)),
+                _ => return Err(Error::Output(format!("{}: {said}", output.status))),
+            }
+            let report = Command::new(tool.path())
+                .args(["report", "--json"])
+                .arg(&file)
+                .output()
+                .map_err(failed)?;
+            let report: serde_json::Value =
+                serde_json::from_slice(&report.stdout).map_err(|e| Error::Output(e.to_string()))?;
+            // It sleeps for a second, whatever it may do.
+            let wall = report["threads"][0]["wall_ns"].as_u64().unwrap_or(0);
+            if wall < 980_000_000 {
+                return Err(Error::Output(format!("{wall} ns of a second: {said}")));
+            }
+            Ok(format!("{} ms", wall / 1_000_000))
+        });
+    }
 }
 
 #[test]
