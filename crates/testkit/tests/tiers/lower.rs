@@ -78,7 +78,9 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
 fn what_may_not_be_sampled_is_told_as_such() {
     let Some(tool) = tool() else { return };
     retried("the kernel's part as an ordinary user", || {
-        let o = attach(&tool, Place::User, &["--backend", "perf"], "events")?;
+        // Often enough for its little user code to be sampled: without any sample all is [not sampled].
+        let more = ["--backend", "perf", "-F", "997", "--max-overhead", "25"];
+        let o = attach(&tool, Place::User, &more, "events")?;
         let limits = o.domain["limits"].to_string();
         if !limits.contains("may sample user code only") {
             let why = "perf_event_paranoid below 2: everybody may sample the kernel";
@@ -98,7 +100,7 @@ fn what_may_not_be_sampled_is_told_as_such() {
         off("% lost", 0.0, time(&mut { lost }), 0.0)?;
         // It makes pages and system calls all the time.
         let not_sampled = time(&mut lines().filter(|l| l.is_unsampled()));
-        if not_sampled < 20.0 {
+        if !(20.0..100.0).contains(&not_sampled) {
             return Err(Error::Output(format!("{not_sampled:.1} % not sampled")));
         }
         Ok(format!("{not_sampled:.1} % of on-CPU time not sampled"))
