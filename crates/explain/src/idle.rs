@@ -87,12 +87,12 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "kernel thread at home",
-        when: "a kernel thread waits in its own main function: idle",
+        when: "a kernel thread, or a worker of io_uring, waits in its own main function: idle",
         judges: kernel_thread,
     },
     Rule {
         name: "waits for a connection",
-        when: "blocked in accept(): idle",
+        when: "blocked in accept(), or in reading what FUSE is asked for: idle",
         judges: accepts,
     },
     Rule {
@@ -171,7 +171,8 @@ fn puts_to_sleep(name: &str) -> bool {
 fn kernel_thread(w: &Wait<'_>) -> Option<bool> {
     let own: Vec<&&str> = w.kernel.iter().skip_while(|n| puts_to_sleep(n)).collect();
     let home = own.get(1).is_some_and(|n| **n == "kthread");
-    (w.user.is_empty() && home).then_some(true)
+    let of_io_uring = own.first().is_some_and(|n| **n == "io_wq_worker");
+    (w.user.is_empty() && (home || of_io_uring)).then_some(true)
 }
 
 /// Whether a wait's system call is one of `calls`, by the C library's function: for stacks without the
@@ -256,6 +257,7 @@ fn accepts(w: &Wait<'_>) -> Option<bool> {
         "inet_csk_accept",
         "inet_csk_wait_for_connect",
         "unix_accept",
+        "fuse_dev_do_read",
     ];
     (by_call(w, &["accept", "accept4"]) || w.kernel.iter().any(|n| accepting.contains(n)))
         .then_some(true)

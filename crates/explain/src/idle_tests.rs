@@ -320,6 +320,17 @@ fn kernel_threads_and_acceptors() {
     ];
     assert!(!judge(&wait(BlockReason::Other, &[], &work)).0);
     assert!(!judge(&wait(BlockReason::Disk, &[], &home[..4])).0);
+    let worker = [
+        "schedule",
+        "schedule_timeout",
+        "io_wq_worker",
+        "ret_from_fork",
+    ];
+    assert!(judge(&wait(BlockReason::Other, &[], &worker)).0);
+    let write = ["schedule", "io_write", "io_issue_sqe", "io_wq_worker"];
+    assert!(!judge(&wait(BlockReason::Disk, &[], &write)).0);
+    let fuse = ["schedule", "fuse_dev_do_read", "fuse_dev_read"];
+    assert!(judge(&wait(BlockReason::Pipe, &["read", "main"], &fuse)).0);
     let accept = ["schedule", "inet_csk_accept", "inet_accept"];
     assert!(judge(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
     assert!(judge(&wait(BlockReason::Network, &["__libc_accept", "main"], &[])).0);

@@ -370,13 +370,15 @@ static bool uring_open(void) {
     return true;
 }
 
+static int uring_file;
+
 static unsigned *uring_word(unsigned offset) { return (unsigned *)(uring.ring + offset); }
 
-NAMED void reason_uring(u64 ns) {
-    struct __kernel_timespec pause = {.tv_nsec = (long long)ns};
+// Hands a request to the ring and waits for its completion.
+static inline __attribute__((always_inline)) void uring_complete(struct io_uring_sqe request) {
     unsigned *tail = uring_word(uring.params.sq_off.tail);
     unsigned at = *tail & *uring_word(uring.params.sq_off.ring_mask);
-    uring.entries[at] = (struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .addr = (u64)&pause, .len = 1};
+    uring.entries[at] = request;
     uring_word(uring.params.sq_off.array)[at] = at;
     __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
     long taken = syscall(SYS_io_uring_enter, uring.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0);
@@ -386,10 +388,25 @@ NAMED void reason_uring(u64 ns) {
                      __ATOMIC_RELEASE);
 }
 
+NAMED void reason_uring(u64 ns) {
+    struct __kernel_timespec pause = {.tv_nsec = (long long)ns};
+    uring_complete((struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .addr = (u64)&pause, .len = 1});
+}
+
+// Done by a thread that the kernel makes for it in this process.
+NAMED void reason_uring_sync(int fd) {
+    uring_complete((struct io_uring_sqe){.opcode = IORING_OP_FSYNC, .fd = fd});
+    KEEP_FRAME();
+}
+
 static void uring_run(struct worker *self) {
     struct function_truth *truth = function_truth_new("reason_uring", "poll");
+    struct function_truth *sync = function_truth_new("reason_uring_sync", "poll");
+    extra_truth_set("uring", 1);
     while (!stopping()) {
         MEASURE(truth, reason_uring(jitter(&self->random, PAUSE_NS)));
+        CHECK(pwrite(uring_file, &self->random, sizeof self->random, 0) > 0, "no room on the disk");
+        MEASURE(sync, reason_uring_sync(uring_file));
         self->truth->operations++;
     }
 }
@@ -506,6 +523,8 @@ void program_reasons(void) {
     snprintf(fifo_path, sizeof fifo_path, "/tmp/wallscope-fifo-%d", getpid());
     CHECK(!mkfifo(fifo_path, 0600), "no FIFO can be made at %s", fifo_path);
     udp_open();
+    uring_file = open(option_text("dir", "."), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    CHECK(uring_file >= 0, "no file can be made in %s; choose another with --dir", option_text("dir", "."));
     if (uring_open()) worker_start("r-uring", uring_run, NULL);
     worker_start("r-fifo", fifo_run, NULL);
     worker_start("r-fifopeer", fifo_peer_run, NULL);

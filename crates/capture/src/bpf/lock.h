@@ -39,7 +39,7 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 	u64 lock, call;
 	u32 key;
 
-	if ((t->detail != WS_LOCK && t->detail != WS_GIL) || (p->flags & PF_KTHREAD))
+	if ((t->detail != WS_LOCK && t->detail != WS_GIL) || (p->flags & PF_IN_KERNEL_ONLY))
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	call = call_of(regs);

@@ -212,7 +212,7 @@ static __always_inline void note_argument(struct ws_thread *t, struct task_struc
 	} one;
 
 	t->polled = -1;
-	if (task->flags & PF_KTHREAD || call >= WS_SYSCALLS)
+	if (task->flags & PF_IN_KERNEL_ONLY || call >= WS_SYSCALLS)
 		return;
 	entry = bpf_map_lookup_elem(&syscall_reason, &key);
 	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
@@ -236,7 +236,7 @@ static __always_inline void note_argument(struct ws_thread *t, struct task_struc
 /* `ctx`: of the hook in which `task` itself runs, else NULL. */
 static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 state, u8 previous)
 {
-	bool io = BPF_CORE_READ_BITFIELD(task, in_iowait), kernel = task->flags & PF_KTHREAD;
+	bool io = BPF_CORE_READ_BITFIELD(task, in_iowait), kernel = task->flags & PF_IN_KERNEL_ONLY;
 	bool hard = state & TASK_UNINTERRUPTIBLE;
 	u8 reason = WS_OTHER;
 	struct pt_regs *regs;
@@ -251,7 +251,9 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 		return place == WS_CHILD ? WS_CHILD : WS_STOPPED;
 	}
 	if (kernel) {
-		if (!hard) /* parked: the usual way for a kernel thread to be */
+		/* Parked: the usual way for a kernel thread to be. A worker of io_uring makes the calls of a
+		 * program, which wait interruptibly. */
+		if (!hard && task->flags & PF_KTHREAD)
 			return WS_OTHER;
 	} else {
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);

@@ -174,7 +174,7 @@ static __always_inline u64 waited_for(struct ws_thread *t, struct task_struct *p
 	struct dentry *d;
 	u32 key = 0;
 
-	if ((p->flags & PF_KTHREAD) || reason == WS_STOPPED || reason == WS_TIMER)
+	if ((p->flags & PF_IN_KERNEL_ONLY) || reason == WS_STOPPED || reason == WS_TIMER)
 		return 0;
 	r = bpf_map_lookup_elem(&resources, &key);
 	if (!r)

@@ -195,6 +195,17 @@ int BPF_PROG(ws_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
+/* Workers of io_uring are made by the kernel itself: nobody forks them. */
+SEC("tp_btf/task_newtask")
+int BPF_PROG(ws_newtask, struct task_struct *p, u64 clone_flags)
+{
+	if (!(p->flags & PF_IO_WORKER) || p->tgid == cfg_self)
+		return 0;
+	if (record_of(bpf_get_current_task_btf()) || cfg_all)
+		thread_born(p, WS_BORN);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(ws_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm *bprm)
 {

@@ -12,7 +12,7 @@ use super::columns::Columns;
 use super::entries::Entries;
 use super::payload::{Row, put_tree};
 use super::trie::Builder;
-use crate::view::{Analysis, Holder, Idle, LockRow, PeerRow, Share, Waits};
+use crate::view::{Analysis, Holder, Idle, LockRow, PeerRow, Share, Waits, queues};
 use crate::waits::how;
 
 /// Locks and peers that the page lists.
@@ -98,7 +98,7 @@ fn put_chains(columns: &mut Columns, analysis: &Analysis<'_>, waits: &Waits, row
         });
         let line = match s.state {
             State::OnCpu => format!("computes in {place}"),
-            State::Runnable => "waits for a CPU".to_owned(),
+            State::Runnable => queues(s.part).to_owned(),
             State::Unknown => "not seen".to_owned(),
             State::Blocked => {
                 let reason = s.reason_name().unwrap_or("blocked");

@@ -34,6 +34,7 @@ pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait};
+pub(crate) use waits::queues;
 pub use waits::{RESOURCE, Waits};
 pub use why::{Whose, Why, WhyNode};
 

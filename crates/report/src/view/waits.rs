@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use wallscope_model::place;
-use wallscope_model::{Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Role, Stack, StackId};
+use wallscope_model::{
+    Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId,
+};
 
 use super::Analysis;
 
@@ -161,6 +163,14 @@ impl Analysis<'_> {
     }
 }
 
+/// What a runnable thread waits for: a quota of its cgroup's holds it back whatever CPUs are free.
+pub(crate) fn queues(part: Option<Part>) -> &'static str {
+    match part {
+        Some(Part::Throttled) => "is held back by its CPU quota",
+        _ => "waits for a CPU",
+    }
+}
+
 /// How a waker that stood in these functions of the kernel ended a wait, where that says more than that it
 /// did: who is killed with its process was given nothing, nor was whom a signal interrupts.
 fn how_it_woke(kernel: &[&str]) -> &'static str {
@@ -217,7 +227,7 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
         },
         Role::Held => format!("held by {who}"),
         Role::OnCpu => format!("{who} computes{}", at("in")),
-        Role::Runnable => format!("{who} waits for a CPU"),
+        Role::Runnable => format!("{who} {}", queues(hop.part)),
         Role::Blocked => {
             let reason = hop.reason.map_or("blocked", |r| r.name());
             // A word that only this thread parks on says nothing.
@@ -247,5 +257,10 @@ mod tests {
         assert_eq!(how_it_woke(&["futex_wake", "do_futex"]), "");
         assert!(only_wakes("__traceiter_sched_waking") && only_wakes("wake_up_q"));
         assert!(!only_wakes("jbd2_journal_commit_transaction"));
+        assert_eq!(
+            queues(Some(Part::Throttled)),
+            "is held back by its CPU quota"
+        );
+        assert_eq!(queues(Some(Part::Woken)), "waits for a CPU");
     }
 }

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use wallscope_model::{Role, State};
 
-use super::{Analysis, Waits, waits::hop_line};
+use super::{
+    Analysis, Waits,
+    waits::{hop_line, queues},
+};
 
 /// Whose time is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +101,7 @@ impl Analysis<'_> {
             let place = self.place(s.stack).unwrap_or_else(|| "[no stack]".into());
             let what = match s.state {
                 State::OnCpu => format!("computes in {place}"),
-                State::Runnable => "waits for a CPU".to_string(),
+                State::Runnable => queues(s.part).to_string(),
                 State::Unknown => "not seen".to_string(),
                 State::Blocked => {
                     let reason = s.reason_name().unwrap_or("blocked");

@@ -56,6 +56,15 @@ pub(super) fn reasons(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = reasons_right(&run)?;
     let main = run.truth.threads.iter().find(|t| t.name == "r-fifo");
     let pid = main.map_or(0, |t| t.pid);
+    if run.truth.extra("uring").is_ok() {
+        let made = |t: &&crate::report::Thread| t.pid == pid && t.name.starts_with("iou-wrk-");
+        card.at_least(
+            "threads seen that io_uring made",
+            run.report.threads.iter().filter(made).count() as f64,
+            1.0,
+            "",
+        );
+    }
     let (fd, port) = (
         run.truth.extra("udp_fd")?,
         run.truth.extra("udp_peer_port")?,
