@@ -523,7 +523,10 @@ void program_reasons(void) {
     snprintf(fifo_path, sizeof fifo_path, "/tmp/wallscope-fifo-%d", getpid());
     CHECK(!mkfifo(fifo_path, 0600), "no FIFO can be made at %s", fifo_path);
     udp_open();
-    uring_file = open(option_text("dir", "."), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    char path[4096];
+    snprintf(path, sizeof path, "%s/wallscope-uring-%d", option_text("dir", "."), getpid());
+    uring_file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    unlink(path);
     CHECK(uring_file >= 0, "no file can be made in %s; choose another with --dir", option_text("dir", "."));
     if (uring_open()) worker_start("r-uring", uring_run, NULL);
     worker_start("r-fifo", fifo_run, NULL);
