@@ -229,6 +229,7 @@ void program_inject(void) {
 }
 
 // ---- fixed ----
+// With --piece N: pieces of N units, until a line comes; when each ended is told.
 
 NAMED void fixed_work(u64 units) { SPIN(units); }
 
@@ -236,7 +237,12 @@ static double fixed_wall, fixed_cpu;
 
 static void fixed_run(struct worker *self) {
     struct function_truth *truth = function_truth_new("fixed_work", "");
-    u64 units = (u64)option_double("units", 1e9);
+    u64 units = (u64)option_double("units", 1e9), piece = (u64)option_double("piece", 0);
+    while (piece && !stopping()) {
+        fixed_work(piece);
+        piece_done();
+    }
+    if (piece) return;
     MEASURE(truth, fixed_work(units));
     fixed_wall = (double)truth->wall;
     fixed_cpu = (double)truth->on_cpu;
@@ -246,8 +252,9 @@ static void fixed_run(struct worker *self) {
 void program_fixed(void) {
     worker_start("fixed", fixed_run, NULL);
     ready_and_wait(NULL, 0);
-    wait_for_end(true);
+    wait_for_end(!option_flag("piece"));
     workers_settle();
+    if (option_flag("piece")) return;
     extra_truth_set("wall_ns", fixed_wall);
     extra_truth_set("cpu_ns", fixed_cpu);
 }

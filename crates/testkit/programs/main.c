@@ -35,7 +35,7 @@ static const struct program PROGRAMS[] = {
     {"throttled", "quota-us period-us", "a busy thread in a cgroup with a CPU quota",
      program_throttled},
     {"migrate", "sleep-us", "blocks that begin on one CPU and end on another", program_migrate},
-    {"fixed", "units", "a fixed amount of computing; prints its time", program_fixed},
+    {"fixed", "units piece", "a fixed amount of computing; prints its time", program_fixed},
     {"micro", "count", "very many short blocks against one as long as all of them", program_micro},
     {"brief", "dir", "waits of a tenth of a millisecond for three things, and long ones", program_brief},
     {"span", "", "blocks that begin before, or end after, any recording", program_span},

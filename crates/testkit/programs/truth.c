@@ -425,6 +425,14 @@ void workers_settle(void) {
     }
 }
 
+// When pieces of work ended that are all alike.
+static u64 piece_ends[1 << 16];
+static size_t pieces;
+
+void piece_done(void) {
+    if (pieces < sizeof piece_ends / sizeof *piece_ends) piece_ends[pieces++] = now_ns();
+}
+
 static void print_text(const char *text) {
     putchar('"');
     for (; *text; text++) {
@@ -483,7 +491,9 @@ void print_truth(const char *program) {
     printf("],\"extra\":{");
     for (int i = 0; i < table->extras; i++)
         printf("%s\"%s\":%.17g", i ? "," : "", table->extra[i].name, table->extra[i].value);
-    printf("}}\n");
+    printf("},\"piece_ends\":[");
+    for (size_t i = 0; i < pieces; i++) printf("%s%llu", i ? "," : "", (ull)piece_ends[i]);
+    printf("]}\n");
     fflush(stdout);
     // Stay until stdin ends, so that a recording can be stopped with the program still there.
     if (option_flag("linger")) {

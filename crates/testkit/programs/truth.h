@@ -126,6 +126,7 @@ struct function_truth *function_truth_shared(const char *name, const char *reaso
 struct mark mark_now(void);
 void mark_add(struct function_truth *function, const struct mark *since);
 void extra_truth_set(const char *name, double value);
+void piece_done(void); // a piece of work that is like all others has ended now
 void chain_record(const char *leaf, const char *state);
 int truth_table_fd(void);
 void truth_table_adopt(int fd);

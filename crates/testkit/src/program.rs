@@ -137,6 +137,14 @@ impl Program {
             .map_err(|error| Error::Protocol(format!("{} is gone: {error}", self.name)))
     }
 
+    /// Tells a program that works until a line comes that this is enough.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn enough(&mut self) -> Result<(), Error> {
+        self.release()
+    }
+
     /// Waits, at most `limit`, for its work to end and its truth to be told. It stays, so that a
     /// recording can be stopped while its threads still exist.
     ///

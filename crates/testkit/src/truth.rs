@@ -25,6 +25,9 @@ pub struct Truth {
     pub chains: Vec<ChainTruth>,
     /// Further figures by name.
     pub extra: BTreeMap<String, f64>,
+    /// When pieces of work ended that are all alike, ns on CLOCK_MONOTONIC.
+    #[serde(default)]
+    pub piece_ends: Vec<u64>,
 }
 
 impl Truth {

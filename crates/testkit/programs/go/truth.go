@@ -7,6 +7,7 @@
 //	truth park [--seconds S]     goroutines that wait for each other: channel, mutex, select, timer,
 //	                             network
 //	truth fixed [--units N]      a fixed amount of computing; tells its time
+//	truth fixed --piece N        pieces of N units until a line comes; tells when each ended
 //
 // Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
 // Written for Go 1.18 and later, without any package beyond the standard library.
@@ -82,6 +83,7 @@ type truth struct {
 	Functions  []functionTruth    `json:"functions"`
 	Chains     []chainTruth       `json:"chains"`
 	Extra      map[string]float64 `json:"extra"`
+	PieceEnds  []int64            `json:"piece_ends"`
 }
 
 const (
@@ -520,6 +522,22 @@ var (
 	sink  int
 )
 
+// pieces works in pieces of n units until the channel is closed, and tells when each ended.
+func pieces(n int, closed chan struct{}) []int64 {
+	var ends []int64
+	for {
+		select {
+		case <-closed:
+			return ends
+		default:
+		}
+		for i := 0; i < n; i++ {
+			sink += spin(200000)
+		}
+		ends = append(ends, clock(monotonic))
+	}
+}
+
 func main() {
 	mode := ""
 	if len(os.Args) > 1 {
@@ -554,6 +572,7 @@ func main() {
 		Functions:  []functionTruth{},
 		Chains:     []chainTruth{},
 		Extra:      map[string]float64{},
+		PieceEnds:  []int64{},
 	}
 	end = told.ReleasedNs + int64(option("seconds", 3)*1e9)
 	switch mode {
@@ -578,6 +597,15 @@ func main() {
 		}
 	case "fixed":
 		runtime.LockOSThread()
+		if piece := int(option("piece", 0)); piece > 0 {
+			line := make(chan struct{})
+			go func() {
+				stdin.ReadString('\n')
+				close(line)
+			}()
+			told.PieceEnds = pieces(piece, line)
+			break
+		}
 		cpu := clock(threadCPU)
 		for i := 0; i < int(option("units", 1000)); i++ {
 			sink += spin(200000)

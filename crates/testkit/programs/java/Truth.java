@@ -24,6 +24,7 @@ import java.util.concurrent.locks.ReentrantLock;
  * Truth mix [--seconds S]   threads that compute in a loop without calls, in calls and in the
  *                           interpreter, sleep, park, recurse, and wait for a monitor and a lock
  * Truth fixed [--units N]   a fixed amount of computing; tells its time
+ * Truth fixed --piece N     pieces of N units until a line comes; tells when each ended
  * </pre>
  *
  * Says READY and its process, waits for a line, works, tells its truth, stays until its input ends.
@@ -386,7 +387,8 @@ public final class Truth {
         return '"' + text + '"';
     }
 
-    static String tell(List<Worker> workers, long released, long ended, String extra) {
+    static String tell(List<Worker> workers, long released, long ended, String extra,
+            List<String> pieceEnds) {
         List<String> threads = new ArrayList<>(), functions = new ArrayList<>();
         List<String> chains = new ArrayList<>();
         for (Worker w : workers) {
@@ -412,7 +414,8 @@ public final class Truth {
         return "{\"program\":\"java\",\"executable\":\"java\",\"pid\":" + PID + ",\"released_ns\":"
                 + released + ",\"ended_ns\":" + ended + ",\"threads\":[" + String.join(",", threads)
                 + "],\"functions\":[" + String.join(",", functions) + "],\"chains\":["
-                + String.join(",", chains) + "],\"extra\":{" + extra + "}}";
+                + String.join(",", chains) + "],\"extra\":{" + extra + "},\"piece_ends\":["
+                + String.join(",", pieceEnds) + "]}";
     }
 
     static void line(InputStream in) throws IOException {
@@ -447,7 +450,15 @@ public final class Truth {
         for (Worker w : workers) {
             w.done.await();
         }
-        if (workers.isEmpty()) {
+        int piece = (int) option(args, "piece", 0);
+        List<String> pieceEnds = new ArrayList<>();
+        while (piece > 0 && System.in.available() == 0) {
+            for (int i = 0; i < piece; i++) {
+                sink = spinLoop(100_000) + spinCalls(2_000);
+            }
+            pieceEnds.add(Long.toString(System.nanoTime()));
+        }
+        if (workers.isEmpty() && piece == 0) {
             long cpu = THREADS.getCurrentThreadCpuTime();
             for (int i = 0; i < (int) option(args, "units", 1000); i++) {
                 sink = spinLoop(100_000) + spinCalls(2_000);
@@ -455,7 +466,7 @@ public final class Truth {
             extra = "\"cpu_ns\":" + (THREADS.getCurrentThreadCpuTime() - cpu) + ",\"wall_ns\":"
                     + (System.nanoTime() - released);
         }
-        System.out.write(tell(workers, released, System.nanoTime(), extra)
+        System.out.write(tell(workers, released, System.nanoTime(), extra, pieceEnds)
                 .getBytes(StandardCharsets.UTF_8));
         System.out.println();
         System.out.flush();

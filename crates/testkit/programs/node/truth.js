@@ -3,7 +3,8 @@
 // A JavaScript program whose shares are known by arithmetic: jsHeavy calls the same work three times,
 // jsLight once, jsNative lets V8's own code work. Between turns it goes back to the event loop.
 //
-// With --units N it makes a fixed amount of work instead, in one go, and tells its time.
+// With --units N it makes a fixed amount of work instead, in one go, and tells its time; with --piece N
+// pieces of N units until a further line comes, and tells when each ended.
 //
 // Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
 function option(name, otherwise) {
@@ -12,6 +13,9 @@ function option(name, otherwise) {
 }
 const seconds = option('seconds', 3);
 const units = option('units', 0);
+const piece = option('piece', 0);
+const pieceEnds = [];
+let over = false;
 
 function work(turns) {
     let x = 0;
@@ -51,10 +55,18 @@ function fixed() {
     tell({ sink, cpu_ns: (used.user + used.system) * 1000, wall_ns: Number(process.hrtime.bigint() - released) });
 }
 
+function pieces() {
+    for (let i = 0; i < piece; i++) sink += jsHeavy() + jsLight();
+    pieceEnds.push(Number(process.hrtime.bigint()));
+    if (over) tell({ sink });
+    else setImmediate(pieces);
+}
+
 function tell(extra) {
     const truth = {
         program: 'node', executable: 'node', pid: process.pid, released_ns: Number(released),
         ended_ns: Number(process.hrtime.bigint()), threads: [], functions: [], chains: [], extra,
+        piece_ends: pieceEnds,
     };
     console.log(JSON.stringify(truth));
 }
@@ -62,7 +74,9 @@ function tell(extra) {
 process.stdin.once('data', () => {
     released = process.hrtime.bigint();
     process.stdin.on('end', () => process.exit(0));
+    process.stdin.on('data', () => { over = true; });
     if (units) fixed();
+    else if (piece) pieces();
     else turn();
 });
 // Long enough for everything to be compiled.

@@ -6,6 +6,7 @@ truth.py mix [--seconds S]     threads that compute, sleep, call back from C, re
 truth.py gil [--seconds S]     two threads that compute, and one that sleeps and keeps the
                                interpreter's lock meanwhile
 truth.py fixed [--units N]     a fixed amount of computing; tells its time
+truth.py fixed --piece N       pieces of N units until a line comes; tells when each ended
 
 Says READY and its process, waits for a line, works, tells its truth, stays until stdin ends.
 Runs on CPython 3.8 and later.
@@ -14,6 +15,7 @@ import ctypes
 import json
 import os
 import random
+import select
 import sys
 import threading
 import time
@@ -224,7 +226,7 @@ def counting(worker):
     worker.measure(py_count, "gil")
 
 
-def tell(workers, released, ended, extra):
+def tell(workers, released, ended, extra, piece_ends):
     threads = [dict(pid=MINE, tid=w.tid, name=w.name, start_ns=w.start_ns, end_ns=0,
                     work_wall_ns=w.wall, on_cpu_ns=w.on_cpu, run_delay_ns=w.delay,
                     voluntary_switches=0, involuntary_switches=0, operations=w.operations,
@@ -237,7 +239,7 @@ def tell(workers, released, ended, extra):
               for w in workers for leaf, (state, names) in w.chains.items()]
     print(json.dumps(dict(program="python", executable=os.path.basename(sys.executable), pid=MINE,
                           released_ns=released, ended_ns=ended, threads=threads,
-                          functions=functions, chains=chains, extra=extra)), flush=True)
+                          functions=functions, chains=chains, extra=extra, piece_ends=piece_ends)), flush=True)
 
 
 def main():
@@ -265,13 +267,18 @@ def main():
     for w in workers:
         w.done.wait()
     extra["gripped_ns"] = sum(getattr(w, "gripped", 0) for w in workers)
-    if not workers:
+    piece, piece_ends = int(option("piece", 0)), []
+    while piece and not select.select([sys.stdin], [], [], 0)[0]:
+        for _ in range(piece):
+            spin(10000)
+        piece_ends.append(time.monotonic_ns())
+    if not workers and not piece:
         cpu = time.thread_time_ns()
         for _ in range(int(option("units", 1000))):
             spin(10000)
         extra["cpu_ns"] = time.thread_time_ns() - cpu
         extra["wall_ns"] = time.monotonic_ns() - released
-    tell(workers, released, time.monotonic_ns(), extra)
+    tell(workers, released, time.monotonic_ns(), extra, piece_ends)
     sys.stdin.read()
 
 

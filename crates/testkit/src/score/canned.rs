@@ -113,6 +113,7 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
         ],
         chains: vec![chain()],
         extra: BTreeMap::new(),
+        piece_ends: Vec::new(),
     };
     (report, truth, stacks())
 }

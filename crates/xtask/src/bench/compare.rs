@@ -1,4 +1,4 @@
-//! One workload, bare and under each tool, in turn.
+//! One workload, bare and under each tool, in turn: in runs of its own, or (`pieces.rs`) while it works on.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,13 +7,17 @@ use wallscope_testkit::go::{GoProgram, PLAIN};
 use wallscope_testkit::java;
 use wallscope_testkit::node;
 use wallscope_testkit::python::interpreters;
+use wallscope_testkit::report::Report;
 use wallscope_testkit::{Error, Program, Tool};
 
 use super::Effort;
 use super::peer::Peer;
+use super::pieces::Steady;
 use crate::{Outcome, median};
 
 const LIMIT: Duration = Duration::from_secs(300);
+/// About how long a piece of steady work takes: some samples, and a hundredth of a window or less.
+const PIECE: Duration = Duration::from_millis(20);
 
 /// A workload under several tools.
 #[derive(Clone, Debug)]
@@ -21,7 +25,7 @@ pub struct Comparison {
     /// The workload's name.
     pub workload: &'static str,
     /// What is compared, with its unit.
-    pub about: &'static str,
+    pub about: String,
     /// One a tool, the bare run first.
     pub standings: Vec<Standing>,
 }
@@ -41,7 +45,7 @@ pub struct Standing {
     pub cost_percent: Option<f64>,
 }
 
-type Start = Box<dyn Fn() -> Result<Program, Error>>;
+pub(super) type Start = Box<dyn Fn() -> Result<Program, Error>>;
 
 struct Workload {
     name: &'static str,
@@ -49,9 +53,13 @@ struct Workload {
     /// Starts it, up to its READY.
     start: Start,
     figure: &'static str,
-    /// In the unit that `about` names.
-    scale: f64,
     peers: Vec<Peer>,
+}
+
+/// What a recording cost: kernel programs and own CPU, percent of a CPU.
+pub(super) fn cost_percent(report: &Report) -> f64 {
+    let window = (report.window.end_ns - report.window.start_ns) as f64;
+    100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window
 }
 
 /// One run of the workload, and wallscope's cost in it.
@@ -62,11 +70,8 @@ fn once(workload: &Workload, peer: &Peer) -> Result<(f64, Option<f64>), Error> {
     let truth = program.truth(LIMIT)?;
     let report = running.stop()?;
     program.finish()?;
-    let cost = report.map(|report| {
-        let window = (report.window.end_ns - report.window.start_ns) as f64;
-        100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window
-    });
-    Ok((truth.extra(workload.figure)? * workload.scale, cost))
+    let cost = report.map(|report| cost_percent(&report));
+    Ok((truth.extra(workload.figure)?, cost))
 }
 
 fn compare(mut workload: Workload, effort: Effort) -> Result<Comparison, Error> {
@@ -114,81 +119,85 @@ fn compare(mut workload: Workload, effort: Effort) -> Result<Comparison, Error> 
         });
     Ok(Comparison {
         workload: workload.name,
-        about: workload.about,
+        about: workload.about.into(),
         standings: standings.collect(),
     })
 }
 
-type Managed = (
-    &'static str,
-    &'static str,
-    Result<Start, Error>,
-    Option<Peer>,
-);
-
-/// Programs in managed code: name, what is compared, how to start them, and whom else to compare with.
-fn managed(effort: Effort) -> Vec<Managed> {
-    // A unit of the C program is about a nanosecond; `ns`: of one here.
-    let flags = move |ns: u64| (effort.units / ns).to_string();
+/// Programs that compute without end: name, what is compared, how to start them, and whom to compare with.
+fn steady(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
+    // A unit of the C program is about a nanosecond; `ns`: of one there.
+    let piece = |ns: u64| (PIECE.as_nanos() as u64 / ns).to_string();
+    let native = || -> Start {
+        let piece = piece(1);
+        let flags = move || Program::start("fixed", &["--until-line", "--piece", &piece]);
+        Box::new(flags)
+    };
     let python = interpreters().map(|all| -> Start {
-        let first = all.into_iter().next();
+        let (first, piece) = (all.into_iter().next(), piece(450_000));
         Box::new(move || match &first {
-            Some(python) => python.start(&["fixed", "--units", &flags(450_000)]),
+            Some(python) => python.start(&["fixed", "--piece", &piece]),
             None => Err(Error::CannotRunHere("no Python".into())),
         })
     });
     let java = java::installed().map(|all| -> Start {
-        let first = all.into_iter().next();
+        let (first, piece) = (all.into_iter().next(), piece(225_000));
         Box::new(move || match &first {
-            Some(java) => java.start(&["fixed", "--units", &flags(225_000)]),
+            Some(java) => java.start(&["fixed", "--piece", &piece]),
             None => Err(Error::CannotRunHere("no Java".into())),
         })
     });
     let go = GoProgram::build(PLAIN).map(|built| -> Start {
-        Box::new(move || built.start(&["fixed", "--units", &flags(300_000)]))
+        let piece = piece(300_000);
+        Box::new(move || built.start(&["fixed", "--piece", &piece]))
     });
-    let node = node::installed()
-        .map(|()| -> Start { Box::new(move || node::start(&[], &["--units", &flags(3_000_000)])) });
-    vec![
-        (
-            "python",
-            "a fixed amount of computing in Python: ms of wall time",
-            python,
-            Peer::py_spy(),
-        ),
-        (
-            "java",
-            "a fixed amount of computing in Java: ms of wall time",
-            java,
-            None,
-        ),
-        (
-            "go",
-            "a fixed amount of computing in Go: ms of wall time",
-            go,
-            None,
-        ),
-        (
-            "node",
-            "a fixed amount of computing in JavaScript: ms of wall time",
-            node,
-            None,
-        ),
-    ]
+    let node = node::installed().map(|()| -> Start {
+        let piece = piece(3_000_000);
+        Box::new(move || node::start(&[], &["--piece", &piece]))
+    });
+    let lower = |how: &str| Some(Peer::wallscope(tool, &["--backend", how]));
+    let native_peers = vec![
+        lower("perf"),
+        lower("proc"),
+        Peer::perf(&["-g", "-F", "99"]),
+        Peer::perf(&["--call-graph", "dwarf", "-F", "99"]),
+        Peer::offcputime("offcputime"),
+    ];
+    let about = |language: &str| format!("computing{language}: ms a piece of work, the median");
+    let all = [
+        ("fixed", about(""), Ok(native()), native_peers),
+        ("python", about(" in Python"), python, vec![Peer::py_spy()]),
+        ("java", about(" in Java"), java, vec![]),
+        ("go", about(" in Go"), go, vec![]),
+        ("node", about(" in JavaScript"), node, vec![]),
+    ];
+    let window = Duration::from_secs_f64(effort.seconds);
+    all.into_iter()
+        .map(|(name, about, start, others)| match start {
+            Ok(start) => Ok(Steady {
+                name,
+                about,
+                start,
+                peers: measured(tool, others),
+                window,
+            }),
+            Err(why) => Err(format!("{name}: {why}")),
+        })
+        .collect()
+}
+
+/// wallscope as it is and by windows, and whoever else can run here.
+fn measured(tool: &Tool, others: Vec<Option<Peer>>) -> Vec<Peer> {
+    let own = [&[][..], &["--off-cpu-stacks", "window"]].map(|more| Peer::wallscope(tool, more));
+    own.into_iter()
+        .chain(others.into_iter().flatten())
+        .collect()
 }
 
 /// All workloads.
 pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
-    let first = || {
-        vec![
-            Peer::nobody(),
-            Peer::wallscope(tool, &[]),
-            Peer::wallscope(tool, &["--off-cpu-stacks", "window"]),
-        ]
-    };
-    let with = |others: Vec<Option<Peer>>| first().into_iter().chain(others.into_iter().flatten());
     let lower = |how: &str| Some(Peer::wallscope(tool, &["--backend", how]));
-    let switching = vec![
+    let others = vec![
         lower("perf"),
         lower("proc"),
         Peer::perf(&["-g", "-F", "99"]),
@@ -196,51 +205,23 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         Peer::offcputime("offcputime"),
         Peer::offcputime("offcputime-bpfcc"),
     ];
-    let computing = vec![
-        lower("perf"),
-        lower("proc"),
-        Peer::perf(&["-g", "-F", "99"]),
-        Peer::perf(&["--call-graph", "dwarf", "-F", "99"]),
-        Peer::offcputime("offcputime"),
-    ];
-    let mut workloads = vec![
-        Workload {
-            name: "pingpong",
-            about: "a byte through two pipes, two threads on one CPU: ns a turn",
-            start: Box::new(move || {
-                Program::start("pingpong", &["--rounds", &effort.turns.to_string()])
-            }),
-            figure: "ns_per_round",
-            scale: 1.0,
-            peers: with(switching).collect(),
-        },
-        Workload {
-            name: "fixed",
-            about: "a fixed amount of computing: ms of wall time",
-            start: Box::new(move || {
-                Program::start("fixed", &["--units", &effort.units.to_string()])
-            }),
-            figure: "wall_ns",
-            scale: 1e-6,
-            peers: with(computing).collect(),
-        },
-    ];
-    for (name, about, started, peer) in managed(effort) {
-        match started {
-            Ok(start) => workloads.push(Workload {
-                name,
-                about,
-                start,
-                figure: "wall_ns",
-                scale: 1e-6,
-                peers: with(vec![peer]).collect(),
-            }),
-            Err(why) => println!("left out: {name}: {why}"),
+    let switching = Workload {
+        name: "pingpong",
+        about: "a byte through two pipes, two threads on one CPU: ns a turn",
+        start: Box::new(move || {
+            Program::start("pingpong", &["--rounds", &effort.turns.to_string()])
+        }),
+        figure: "ns_per_round",
+        peers: std::iter::once(Peer::nobody())
+            .chain(measured(tool, others))
+            .collect(),
+    };
+    let mut comparisons = vec![compare(switching, effort)?];
+    for workload in steady(tool, effort) {
+        match workload {
+            Ok(workload) => comparisons.push(workload.compare(effort.rounds)?),
+            Err(why) => println!("left out: {why}"),
         }
-    }
-    let mut comparisons = Vec::new();
-    for workload in workloads {
-        comparisons.push(compare(workload, effort)?);
     }
     Ok(comparisons)
 }

@@ -2,7 +2,8 @@
 //!
 //! `compare` runs a workload bare and under each measuring tool in turn, several rounds, so that a
 //! machine that slows down for a while does so for all of them; a tool's figure is the median over
-//! the rounds of its ratio to the bare run of the same round. `own` takes wallscope's own figures:
+//! the rounds of its ratio to the bare run of the same round. `pieces` does the same within one process that
+//! works on, where differences are small. `own` takes wallscope's own figures:
 //! delays, CPU, memory; `probes` what single functions cost. `exchange` times files read and written,
 //! `real` tries programs of others. `peer` starts and ends the tools.
 //!
@@ -13,6 +14,7 @@ mod compare;
 mod exchange;
 mod own;
 mod peer;
+mod pieces;
 mod probes;
 mod real;
 
@@ -30,9 +32,7 @@ pub struct Effort {
     pub rounds: usize,
     /// Turns of the ping-pong.
     pub turns: u64,
-    /// Units of the fixed work.
-    pub units: u64,
-    /// Length of the recordings that are timed, s.
+    /// Length of the recordings that are timed, and of those of steady work, s.
     pub seconds: f64,
     /// How often delays are taken.
     pub repeats: usize,
@@ -45,8 +45,7 @@ impl Effort {
     pub const FULL: Effort = Effort {
         rounds: 5,
         turns: 300_000,
-        // Some ten seconds: what is paid once is part of the cost, not most of it.
-        units: 9_000_000_000,
+        // What is paid once is part of the cost, not most of it.
         seconds: 10.0,
         repeats: 5,
         files: exchange::Size {
@@ -59,7 +58,6 @@ impl Effort {
     pub const QUICK: Effort = Effort {
         rounds: 2,
         turns: 50_000,
-        units: 300_000_000,
         seconds: 1.0,
         repeats: 2,
         files: exchange::Size {

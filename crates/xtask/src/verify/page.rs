@@ -151,7 +151,7 @@ pub fn write(
         );
     }
     text.push_str(
-        "\n## Costs\n\nRatios to the bare run of the same round: median, and the range of the rounds.\n",
+        "\n## Costs\n\nRatios to the bare run of the same round, or of what computes to the stretches before and after: median, and the range.\n",
     );
     for comparison in &measured.comparisons {
         let _ = write!(
