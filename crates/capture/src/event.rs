@@ -295,6 +295,10 @@ pub mod what {
     pub const FAULT: u32 = 8;
     /// A Java monitor.
     pub const MONITOR: u32 = 10;
+    /// The end of a process, by the id that we know.
+    pub const PROCESS: u32 = 11;
+    /// The end of a child, by the id that who waits knows.
+    pub const OWN_CHILD: u32 = 12;
 }
 
 /// Most names of a path (`WS_NAMES`).

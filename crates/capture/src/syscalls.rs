@@ -166,6 +166,10 @@ pub enum Argument {
     Lock = 4,
     /// The first is a list of descriptors to poll, the second its length.
     PollList = 5,
+    /// The first is a process, where it is positive.
+    Process = 6,
+    /// The second is a process, or a descriptor of one, as the first says.
+    SecondProcess = 7,
 }
 
 const BY_ARGUMENT: &[(Argument, &[libc::c_long])] = &[
@@ -237,6 +241,8 @@ const BY_ARGUMENT: &[(Argument, &[libc::c_long])] = &[
         ],
     ),
     (Argument::PollList, &[libc::SYS_poll, libc::SYS_ppoll]),
+    (Argument::Process, &[libc::SYS_wait4]),
+    (Argument::SecondProcess, &[libc::SYS_waitid]),
 ];
 
 /// Which argument names the resource, by system call number, as the kernel programs read it.

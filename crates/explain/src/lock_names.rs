@@ -4,13 +4,18 @@
 //! a lock is. Nobody holds either, so that a table of locks must not call them so. And glibc's condition variables
 //! alternate between two words side by side, which are one condition.
 //!
-//! Words that were waited for in several ways, or that no stack tells of, keep their names. It only changes names.
+//! Words that were waited for in several ways, or that no stack tells of, keep their names.
+//!
+//! And who has a lock as its memory says is believed only where the library's function that waits for it is of a
+//! lock that keeps that.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use wallscope_model::place::{CONDITION, END_OF_THREAD};
-use wallscope_model::{BlockReason, FrameKind, LabelValue, Recording, Stack};
+use wallscope_model::{
+    Above, BlockReason, FrameKind, Hop, LabelValue, Recording, Role, Stack, StackId, told_by,
+};
 
 use crate::ladder::text_label;
 
@@ -55,8 +60,61 @@ fn kind(rec: &Recording, stack: &Stack) -> Option<&'static str> {
     None
 }
 
+/// Whether a thread with this stack waits for a lock of the C library's that keeps its owner as `told` says.
+fn keeps_owner(rec: &Recording, stack: &Stack, told: &str) -> bool {
+    let begin = match told {
+        told_by::MUTEX => "pthread_mutex_",
+        told_by::RWLOCK => "pthread_rwlock_",
+        // The kernel's word, and a VM's.
+        _ => return true,
+    };
+    let frames = stack.frames.iter().map(|f| &rec.frames[f.0 as usize]);
+    let own = frames.filter(|f| f.kind != FrameKind::Kernel);
+    let mut names = own
+        .flat_map(|f| &f.lines)
+        .map(|line| &*rec.functions[line.function.0 as usize].name);
+    names.any(|name| {
+        let name = name.strip_prefix("__GI_").unwrap_or(name);
+        name.trim_start_matches('_').starts_with(begin)
+    })
+}
+
+/// Drops who has a lock, and what hangs below, where that is not to be believed.
+fn drop_owners(rec: &mut Recording) {
+    let doubtful = |hop: &Hop, waits: Option<StackId>| {
+        let told = text_label(rec, hop.labels, told_by::KEY);
+        told.filter(|_| hop.role == Role::Held).is_some_and(|told| {
+            !waits.is_some_and(|s| keeps_owner(rec, &rec.stacks[s.0 as usize], &told))
+        })
+    };
+    let mut dropped = vec![false; rec.hops.len()];
+    for (i, hop) in rec.hops.iter().enumerate() {
+        dropped[i] = match hop.above {
+            Above::Sample(s) => doubtful(hop, Some(rec.samples[s as usize].stack)),
+            Above::Hop(h) => dropped[h as usize] || doubtful(hop, rec.hops[h as usize].stack),
+        };
+    }
+    if !dropped.contains(&true) {
+        return;
+    }
+    let mut place = Vec::with_capacity(dropped.len());
+    let mut kept = 0;
+    for dropped in &dropped {
+        place.push(kept);
+        kept += u32::from(!dropped);
+    }
+    let mut gone = dropped.into_iter();
+    rec.hops.retain(|_| gone.next() != Some(true));
+    for hop in &mut rec.hops {
+        if let Above::Hop(h) = &mut hop.above {
+            *h = place[*h as usize];
+        }
+    }
+}
+
 /// Names what is no lock as what it is, by the stacks of a recording whose frames have names.
 pub fn name(rec: &mut Recording) {
+    drop_owners(rec);
     let mut kinds: HashMap<Arc<str>, Option<&'static str>> = HashMap::default();
     for s in &rec.samples {
         if s.reason != Some(BlockReason::Lock) {

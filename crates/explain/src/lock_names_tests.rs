@@ -1,8 +1,8 @@
 //! Words that threads wait for, by stacks made by hand.
 
 use wallscope_model::{
-    ContextId, Frame, FrameId, Function, FunctionId, Label, LabelsId, Line, Sample, StackEnd,
-    StackId, State,
+    Actor, ActorId, ContextId, Frame, FrameId, Function, FunctionId, Label, LabelsId, Line, Sample,
+    StackEnd, StackId, State,
 };
 
 use super::*;
@@ -124,4 +124,70 @@ fn a_join_waits_for_a_thread_s_end_and_mixed_words_keep_their_names() {
         named[1..],
         ["futex 0x7f0010", "futex 0x7f0010", "a Lock (process 7)"]
     );
+}
+
+#[test]
+fn who_has_a_lock_by_its_memory_is_believed_of_locks_that_keep_that() {
+    let stacks: [(&str, &[&str]); 4] = [
+        (
+            "futex a",
+            &["__GI___lll_lock_wait", "___pthread_mutex_lock", "transfer"],
+        ),
+        ("futex b", &["syscall", "wait_for_word"]),
+        (
+            "futex c",
+            &[
+                "__futex_abstimed_wait64",
+                "pthread_rwlock_wrlock@GLIBC_2.34",
+                "put",
+            ],
+        ),
+        (
+            "futex d",
+            &[
+                "std::sys::sync::mutex::futex::Mutex::lock_contended",
+                "pthread_mutexed",
+            ],
+        ),
+    ];
+    let mut rec = recording(&stacks);
+    rec.actors.push(Actor::Unknown);
+    let label = |rec: &mut Recording, told: &str| {
+        rec.label_sets.push(vec![Label {
+            key: told_by::KEY.into(),
+            value: LabelValue::Text(told.into()),
+        }]);
+        Some(LabelsId((rec.label_sets.len() - 1) as u32))
+    };
+    let hop = |above, role, labels| Hop {
+        above,
+        role,
+        actor: ActorId(0),
+        stack: None,
+        reason: None,
+        part: None,
+        labels,
+        count: 1,
+        ns: 1,
+    };
+    let kinds = [
+        told_by::MUTEX,
+        told_by::MUTEX,
+        told_by::RWLOCK,
+        told_by::MUTEX,
+    ];
+    for (i, told) in (0..).zip(kinds) {
+        let labels = label(&mut rec, told);
+        let at = rec.hops.len() as u32;
+        rec.hops.push(hop(Above::Sample(i), Role::Held, labels));
+        rec.hops.push(hop(Above::Hop(at), Role::Blocked, None));
+    }
+    // What happened needs no such proof; nor does a word that the kernel keeps.
+    rec.hops.push(hop(Above::Sample(1), Role::Held, None));
+    let labels = label(&mut rec, told_by::FUTEX);
+    rec.hops.push(hop(Above::Sample(1), Role::Held, labels));
+    name(&mut rec);
+    let above: Vec<Above> = rec.hops.iter().map(|h| h.above).collect();
+    use Above::{Hop as H, Sample as S};
+    assert_eq!(above, [S(0), H(0), S(2), H(2), S(1), S(1)]);
 }

@@ -54,4 +54,4 @@ pub use stack::{
 pub use state::{BlockReason, Part, State, UnknownCause, View};
 pub use task::{TaskGroup, TaskTime};
 pub use timeline::{Interval, Lane, Timeline};
-pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role};
+pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role, told_by};

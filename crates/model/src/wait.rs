@@ -78,6 +78,20 @@ impl Role {
     }
 }
 
+/// By what it is known who has a lock that nobody was seen to let go: the value of a label of the hop.
+pub mod told_by {
+    /// The label's key.
+    pub const KEY: &str = "told_by";
+    /// A mutex of the C library's keeps its owner's id.
+    pub const MUTEX: &str = "mutex";
+    /// A read-write lock of the C library's keeps its writer's id.
+    pub const RWLOCK: &str = "read-write lock";
+    /// A futex that the kernel itself takes and gives (`FUTEX_LOCK_PI`) is its owner's id.
+    pub const FUTEX: &str = "futex";
+    /// The VM's record of a Java monitor.
+    pub const MONITOR: &str = "monitor";
+}
+
 /// What a hop hangs below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Above {
@@ -102,7 +116,8 @@ pub struct Hop {
     pub reason: Option<BlockReason>,
     /// For [`Role::Runnable`]: which part.
     pub part: Option<Part>,
-    /// Further labels (`resource`).
+    /// Further labels (`resource`); for [`Role::Held`], where not what happened tells that, by what it is
+    /// known ([`told_by`]).
     pub labels: Option<LabelsId>,
     /// Samples.
     pub count: u64,

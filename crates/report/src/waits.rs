@@ -134,6 +134,8 @@ struct JsonHolder {
     thread: String,
     function: String,
     had_it: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    told_by: Option<String>,
     ns: u64,
     meanwhile: Vec<JsonShare>,
 }
@@ -190,6 +192,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
                     thread: h.who,
                     function: h.place,
                     had_it: h.had_it,
+                    told_by: h.told_by,
                     ns: h.ns,
                     meanwhile: json_shares(h.did),
                 })

@@ -29,6 +29,7 @@ static const struct program PROGRAMS[] = {
      program_reclaim},
     {"chain", "sleep-us compute-us", "a lock whose holder waits for another process",
      program_chain},
+    {"held", "", "locks that nobody gives up, and others that only look alike", program_held},
     {"rpc", "backend-us compute-us", "a client waiting for a slow server over loopback",
      program_rpc},
     {"crowd", "threads cpu", "more busy threads than their one CPU can carry", program_crowd},

@@ -175,6 +175,7 @@ void program_rpc(void);
 void program_reasons(void);
 void program_reclaim(void);
 void program_chain(void);
+void program_held(void);
 void program_crowd(void);
 void program_throttled(void);
 void program_migrate(void);

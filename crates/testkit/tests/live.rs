@@ -76,6 +76,7 @@ experiments! {
     reasons "reasons";
     userfault "userfault";
     chain "chain";
+    held "held";
     crowd "crowd";
     throttled "throttled";
     micro "micro";

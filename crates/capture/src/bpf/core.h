@@ -106,6 +106,7 @@ struct sched_info {
 
 struct super_block {
 	u32 s_dev;
+	unsigned long s_magic;
 };
 
 struct hlist_node {
@@ -121,6 +122,7 @@ struct inode {
 	unsigned long i_ino;
 	struct super_block *i_sb;
 	struct hlist_head i_dentry;
+	void *i_private;
 };
 
 struct qstr {

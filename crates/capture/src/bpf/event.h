@@ -58,6 +58,8 @@ enum ws_argument {
 	WS_SECOND_IS_PATH,
 	WS_FIRST_IS_LOCK,
 	WS_POLL_LIST,
+	WS_FIRST_IS_PROCESS,
+	WS_SECOND_IS_PROCESS, /* or a descriptor of one, as the first says */
 };
 
 /* Closed intervals of one thread, and what the kernel's books say about the same stretch. */
@@ -223,6 +225,8 @@ enum ws_what {
 	WS_W_FAULT,     /* names: the file, none for anonymous memory */
 	WS_W_CALL,      /* nothing but the call; address: for poll, how many descriptors */
 	WS_W_MONITOR,   /* address: of the Java monitor */
+	WS_W_PROCESS,   /* address: its id, as the kernel knows it */
+	WS_W_OWN_CHILD, /* address: its id, as the one who waits knows it */
 };
 #define WS_NAMES 10
 #define WS_NAME 64

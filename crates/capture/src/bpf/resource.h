@@ -62,12 +62,23 @@ static __always_inline void identify_socket(struct ws_resource *r, struct sock *
 		r->asks = !(BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & BOUND_BY_PROGRAM);
 }
 
+/* The file system of descriptors of processes, of which each process is an inode. */
+#define PIDFS_MAGIC 0x50494446
+
 static __always_inline struct dentry *identify_file(struct ws_resource *r, struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	struct sock *sk;
 
 	identify_inode(r, inode);
+	if (BPF_CORE_READ(inode, i_sb, s_magic) == PIDFS_MAGIC) {
+		struct pid *process = BPF_CORE_READ(inode, i_private);
+
+		r->what = WS_W_PROCESS;
+		r->address = BPF_CORE_READ(process, numbers[0].nr);
+		r->fd = r->pid = 0;
+		return NULL;
+	}
 	switch (BPF_CORE_READ(inode, i_mode) & S_IFMT) {
 	case S_IFSOCK:
 		r->pid = 0;
@@ -96,6 +107,9 @@ static __always_inline struct dentry *dentry_of(struct inode *inode)
 
 	return first ? (void *)first - bpf_core_field_offset(struct dentry, d_u.d_alias) : NULL;
 }
+
+/* Kinds of ids that waitid(2) takes. */
+enum { WAIT_FOR_PROCESS = 1 /* P_PID */, WAIT_FOR_DESCRIPTOR = 3 /* P_PIDFD */ };
 
 /* What the call of `p` is about: fills what identifies it. */
 static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_thread *t,
@@ -147,10 +161,31 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	case WS_FIRST_IS_FD:
 		r->fd = regs->di;
 		break;
+	case WS_FIRST_IS_PROCESS:
+		if ((s32)regs->di > 0) {
+			r->what = WS_W_OWN_CHILD;
+			r->address = (u32)regs->di;
+		}
+		return NULL;
+	case WS_SECOND_IS_PROCESS:
+		if ((u32)regs->di == WAIT_FOR_PROCESS) {
+			r->what = WS_W_OWN_CHILD;
+			r->address = (u32)regs->si;
+			return NULL;
+		}
+		if ((u32)regs->di != WAIT_FOR_DESCRIPTOR)
+			return NULL;
+		r->fd = regs->si;
+		break;
 	case WS_POLL_LIST:
 		r->address = regs->si;
-		if ((u32)regs->si != 1 || t->polled < 0)
+		if ((u32)regs->si != 1)
 			return NULL;
+		if (t->polled < 0) {
+			/* It waited before we came: user space reads the list, which stays while it waits. */
+			__builtin_memcpy(r->local, &regs->di, sizeof(regs->di));
+			return NULL;
+		}
 		r->fd = t->polled;
 		break;
 	default:

@@ -9,6 +9,9 @@
 //! A wait for an interpreter's lock is divided first among those who had the lock in it (`gil.rs`): who
 //! waits for it is mostly woken by its own time limit.
 //!
+//! A wait that is not over at the end was ended by nobody. Where its lock itself says who has it
+//! (`owners.rs`), the wait is given to that one, from when a waiter was last seen to be let in.
+//!
 //! This is done some ticks after the wait, when the stacks of its chain have been read, so that
 //! nothing has to be kept for longer. What ends a chain: an interrupt, a thread that is not
 //! measured, a circle, [`MOST_HOPS`], waits too short to have been charged, and forgetting
@@ -17,11 +20,12 @@
 use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::StackEnd;
+use wallscope_model::{BlockReason, StackEnd};
 
 use super::{
     gil::Holders,
-    parts::{Follow, Node, Parts},
+    owners::Told,
+    parts::{Follow, Node, Parts, Who},
     samples::{Key, User},
 };
 use crate::{
@@ -67,7 +71,10 @@ struct Block {
     resource: u64,
     /// Who had the lock when the wait began, where a runtime tells.
     owner: Option<u64>,
-    wake: Rc<Wake>,
+    /// `None`: it is not over.
+    wake: Option<Rc<Wake>>,
+    /// Who has the lock then, and by what that is known.
+    has: Option<(Who, Told)>,
 }
 
 /// A sample on a CPU.
@@ -104,6 +111,10 @@ pub struct Chains {
     pub parts: Parts,
     /// Who had the lock that a thread waited for from some time on.
     owners: FxHashMap<(u64, u64), u64>,
+    /// Who has the lock that a thread still waits for, by record and begin of the wait.
+    has: FxHashMap<(u64, u64), (Who, Told)>,
+    /// When a wait for a lock was last seen to end, by what was waited for.
+    let_in: FxHashMap<u64, u64>,
     /// Who had interpreters' locks.
     pub holders: Holders,
     interrupts: Interrupts,
@@ -157,6 +168,51 @@ impl Chains {
         self.owners.insert((id, begin), owner);
     }
 
+    /// At the end the thread with record `id`, which has waited since `begin`, waits for a lock that `who` has.
+    pub fn has_lock(&mut self, id: u64, begin: u64, who: Who, told: Told) {
+        self.has.insert((id, begin), (who, told));
+    }
+
+    /// A wait that is not over at the end.
+    pub fn still(&mut self, key: Key, s: &SampleEvent) {
+        let has = self.has.remove(&(s.id, s.begin));
+        self.block(key, s, None, has);
+        self.kept += 1;
+    }
+
+    /// A wait of which the stack is known.
+    fn block(
+        &mut self,
+        key: Key,
+        s: &SampleEvent,
+        wake: Option<Rc<Wake>>,
+        has: Option<(Who, Told)>,
+    ) {
+        let block = Block {
+            pid: s.pid,
+            begin: s.begin,
+            end: s.end,
+            ns: s.ns,
+            count: u64::from(s.count),
+            kernel: key.kernel,
+            user: key.user,
+            detail: key.detail,
+            resource: key.resource,
+            owner: self.owners.remove(&(s.id, s.begin)),
+            wake,
+            has,
+        };
+        let past = &mut self.past.entry(s.id).or_default().blocks;
+        let at = past.partition_point(|b| b.begin <= block.begin);
+        past.insert(at, block.clone());
+        let next = self.roots.len() as u32;
+        let root = *self.root_ids.entry(key).or_insert_with_key(|key| {
+            self.roots.push(*key);
+            next
+        });
+        self.pending.push_back((root, s.id, block));
+    }
+
     /// A ticket's stack is known.
     pub fn resolve(&mut self, r: &Resolve) {
         for wake in self.tickets.remove(&r.ticket).unwrap_or_default() {
@@ -170,32 +226,14 @@ impl Chains {
     pub fn sample(&mut self, key: Key, s: &SampleEvent) {
         match key.state {
             state::BLOCKED => {
-                // Still waiting, or its end was lost: nothing hangs below such a wait.
+                // Its end was lost: nothing hangs below such a wait.
                 let Some(wake) = self.wakes.remove(&(s.id, s.begin)) else {
                     return;
                 };
-                let block = Block {
-                    pid: s.pid,
-                    begin: s.begin,
-                    end: s.end,
-                    ns: s.ns,
-                    count: u64::from(s.count),
-                    kernel: key.kernel,
-                    user: key.user,
-                    detail: key.detail,
-                    resource: key.resource,
-                    owner: self.owners.remove(&(s.id, s.begin)),
-                    wake,
-                };
-                let past = &mut self.past.entry(s.id).or_default().blocks;
-                let at = past.partition_point(|b| b.begin <= block.begin);
-                past.insert(at, block.clone());
-                let next = self.roots.len() as u32;
-                let root = *self.root_ids.entry(key).or_insert_with_key(|key| {
-                    self.roots.push(*key);
-                    next
-                });
-                self.pending.push_back((root, s.id, block));
+                if key.detail == BlockReason::Lock as u8 && key.resource != 0 {
+                    self.was_let_in(key.resource, wake.time);
+                }
+                self.block(key, s, Some(wake), None);
             }
             state::ON_CPU => {
                 let past = self.past.entry(s.id).or_default();
@@ -213,6 +251,14 @@ impl Chains {
             _ => return,
         }
         self.kept += 1;
+    }
+
+    fn was_let_in(&mut self, resource: u64, time: u64) {
+        if self.let_in.len() >= MOST_KEPT {
+            self.let_in.clear();
+        }
+        let last = self.let_in.entry(resource).or_default();
+        *last = time.max(*last);
     }
 
     /// Follows what ended long enough ago. `kernel`: kernel stacks by hash.

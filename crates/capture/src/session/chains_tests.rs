@@ -198,3 +198,93 @@ fn strangers_are_ends() {
     let cron = Who::Stranger(7, 8, "cron".into());
     assert!(nodes.iter().any(|n| n.part.who == cron && n.ns == 5 * MS));
 }
+
+/// Thread `id` has waited for lock `resource` since `begin`, up to the end at 100 ms.
+fn still(chains: &mut Chains, id: u64, begin: u64, resource: u64) {
+    let mut s = SampleEvent::new_zeroed();
+    (s.id, s.begin, s.end, s.state) = (id, begin, 100 * MS, state::BLOCKED);
+    (s.ns, s.count) = ((100 * MS - begin) / MS * MS, 1);
+    let key = Key {
+        resource,
+        detail: BlockReason::Lock as u8,
+        ..key(id, state::BLOCKED)
+    };
+    chains.still(key, &s);
+}
+
+#[test]
+fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
+    let mut c = Chains::default();
+    for (id, begin, resource, owner) in [(1, 0, 71, 2), (2, 10, 72, 1), (3, 5, 72, 1)] {
+        c.has_lock(id, begin, Who::Record(owner), Told::Mutex);
+        still(&mut c, id, begin, resource);
+    }
+    // Of a lock that says nothing nothing is made up.
+    still(&mut c, 4, 0, 73);
+    let (roots, nodes) = c.finish(&FxHashMap::default());
+    assert_eq!(roots.len(), 4);
+    let of = |root: u64, role, who| -> u64 {
+        let all = find(&nodes, role, who).into_iter();
+        let own = all.filter(|n| roots[n.root as usize].id == root);
+        own.map(|n| n.ns).sum()
+    };
+    // A wait is charged in whole periods, and its parts sum to that.
+    let whole = [100 * MS, 99 * MS, 99 * MS];
+    for (id, owner, ns) in [(1, 2, whole[0]), (2, 1, whole[1])] {
+        assert_eq!(of(id, Role::Held, owner), ns);
+        assert_eq!(of(id, Role::Blocked, owner), ns);
+        assert_eq!(of(id, Role::Circle, id), ns);
+        assert_eq!(of(id, Role::OnCpu, owner), 0, "nobody computes");
+    }
+    // Who stands behind the circle sees it close.
+    assert_eq!(of(3, Role::Held, 1), 2 * whole[2]);
+    assert_eq!(of(3, Role::Held, 2), whole[2]);
+    assert!(!nodes.iter().any(|n| roots[n.root as usize].id == 4));
+    let told = |n: &&Node| n.part.role == Role::Held && n.part.detail == Told::Mutex as u8;
+    assert_eq!(nodes.iter().filter(told).count(), 7);
+}
+
+#[test]
+fn who_has_a_lock_at_the_end_has_had_it_since_somebody_was_let_in_last() {
+    let mut c = Chains::default();
+    // 2 waited for it too, and got it after 40 ms.
+    c.wake(&wake(2, 0, 40 * MS, 5, &[(0, state::ON_CPU, 0)]));
+    let mut s = SampleEvent::new_zeroed();
+    (s.id, s.end, s.ns, s.state, s.count) = (2, 40 * MS, 40 * MS, state::BLOCKED, 1);
+    let lock = Key {
+        resource: 71,
+        detail: BlockReason::Lock as u8,
+        ..key(2, state::BLOCKED)
+    };
+    c.sample(lock, &s);
+    c.has_lock(1, 0, Who::Record(2), Told::Mutex);
+    still(&mut c, 1, 0, 71);
+    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let held = find(&nodes, Role::Held, 2);
+    let held = held
+        .iter()
+        .find(|n| roots[n.root as usize].id == 1)
+        .unwrap();
+    assert_eq!(held.ns, 60 * MS);
+}
+
+#[test]
+fn a_sleep_was_not_ended_by_whom_its_interrupt_met() {
+    for (detail, waker) in [(BlockReason::Timer, None), (BlockReason::Pipe, Some(9))] {
+        let mut c = Chains::default();
+        // 2 waited up to 6 ms, which was not charged to a stack; at its end 9 ran.
+        let of_2 = [
+            (0, state::BLOCKED, 0),
+            (6 * MS, state::RUNNABLE, 9),
+            (7 * MS, state::ON_CPU, 0),
+        ];
+        let mut e = wake(1, 0, 8 * MS, 2, &of_2);
+        e.step[0].detail = detail as u8;
+        c.wake(&e);
+        sample(&mut c, 1, 0, 8 * MS, state::BLOCKED);
+        let (_, nodes) = c.finish(&FxHashMap::default());
+        assert_eq!(find(&nodes, Role::Blocked, 2)[0].ns, 6 * MS);
+        let ended = find(&nodes, Role::Woke, 9);
+        assert_eq!(ended.first().map(|_| 9), waker, "{detail:?}");
+    }
+}

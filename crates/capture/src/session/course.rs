@@ -374,6 +374,8 @@ impl<'o> Course<'o> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        let mut intake = self.intake.borrow_mut();
+        intake.read_owners(&self.processes.managed().java);
     }
 
     /// Puts the recording together.

@@ -14,6 +14,8 @@ use super::{
     chains::Chains,
     java::Java,
     late::Raw,
+    owners::{self, Owner, Told},
+    parts::Who,
     resources::Resources,
     samples::{Key, Samples, Sum, User},
     shapes::Shapes,
@@ -90,6 +92,8 @@ pub struct Intake {
     records: FxHashMap<(u32, u32), u64>,
     /// Futexes by the hash that samples refer to: (process, address).
     futexes: FxHashMap<u64, (u32, u64)>,
+    /// Java monitors, likewise.
+    monitors: FxHashMap<u64, (u32, u64)>,
     /// How many of the finished samples have been looked at for Java's waits.
     looked: usize,
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
@@ -128,6 +132,7 @@ impl Intake {
             owners: Vec::new(),
             records: FxHashMap::default(),
             futexes: FxHashMap::default(),
+            monitors: FxHashMap::default(),
             looked: 0,
             joins: FxHashMap::default(),
             raws: Vec::new(),
@@ -167,6 +172,9 @@ impl Intake {
                 if e.how == how::EXEC {
                     self.samples.exec(e.pid);
                 }
+                if e.pid == e.tid {
+                    self.resources.called(e.pid, comm(&e));
+                }
                 self.news.push(e);
             }
             kind::EXIT => {
@@ -203,6 +211,8 @@ impl Intake {
                 let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
                 if e.what == what::LOCK && is_futex(e.call.into()) {
                     self.futexes.insert(e.hash, (e.pid, e.address));
+                } else if e.what == what::MONITOR {
+                    self.monitors.insert(e.hash, (e.pid, e.address));
                 }
                 self.resources.take(e);
             }
@@ -279,6 +289,34 @@ impl Intake {
         }
     }
 
+    /// Finds out who has the locks that threads still wait for, as the locks say. To be called at the end,
+    /// while they wait.
+    pub fn read_owners(&mut self, java: &Java) {
+        let mut reader = owners::Reader::default();
+        for (key, s) in &self.samples.open {
+            if key.detail != BlockReason::Lock as u8 {
+                continue;
+            }
+            let owner = if let Some((pid, address)) = self.futexes.get(&key.resource) {
+                reader.owner(*pid, s.tid, *address)
+            } else if let Some((pid, monitor)) = self.monitors.get(&key.resource) {
+                java.has_monitor(*pid, *monitor).map(|tid| Owner {
+                    told: Told::Monitor,
+                    pid: *pid,
+                    tid,
+                })
+            } else {
+                None
+            };
+            let Some(owner) = owner else { continue };
+            let who = match self.records.get(&(owner.pid, owner.tid)) {
+                Some(record) => Who::Record(*record),
+                None => owners::stranger(&owner),
+            };
+            self.chains.has_lock(s.id, s.begin, who, owner.told);
+        }
+    }
+
     /// Samples since the last time, for a look; waits are not followed then.
     pub fn take_samples(&mut self) -> Vec<(Key, Sum)> {
         self.looked = 0;
@@ -290,6 +328,9 @@ impl Intake {
         self.looked = 0;
         for (key, s) in self.samples.done.drain(..) {
             self.chains.sample(key, &s);
+        }
+        for (key, s) in self.samples.open.drain(..) {
+            self.chains.still(key, &s);
         }
         self.chains.settle(now, &self.kernel);
     }

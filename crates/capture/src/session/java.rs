@@ -247,6 +247,17 @@ impl Java {
         Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
     }
 
+    /// The thread of `pid` that has the monitor at `monitor` now.
+    pub fn has_monitor(&self, pid: u32, monitor: u64) -> Option<u32> {
+        if monitor & PARKED != 0 {
+            return None; // nobody says whose it is
+        }
+        let (_, owner) = self.vms.get(&pid)?.1.lock_places()?;
+        let mut word = [0; 8];
+        let read = read_memory(pid, monitor.checked_add(owner)?, &mut word);
+        (read == word.len()).then(|| self.owner(pid, u64::from_ne_bytes(word)))?
+    }
+
     /// The class of the object whose monitor is at `monitor` in `pid`, or that a thread is parked for.
     pub fn monitor_class(&self, pid: u32, monitor: u64) -> Option<String> {
         let (_, vm) = self.vms.get(&pid)?;

@@ -32,7 +32,8 @@ pub struct Part {
     pub kernel: u64,
     /// User stack.
     pub user: User,
-    /// Block reason or part of runnable time.
+    /// Block reason, part of runnable time, or by what it is known who had a lock (`Told`; 0: by what
+    /// happened).
     pub detail: u8,
     /// What was waited for, 0: not known.
     pub resource: u64,

@@ -4,7 +4,7 @@
 //! be asked: the symbol or mapping that a futex lies in, the peers behind an epoll set.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     fs,
     net::{Ipv4Addr, Ipv6Addr},
     path::Path,
@@ -20,15 +20,15 @@ use wallscope_object::{
 };
 use wallscope_symbolize::demangle;
 
-use super::heap::{self, Block};
+use super::{
+    descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
+    heap::{self, Block},
+};
 use crate::{
     event::{PARKED, ResourceEvent, text, what},
     syscalls,
     target::read_memory,
 };
-
-/// Most peers that an epoll set's name lists.
-const MOST_PEERS: usize = 3;
 
 /// What processes with a runtime call their locks.
 pub trait Locks {
@@ -49,6 +49,9 @@ pub struct Resources {
     locks: FxHashMap<(u32, u64), Arc<str>>,
     /// Names of locks on files, by inode and system call: their sums know them by these.
     file_locks: FxHashMap<(u64, u32), Arc<str>>,
+    /// What processes were called last that are, or were, measured: who waits for their end is told of it
+    /// when they are gone.
+    processes: FxHashMap<u32, String>,
     /// Epoll sets, to be looked at again at the end.
     sets: Vec<(u64, ResourceEvent)>,
 }
@@ -64,6 +67,23 @@ impl Resources {
     /// Takes what the kernel programs sent.
     pub fn take(&mut self, e: ResourceEvent) {
         self.fresh.push_back(e);
+    }
+
+    /// A measured process is called so now.
+    pub fn called(&mut self, pid: u32, name: String) {
+        self.processes.insert(pid, name);
+    }
+
+    /// A wait for the end of a process.
+    fn end_of(&self, pid: u32) -> String {
+        let known = self
+            .processes
+            .get(&pid)
+            .filter(|_| process::comm(pid, pid).is_err());
+        known.map_or_else(
+            || end_of(pid),
+            |name| format!("end of process {name} ({pid})"),
+        )
     }
 
     /// Names what came first of what is new; `false`: nothing is. To be called soon after it came,
@@ -126,6 +146,11 @@ impl Resources {
                 let peer = process::comm(e.peer_pid, e.peer_pid).unwrap_or_default();
                 format!("unix socket of {peer} ({}){fd}", e.peer_pid)
             }
+            what::PROCESS => self.end_of(e.address as u32),
+            what::OWN_CHILD => match outer_pid(e.pid, e.address as u32) {
+                Some(pid) => self.end_of(pid),
+                None => format!("{call} of process {} of its own namespace", e.address),
+            },
             what::PIPE => {
                 let name = text(&e.name[0]);
                 if name.is_empty() || name.starts_with('/') {
@@ -138,10 +163,17 @@ impl Resources {
                 let name = text(&e.name[0]);
                 let peers = if name.contains("eventpoll") {
                     peers_of_set(e.pid, e.fd)
+                } else if let Some(pid) = process_of(e.pid, e.fd) {
+                    return self.end_of(pid);
                 } else {
                     String::new()
                 };
                 format!("{}{fd}{peers}", name.trim_matches(['[', ']']))
+            }
+            _ if e.address == 1 => {
+                let fd = polled(e.pid, &e.local);
+                let named = fd.and_then(|fd| by_descriptor(e.pid, fd));
+                named.unwrap_or_else(|| format!("{call} of a descriptor"))
             }
             _ if e.address > 0 => format!("{call} of {} descriptors", e.address),
             _ => call.into(),
@@ -347,79 +379,11 @@ fn socket(e: &ResourceEvent) -> String {
     }
 }
 
-/// The connected peers among the descriptors that an epoll set watches.
-fn peers_of_set(pid: u32, fd: i32) -> String {
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-    let inodes: BTreeSet<String> = info
-        .lines()
-        .filter_map(|l| l.strip_prefix("tfd:")?.split_whitespace().next())
-        .filter_map(|tfd| fs::read_link(format!("/proc/{pid}/fd/{tfd}")).ok())
-        .filter_map(|link| {
-            let link = link.to_string_lossy().into_owned();
-            Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
-        })
-        .collect();
-    if inodes.is_empty() {
-        return String::new();
-    }
-    let mut peers = BTreeSet::new();
-    for table in ["tcp", "tcp6"] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let established = fields.get(3) == Some(&"01");
-            if established
-                && fields.get(9).is_some_and(|inode| inodes.contains(*inode))
-                && let Some(peer) = fields.get(2).and_then(|f| parse_peer(f))
-            {
-                peers.insert(peer);
-            }
-        }
-    }
-    let more = peers.len().saturating_sub(MOST_PEERS);
-    let listed: Vec<String> = peers.into_iter().take(MOST_PEERS).collect();
-    match (listed.is_empty(), more) {
-        (true, _) => String::new(),
-        (false, 0) => format!(": peer {}", listed.join(", ")),
-        (false, n) => format!(": peer {} and {n} more", listed.join(", ")),
-    }
-}
-
-/// `0100007F:1538` of `/proc/net/tcp`, whose words are in the machine's order.
-fn parse_peer(field: &str) -> Option<String> {
-    let (address, port) = field.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let words: Vec<[u8; 4]> = (0..address.len() / 8)
-        .map(|i| {
-            let word = address.get(i * 8..i * 8 + 8)?;
-            Some(u32::from_str_radix(word, 16).ok()?.to_ne_bytes())
-        })
-        .collect::<Option<_>>()?;
-    match words.concat().as_slice() {
-        [a, b, c, d] => Some(format!("{}:{port}", Ipv4Addr::new(*a, *b, *c, *d))),
-        bytes => {
-            let v6 = Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
-            Some(match v6.to_ipv4_mapped() {
-                Some(v4) => format!("{v4}:{port}"),
-                None => format!("[{v6}]:{port}"),
-            })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-
-    #[test]
-    fn peers_of_the_kernels_table() {
-        assert_eq!(parse_peer("0100007F:1538").unwrap(), "127.0.0.1:5432");
-        let v6 = parse_peer("00000000000000000000000001000000:0050").unwrap();
-        assert_eq!(v6, "[::1]:80");
-        assert_eq!(parse_peer("nonsense"), None);
-    }
 
     struct Gil(u64);
     impl Locks for Gil {

@@ -87,6 +87,8 @@ pub struct Samples {
     pub unresolved: u64,
     /// Samples with their stacks, since somebody last took them.
     pub done: Vec<(Key, SampleEvent)>,
+    /// Waits that are not over at the end.
+    pub open: Vec<(Key, SampleEvent)>,
     /// Each sample of time, where they are wanted one by one: begin, end, weight, count.
     pub each: Option<Vec<(Key, [u64; 4])>>,
 }
@@ -105,6 +107,7 @@ impl Samples {
             peers: Peers::default(),
             unresolved: 0,
             done: Vec::new(),
+            open: Vec::new(),
             each: None,
         }
     }
@@ -204,6 +207,8 @@ impl Samples {
         let told = matches!(s.state, state::ON_CPU | state::BLOCKED | state::RUNNABLE);
         if told && s.flags & SAMPLE_OPEN == 0 {
             self.done.push((key, *s));
+        } else if s.state == state::BLOCKED {
+            self.open.push((key, *s));
         }
         if let Some(each) = self.each.as_mut().filter(|_| s.state != state::HIT) {
             each.push((key, [s.begin, s.end, s.ns, s.count.into()]));

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::{
     Above, Actor, ActorId, BlockReason, ContextId, Hop, Label, LabelValue, LabelsId, LockWait,
-    Part, Recording, Role,
+    Part, Recording, Role, told_by,
 };
 
 use super::{
     build::{Stacks, Whose},
     intake::Intake,
+    owners::Told,
     parts::{Node, Who},
     processes::Processes,
     samples::{Key, User},
@@ -222,6 +223,14 @@ fn hop(
         .copied()
         .filter(|_| blocked);
     let parts = [Part::Woken, Part::Preempted, Part::Throttled];
+    let told = Told::name(p.detail).filter(|_| p.role == Role::Held);
+    let labels = match told {
+        Some(told) => Some(stacks.labels.set(vec![Label {
+            key: told_by::KEY.into(),
+            value: LabelValue::Text(told.into()),
+        }])),
+        None => stacks.labels(reason, p.kernel, p.resource, [None, None], intake),
+    };
     Hop {
         above,
         role: p.role,
@@ -232,7 +241,7 @@ fn hop(
             .get(p.detail as usize)
             .copied()
             .filter(|_| p.role == Role::Runnable),
-        labels: stacks.labels(reason, p.kernel, p.resource, [None, None], intake),
+        labels,
         count: node.count,
         ns: node.ns,
     }

@@ -10,6 +10,7 @@
 
 mod callers;
 mod causes;
+mod circles;
 mod delays;
 mod evidence;
 mod facts;

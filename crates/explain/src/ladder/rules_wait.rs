@@ -3,6 +3,7 @@
 use wallscope_model::{BlockReason, State};
 
 use super::causes::{Cause, largest};
+use super::circles;
 use super::delays::Delay;
 use super::evidence::{Evidence, WORK};
 use super::for_what::for_what;
@@ -60,16 +61,35 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
                 .and_then(|c| c.resource.as_deref())
                 .filter(|_| by.is_some_and(|c| c.reason == Some(BlockReason::Lock.name())))
                 .map_or_else(String::new, |r| format!(" ({r})"));
+            let held = circles::of(e.recording, &b.stuck);
+            let why = match &held {
+                Some(held) if held.circle == 1 => "it is a deadlock of one thread with itself",
+                Some(held) if held.circle > 0 => "it is a deadlock",
+                Some(_) => {
+                    "who has it does not give it up, or others always come first (starvation)"
+                }
+                None => {
+                    "it is a deadlock, or whoever has it does not give it up, or others always come \
+                     first (starvation)"
+                }
+            };
             Verdict::new(format!(
                 "{} to the end of the recording at a lock{what} and never got it, {} of active \
-                 time{}: it is a deadlock, or whoever has it does not give it up, or others always come \
-                 first (starvation)",
+                 time{}: {why}",
                 if n == 1 { "One thread stood".into() } else { format!("{n} threads stood") },
                 words::share(share),
                 mostly(by)
             ))
             .because(BlockReason::Lock.name())
             .of(e, State::Blocked, ns, by)
+            .with(Some(held.map_or_else(
+                || {
+                    "Who has it is not known: nobody was seen to give it, and locks of this kind keep no \
+                     note of their owner that can be read"
+                        .into()
+                },
+                |held| held.told,
+            )))
             .with(by.and_then(|c| whom_to_ask(e, c)))
             .with(beside(e))
         },

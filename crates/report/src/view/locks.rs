@@ -25,9 +25,11 @@ pub struct Holder {
     pub place: String,
     /// Whether it is known to have had the lock, not only to have ended waits.
     pub had_it: bool,
-    /// How it ended waits, in words to be put behind its name, where that was not by giving what was waited
-    /// for; else empty.
+    /// In words to be put behind its name: how it ended waits, where that was not by giving what was waited
+    /// for, or by what it is known to have had the lock, where that is not what happened; else empty.
     pub how: &'static str,
+    /// By what it is known to have had the lock, where that is not what happened: the lock's kind.
+    pub told_by: Option<String>,
     /// Waits that it ended, ns.
     pub ns: u64,
     /// What it did while the others waited, most first.
@@ -80,8 +82,9 @@ impl LockRow {
     }
 }
 
-/// A holder: thread, function, whether it is known to have had the lock, how it ended waits.
-type Of = (String, String, bool, &'static str);
+/// A holder: thread, function, whether it is known to have had the lock, how it ended waits, by what that is
+/// known.
+type Of = (String, String, bool, &'static str, Option<String>);
 
 #[derive(Default)]
 struct Sum {
@@ -165,6 +168,10 @@ impl Analysis<'_> {
                 let h = &rec.hops[*hop as usize];
                 let place = |hop: &Hop| self.waker_place(hop).unwrap_or_default();
                 let had_it = h.role == Role::Held;
+                let of = |at: &Hop| -> Of {
+                    let told_by = self.told_by(h).map(str::to_owned);
+                    (self.actor(h), place(at), had_it, self.how_ended(h), told_by)
+                };
                 let mut left = waits.ns[*hop as usize];
                 for below in &waits.below[*hop as usize] {
                     let b = &rec.hops[*below as usize];
@@ -174,9 +181,9 @@ impl Analysis<'_> {
                     };
                     let ns = waits.ns[*below as usize];
                     // Of who had it, what it ran is known part by part.
-                    let of = if had_it { b } else { h };
-                    let holder = (sum.holders)
-                        .entry((self.actor(h), place(of), had_it, self.how_ended(h)))
+                    let holder = sum
+                        .holders
+                        .entry(of(if had_it { b } else { h }))
                         .or_default();
                     *holder.1.entry(line).or_default() += ns;
                     if had_it {
@@ -185,9 +192,7 @@ impl Analysis<'_> {
                     }
                 }
                 if left > 0 {
-                    let holder = (sum.holders)
-                        .entry((self.actor(h), place(h), had_it, self.how_ended(h)))
-                        .or_default();
+                    let holder = sum.holders.entry(of(h)).or_default();
                     holder.0 += left;
                 }
             }
@@ -198,11 +203,12 @@ impl Analysis<'_> {
                 let mut holders: Vec<Holder> = sum
                     .holders
                     .into_iter()
-                    .map(|((who, place, had_it, how), (ns, did))| Holder {
+                    .map(|((who, place, had_it, how, told_by), (ns, did))| Holder {
                         who,
                         place,
                         had_it,
                         how,
+                        told_by,
                         ns,
                         did: shares(did),
                     })

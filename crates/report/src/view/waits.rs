@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wallscope_model::place;
 use wallscope_model::{
-    Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId,
+    Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
 };
 
 use super::Analysis;
@@ -88,12 +88,29 @@ impl Analysis<'_> {
         }
     }
 
-    /// How who ended a wait did so, where that was not by giving what was waited for; else empty.
+    /// How who ended a wait did so, where that was not by giving what was waited for, or by what it is known
+    /// that who had it did; else empty.
     pub(super) fn how_ended(&self, hop: &Hop) -> &'static str {
+        if self.told_by(hop).is_some() {
+            return " (so says the lock's own memory at the end)";
+        }
         let stack = hop.stack.map(|s| &self.recording.stacks[s.0 as usize]);
         match (hop.role, stack) {
             (Role::Woke, Some(stack)) => how_it_woke(&self.kernel_names(stack)),
             _ => "",
+        }
+    }
+
+    /// By what it is known that who a hop is about had the lock, where that is not what happened
+    /// ([`wallscope_model::told_by`]).
+    pub fn told_by(&self, hop: &Hop) -> Option<&str> {
+        let set = self.recording.label_sets.get(hop.labels?.0 as usize)?;
+        let told = set
+            .iter()
+            .find(|l| hop.role == Role::Held && &*l.key == told_by::KEY)?;
+        match &told.value {
+            LabelValue::Text(text) => Some(text),
+            LabelValue::Number(..) => None,
         }
     }
 
@@ -225,7 +242,7 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
             Actor::Unknown => "not woken in the recording".into(),
             _ => format!("woken by {who}"),
         },
-        Role::Held => format!("held by {who}"),
+        Role::Held => format!("held by {who}{}", a.how_ended(hop)),
         Role::OnCpu => format!("{who} computes{}", at("in")),
         Role::Runnable => format!("{who} {}", queues(hop.part)),
         Role::Blocked => {

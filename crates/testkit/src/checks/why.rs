@@ -249,3 +249,79 @@ pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     );
     Ok(card)
 }
+
+/// Locks that were taken before the recording and never given up: who has which, in every kind that says so,
+/// and nobody where none does.
+pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("held", &["--seconds", &seconds], &Options::at(99))?;
+    let mut card = Scorecard::default();
+    let locks = run.recorded.json(&["locks"])?;
+    let holders = |lock: &str| -> Vec<String> {
+        let rows = locks["locks"].as_array().into_iter().flatten();
+        let own = rows.filter(|r| r["name"].as_str().is_some_and(|n| n.contains(lock)));
+        let all = own.flat_map(|r| r["holders"].as_array().into_iter().flatten());
+        let mut names: Vec<String> = all
+            .map(|h| format!("{} by {}", h["thread"], h["told_by"]).replace('"', ""))
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    for (lock, holder) in [
+        ("held_left", "h-left by mutex"),
+        ("held_right", "h-right by mutex"),
+        ("held_own", "h-self by mutex"),
+        ("held_plain", "h-keeper by mutex"),
+        ("held_robust", "h-keeper by mutex"),
+        ("held_pi", "h-keeper by futex"),
+        ("held_first", "h-keeper by read-write lock"),
+        ("held_second", "h-keeper by read-write lock"),
+        ("held_third", ""),
+        ("held_semaphore", ""),
+        ("held_alike", ""),
+    ] {
+        let found = holders(lock);
+        let right = found.join(", ") == holder;
+        let what = format!("{lock} is had by: {holder} (found: {})", found.join(", "));
+        card.at_least(what, f64::from(u8::from(right)), 1.0, "");
+    }
+    for (thread, holder) in [("h-left", "h-right"), ("h-self", "h-self")] {
+        let why = run.recorded.json(&["why", "--thread", thread])?.to_string();
+        let told = why.contains(&format!("held by {holder} (")) && why.contains("(a circle)");
+        card.at_least(
+            format!("{thread} is held up by {holder}, in a circle"),
+            f64::from(u8::from(told)),
+            1.0,
+            "",
+        );
+    }
+    let path = run.recorded.path();
+    let ladder = tool.run(&["ladder".as_ref(), path.as_os_str()])?;
+    let text = String::from_utf8_lossy(&ladder.stdout)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    card.at_least(
+        "the ladder calls it a deadlock",
+        f64::from(u8::from(text.contains("it is a deadlock"))),
+        1.0,
+        "",
+    );
+    let resource = format!("end of process held-child ({})", run.truth.extra("child")?);
+    for function in ["held_child", "held_watch"] {
+        let label = format!("resource={resource}");
+        let time = |more: &[&str]| -> Result<u64, Error> {
+            let lines = run.recorded.folded_where("off-cpu", more)?;
+            let own = lines.iter().filter(|l| l.contains(function));
+            Ok(own.map(|l| l.ns).sum())
+        };
+        card.at_least(
+            format!("{function} waited for {resource}"),
+            100.0 * time(&["--label", &label])? as f64 / time(&[])? as f64,
+            RIGHT,
+            "%",
+        );
+    }
+    Ok(card)
+}

@@ -38,7 +38,7 @@ mod sight;
 pub(crate) mod spans;
 mod stop;
 pub(crate) mod thread;
-mod waiting;
+pub(crate) mod waiting;
 pub(crate) mod watch;
 
 use std::time::Duration;

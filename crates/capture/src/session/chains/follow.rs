@@ -8,6 +8,7 @@ use wallscope_model::{BlockReason, Role, StackEnd};
 
 use super::{
     super::{
+        owners::Told,
         parts::{Follow, Part, Who},
         samples::User,
     },
@@ -24,15 +25,17 @@ impl Chains {
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
+        let Some(wake) = &block.wake else {
+            return self.still_held(at, block, kernel, path);
+        };
         if block.detail != BlockReason::Gil as u8 {
             // Who is woken by its own time limit tells by that nothing of who had the lock.
-            let by_itself =
-                block.owner.is_some() && self.interrupt(block.wake.kernel, kernel).is_some();
+            let by_itself = block.owner.is_some() && self.interrupt(wake.kernel, kernel).is_some();
             return match block.owner {
                 Some(owner) if by_itself && path.last() != Some(&owner) => {
-                    self.held(at, owner, kernel, path);
+                    self.held(at, &Who::Record(owner), None, kernel, path);
                 }
-                _ => self.follow(at, &block.wake, kernel, path),
+                _ => self.follow(at, wake, kernel, path),
             };
         }
         let length = at.to.saturating_sub(at.from).max(1);
@@ -50,43 +53,95 @@ impl Chains {
             match s.who {
                 // Who waits cannot have it; it had it before, and nobody has taken it yet.
                 Some(holder) if path.last() != Some(&holder) => {
-                    self.held(part, holder, kernel, path);
+                    self.held(part, &Who::Record(holder), None, kernel, path);
                 }
-                _ => self.follow(part, &block.wake, kernel, path),
+                _ => self.follow(part, wake, kernel, path),
             }
         }
     }
 
-    /// All through `at`, `holder` had the lock that is waited for.
-    fn held(
+    /// `block`, or the part of it that `at` is, is not over. Who has its lock then has had it since a waiter
+    /// was let in last: nobody else got it meanwhile.
+    fn still_held(
         &mut self,
         at: Follow,
-        holder: u64,
+        block: &Block,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
-        let who = Who::Record(holder);
-        let Some(id) = self
-            .parts
-            .add(&at, Part::of(Role::Held, &who), at.ns, at.count)
-        else {
+        let Some((who, told)) = &block.has else {
             return;
+        };
+        let let_in = self.let_in.get(&block.resource).copied().unwrap_or(0);
+        let from = let_in.clamp(at.from, at.to);
+        let length = u128::from((at.to - at.from).max(1));
+        let since = Follow {
+            from,
+            ns: (u128::from(at.ns) * u128::from(at.to - from) / length) as u64,
+            ..at
+        };
+        if since.ns > 0 {
+            self.held(since, who, Some(*told), kernel, path);
+        }
+    }
+
+    /// All through `at`, `who` had the lock that is waited for; `told`: by what that is known, where not by
+    /// what happened.
+    fn held(
+        &mut self,
+        at: Follow,
+        who: &Who,
+        told: Option<Told>,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let part = Part {
+            detail: told.map_or(0, |told| told as u8),
+            ..Part::of(Role::Held, who)
+        };
+        let Some(id) = self.parts.add(&at, part, at.ns, at.count) else {
+            return;
+        };
+        let Who::Record(holder) = *who else {
+            return;
+        };
+        let (from, to) = match told {
+            Some(_) => self.still_there(&at, holder),
+            None => (at.from, at.to),
         };
         let below = Follow {
             above: Some(id),
             count: 0,
+            from,
+            to,
             ..at
         };
-        if !self.may_go_on(&below, holder, &who, path) {
+        if !self.may_go_on(&below, holder, who, path) {
             return;
         }
         path.push(holder);
-        let blocked = self.earlier(&below, holder, &who, at.to, at.ns, kernel, path);
-        let rest = self.queued(&below, holder, &who, at.ns - blocked);
+        let blocked = self.earlier(&below, holder, who, to, at.ns, kernel, path);
+        let rest = self.queued(&below, holder, who, at.ns - blocked);
         if rest > 0 {
-            self.computing(&Follow { ns: rest, ..below }, holder, &who);
+            self.computing(&Follow { ns: rest, ..below }, holder, who);
         }
         path.pop();
+    }
+
+    /// The stretch `at` without its edges, where `holder` waits all through it: at the start and the end
+    /// threads are visited one after the other.
+    fn still_there(&self, at: &Follow, holder: u64) -> (u64, u64) {
+        const EDGES: u64 = 1_000;
+        let blocks = self.past.get(&holder).map(|past| &past.blocks);
+        let open = blocks.and_then(|b| b.iter().rev().find(|b| b.wake.is_none()));
+        let (from, to) = open.map_or((at.from, at.to), |b| {
+            (at.from.max(b.begin), at.to.min(b.end))
+        });
+        let whole = at.to - at.from;
+        match whole.saturating_sub(to.saturating_sub(from)) <= whole / EDGES {
+            true => (from, to),
+            false => (at.from, at.to),
+        }
     }
 
     /// Whether to follow `waker` below `at`; if not, that is said there.
@@ -319,7 +374,8 @@ impl Chains {
         };
         match charged {
             Some(block) => self.ended(below, &block, kernel, path),
-            None if woken_by != 0 => {
+            // Of waits that interrupts end only the thread is known that the interrupt met.
+            None if woken_by != 0 && !ends_by_interrupt(step.detail) => {
                 let who = Who::Record(woken_by);
                 self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
             }
@@ -351,6 +407,9 @@ impl Chains {
         // A wait stands for the time it was charged with, but no more than fits.
         let weight = |b: &Block| {
             let inside = b.end.min(until) - b.begin.max(at.from);
+            if b.wake.is_none() {
+                return inside; // charged in whole periods
+            }
             let whole = (b.end - b.begin).max(1);
             (u128::from(b.ns) * u128::from(inside) / u128::from(whole)) as u64
         };
@@ -380,4 +439,10 @@ impl Chains {
         }
         given
     }
+}
+
+/// Whether waits for this reason end by an interrupt.
+fn ends_by_interrupt(reason: u8) -> bool {
+    use BlockReason::{Disk, PageFault, Timer};
+    [Timer, Disk, PageFault].iter().any(|r| *r as u8 == reason)
 }
