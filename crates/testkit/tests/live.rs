@@ -114,5 +114,6 @@ experiments! {
     node "node";
     php "php";
     ruby "ruby";
+    beat "beat";
     rates "rates";
 }

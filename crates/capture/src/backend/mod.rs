@@ -1,5 +1,6 @@
 //! Ways to measure, by what the host allows. Each is a folder of its own.
 
+pub(crate) mod dice;
 pub mod ebpf;
 pub(crate) mod perf;
 pub(crate) mod proc;

@@ -38,7 +38,7 @@ use std::{
 use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
 
-use super::ring::Ring;
+use super::{dice::Dice, ring::Ring};
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 pub use ration::Ration;
@@ -52,6 +52,14 @@ const FEWEST_PAGES: usize = 32;
 const STACK: u32 = 8192;
 /// ax, bx, cx, dx, si, di, bp, sp, ip and r8 … r15.
 const REGISTERS: u64 = 0xff_01ff;
+/// Samples are at most one such part of their mean distance nearer or farther.
+const SPREAD: u64 = 3;
+/// So many of a thread in a row are at one distance. To tell it interrupts the thread: some microseconds of its
+/// time and ours, in a virtual machine sixty. Distances that differ from row to row do as well as ones that differ
+/// each time: what a loop is in step with at one, it is not at the next.
+const ROW: u32 = 8;
+/// Why there is no ring.
+const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
 /// Descriptors that are left to everything else.
 const RESERVED: usize = 256;
 /// Longest that records may wait for something that takes time: their rings would overflow.
@@ -59,9 +67,12 @@ const LONGEST: Duration = Duration::from_millis(5);
 
 /// The events of a thread.
 struct Joined {
-    events: Vec<OwnedFd>,
+    /// One for each ring, in their order, and the time between two of its samples, ns.
+    events: Vec<(OwnedFd, u64)>,
     /// Its samples come so many times as often as others'.
     share: f64,
+    /// How many there were.
+    samples: u32,
 }
 
 /// The events and their rings.
@@ -73,6 +84,9 @@ pub struct Clock {
     room: usize,
     /// Records that were written while the last ones were taken.
     held: Vec<(u64, Record)>,
+    /// Whose samples are to come at another distance from now on, by ring.
+    due: Vec<(usize, u32)>,
+    dice: Dice,
     /// When the rings were emptied last.
     emptied: Instant,
     /// Whether samples fall on the kernel too.
@@ -103,7 +117,7 @@ impl Clock {
             a.set_exclude_kernel(1);
             match open(&mut a, 0, *cpu) {
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
-                event => rings.push((*cpu, Ring::map(event?, pages, FEWEST_PAGES)?)),
+                event => rings.push((*cpu, ring(event?, pages)?)),
             }
         }
         Ok(Clock {
@@ -111,6 +125,8 @@ impl Clock {
             rings,
             events: FxHashMap::default(),
             held: Vec::new(),
+            due: Vec::new(),
+            dice: Dice::default(),
             emptied: Instant::now(),
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
@@ -129,13 +145,14 @@ impl Clock {
         if self.room < self.rings.len() {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
+        let first = self.dice.about(period(self.told_ns, share), SPREAD);
         let mut events = Vec::with_capacity(self.rings.len());
         for index in 0..self.rings.len() {
             let cpu = self.rings[index].0;
-            let event = match self.event(tid, cpu, share) {
+            let event = match self.event(tid, cpu, first) {
                 Err(e) if self.with_kernel && self.events.is_empty() && is_refusal(&e) => {
                     self.with_kernel = false;
-                    self.event(tid, cpu, share)?
+                    self.event(tid, cpu, first)?
                 }
                 other => other?,
             };
@@ -144,10 +161,18 @@ impl Clock {
             if unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), to) } < 0 {
                 return Err(io::Error::last_os_error());
             }
-            events.push(event);
+            events.push((event, first));
         }
         self.room -= events.len();
-        self.events.insert(tid, Joined { events, share });
+        let samples = 0;
+        self.events.insert(
+            tid,
+            Joined {
+                events,
+                share,
+                samples,
+            },
+        );
         Ok(())
     }
 
@@ -158,12 +183,12 @@ impl Clock {
         }
     }
 
-    fn event(&self, tid: u32, cpu: u32, share: f64) -> io::Result<OwnedFd> {
+    fn event(&self, tid: u32, cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
         let mut a = attributes(b::PERF_COUNT_SW_CPU_CLOCK);
         // The records' trailing id must end with the time: no CPU, no id.
         a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
         ask_for_stack(&mut a);
-        a.__bindgen_anon_1.sample_period = period(self.told_ns, share);
+        a.__bindgen_anon_1.sample_period = period_ns;
         // Each sample wakes us: what a running thread keeps elsewhere than on its stack is read at once.
         a.__bindgen_anon_2.wakeup_events = 1;
         a.set_inherit(1);
@@ -186,13 +211,9 @@ impl Clock {
             return;
         }
         self.told_ns = period_ns;
-        for joined in self.events.values() {
-            let period_ns = period(period_ns, joined.share);
-            for event in &joined.events {
-                // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old
-                // period in force, which the samples state.
-                unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const period_ns as u64) };
-            }
+        for joined in self.events.values_mut() {
+            let distance = period(period_ns, joined.share);
+            joined.events.iter_mut().for_each(|e| tell(e, distance));
         }
     }
 
@@ -219,17 +240,52 @@ impl Clock {
     fn hold(&mut self) {
         self.emptied = Instant::now();
         let Clock {
-            rings, held, lost, ..
+            rings,
+            held,
+            lost,
+            due,
+            events,
+            ..
         } = self;
-        for (_, ring) in rings {
+        for (index, (_, ring)) in rings.iter_mut().enumerate() {
             ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
                 Some((time, Record::Lost(n))) => {
                     *lost += n;
                     held.push((time, Record::Lost(n)));
                 }
+                Some((time, Record::Sample(mut r))) => {
+                    if let Some(joined) = events.get_mut(&r.tid) {
+                        // The record states the first distance, whatever it is by now.
+                        if let Some((_, distance)) = joined.events.get(index) {
+                            r.period_ns = *distance;
+                        }
+                        joined.samples += 1;
+                        if joined.samples.is_multiple_of(ROW) {
+                            due.push((index, r.tid));
+                        }
+                    }
+                    held.push((time, Record::Sample(r)));
+                }
                 Some(record) => held.push(record),
                 None => {}
             });
+        }
+    }
+
+    /// Tells each event that has had a row of samples at which distance to have the next ones: a random one,
+    /// so that what repeats after as much computing as lies between two of them is not always met in the same
+    /// place. What was inherited is not ours to tell: it keeps the distance that was in force at its birth.
+    pub fn vary(&mut self) {
+        self.due.sort_unstable();
+        self.due.dedup();
+        for (index, tid) in self.due.drain(..) {
+            let Some(joined) = self.events.get_mut(&tid) else {
+                continue;
+            };
+            if let Some(event) = joined.events.get_mut(index) {
+                let mean = period(self.told_ns, joined.share);
+                tell(event, self.dice.about(mean, SPREAD));
+            }
         }
     }
 
@@ -249,6 +305,27 @@ impl Clock {
     /// Bytes of the rings.
     pub fn bytes(&self) -> u64 {
         self.rings.iter().map(|(_, ring)| ring.bytes()).sum()
+    }
+}
+
+/// The ring of an event, of at most `pages` data pages.
+///
+/// # Errors
+/// So much memory may not be locked.
+fn ring(event: OwnedFd, pages: usize) -> io::Result<Ring> {
+    Ring::map(event, pages, FEWEST_PAGES).map_err(|e| match e.raw_os_error() {
+        // The same number as that of an event that is refused.
+        Some(libc::EPERM) => io::Error::new(io::ErrorKind::OutOfMemory, NO_RING),
+        _ => e,
+    })
+}
+
+/// Tells an event how far apart to have its samples from now on.
+fn tell((event, distance): &mut (OwnedFd, u64), period_ns: u64) {
+    // SAFETY: the ioctl reads one u64 that outlives the call.
+    let told = unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const period_ns as u64) };
+    if told == 0 {
+        *distance = period_ns;
     }
 }
 
@@ -332,7 +409,9 @@ mod tests {
         for r in &samples {
             assert_eq!((r.pid, r.tid), (std::process::id(), tid));
             assert!(!r.stack.is_empty());
-            assert_eq!(r.period_ns, 1_000_000_000 / 997);
+            let mean = 1_000_000_000 / 997;
+            let off = r.period_ns.abs_diff(mean);
+            assert!(off <= mean / SPREAD + 1, "{}", r.period_ns);
         }
         clock.leave(tid);
         assert!(clock.events.is_empty());
