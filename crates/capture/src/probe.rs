@@ -20,9 +20,11 @@ use std::{
 use perf_event_open_sys::{self as perf, bindings as b};
 
 mod settings;
+mod standing;
 mod subject;
 
 pub use settings::{Setting, settings};
+pub(crate) use standing::Standing;
 use subject::Subject;
 
 use crate::{Error, backend::ebpf::Kernel};
@@ -74,6 +76,7 @@ const BPF_REMEDY: &str = "run as root, or give the file the capabilities: sudo s
      wallscope doctor --print docker";
 const PERF_REMEDY: &str = "sudo sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON; in a \
      container, a seccomp profile that permits perf_event_open";
+const KERNEL_REMEDY: &str = "sudo sysctl kernel.perf_event_paranoid=1, or CAP_PERFMON";
 const PERFMON_REMEDY: &str = "CAP_PERFMON, or root";
 const PARENT_REMEDY: &str = "start the program with wallscope: wallscope record -- CMD; or sudo \
      sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE";
@@ -98,6 +101,11 @@ pub fn probe() -> Vec<Finding> {
         |read: fn(&Subject) -> io::Result<()>| child.as_ref().map_err(clone).and_then(read);
     let of_stranger =
         |read: fn(&Subject) -> io::Result<()>| stranger.as_ref().map_err(clone).and_then(read);
+    let own = perf_clock(true);
+    let own_remedy = own
+        .as_ref()
+        .map_or_else(|e| Standing::now().remedy(e), |()| PERF_REMEDY);
+    let kernel_remedy = own.as_ref().map_or(own_remedy, |()| KERNEL_REMEDY);
     let rows: Vec<Row> = vec![
         (
             "btf",
@@ -143,9 +151,9 @@ pub fn probe() -> Vec<Finding> {
             "perf_own",
             "perf events of own processes",
             Tier::Perf,
-            perf_clock(true),
+            own,
             "stacks of running threads without eBPF",
-            PERF_REMEDY,
+            own_remedy,
         ),
         (
             "perf_switches",
@@ -153,7 +161,7 @@ pub fn probe() -> Vec<Finding> {
             Tier::Perf,
             perf_switches(),
             "preemption told apart from waiting, without eBPF",
-            PERF_REMEDY,
+            own_remedy,
         ),
         (
             "perf_kernel",
@@ -161,7 +169,7 @@ pub fn probe() -> Vec<Finding> {
             Tier::Extra,
             perf_clock(false),
             "kernel stacks of running threads without eBPF",
-            "sudo sysctl kernel.perf_event_paranoid=1, or CAP_PERFMON",
+            kernel_remedy,
         ),
         (
             "pmu",
@@ -408,7 +416,11 @@ fn open_event(a: &mut b::perf_event_attr, pid: i32, cpu: i32) -> io::Result<()> 
     owned(fd).map(drop)
 }
 
-fn perf_clock(exclude_kernel: bool) -> io::Result<()> {
+/// Opens the sampling clock of the calling thread, and closes it.
+///
+/// # Errors
+/// It is refused.
+pub(crate) fn perf_clock(exclude_kernel: bool) -> io::Result<()> {
     let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
     a.set_exclude_kernel(exclude_kernel.into());
     open_event(&mut a, 0, -1)

@@ -95,10 +95,14 @@ pub fn settings() -> Vec<Setting> {
     ]
 }
 
-fn user_namespace() -> String {
+/// Whether users are the host's: capabilities count for the whole kernel there only.
+pub(super) fn is_first_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let fields: Vec<_> = map.split_ascii_whitespace().collect();
-    if fields == ["0", "0", "4294967295"] {
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}
+
+fn user_namespace() -> String {
+    if is_first_user_namespace() {
         "the first one".into()
     } else {
         "not the first one: its root is not the host's".into()

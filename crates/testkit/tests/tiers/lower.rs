@@ -225,6 +225,43 @@ fn stacks_at_events_are_refused_where_nothing_tells_of_events() {
     }
 }
 
+/// A filter refuses them: a setting that allows them already would be no remedy.
+#[test]
+fn refused_perf_events_are_told_with_what_would_help() {
+    let Some(tool) = tool() else { return };
+    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let setting: i32 = setting
+        .ok()
+        .and_then(|s| s.trim().parse().ok())
+        .unwrap_or(3);
+    let folder = run::folder();
+    let file = folder.path().join("recording.pb.gz");
+    for place in [Place::UserParanoid, Place::Filtered] {
+        let arguments = ["--backend", "perf", "--", "true"].map(OsString::from);
+        let Err(Error::CannotRunHere(said)) = run::start(&tool, place, &file, &arguments) else {
+            panic!("{place:?}: perf events in spite of the filter");
+        };
+        let mut doctor = std::process::Command::new(tool.path());
+        doctor.args(["doctor", "--json"]);
+        place.enter(&mut doctor);
+        let told = doctor.output().expect("it can be started");
+        let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("json");
+        let all = told["items"].as_array().expect("items");
+        let own = all
+            .iter()
+            .find(|f| f["id"] == "perf_own")
+            .expect("it is tried");
+        for said in [&*said, own["remedy"].as_str().unwrap_or_default()] {
+            assert!(said.contains("seccomp profile"), "{place:?}: {said}");
+            assert_eq!(
+                said.contains("sudo sysctl"),
+                setting > 2,
+                "{place:?}: {said}"
+            );
+        }
+    }
+}
+
 /// Waits that end while they are looked at are told from each other, and from long ones, as they are.
 #[test]
 fn waits_too_short_to_be_read_have_their_reasons() {

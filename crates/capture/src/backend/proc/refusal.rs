@@ -2,21 +2,36 @@
 
 use std::{fs, io};
 
-use crate::{Error, counter::EventSpec};
+use crate::{
+    Error,
+    counter::EventSpec,
+    probe::{self, Standing},
+};
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let standing = Standing::now();
+    let (why, remedy) = match probe::perf_clock(true) {
+        // One's own are allowed.
+        Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
+            format!(
+                "{e}, though own ones are allowed: the target is another user's, or has rights that you have not"
+            ),
+            "run as the target's user or as root",
+        ),
+        Ok(()) => (
+            e.to_string(),
+            "see wallscope doctor for what this host allows",
+        ),
+        Err(own) => (standing.why(&own), standing.remedy(&own)),
+    };
     Error::NotPermitted {
         what: format!(
             "perf events of the target (perf_event_open; kernel.perf_event_paranoid is {})",
-            paranoid.trim()
+            standing.paranoid_in_words()
         ),
-        why: e.to_string(),
-        remedy:
-            "sudo sysctl kernel.perf_event_paranoid=2 allows them for own processes; --backend \
-                 proc does without; see wallscope doctor"
-                .into(),
+        why,
+        remedy: format!("{remedy}; --backend proc does without; see wallscope doctor"),
     }
 }
 
