@@ -6,6 +6,7 @@ use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
     book::Kind,
+    called::Calls,
     connections::Connections,
     counters::{Counters, Doing},
     halt::Owed,
@@ -65,6 +66,7 @@ pub struct Looker {
     pub samples: Samples,
     pub unwinder: Unwinder,
     pub managed: managed::Reader,
+    pub calls: Calls,
     pub interpreter_frames: bool,
     pub table: [u8; syscalls::TABLE],
     pub grid: Slices,
@@ -101,6 +103,7 @@ impl Looker {
             samples: Samples::default(),
             unwinder: Unwinder::new(),
             managed: managed::Reader::default(),
+            calls: Calls::default(),
             interpreter_frames: false,
             table: syscalls::reasons(),
             grid,
@@ -246,12 +249,15 @@ impl Looker {
             let Ok(books) = t.schedstat() else {
                 return false;
             };
-            if let (Some(course), Some(clock)) = (t.course.take(), &mut self.clock) {
-                t.counters = Counters::new(books);
+            if let (Some(mut course), Some(clock)) = (t.course.take(), &mut self.clock) {
+                // What it did since its last record, the counters tell.
+                course.mistrust();
+                course.read(session::now(), books, true);
+                course.settle(&mut t.book, grid, &mut self.lag, u64::MAX);
+                t.counters = Counters::new(course.books());
                 t.told_by(&course);
                 clock.leave(t.tid);
             }
-            t.book.seen_ns = session::now();
             t.book.spans = None;
             return true;
         }
@@ -286,6 +292,7 @@ impl Looker {
                         at,
                         until: t.stood_ns,
                         copied: t.copied_ns,
+                        called: t.called,
                         less,
                         stack,
                         reason,

@@ -4,7 +4,8 @@
 //! mod.rs       the order of things: prepare, go live, wait, stop
 //! watch.rs     who: processes, threads, children as they appear; thread.rs: one of them
 //! looker.rs    looking at everybody, round after round; pace.rs: how often; sight.rs: one look
-//! waiting.rs   what a waiting thread waits for, and its stack, without stopping it
+//! waiting.rs   what a waiting thread waits for, and its stack, without stopping it; called.rs: whether what
+//!              was copied too late is its stack still
 //! stop.rs      short stops of running threads, where they are permitted; halt.rs: what they show
 //! connections.rs  with whom connections are, and which have a request in flight
 //! counters.rs  a thread's time by the scheduler's counters
@@ -25,6 +26,7 @@
 
 mod assemble;
 pub(crate) mod book;
+mod called;
 mod connections;
 pub(crate) mod counters;
 mod domain;

@@ -4,13 +4,15 @@
 //! what else the thread waits for only. So first comes what has to be of one moment: the call, the stack,
 //! the place in the kernel. Where switches are recorded, the records tell afterwards whether the wait lasted
 //! until then, to the microsecond. Without them the thread's call is read again, and one that has gone on
-//! keeps its reason, which the call alone tells, and the function it waited in: its callers are lost.
+//! keeps its reason, which the call alone tells, and the function it waited in. Its callers are those that were
+//! copied right after where these prove to be ([`super::called`]), else they are lost.
 
 use std::io;
 
 use wallscope_model::{BlockReason, StackEnd, WaitSeen};
 
 use super::{
+    called::SOON,
     counters::Doing,
     looker::Looker,
     waiting::{self, Pages, Where},
@@ -75,7 +77,7 @@ impl Looker {
             }
             // First everything that must be of one moment, then what takes longer.
             let mut pages = Pages::copy(pid, t.tid, sp, pc, call);
-            let copied_ns = session::now();
+            let mut copied_ns = session::now();
             let stood = recorded || t.still(text);
             let mut wchan = [0u8; 96];
             let wchan = if stood { t.wchan(&mut wchan) } else { "" };
@@ -95,11 +97,6 @@ impl Looker {
                 pc,
                 until: told_ns,
             });
-            if !stood {
-                self.tally.raced += 1;
-                continue;
-            }
-            let t = &mut self.watch.threads[index];
             if !recorded {
                 all_ns = session::now();
             }
@@ -115,8 +112,21 @@ impl Looker {
             }
             let t = &mut self.watch.threads[index];
             let managed = self.processes.managed();
+            let interprets = managed.interprets(pid, &stack.frames);
+            let called = !interprets && {
+                let tables = self.processes.files().tables();
+                let (calls, unwinder) = (&mut self.calls, &mut self.unwinder);
+                calls.proves(pid, &pages, &stack.frames, unwinder, tables)
+            };
+            let managed = self.processes.managed();
             let managed = managed.read(&mut self.managed, pid, t.tid, &stack.frames);
-            if (stack.again || managed.is_some()) && !t.still(text) {
+            let later = stack.again || managed.is_some();
+            if later {
+                copied_ns = session::now();
+            }
+            let stays = recorded || stood && (!later || t.still(text));
+            let stays = stays || called && copied_ns <= told_ns + SOON;
+            if !stays {
                 self.tally.raced += 1;
                 continue;
             }
@@ -135,7 +145,7 @@ impl Looker {
             let stack = self.samples.stack(whose, stack.frames, words, end);
             self.samples.stands_at(index, stack, sp);
             t.stack = Some(stack);
-            (t.copied_ns, t.stood_ns) = (copied_ns, all_ns);
+            (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
             t.glimpse = Some(Glimpse {
                 reason: reasons.by_call,
                 ..less
@@ -150,7 +160,7 @@ impl Looker {
                 t.stack = Some(self.samples.none(pid, StackEnd::Lost));
                 return Some(Doing::Blocked(t.reason));
             };
-            (t.copied_ns, t.stood_ns) = (g.until, g.until);
+            (t.copied_ns, t.stood_ns, t.called) = (g.until, g.until, false);
             t.glimpse = Some(g);
             let stack = self.innermost(index, g);
             self.watch.threads[index].stack = Some(stack);

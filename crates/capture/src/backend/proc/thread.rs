@@ -7,6 +7,7 @@ use wallscope_object::process::{self, SchedStat, Status};
 
 use super::{
     book::Book,
+    called::SOON,
     counters::{Counters, Doing},
     sight::Glimpse,
     spans::Spans,
@@ -30,6 +31,8 @@ pub struct Sight {
     pub until: u64,
     /// When the stack was copied, if it had not moved by then.
     pub copied: u64,
+    /// Whether what was copied is its stack also if it had just moved.
+    pub called: bool,
     /// What is known of it if it had.
     pub less: Glimpse,
     /// The stack, as an index of the samples' stacks.
@@ -50,7 +53,10 @@ impl Sight {
             true => self.reason,
             false => self.less.reason,
         };
-        (self.less.until < end).then_some((reason, self.copied < end))
+        let soon = if self.called { SOON } else { 0 };
+        // Nothing was copied where no more is known than that.
+        let copied = self.copied > self.less.until && self.copied < end.saturating_add(soon);
+        (self.less.until < end).then_some((reason, copied))
     }
 }
 
@@ -99,6 +105,8 @@ pub struct Thread {
     pub glimpse: Option<Glimpse>,
     /// When that was, ns.
     pub copied_ns: u64,
+    /// Whether that is its stack also if it had just moved by then.
+    pub called: bool,
     /// The same while its switches are recorded.
     pub sight: Option<Sight>,
     /// Until when the last look knows it to have stood where it was seen, ns.
@@ -177,6 +185,7 @@ impl Thread {
             seen: WaitSeen::default(),
             glimpse: None,
             copied_ns: 0,
+            called: false,
             sight: None,
             stood_ns: 0,
             waits: Waits::default(),
@@ -390,6 +399,7 @@ mod tests {
             at: 100,
             until: 140,
             copied: 125,
+            called: false,
             less: Glimpse {
                 reason: BlockReason::Disk,
                 sp: 0,
@@ -405,5 +415,22 @@ mod tests {
         assert_eq!(sight.of_wait(111), Some((BlockReason::Disk, false)));
         assert_eq!(sight.of_wait(126), Some((BlockReason::Disk, true)));
         assert_eq!(sight.of_wait(141), Some((BlockReason::KernelLock, true)));
+        let nothing = Sight {
+            copied: 110,
+            ..sight
+        };
+        assert_eq!(nothing.of_wait(126), Some((BlockReason::Disk, false)));
+        // The call that led there is still on the stack.
+        let called = Sight {
+            called: true,
+            ..sight
+        };
+        assert_eq!(called.of_wait(105), None);
+        assert_eq!(called.of_wait(111), Some((BlockReason::Disk, true)));
+        let late = Sight {
+            copied: 112 + SOON,
+            ..called
+        };
+        assert_eq!(late.of_wait(111), Some((BlockReason::Disk, false)));
     }
 }

@@ -280,6 +280,17 @@ impl Pages {
         }
     }
 
+    /// The words that were copied, from the stack pointer on.
+    pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        let (words, _) = self.first.as_chunks::<8>();
+        words.iter().map(|w| u64::from_ne_bytes(*w))
+    }
+
+    /// The program counter.
+    pub fn pc(&self) -> u64 {
+        self.pc
+    }
+
     /// Unwinds the stack, reading more where it is deeper.
     pub fn unwind(&mut self, unwinder: &mut Unwinder, tables: &MemoryTables) -> Read {
         let (registers, known) = registers(self.pc, self.at, self.call);
