@@ -332,11 +332,14 @@ impl Page<'_> {
         }
         let r = &self.ladder.requests;
         if let Some(mean) = r.mean_ns() {
-            out.push(format!(
-                "{} requests answered, {:.2} ms each on average",
-                r.asked,
-                mean as f64 / 1e6
-            ));
+            let ms = mean as f64 / 1e6;
+            out.push(match r.unanswered(b.window_ns) {
+                true => format!(
+                    "{} requests, none answered all the time: {ms:.2} ms each so far, on average",
+                    r.asked
+                ),
+                false => format!("{} requests answered, {ms:.2} ms each on average", r.asked),
+            });
         }
         if let Some(u) = &r.upstream {
             out.push(format!(

@@ -189,7 +189,7 @@ fn most(of: &HashMap<Arc<str>, u64>) -> Option<Arc<str>> {
 
 /// What most of a cause's time was waited for; one of many alike (a waiter's own word each, say) would
 /// mislead.
-fn main_resource(of: &HashMap<Arc<str>, u64>, ns: u64) -> Option<Arc<str>> {
+pub(super) fn main_resource(of: &HashMap<Arc<str>, u64>, ns: u64) -> Option<Arc<str>> {
     most(of).filter(|name| of[name] * 2 >= ns)
 }
 

@@ -121,13 +121,21 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         {
             TO_READ
         }
+        BlockReason::Pipe if kernel(&["wait_for_partner", "fifo_open"]) => {
+            "somebody to open the other end of a named pipe"
+        }
         BlockReason::Pipe if kernel(&["mq_timedsend", "do_msgsnd"]) => TO_RECEIVE,
         BlockReason::Pipe if kernel(&["mq_timedreceive", "do_msgrcv"]) => "messages from a queue",
         // Without the kernel's functions.
+        BlockReason::Pipe if by_call(&["mq_timedsend", "mq_send", "msgsnd"]) => TO_RECEIVE,
+        BlockReason::Pipe if by_call(&["mq_timedreceive", "mq_receive", "msgrcv"]) => {
+            "messages from a queue"
+        }
         BlockReason::Pipe if e.mostly(c, brings) => TO_READ,
         BlockReason::Pipe if e.mostly_of_child(c) => "the output of child processes",
         BlockReason::Network if kernel(&["tcp_sendmsg", "sk_stream_wait_memory"]) => TO_TAKE,
-        BlockReason::Network if kernel(&["connect"]) => TO_CONNECT,
+        BlockReason::Network if kernel(&["connect"]) || by_call(&["connect"]) => TO_CONNECT,
+        BlockReason::Network if e.mostly(c, brings) => TO_TAKE,
         BlockReason::Network | BlockReason::Poll if resolves(e, c) => "names to be resolved (DNS)",
         reason => words::reason(reason),
     }

@@ -24,6 +24,7 @@ mod rules_cpu;
 mod rules_rest;
 mod rules_tasks;
 mod rules_wait;
+mod standing;
 mod threads;
 mod turns;
 mod verdict;

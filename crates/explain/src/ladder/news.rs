@@ -49,6 +49,7 @@ pub(super) fn takes_from_endless_queue(recording: &Recording, sample: &Sample) -
 pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
     match reason {
         BlockReason::Pipe => !brings(recording, sample),
+        BlockReason::Lock if takes_rubys_lock(recording, sample) => false,
         BlockReason::Lock => {
             // A script's locks and conditions are the same to the system.
             let mut scripts = scripts(recording, sample.stack).peekable();
@@ -66,6 +67,27 @@ pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockR
         }
         _ => false,
     }
+}
+
+/// Whether a thread of Ruby waits to be given a mutex or a monitor. To the system it waits at a condition of its
+/// own, as one does that waits for work; Ruby's innermost method tells.
+pub(super) fn takes_rubys_lock(recording: &Recording, sample: &Sample) -> bool {
+    const TAKES: [&str; 8] = [
+        "Mutex#lock",
+        "Mutex#synchronize",
+        "Monitor#enter",
+        "Monitor#synchronize",
+        "Monitor#mon_enter",
+        "Monitor#mon_synchronize",
+        "MonitorMixin#mon_enter",
+        "MonitorMixin#mon_synchronize",
+    ];
+    let frames = recording.stacks[sample.stack.0 as usize].frames.iter();
+    let mut frames = frames.map(|id| &recording.frames[id.0 as usize]);
+    let method = frames.find(|f| f.kind == FrameKind::Ruby && !f.lines.is_empty());
+    let method = method.map(|f| &*recording.functions[f.lines[0].function.0 as usize].name);
+    sample.reason == Some(BlockReason::Lock)
+        && method.is_some_and(|m| TAKES.contains(&m.strip_prefix("Thread::").unwrap_or(m)))
 }
 
 /// Whether it waits at one end of a local connection, by which answers come as well as work: which of them

@@ -40,6 +40,15 @@ impl Requests {
         }
     }
 
+    /// Whether what the processes were asked stood open all of a window of `window_ns`, on average: as good as
+    /// nobody was answered.
+    pub fn unanswered(&self, window_ns: u64) -> bool {
+        // Looks at connections are a tick apart.
+        const MOST: f64 = 0.95;
+        self.mean_ns()
+            .is_some_and(|ns| ns as f64 >= MOST * window_ns as f64)
+    }
+
     /// Mean time until the processes answered, ns; `None` where they were asked nothing.
     pub fn mean_ns(&self) -> Option<u64> {
         self.owed_ns.checked_div(self.asked)

@@ -40,7 +40,7 @@ const TAKES_WORK: [&str; 13] = [
 ];
 
 /// Whether a function's own name is one of those, in whatever class and module.
-fn takes_work(name: &str) -> bool {
+pub(super) fn takes_work(name: &str) -> bool {
     let plain = name.split(['(', '<']).next().unwrap_or_default();
     let own = plain.rsplit(['.', ':', ' ']).next().unwrap_or_default();
     TAKES_WORK.iter().any(|t| own.eq_ignore_ascii_case(t))

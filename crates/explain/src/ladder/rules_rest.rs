@@ -4,7 +4,9 @@ use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
 use super::evidence::{Evidence, FEW};
-use super::rules_wait::{lengths, told_of_enders, tries_again};
+use super::for_what::for_what;
+use super::rules_wait::{SOME_TIME_NS, lengths, told_of_enders, tries_again};
+use super::standing;
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
 
@@ -33,18 +35,90 @@ pub(super) fn unseen(e: &Evidence<'_>) -> Found {
     )
 }
 
-pub(super) fn idle(e: &Evidence<'_>) -> Found {
+/// How much of one CPU the threads used or wanted, how much they waited for others, as shares of the window, and
+/// whether both is next to nothing.
+fn rests(e: &Evidence<'_>) -> (f64, f64, bool) {
     let b = e.bottleneck;
     let l = &b.ledger;
     let cpus = b.load(l.state_ns(State::OnCpu) + l.state_ns(State::Runnable));
     let pending = b.load(e.pending());
+    let rests = b.active_ns() == 0 || (cpus < 0.01 && pending < 0.02);
+    (cpus, pending, rests)
+}
+
+/// What is waited for all along is no trouble by itself; where callers wait as long, somebody has to look.
+pub(super) fn hung(e: &Evidence<'_>) -> Found {
+    let b = e.bottleneck;
+    let (_, _, rests) = rests(e);
+    let open = e.requests.unanswered(b.window_ns);
+    let stands = (rests && open && b.window_ns >= SOME_TIME_NS)
+        .then(|| standing::most(e))
+        .flatten();
+    found(
+        format!(
+            "{} requests {}; threads that stand where nobody waits for work: {}",
+            e.requests.asked,
+            if open {
+                "not answered in the window"
+            } else {
+                "answered, or none"
+            },
+            stands.as_ref().map_or(0, |c| c.threads),
+        ),
+        stands.is_some(),
+        || {
+            let by = stands.expect("it was just asked for");
+            let reason = by.reason.and_then(BlockReason::from_name);
+            let what = reason.map_or("others", |r| for_what(e, r, &by));
+            let at = by.resource.as_deref();
+            let mut v = Verdict::new(format!(
+                "It hangs: {} of its callers got no answer in the whole recording, and {} of its threads \
+                 stood in {} all the time and waited for {what}{}, while the others waited for work",
+                e.requests.asked,
+                by.threads,
+                if by.through == by.function {
+                    by.function.to_string()
+                } else {
+                    format!("{} (through {})", by.function, by.through)
+                },
+                at.map_or_else(String::new, |r| format!(" ({r})")),
+            ))
+            .of(e, State::Blocked, by.ns, Some(&by));
+            v.share = by.ns as f64 / (by.threads as f64 * b.window_ns as f64).max(1.0);
+            v.whole = "the time of these threads".into();
+            v.confidence = "that no thread moved is counted; suspected: callers that only want to be told of \
+                            news (long polls, streams) look the same, if those threads have no part in it"
+                .into();
+            v.bound = "all of the callers' time, if that wait is what they wait for".into();
+            v.with(e.requests.mean_ns().map(|ns| {
+                format!(
+                    "The callers have waited {} so far, on average",
+                    words::time(ns)
+                )
+            }))
+            .with(e.requests.upstream.as_ref().map(|u| {
+                format!(
+                    "It awaits answers itself meanwhile: {} requests to {}, {} so far or until answered, on \
+                     average",
+                    u.requests,
+                    u.name,
+                    words::time(u.mean_ns())
+                )
+            }))
+        },
+    )
+}
+
+pub(super) fn idle(e: &Evidence<'_>) -> Found {
+    let b = e.bottleneck;
+    let (cpus, pending, rests) = rests(e);
     found(
         format!(
             "computing or ready to: {:.2} % of one CPU; waits for others: {:.1} % of the window",
             cpus * 100.0,
             pending * 100.0
         ),
-        b.active_ns() == 0 || (cpus < 0.01 && pending < 0.02),
+        rests,
         || {
             let all = if b.active_ns() == 0 {
                 ": not one of them left the place where it waits, so if a request is stuck, nothing \
@@ -59,6 +133,7 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
                  or for a time that they chose themselves{all}"
             ))
             .healthy()
+            .with(open_all_along(e))
             .with(rest.map(|c| {
                 format!(
                     "Were it expected to work: it is {} in {} {} of the time of the threads that \
@@ -73,6 +148,24 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
             }))
         },
     )
+}
+
+/// Requests that were open in all of the window, where nothing else is known to be wrong.
+fn open_all_along(e: &Evidence<'_>) -> Option<String> {
+    let r = e.requests;
+    let mean = r
+        .mean_ns()
+        .filter(|_| r.unanswered(e.bottleneck.window_ns))?;
+    Some(format!(
+        "{} requests of others got no answer in the whole recording ({} so far, on average){}: nothing is wrong \
+         where they wait for news (long polls, streams); else it hangs",
+        r.asked,
+        words::time(mean),
+        r.upstream.as_ref().map_or_else(String::new, |u| format!(
+            ", while it awaits answers of {} itself",
+            u.name
+        )),
+    ))
 }
 
 /// Mean time to answer that a person takes for at once, ns (Nielsen's 0.1 s).

@@ -34,7 +34,7 @@ pub(super) fn serial(e: &Evidence<'_>) -> Found {
 }
 
 /// The shortest window in which never to get a lock says something, ns.
-const SOME_TIME_NS: u64 = 1_000_000_000;
+pub(super) const SOME_TIME_NS: u64 = 1_000_000_000;
 
 pub(super) fn stuck(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;

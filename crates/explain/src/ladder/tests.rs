@@ -663,3 +663,137 @@ fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
     });
     assert!(climb(&rec).verdict.bottleneck);
 }
+
+/// Calls the frame at `depth` of the first stack `name`, of `kind`.
+fn rename(rec: &mut Recording, depth: usize, kind: FrameKind, name: &str) {
+    let frame = rec.stacks[0].frames[depth].0 as usize;
+    rec.frames[frame].kind = kind;
+    let function = rec.frames[frame].lines[0].function;
+    rec.functions[function.0 as usize].name = name.into();
+}
+
+#[test]
+fn a_process_of_which_nothing_moves_while_callers_get_no_answer_hangs() {
+    use BlockReason::{Pipe, Poll};
+    let mut rec = recording(&[(0, 0, 0, Pipe, 100), (0, 0, 0, Poll, 100)]);
+    rename(&mut rec, 0, FrameKind::Kernel, "wait_for_partner");
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("idle", false), "{}", v.cause);
+    rec.peers = vec![Peer {
+        pid: 1,
+        requests: 4,
+        in_flight_ns: 4 * 130 * TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("hung", true), "{}", v.cause);
+    assert_eq!(v.function.as_deref(), Some("program::f0"));
+    assert!(v.more.iter().any(|m| m.contains("13.0 s")), "{:?}", v.more);
+    // One that reads there may wait for work, so that it is only said who waits.
+    rename(&mut rec, 0, FrameKind::Kernel, "pipe_read");
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("idle", false), "{}", v.cause);
+    assert!(
+        v.more.iter().any(|m| m.contains("no answer")),
+        "{:?}",
+        v.more
+    );
+    // Callers that were answered.
+    rename(&mut rec, 0, FrameKind::Kernel, "wait_for_partner");
+    rec.peers[0].in_flight_ns = TENTH;
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("idle", false), "{}", v.cause);
+}
+
+#[test]
+fn who_waits_for_a_mutex_of_ruby_does_not_wait_for_work() {
+    use BlockReason::{Lock, Timer};
+    let mut rec = recording(&[(1, 0, 0, Lock, 99), (1, 0, 0, Timer, 99)]);
+    rename(&mut rec, 0, FrameKind::Native, "pthread_cond_wait");
+    rename(&mut rec, 1, FrameKind::Ruby, "Thread::Mutex#synchronize");
+    // Ended by the one that sleeps.
+    rec.actors = vec![Actor::Context(ContextId(1))];
+    let hop = |above, role, reason, ns| Hop {
+        above,
+        actor: ActorId(0),
+        role,
+        reason,
+        stack: None,
+        part: None,
+        labels: None,
+        count: 10,
+        ns,
+    };
+    let waits = rec.samples.iter().position(|s| s.reason == Some(Lock));
+    let waits = Above::Sample(waits.unwrap() as u32);
+    rec.hops = vec![
+        hop(waits, Role::Woke, None, 99 * TENTH),
+        hop(Above::Hop(0), Role::Blocked, Some(Timer), 99 * TENTH),
+    ];
+    let v = climb(&rec).verdict;
+    assert!(v.bottleneck, "{}: {}", v.rule, v.cause);
+    assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+    // A queue's is for work.
+    rename(&mut rec, 1, FrameKind::Ruby, "Thread::Queue#pop");
+    let v = climb(&rec).verdict;
+    assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
+}
+
+#[test]
+fn what_is_sent_and_not_taken_is_told_without_the_kernel_s_functions() {
+    use BlockReason::{Network, Pipe};
+    let told = |reason, call: &str| {
+        let mut rec = recording(&[(2, 0, 0, reason, 98)]);
+        rename(&mut rec, 0, FrameKind::Native, call);
+        let v = climb(&rec).verdict;
+        (v.rule, v.outside, v.cause)
+    };
+    let (rule, outside, cause) = told(Network, "__GI___send");
+    assert_eq!((rule, outside), ("waiting", false), "{cause}");
+    assert!(cause.contains("reads slower"), "{cause}");
+    let (rule, _, cause) = told(Network, "__libc_recv");
+    assert_eq!(rule, "upstream", "{cause}");
+    let (_, _, cause) = told(Network, "__GI___connect");
+    assert!(cause.contains("connections to be made"), "{cause}");
+    let (_, _, cause) = told(Pipe, "mq_timedsend");
+    assert!(cause.contains("queue of messages that it fills"), "{cause}");
+}
+
+#[test]
+fn a_thread_that_never_gets_its_answer_while_callers_wait_is_not_parked() {
+    let mut rec = recording(&[
+        (0, 0, 0, BlockReason::Network, 100),
+        (0, 0, 0, BlockReason::Lock, 100),
+    ]);
+    rec.label_sets.push(vec![Label {
+        key: "request".into(),
+        value: LabelValue::Text("in flight".into()),
+    }]);
+    rec.samples[0].labels = Some(LabelsId(0));
+    assert_eq!(climb(&rec).verdict.rule, "idle");
+    rec.peers = vec![Peer {
+        pid: 1,
+        requests: 1,
+        in_flight_ns: 100 * TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("upstream", true), "{}", v.cause);
+    assert_eq!(v.function.as_deref(), Some("program::f0"));
+    // What was asked before the window is nobody's own request: the connection tells that it is one.
+    rec.label_sets[0][0].value = LabelValue::Text("owed".into());
+    rec.label_sets[0].push(Label {
+        key: "resource".into(),
+        value: LabelValue::Text("peer 10.0.0.2:5432 (fd 4)".into()),
+    });
+    assert_eq!(climb(&rec).verdict.rule, "idle");
+    rec.peers.push(Peer {
+        pid: 1,
+        asks: true,
+        address: "10.0.0.2:5432".into(),
+        requests: 1,
+        in_flight_ns: 100 * TENTH,
+        ..Peer::default()
+    });
+    assert_eq!(climb(&rec).verdict.rule, "upstream");
+}

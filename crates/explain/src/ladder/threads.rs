@@ -1,11 +1,16 @@
 //! Which threads the verdict is about: those that work. Set apart are threads that stand in one
 //! place all the time, and threads that only tick.
 
+use std::sync::Arc;
+
 use wallscope_model::scale::Scaled;
-use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
+use wallscope_model::{BlockReason, ContextId, FrameKind, Ledger, Recording, State};
 
 use super::news::is_let_in;
-use super::waits::{Waits, may_rest, takes_a_lock};
+use super::places::functions;
+use super::rules_ask::takes_work;
+use super::waits::{Waits, may_rest, resource, takes_a_lock};
+use super::{Requests, Upstream};
 
 /// A thread of whose time, waits for a CPU left out, this much is idle or rest, and which used a CPU
 /// less than [`TICK`] of it, only ticks.
@@ -50,6 +55,10 @@ impl Threads {
         let mut awaited_ns = vec![0u64; count];
         let mut at_locks = vec![0u64; count];
         let mut held_up = vec![0u64; count];
+        let window = (recording.window.end_ns).saturating_sub(recording.window.start_ns);
+        let requests = Requests::new(recording);
+        let callers_wait = requests.unanswered(window);
+        let upstream = requests.upstream.as_ref();
         for piece in &scaled.pieces {
             let (i, who) = (piece.sample as usize, piece.context.0 as usize);
             let s = &recording.samples[i];
@@ -59,7 +68,9 @@ impl Threads {
             if takes_a_lock(recording, s) {
                 at_locks[who] += piece.ns;
             }
-            if is_let_in(recording, s) {
+            if is_let_in(recording, s)
+                || (callers_wait && awaits_an_answer(recording, waits, i, upstream))
+            {
                 held_up[who] += piece.ns;
             }
             if waits.starved[i] {
@@ -105,7 +116,6 @@ impl Threads {
                 }
             })
             .collect();
-        let window = (recording.window.end_ns).saturating_sub(recording.window.start_ns);
         let works: u64 = (recording.contexts.iter().enumerate())
             .filter(|(i, _)| matches!(kinds[*i], Kind::Working | Kind::Stuck))
             .map(|(i, c)| {
@@ -140,6 +150,29 @@ impl Threads {
     pub fn only_ticks(&self, context: ContextId) -> bool {
         self.kinds[context.0 as usize] == Kind::Ticking && !self.ticking_counts
     }
+}
+
+/// Whether a thread reads the answer to a request, other than for work. Where callers get no answer all the while,
+/// that is what they wait for, and no parking. Whose request it was that was sent before the window, its connection
+/// tells.
+fn awaits_an_answer(
+    recording: &Recording,
+    waits: &Waits,
+    i: usize,
+    upstream: Option<&Upstream>,
+) -> bool {
+    let s = &recording.samples[i];
+    if s.reason != Some(BlockReason::Network) || !waits.in_flight[i] {
+        return false;
+    }
+    let of_upstream = || {
+        let at = resource(recording, s)?;
+        let peer = at.strip_prefix("peer ")?.split(' ').next()?;
+        Some(upstream?.name.ends_with(peer))
+    };
+    let for_work =
+        |(kind, name): (FrameKind, &Arc<str>)| kind != FrameKind::Kernel && takes_work(name);
+    (!waits.owed[i] || of_upstream() == Some(true)) && !functions(recording, s.stack).any(for_work)
 }
 
 /// Whether a thread did nothing in the window but begin: it came to one place where it waits, or

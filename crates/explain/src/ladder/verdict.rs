@@ -92,6 +92,12 @@ pub const VERDICTS: &[VerdictRule] = &[
         judge: rules_rest::unseen,
     },
     VerdictRule {
+        name: "hung",
+        when: "in a window of a second or more no thread did anything (as for idle), what others asked the \
+               process was open all of it, and threads stood all the time where nobody waits for work",
+        judge: rules_rest::hung,
+    },
+    VerdictRule {
         name: "idle",
         when: "threads did less than 1 % of one CPU's work, and waited for others, or with requests \
                in flight, less than 2 % of the window (below that nobody can tell it from standing \
@@ -259,7 +265,7 @@ pub(super) fn judge(e: &Evidence<'_>) -> (Verdict, Vec<Fired>) {
             (Some(mut verdict), None) => {
                 verdict.rule = rule.name;
                 // Nothing further is true of nothing.
-                if ["empty", "unseen", "idle"].contains(&rule.name) {
+                if ["empty", "unseen", "hung", "idle"].contains(&rule.name) {
                     spoken = Some(verdict);
                     break;
                 }

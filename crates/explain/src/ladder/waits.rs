@@ -17,7 +17,7 @@ use wallscope_model::{
 };
 
 use super::delays::{self, Children, Delay};
-use super::news::{is_for_news, may_be_in_vain, takes_from_endless_queue};
+use super::news::{is_for_news, may_be_in_vain, takes_from_endless_queue, takes_rubys_lock};
 use super::places::{functions, passes, place, scripts};
 use super::turns::Turns;
 use crate::idle::{OWED, REQUEST};
@@ -300,6 +300,9 @@ pub(super) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
     }
     if sample.reason != Some(BlockReason::Lock) {
         return own_lock(recording, sample).is_some();
+    }
+    if takes_rubys_lock(recording, sample) {
+        return true;
     }
     let for_others = scripts(recording, sample.stack)
         .next()
