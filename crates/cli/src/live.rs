@@ -9,7 +9,7 @@ use wallscope_model::Recording;
 
 use crate::failure::Failure;
 use crate::input;
-use crate::record::{TargetArgs, measure, output, parse_duration};
+use crate::record::{Backend, TargetArgs, measure, output, parse_duration};
 
 /// How long `locks` and `why` measure a live target.
 pub const BRIEFLY: Duration = Duration::from_secs(10);
@@ -27,6 +27,9 @@ pub struct Source {
     /// How long to measure a live target; default: 10 s, for ladder 30 s
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// How to measure a live target; default: the best that is allowed here
+    #[arg(long, value_enum, value_name = "HOW", conflicts_with = "file")]
+    backend: Option<Backend>,
     /// Where to keep the recording of a live target; default: a dated name in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -84,6 +87,7 @@ impl Source {
     pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
         let options = Options {
             duration: Some(self.length(usual)),
+            backend: self.backend.map(Backend::of_capture),
             ..Options::new(target)
         };
         let output = output(self.output.as_deref())?;
