@@ -210,6 +210,12 @@ fn judge(
             ends if ends.contains(&Some(libc::S_IFSOCK)) => BlockReason::Network,
             _ => BlockReason::Pipe,
         },
+        // A named pipe that is opened, at whose other end nobody is.
+        Some(reason)
+            if reason == BlockReason::Disk as u8 && begins(&["wait_for_partner", "fifo_open"]) =>
+        {
+            BlockReason::Pipe
+        }
         Some(reason) => BlockReason::ALL
             .get(reason as usize)
             .copied()
@@ -454,6 +460,10 @@ mod tests {
             BlockReason::Disk
         );
         assert_eq!(of("0", Some((100_000, 0)), None), BlockReason::Other);
+        // Files are opened from disks, and named pipes where nobody is at the other end.
+        let open = Some((libc::SYS_openat, 3));
+        assert_eq!(of("0", open, None), BlockReason::Disk);
+        assert_eq!(of("wait_for_partner", open, None), BlockReason::Pipe);
         // For time alone, for descriptors, and for a signal.
         let polls = |call: libc::c_long, arguments| {
             let call = Call {
