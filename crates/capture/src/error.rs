@@ -88,7 +88,7 @@ pub enum Error {
         remedy: String,
     },
     /// The kernel refused a program or a map.
-    #[error("{what}: {cause}")]
+    #[error("{what}: {cause:#}")]
     Bpf {
         /// What was tried.
         what: String,

@@ -373,3 +373,22 @@ fn a_command_is_recorded_from_its_first_moment() {
         Ok(())
     });
 }
+
+#[test]
+fn a_live_target_is_measured_by_the_backend_that_is_named() {
+    with_tool("named backend", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let file = file.to_str().unwrap();
+        let asked = ["ladder", "--backend", "proc", "--json", "-o", file];
+        let output = tool.run(&[&asked[..], &["-d", "300ms", "--", "sleep", "9"]].concat())?;
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = tool.run(&["report", file, "--json"])?;
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        assert_eq!(said["domain"]["backend"], "proc");
+        // A recording has been made.
+        let output = tool.run(&["ladder", file, "--backend", "proc"])?;
+        ended_with(&output, 2);
+        Ok(())
+    });
+}

@@ -77,3 +77,40 @@ fn what_is_called_too_often_is_refused_with_the_figure() {
     }
     drop(program);
 }
+
+/// Ends a shell and what it runs.
+struct Shell(std::process::Child);
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn children_that_end_while_probes_are_placed_do_not_end_the_counting() {
+    let Ok(tool) = Tool::find() else {
+        eprintln!("skipped children that end: the tool was not built");
+        return;
+    };
+    // One child after the other, each of which lives much shorter than placing takes. Its library is everybody's,
+    // so that each process is probed by itself.
+    let shell = std::process::Command::new("sh")
+        .args(["-c", "while :; do sleep 0.005; done"])
+        .spawn();
+    let shell = Shell(shell.expect("a shell starts"));
+    let pid = shell.0.id().to_string();
+    // Whether one is there just then is chance.
+    for _ in 0..6 {
+        let asked = ["count", "libc.so.6:wait4", "-p", &pid, "-d", "50ms"];
+        let output = tool.run(&asked).expect("the tool runs");
+        let said = says(&output);
+        if output.status.code() == Some(3) {
+            eprintln!("skipped: {said}");
+            return;
+        }
+        assert_eq!(output.status.code(), Some(0), "{said}");
+    }
+    drop(shell);
+}

@@ -7,6 +7,7 @@
 #pragma once
 #include "call_sums.h"
 
+u32 set_live = 0; /* calls count that begin while it is 1: the window */
 const volatile u32 cfg_choose = 0; /* only processes in `targets` count: probes are not theirs alone */
 
 /* What a probe of each kind costs the thread that meets it, in a row and cold, ns: by user space. */
@@ -18,6 +19,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct ws_met);
 } probes_met SEC(".maps");
+
+/* Which functions' tail calls lead to which: function << 16 | the function that is called. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+} tail_calls SEC(".maps");
 
 /* With its head it fills 8 KiB. */
 #define WS_DEPTH 48
@@ -87,7 +97,7 @@ static __always_inline struct ws_tally *entered(struct task_struct *p, struct ws
 {
 	struct ws_tally *tally;
 
-	if (!wanted(p, t))
+	if (!*(volatile u32 *)&set_live || !wanted(p, t))
 		return NULL;
 	tally = tally_of(WS_COOKIE_FUNCTION(cookie));
 	if (tally)
@@ -157,16 +167,25 @@ static __always_inline u64 read_books(struct ws_thread *t, u64 *books)
 struct ws_dropping {
 	struct ws_calls *c;
 	u64 sp;
+	u32 function;
 };
 
 static long drop_one(u32 i, struct ws_dropping *d)
 {
-	u32 top = d->c->depth - 1;
+	u32 top = d->c->depth - 1, jumps;
 	struct ws_tally *tally;
+	struct ws_open *o;
 
-	if (top >= WS_DEPTH || d->c->open[top].sp > d->sp)
+	if (top >= WS_DEPTH)
 		return 1;
-	tally = tally_of(d->c->open[top].function);
+	o = &d->c->open[top];
+	if (o->sp > d->sp)
+		return 1;
+	/* Called by a jump, it returns for the one that jumped, whose call is under way. */
+	jumps = o->function << 16 | d->function;
+	if (o->sp == d->sp && bpf_map_lookup_elem(&tail_calls, &jumps))
+		return 1;
+	tally = tally_of(o->function);
 	if (tally)
 		ADD(tally->left, 1);
 	d->c->depth = top;
@@ -174,9 +193,9 @@ static long drop_one(u32 i, struct ws_dropping *d)
 }
 
 /* Calls that are still on the stack although the thread stands above them have been left. */
-static __always_inline void drop_left(struct ws_calls *c, u64 sp)
+static __always_inline void drop_left(struct ws_calls *c, u64 sp, u32 function)
 {
-	struct ws_dropping d = { c, sp };
+	struct ws_dropping d = { c, sp, function };
 
 	if (c->depth)
 		bpf_loop(WS_DEPTH, drop_one, &d, 0);
@@ -202,7 +221,7 @@ __noinline int ws_call_begins(u64 cookie, u64 sp)
 		lost(WS_L_NO_RECORD);
 		return 0;
 	}
-	drop_left(c, sp);
+	drop_left(c, sp, WS_COOKIE_FUNCTION(cookie));
 	c->charged += set_cost[cold][site];
 	top = c->depth;
 	if (top >= WS_DEPTH) {

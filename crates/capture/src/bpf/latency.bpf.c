@@ -253,6 +253,6 @@ int BPF_PROG(ws_calls_exec, struct task_struct *p, pid_t old_pid, struct linux_b
 	if (how && *how != WS_TARGET_BORN)
 		__sync_fetch_and_add(&execed, 1);
 	if (c)
-		drop_left(c, -1);
+		drop_left(c, -1, -1);
 	return 0;
 }

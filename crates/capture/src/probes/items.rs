@@ -204,6 +204,7 @@ pub(super) fn plan(
     if options.timed && given.harm == Some(Harm::Exceptions) && !plan.sites.is_empty() {
         plan.catches(modules);
     }
+    plan.pair_tail_calls();
     Ok(plan)
 }
 

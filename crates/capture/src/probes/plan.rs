@@ -24,6 +24,8 @@ use crate::Error;
 
 /// Most ways out of one function, tail calls included.
 const MOST_EXITS: usize = 192;
+/// Most pairs of functions that tail-call each other; as large as the kernel programs' table.
+const MOST_TAIL_CALLS: usize = 4096;
 /// How many functions that are called by tail calls are followed.
 const MOST_FOLLOWED: usize = 12;
 /// Most bytes of a function that are looked at.
@@ -79,10 +81,14 @@ pub struct Plan {
     pub sites: Vec<PlannedSite>,
     /// Indirect jumps, by index.
     pub jumps: Vec<abi::Jump>,
+    /// Functions of the plan of which the first ends in a jump to the second.
+    pub tail_calls: Vec<(u16, u16)>,
     /// System calls: number and function.
     pub syscalls: Vec<(u32, u16)>,
     /// Tracepoints: category, name, and what the program is told.
     pub tracepoints: Vec<(String, String, Cookie)>,
+    /// Timed functions: where each begins, by module and address, and where those that it tail-calls do.
+    begins: Vec<(u16, usize, u64, BTreeSet<u64>)>,
 }
 
 /// Why a return probe must not be placed.
@@ -288,9 +294,23 @@ impl Plan {
             how,
             kinds,
         })?;
+        self.begins
+            .push((index, found.module, found.address, ways.followed));
         self.jumps.extend(jumps);
         self.sites.extend(sites);
         Ok(())
+    }
+
+    /// Finds out which of the timed functions tail-call which others of them: a call that ends in such a jump is
+    /// under way until the one that was jumped to returns.
+    pub fn pair_tail_calls(&mut self) {
+        for (from, module, _, jumps_to) in &self.begins {
+            let called = self.begins.iter().filter(|(to, other, at, _)| {
+                to != from && other == module && jumps_to.contains(at)
+            });
+            self.tail_calls.extend(called.map(|(to, ..)| (*from, *to)));
+        }
+        self.tail_calls.truncate(MOST_TAIL_CALLS);
     }
 
     /// Adds the place where C++ exceptions are caught, so that calls that one has left end there.

@@ -163,7 +163,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Gives the programs what they need to know of system calls and indirect jumps.
+    /// Gives the programs what they need to know of system calls, tail calls and indirect jumps.
     ///
     /// # Errors
     /// A map refuses.
@@ -175,6 +175,12 @@ impl Programs {
                 .calls_of
                 .update(&number.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(Error::bpf("cannot name a system call"))?;
+        }
+        for (from, to) in &plan.tail_calls {
+            let key = u32::from(*from) << 16 | u32::from(*to);
+            (self.skel.maps.tail_calls)
+                .update(&key.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(Error::bpf("cannot name a tail call"))?;
         }
         for (index, jump) in plan.jumps.iter().enumerate() {
             self.skel
@@ -205,6 +211,13 @@ impl Programs {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.set_cost = cost;
             state.set_bias = bias;
+        }
+    }
+
+    /// Whether calls that begin from now on count.
+    pub fn set_live(&mut self, live: bool) {
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.set_live = u32::from(live);
         }
     }
 

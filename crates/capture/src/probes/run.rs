@@ -1,6 +1,6 @@
 //! Counting and timing, from what was asked for to the result.
 
-use std::{cell::RefCell, fs, rc::Rc, time::Duration};
+use std::{cell::RefCell, fs, path::Path, rc::Rc, time::Duration};
 
 use wallscope_model::calls::{Call, Calls};
 use wallscope_object::kallsyms;
@@ -180,17 +180,12 @@ fn run(
         cost,
     };
 
-    let mut events = Events::new(&chosen.watch, options.duration)?;
+    let mut events = Events::new(&chosen.watch, None)?;
     let slow = Rc::new(RefCell::new(Slowest::new(options.slowest, options.each)));
     let ring = {
         let slow = Rc::clone(&slow);
         programs.ring(move |bytes| slow.borrow_mut().take(bytes))?
     };
-    let before = programs.met();
-    let start_ns = now();
-    let start_unix_ns = unix_now();
-    let mut slice_ns = first_slice(options.duration);
-    let mut steps = Steps::new(start_ns, plan.functions.len(), options.timed);
     programs.attach_hooks(&plan)?;
     let pids: Vec<Option<u32>> = match &options.target {
         Target::Pids(_) => chosen.pids.iter().copied().map(Some).collect(),
@@ -208,9 +203,14 @@ fn run(
         theirs.contains(&at)
     })?;
     for pid in &pids {
-        for_module(&mut programs, &modules, &plan, *pid, |at| {
+        let placed = for_module(&mut programs, &modules, &plan, *pid, |at| {
             !theirs.contains(&at)
-        })?;
+        });
+        // One of several that ended meanwhile, as children do all the time.
+        let ended = |pid: u32| pids.len() > 1 && !Path::new(&format!("/proc/{pid}")).exists();
+        if !pid.is_some_and(ended) {
+            placed?;
+        }
     }
     let limit = options.max_overhead / 100.0 * 1e9;
     let mut quiet = true;
@@ -240,6 +240,14 @@ fn run(
     if options.timed && (options.slowest > 0 || options.each) && quiet {
         programs.set_slow(0);
     }
+    // The window begins where all probes are in place: each of them alone takes the kernel a while.
+    events.lasts(options.duration)?;
+    let before = programs.met();
+    let start_unix_ns = unix_now();
+    programs.set_live(true);
+    let start_ns = now();
+    let mut slice_ns = first_slice(options.duration);
+    let mut steps = Steps::new(start_ns, plan.functions.len(), options.timed);
     events.tick_every(start_ns, slice_ns)?;
     watcher.live(&options.target.describe());
     if let Some(held) = &mut held {
@@ -299,11 +307,12 @@ fn run(
             Event::Signal => break Stop::Signal,
         }
     };
-    programs.detach_to(0);
+    programs.set_live(false);
     let end_ns = now();
+    let met = programs.met();
+    programs.detach_to(0);
     let _ = ring.consume();
     steps.end(&programs, end_ns);
-    let met = programs.met();
     drop(ring);
     let command_end = held
         .as_mut()

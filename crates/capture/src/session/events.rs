@@ -113,15 +113,22 @@ impl Events {
         for (index, fd) in events.targets.iter().enumerate() {
             events.add(fd.as_fd(), TARGET + index as u64)?;
         }
-        if let Some(d) = duration {
-            set(
-                &events.duration,
-                Timespec::default(),
-                timespec(d.as_nanos() as u64),
-                false,
-            )?;
-        }
+        events.set_duration(duration)?;
         Ok(events)
+    }
+
+    fn set_duration(&self, duration: Option<Duration>) -> io::Result<()> {
+        let Some(d) = duration else { return Ok(()) };
+        let length = timespec(d.as_nanos() as u64);
+        set(&self.duration, Timespec::default(), length, false)
+    }
+
+    /// The duration begins now.
+    ///
+    /// # Errors
+    /// The clock refuses, which it has no reason to.
+    pub fn lasts(&self, duration: Option<Duration>) -> Result<(), Error> {
+        (self.set_duration(duration)).map_err(|e| Error::io("cannot set the duration", e))
     }
 
     fn add(&self, fd: BorrowedFd<'_>, data: u64) -> io::Result<()> {

@@ -72,6 +72,7 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "calls_timed",
         "calls_recursive",
         "calls_tail",
+        "calls_tail_target",
         "calls_jumping",
         "calls_throwing",
         "calls_passing",
@@ -84,7 +85,7 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let ended = &function(&said, name)["ended"];
         let parts = ["with_length", "left", "too_deep", "still_open"];
         let sum: f64 = parts.iter().map(|p| number(&ended[p])).sum();
-        let calls = if name == "calls_passing" {
+        let calls = if ["calls_passing", "calls_tail_target"].contains(&name) {
             number(&function(&said, name)["calls"])
         } else {
             counted(&mut card, &truth, &said, name)
@@ -162,6 +163,17 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     card.near("calls_jumping: left by longjmp", jumped, left, 1.0, "");
     let tail = function(&said, "calls_tail");
     let long = number(&tail["calls"]) - truth.extra("early")?;
+    // That one is timed as well, from the same place on the stack.
+    let target = function(&said, "calls_tail_target");
+    card.near(
+        "calls_tail_target: calls",
+        long,
+        number(&target["calls"]),
+        0.0,
+        "",
+    );
+    let timed = number(&tail["ended"]["with_length"]);
+    card.near("calls_tail: timed", number(&tail["calls"]), timed, 0.0, "");
     card.at_least(
         "calls_tail: time of what it calls last",
         number(&tail["wall_ns"]),
