@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use wallscope_model::place::{of_standard_library, plain};
 use wallscope_model::{
-    BlockReason, ContextId, FrameKind, Function, Label, LabelValue, LabelsId, Recording, State,
-    WaitSeen, scale,
+    BlockReason, ContextId, FrameKind, Function, Label, LabelValue, LabelsId, Peer, Recording,
+    State, WaitSeen, scale,
 };
 
 use crate::{ladder, parking};
@@ -360,6 +360,7 @@ pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
     }
     overturn_shared(recording, &mut verdicts);
     overturn_delays(recording, &mut verdicts);
+    overturn_awaited(recording, &mut verdicts);
     for (s, verdict) in recording.samples.iter_mut().zip(&verdicts) {
         s.idle = verdict.is_some_and(|(idle, _)| idle);
     }
@@ -438,6 +439,36 @@ fn overturn_delays(recording: &Recording, verdicts: &mut [Option<(bool, &'static
     for (verdict, delay) in verdicts.iter_mut().zip(ladder::delays(recording)) {
         if delay.is_some() && *verdict == Some((true, NOTHING_IN_FLIGHT)) {
             *verdict = Some((false, "for a child or a disk"));
+        }
+    }
+}
+
+/// Who began to wait for an answer before the recording was seen with nothing in flight: where all that was asked
+/// of a peer stood open in the whole window, waits at that peer are for it.
+fn overturn_awaited(recording: &Recording, verdicts: &mut [Option<(bool, &'static str)>]) {
+    // Looks at connections are a tick apart.
+    const MOST: f64 = 0.95;
+    let window = &recording.window;
+    let window = window.end_ns.saturating_sub(window.start_ns) as f64;
+    let open = |p: &&Peer| {
+        p.asks && p.requests > 0 && p.in_flight_ns as f64 >= MOST * window * p.requests as f64
+    };
+    let awaited: Vec<(u32, &str)> = (recording.peers.iter().filter(open))
+        .map(|p| (p.pid, &*p.address))
+        .collect();
+    if awaited.is_empty() {
+        return;
+    }
+    for (verdict, s) in verdicts.iter_mut().zip(&recording.samples) {
+        if *verdict != Some((true, NOTHING_IN_FLIGHT)) || s.reason != Some(BlockReason::Network) {
+            continue;
+        }
+        let at = ladder::text_label(recording, s.labels, "resource");
+        let peer = at.as_deref().and_then(|at| at.strip_prefix("peer "));
+        let peer = peer.and_then(|p| p.split(' ').next());
+        let pid = recording.contexts[s.context.0 as usize].pid;
+        if peer.is_some_and(|peer| awaited.contains(&(pid, peer))) {
+            *verdict = Some((false, "an answer that never came"));
         }
     }
 }

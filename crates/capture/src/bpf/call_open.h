@@ -79,6 +79,11 @@ static __always_inline bool note_met(struct task_struct *p, struct ws_thread *t,
 	return true;
 }
 
+static __always_inline bool is_live(void)
+{
+	return *(volatile u32 *)&set_live;
+}
+
 /* Whether the calls of a task count; one with a record `t` was asked about when that was made. */
 static __always_inline bool wanted(struct task_struct *p, struct ws_thread *t)
 {
@@ -97,7 +102,7 @@ static __always_inline struct ws_tally *entered(struct task_struct *p, struct ws
 {
 	struct ws_tally *tally;
 
-	if (!*(volatile u32 *)&set_live || !wanted(p, t))
+	if (!is_live() || !wanted(p, t))
 		return NULL;
 	tally = tally_of(WS_COOKIE_FUNCTION(cookie));
 	if (tally)
@@ -301,7 +306,7 @@ __noinline int ws_call_ends(u64 cookie, u64 sp)
 	if (n.closed || WS_COOKIE_FOLLOWED(cookie) ||
 	    (n.e.site != WS_AT_RETURN && n.e.site != WS_AT_RET))
 		return 0;
-	tally = tally_of(n.function);
+	tally = is_live() ? tally_of(n.function) : NULL;
 	if (tally)
 		ADD(tally->begun, 1);
 	return 0;
@@ -363,7 +368,7 @@ __noinline int ws_pair_ends(u64 cookie)
 		o->begin = 0;
 		return 0;
 	}
-	tally = tally_of(function);
+	tally = is_live() ? tally_of(function) : NULL;
 	if (tally)
 		ADD(tally->begun, 1);
 	return 0;

@@ -4,7 +4,7 @@ use wallscope_model::{
     Above, Actor, ActorId, BlockReason, Context, ContextId, FileLock, Frame, FrameId, FrameKind,
     Function, FunctionId, Hop, HostFacts, HostSample, Label, LabelValue, LabelsId, Ledger, Line,
     Module, ModuleId, ModuleKind, Peer, Process, Recording, Role, Sample, SliceValue, Slices,
-    Stack, StackEnd, StackId, State, TaskGroup, TaskTime, Window,
+    Stack, StackEnd, StackId, State, TaskGroup, TaskTime, WaitSeen, Window,
 };
 
 use super::{Reading, climb};
@@ -763,7 +763,7 @@ fn what_is_sent_and_not_taken_is_told_without_the_kernel_s_functions() {
 fn a_thread_that_never_gets_its_answer_while_callers_wait_is_not_parked() {
     let mut rec = recording(&[
         (0, 0, 0, BlockReason::Network, 100),
-        (0, 0, 0, BlockReason::Lock, 100),
+        (0, 0, 0, BlockReason::Poll, 100),
     ]);
     rec.label_sets.push(vec![Label {
         key: "request".into(),
@@ -796,4 +796,35 @@ fn a_thread_that_never_gets_its_answer_while_callers_wait_is_not_parked() {
         ..Peer::default()
     });
     assert_eq!(climb(&rec).verdict.rule, "upstream");
+}
+
+#[test]
+fn who_awaited_an_answer_before_the_window_and_never_got_it_is_not_idle() {
+    let mut rec = recording(&[(0, 0, 0, BlockReason::Network, 100)]);
+    rec.label_sets.push(vec![Label {
+        key: "resource".into(),
+        value: LabelValue::Text("peer 10.0.0.2:5432 (fd 4)".into()),
+    }]);
+    rec.samples[0].labels = Some(LabelsId(0));
+    let seen = [WaitSeen {
+        in_flight: Some(false),
+        awaits: false,
+        talks: true,
+    }];
+    crate::idle::mark(&mut rec, &seen);
+    assert!(rec.samples[0].idle);
+    rec.peers = vec![Peer {
+        pid: 1,
+        asks: true,
+        address: "10.0.0.2:5432".into(),
+        requests: 1,
+        in_flight_ns: 130 * TENTH,
+        ..Peer::default()
+    }];
+    crate::idle::mark(&mut rec, &seen);
+    assert!(!rec.samples[0].idle);
+    // Most of what was asked there was answered.
+    rec.peers[0].requests = 50;
+    crate::idle::mark(&mut rec, &seen);
+    assert!(rec.samples[0].idle);
 }

@@ -162,7 +162,7 @@ fn awaits_an_answer(
     upstream: Option<&Upstream>,
 ) -> bool {
     let s = &recording.samples[i];
-    if s.reason != Some(BlockReason::Network) || !waits.in_flight[i] {
+    if s.reason != Some(BlockReason::Network) || s.idle {
         return false;
     }
     let of_upstream = || {
@@ -172,7 +172,8 @@ fn awaits_an_answer(
     };
     let for_work =
         |(kind, name): (FrameKind, &Arc<str>)| kind != FrameKind::Kernel && takes_work(name);
-    (!waits.owed[i] || of_upstream() == Some(true)) && !functions(recording, s.stack).any(for_work)
+    ((waits.in_flight[i] && !waits.owed[i]) || of_upstream() == Some(true))
+        && !functions(recording, s.stack).any(for_work)
 }
 
 /// Whether a thread did nothing in the window but begin: it came to one place where it waits, or
