@@ -17,9 +17,8 @@ const WHOLE_OUTSIDE: f64 = 90.0;
 
 pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    // The full length is the one that the promise is stated for: at 99 Hz.
-    let hz = if length.seconds < 10.0 { 499 } else { 99 };
-    let seconds = format!("{}", length.seconds);
+    let (hz, seconds) = length.managed();
+    let seconds = seconds.to_string();
     for build in [PLAIN, STRIPPED, WITH_C] {
         let built = GoProgram::build(build)?;
         let flags = ["mix", "--seconds", &seconds];

@@ -14,10 +14,8 @@ const WHOLE: f64 = 97.0;
 
 pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let short = length.seconds < 10.0;
-    let seconds = format!("{}", if short { 2.0 } else { length.seconds });
-    // The full length is the one that the promise is stated for: at 99 Hz.
-    let hz = if short { 499 } else { 99 };
+    let (hz, seconds) = length.managed();
+    let seconds = seconds.to_string();
     // What is measured is whether stacks are right. On a busy machine they cost more, and slowing
     // down for that would leave few of them.
     let options = Options {

@@ -55,6 +55,15 @@ impl Length {
         repeats: 16,
     };
 
+    /// How often is sampled, and how long programs of managed code run, s: their shares are promised at
+    /// 99 Hz over 20 s. There are many of them, so that each gets little of a short run.
+    pub fn managed(self) -> (u32, f64) {
+        match self.seconds {
+            short if short < Length::FULL.seconds => (499, 2.0),
+            _ => (99, 20.0),
+        }
+    }
+
     fn text(&self) -> String {
         format!("{}", self.seconds)
     }

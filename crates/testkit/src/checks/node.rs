@@ -19,11 +19,7 @@ const WAYS: &[(&str, &[&str], &str)] = &[
 
 pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    // The full length is the one that the promise is stated for: at 99 Hz.
-    let (hz, seconds) = match length.seconds {
-        s if s < 10.0 => (499, 2.0),
-        s => (99, s),
-    };
+    let (hz, seconds) = length.managed();
     for (way, options, warm) in WAYS {
         let flags = ["--seconds", &format!("{seconds}"), "--warm", warm];
         let program = node::start(options, &flags)?;

@@ -17,17 +17,8 @@ const WHOLE: f64 = 99.0;
 
 pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    // So many interpreters may be here that each gets two seconds of a short run.
-    let seconds = format!(
-        "{}",
-        if length.seconds < 10.0 {
-            2.0
-        } else {
-            length.seconds
-        }
-    );
-    // The full length is the one that the promise is stated for: at 99 Hz.
-    let hz = if length.seconds < 10.0 { 499 } else { 99 };
+    let (hz, seconds) = length.managed();
+    let seconds = seconds.to_string();
     for interpreter in interpreters()? {
         let program = interpreter.start(&["mix", "--seconds", &seconds])?;
         let run = measure(program, tool, &Options::at(hz))?;

@@ -14,11 +14,7 @@ const WHOLE: f64 = 99.0;
 
 pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    // The full length is the one that the promise is stated for: at 99 Hz.
-    let (hz, seconds) = match length.seconds {
-        s if s < 10.0 => (499, 2.0),
-        s => (99, s),
-    };
+    let (hz, seconds) = length.managed();
     for (way, hz, more) in [
         ("", hz, &[][..]),
         (" by perf events", 199, &["--backend", "perf"][..]),

@@ -219,7 +219,7 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
     let mut comparisons = vec![compare(switching, effort)?];
     for workload in steady(tool, effort) {
         match workload {
-            Ok(workload) => comparisons.push(workload.compare(effort.rounds)?),
+            Ok(workload) => comparisons.push(workload.compare(effort.watches)?),
             Err(why) => println!("left out: {why}"),
         }
     }

@@ -30,6 +30,8 @@ use crate::{Outcome, machine, release_tool};
 pub struct Effort {
     /// Rounds of every comparison.
     pub rounds: usize,
+    /// Rounds of the programs that compute without end.
+    pub watches: usize,
     /// Turns of the ping-pong.
     pub turns: u64,
     /// Length of the recordings that are timed, and of those of steady work, s.
@@ -44,6 +46,7 @@ impl Effort {
     /// For figures to be believed.
     pub const FULL: Effort = Effort {
         rounds: 5,
+        watches: 3,
         turns: 300_000,
         // What is paid once is part of the cost, not most of it.
         seconds: 10.0,
@@ -57,6 +60,7 @@ impl Effort {
     /// To see that it works.
     pub const QUICK: Effort = Effort {
         rounds: 2,
+        watches: 2,
         turns: 50_000,
         seconds: 1.0,
         repeats: 2,

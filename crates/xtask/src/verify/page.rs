@@ -88,7 +88,7 @@ pub fn write(
          - when: {}, {:.0} minutes\n\
          - where: {}\n\
          - load average before: {:.2}; taken by the host in all: {:.2} % of the CPUs' time\n\
-         - recordings of {} s; {} of {} promises hold\n\n\
+         - recordings of {} s, of managed code {} s; {} of {} promises hold\n\n\
          ## Promises\n\n\
          Each by the worst row that any experiment has on it, or by the benchmark below.\n\n{}",
         MOST_STOLEN * 100.0,
@@ -98,6 +98,7 @@ pub fn write(
         header.load,
         stolen * 100.0,
         length.seconds,
+        length.managed().1,
         held,
         judged.len(),
         promises(judged)
