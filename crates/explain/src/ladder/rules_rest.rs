@@ -319,6 +319,7 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
                 .because(BlockReason::Timer.name())
                 .of(e, State::Blocked, ns, by)
                 .with(by.and_then(|c| lengths(e, c, BlockReason::Timer)))
+                .with(by.and_then(|c| holds_up_a_loop(e, c)))
                 .with(tries_again(e))
             };
             // Who starts a command waits for its end.
@@ -330,6 +331,18 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
                 .suspected("no request was seen in flight, and no other thread waits for it")
         },
     )
+}
+
+/// A sleep below a step of a Python event loop: the loop waits with it.
+fn holds_up_a_loop(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    // asyncio's steps of a task, its own in C, and its callbacks.
+    const STEPS: [&str; 3] = ["task_step", "Handle._run", "Task.__step"];
+    let in_a_step = |_, name: &str| STEPS.iter().any(|s| name.starts_with(s));
+    e.mostly_passes(c, in_a_step).then(|| {
+        "It sleeps inside an event loop's step: all other tasks of that loop stand still meanwhile (await a sleep \
+         of the loop's own, or give such calls to a thread)"
+            .into()
+    })
 }
 
 pub(super) fn events(e: &Evidence<'_>) -> Found {

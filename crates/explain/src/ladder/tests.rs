@@ -828,3 +828,16 @@ fn who_awaited_an_answer_before_the_window_and_never_got_it_is_not_idle() {
     crate::idle::mark(&mut rec, &seen);
     assert!(rec.samples[0].idle);
 }
+
+#[test]
+fn a_sleep_in_an_event_loop_s_step_is_said_to_hold_it_up() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Timer, 98)]);
+    let hint = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "sleeping", "{}", v.cause);
+        v.more.iter().any(|m| m.contains("event loop"))
+    };
+    assert!(!hint(&rec));
+    rename(&mut rec, 1, FrameKind::Native, "task_step_impl");
+    assert!(hint(&rec));
+}
