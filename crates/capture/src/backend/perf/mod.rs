@@ -57,7 +57,7 @@ const SPREAD: u64 = 3;
 /// So many of a thread in a row are at one distance. To tell it interrupts the thread: some microseconds of its
 /// time and ours, in a virtual machine sixty. Distances that differ from row to row do as well as ones that differ
 /// each time: what a loop is in step with at one, it is not at the next.
-const ROW: u32 = 8;
+const ROW: u32 = 3;
 /// Why there is no ring.
 const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
 /// Descriptors that are left to everything else.
