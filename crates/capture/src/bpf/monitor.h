@@ -82,6 +82,29 @@ static __always_inline void monitor_waits(struct ws_thread *t, struct task_struc
 	}
 }
 
+/*
+ * The same of one who has waited since before its record was made: its memory was not at hand then. From the
+ * iterator at the end.
+ */
+static __always_inline void monitor_awaited(struct ws_thread *t, struct task_struct *p)
+{
+	struct ws_java_thread *java;
+	u64 monitor = 0;
+	u32 tid = p->pid;
+
+	if (!java_known || t->monitor || t->detail != WS_LOCK)
+		return;
+	java = bpf_map_lookup_elem(&java_threads, &tid);
+	if (!java || !uw_may_fault(p, java->pending, sizeof(monitor), 0) ||
+	    bpf_copy_from_user_task(&monitor, sizeof(monitor), (void *)java->pending, p, 0) || !monitor)
+		return;
+	t->monitor = monitor;
+	if (t->lock != monitor) {
+		lock_flush(t);
+		t->lock = monitor;
+	}
+}
+
 /* A wait for a monitor, which will be charged to a stack, is over. */
 static __always_inline void monitor_tell(struct ws_thread *t)
 {

@@ -256,8 +256,10 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	s.flags |= WS_S_OPEN;
 	s.state = t->state;
 	s.detail = t->detail;
-	if (blocked)
+	if (blocked) {
+		monitor_awaited(t, p);
 		s.resource = waited_for(t, p, t->detail);
+	}
 	s.flags |= wait_flags(t);
 	s.begin = t->since;
 	s.end = now;

@@ -252,10 +252,8 @@ impl Java {
         if monitor & PARKED != 0 {
             return None; // nobody says whose it is
         }
-        let (_, owner) = self.vms.get(&pid)?.1.lock_places()?;
-        let mut word = [0; 8];
-        let read = read_memory(pid, monitor.checked_add(owner)?, &mut word);
-        (read == word.len()).then(|| self.owner(pid, u64::from_ne_bytes(word)))?
+        let tid = (self.vms.get(&pid)?.1).has_monitor(monitor, &mut reader(pid))?;
+        Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
     }
 
     /// The class of the object whose monitor is at `monitor` in `pid`, or that a thread is parked for.

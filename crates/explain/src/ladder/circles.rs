@@ -38,7 +38,14 @@ pub(super) fn of(recording: &Recording, stuck: &[ContextId]) -> Option<Held> {
     }
     let mut from = stuck.to_vec();
     from.sort();
-    let circle = from.iter().find_map(|first| {
+    // Who wakes by itself now and then to look again is in one, too.
+    let mut others: Vec<ContextId> = waits
+        .keys()
+        .filter(|c| !stuck.contains(c))
+        .copied()
+        .collect();
+    others.sort();
+    let circle = from.iter().chain(&others).find_map(|first| {
         let mut path = Vec::new();
         let mut at = *first;
         while let Some(wait) = waits.get(&at) {
@@ -71,7 +78,7 @@ pub(super) fn of(recording: &Recording, stuck: &[ContextId]) -> Option<Held> {
         let more = (more > 0).then(|| format!("{more} more likewise"));
         let all: Vec<String> = shown.into_iter().chain(more).collect();
         return Some(Held {
-            circle: circle.len(),
+            circle,
             told: format!(
                 "{} (so says the locks' own memory at the end)",
                 all.join("; ")
@@ -80,7 +87,7 @@ pub(super) fn of(recording: &Recording, stuck: &[ContextId]) -> Option<Held> {
     }
     let first = from.iter().find(|c| waits.contains_key(c))?;
     Some(Held {
-        circle: 0,
+        circle: Vec::new(),
         told: format!(
             "{} waits for {} {} has (so says the lock's own memory at the end)",
             name(first),
@@ -92,8 +99,8 @@ pub(super) fn of(recording: &Recording, stuck: &[ContextId]) -> Option<Held> {
 
 /// What is known of locks that nobody let go.
 pub(super) struct Held {
-    /// How many threads wait for each other in a circle; 0: no circle is known.
-    pub circle: usize,
+    /// Threads that wait for each other in a circle; none: no circle is known.
+    pub circle: Vec<ContextId>,
     /// Who waits for what, and who has it.
     pub told: String,
 }

@@ -38,17 +38,21 @@ pub(super) const SOME_TIME_NS: u64 = 1_000_000_000;
 
 pub(super) fn stuck(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;
+    let held = circles::of(e.recording, &b.stuck);
+    let mut stuck = b.stuck.clone();
+    let circle = held.iter().flat_map(|h| &h.circle);
+    stuck.extend(circle.filter(|c| !b.stuck.contains(c)));
     let at_lock = |c: &Cause| -> u64 {
         let of_stuck = |i: &&u32| {
             let s = &e.recording.samples[**i as usize];
             let lock = s.reason == Some(BlockReason::Lock) || own_lock(e.recording, s).is_some();
-            lock && b.stuck.contains(&s.context)
+            lock && stuck.contains(&s.context)
         };
         let samples = c.samples.iter().filter(of_stuck);
         samples.map(|i| e.waits.sample_ns[*i as usize]).sum()
     };
     let ns: u64 = e.causes.iter().map(at_lock).sum();
-    let (n, share) = (b.stuck.len(), e.share(ns));
+    let (n, share) = (stuck.len(), e.share(ns));
     found(
         format!(
             "{n} threads got nowhere at a lock: {} of active time",
@@ -61,10 +65,11 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
                 .and_then(|c| c.resource.as_deref())
                 .filter(|_| by.is_some_and(|c| c.reason == Some(BlockReason::Lock.name())))
                 .map_or_else(String::new, |r| format!(" ({r})"));
-            let held = circles::of(e.recording, &b.stuck);
             let why = match &held {
-                Some(held) if held.circle == 1 => "it is a deadlock of one thread with itself",
-                Some(held) if held.circle > 0 => "it is a deadlock",
+                Some(held) if held.circle.len() == 1 => {
+                    "it is a deadlock of one thread with itself"
+                }
+                Some(held) if !held.circle.is_empty() => "it is a deadlock",
                 Some(_) => {
                     "who has it does not give it up, or others always come first (starvation)"
                 }
@@ -84,8 +89,8 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             .of(e, State::Blocked, ns, by)
             .with(Some(held.map_or_else(
                 || {
-                    "Who has it is not known: nobody was seen to give it, and locks of this kind keep no \
-                     note of their owner that can be read"
+                    "Who has it is not known: nobody was seen to give it, and no note of its owner was found \
+                     (semaphores, and the locks of Rust, Go and Python, keep none)"
                         .into()
                 },
                 |held| held.told,

@@ -230,6 +230,48 @@ fn a_thread_that_never_gets_a_lock_is_stuck_and_not_parked() {
 }
 
 #[test]
+fn threads_that_have_each_others_locks_are_in_a_deadlock_though_they_wake_now_and_then() {
+    let mut rec = recording(&[
+        (1, 0, 0, BlockReason::Lock, 99),
+        (1, 0, 0, BlockReason::Lock, 99),
+    ]);
+    assert_ne!(climb(&rec).verdict.rule, "stuck");
+    rec.label_sets.push(vec![wallscope_model::Label {
+        key: "told_by".into(),
+        value: wallscope_model::LabelValue::Text("monitor".into()),
+    }]);
+    let labels = Some(wallscope_model::LabelsId(rec.label_sets.len() as u32 - 1));
+    let waits: Vec<(u32, ContextId)> = (0..)
+        .zip(&rec.samples)
+        .filter(|(_, s)| s.state == State::Blocked)
+        .map(|(i, s)| (i, s.context))
+        .collect();
+    for (sample, who) in waits {
+        let other = ContextId(1 - who.0);
+        rec.actors.push(Actor::Context(other));
+        rec.hops.push(Hop {
+            above: Above::Sample(sample),
+            role: Role::Held,
+            actor: ActorId(rec.actors.len() as u32 - 1),
+            stack: None,
+            reason: None,
+            part: None,
+            labels,
+            count: 1,
+            ns: rec.samples[sample as usize].ns,
+        });
+    }
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "stuck", "{}", v.cause);
+    assert!(v.cause.ends_with("it is a deadlock"), "{}", v.cause);
+    let told = v.more.iter().any(|m| m.contains("waits for a lock that"));
+    assert!(told, "{:?}", v.more);
+    // Of one alone it is known who holds it up, and no more.
+    rec.hops.truncate(1);
+    assert_ne!(climb(&rec).verdict.rule, "stuck");
+}
+
+#[test]
 fn causes_sum_to_the_active_time_and_have_intervals_around_their_shares() {
     let ladder = climb(&recording(&[
         (40, 10, 0, BlockReason::Lock, 50),

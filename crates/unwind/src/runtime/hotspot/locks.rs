@@ -2,7 +2,9 @@
 //!
 //! The VM's own record of a thread says which monitor it is about to enter, and a monitor's record who
 //! has it: by that one's record, or, where the monitor was a mere mark on its stack before, by a
-//! place on that stack.
+//! place on that stack. From JDK 24 on it is a number of the thread's; and where the owner locked the object
+//! before anybody else came, nobody may have said so since: then the object stands in the owner's list of locked
+//! objects, from JDK 21 on.
 
 use super::{flags, method::class_name, structs::Tables, vm::Vm};
 use crate::runtime::memory::Memory;
@@ -27,6 +29,10 @@ pub(super) struct Places {
     /// In a monitor: the object, and who has it.
     object: u64,
     owner: u64,
+    /// In a thread's record: the number that it owns monitors by; from JDK 24 on.
+    owner_id: Option<u64>,
+    /// In a thread's record: where its list of locked objects begins, and how far from the record it ends.
+    locked: Option<(u64, u64)>,
     /// In an object.
     pub(super) class: ClassWord,
     /// The addresses of what makes a pointer of a class's four bytes.
@@ -94,6 +100,11 @@ impl Places {
             id: tables.get("OSThread", "_thread_id")?,
             object: tables.get("ObjectMonitor", "_object")?,
             owner: tables.get("ObjectMonitor", "_owner")?,
+            owner_id: thread("_monitor_owner_id"),
+            locked: thread("_lock_stack").and_then(|stack| {
+                let first = stack.checked_add(tables.get("LockStack", "_base[0]")?)?;
+                Some((first, stack.checked_add(tables.get("LockStack", "_top")?)?))
+            }),
             class: ClassWord::of(short, compact == Some(true), compressed != Some(false)),
             base: narrow("_base")?,
             shift: narrow("_shift")?,
@@ -107,6 +118,20 @@ impl Places {
         let base = memory.word(self.base)?;
         let shift = memory.half(self.shift)?;
         u64::from(narrow).checked_shl(shift)?.checked_add(base)
+    }
+
+    /// The thread that has locked the object of `monitor`, by the threads' own lists.
+    fn locker(&self, monitor: u64, threads: &[JavaThread], memory: &mut Memory<'_>) -> Option<u32> {
+        let (first, top) = self.locked?;
+        let handle = memory.word(monitor.checked_add(self.object)?)?;
+        let object = memory.word(handle).filter(|object| *object != 0)?;
+        let mut has = |t: &JavaThread| {
+            let end = memory.half(t.record + top).map_or(0, u64::from);
+            let many = end.saturating_sub(first) / 8;
+            let mut all = (0..many.min(MOST_LOCKED)).map(|i| t.record + first + 8 * i);
+            all.any(|at| memory.word(at) == Some(object))
+        };
+        threads.iter().find(|t| has(t)).map(|t| t.tid)
     }
 
     /// The class of the object at `object`.
@@ -131,7 +156,15 @@ pub struct JavaThread {
     stack: (u64, u64),
     /// Where the pointer to its object is; 0: not known.
     pub object: u64,
+    /// The number that it owns monitors by; 0: by its record.
+    owner_id: u64,
 }
+
+/// What a monitor has for an owner who has not been told that it is one now, and the largest such mark.
+const UNSAID: u64 = 1;
+const MARKS: u64 = 2;
+/// Most objects in a thread's list of locked ones.
+const MOST_LOCKED: u64 = 64;
 
 impl Vm {
     /// Its Java threads; `None` where they are the same as when asked last, or cannot be read.
@@ -173,8 +206,26 @@ impl Vm {
     /// The thread, as its process sees it, that `owner` in a monitor stands for.
     pub fn owner(&self, owner: u64) -> Option<u32> {
         let mut threads = self.threads.iter();
-        let found = threads.find(|t| t.record == owner || (t.stack.0..t.stack.1).contains(&owner));
+        let found = threads.find(|t| {
+            let numbered = owner > MARKS && t.owner_id == owner;
+            numbered || t.record == owner || (t.stack.0..t.stack.1).contains(&owner)
+        });
         found.map(|t| t.tid)
+    }
+
+    /// The thread, as its process sees it, that has the monitor at `monitor` now.
+    pub fn has_monitor(
+        &self,
+        monitor: u64,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<u32> {
+        let mut memory = Memory(read);
+        let places = self.locks.as_ref()?;
+        let owner = memory.word(monitor.checked_add(places.owner)?)?;
+        if owner != UNSAID {
+            return self.owner(owner);
+        }
+        places.locker(monitor, &self.threads, &mut memory)
     }
 
     /// The class of the object that a monitor is of.
@@ -214,6 +265,7 @@ fn thread(
             0 => 0,
             at => memory.word(record + at).unwrap_or(0),
         },
+        owner_id: (places.owner_id).map_or(0, |at| memory.word(record + at).unwrap_or(0)),
     })
 }
 
@@ -240,6 +292,8 @@ mod tests {
                 id: 0,
                 object: 0,
                 owner: 0,
+                owner_id: None,
+                locked: None,
                 class: ClassWord::of(8, compact, compressed),
                 base,
                 shift,
@@ -262,5 +316,56 @@ mod tests {
             class_of(true, true),
             Some(0x10_0000_0000 + (0x2_5678 << 10))
         );
+    }
+
+    #[test]
+    fn who_locked_an_object_first_has_it_in_its_list() {
+        let places = Places {
+            list: 0,
+            length: 0,
+            threads: 0,
+            system: 0,
+            stack_base: 0,
+            stack_size: 0,
+            pending: 0,
+            id: 0,
+            object: 8,
+            owner: 0,
+            owner_id: None,
+            locked: Some((0x18, 0x10)),
+            class: ClassWord::of(8, false, true),
+            base: 0,
+            shift: 0,
+        };
+        let thread = |tid, record| JavaThread {
+            tid,
+            record,
+            stack: (0, 0),
+            object: 0,
+            owner_id: 0,
+        };
+        // The monitor's handle, and the object; of the first thread a list whose second entry is left over.
+        let words = [
+            (0x7108u64, 0x7200u64),
+            (0x7200, 0x5000),
+            (0x1010, 0x20),
+            (0x1018, 0x4000),
+            (0x1020, 0x5000),
+            (0x2010, 0x28),
+            (0x2018, 0x4000),
+            (0x2020, 0x5000),
+        ];
+        let mut read = |at: u64, to: &mut [u8]| {
+            let Some((_, word)) = words.iter().find(|(a, _)| *a == at) else {
+                return false;
+            };
+            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+            true
+        };
+        let mut memory = Memory(&mut read);
+        let threads = [thread(1, 0x1000), thread(2, 0x2000)];
+        assert_eq!(places.locker(0x7100, &threads, &mut memory), Some(2));
+        assert_eq!(places.locker(0x7100, &threads[..1], &mut memory), None);
+        assert_eq!(places.locker(0x7300, &threads, &mut memory), None);
     }
 }
