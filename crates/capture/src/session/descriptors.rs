@@ -8,14 +8,58 @@ use std::{
     collections::BTreeSet,
     fs,
     net::{Ipv4Addr, Ipv6Addr},
+    sync::OnceLock,
 };
 
+use wallscope_model::BlockReason;
 use wallscope_object::process;
 
-use crate::target::read_memory;
+use crate::{
+    syscalls::{self, Argument},
+    target::read_memory,
+};
 
 /// Most peers that an epoll set's name lists.
 const MOST_PEERS: usize = 3;
+
+/// What a call of `pid` with these first two arguments waits for, named as kernel programs have it, where that takes
+/// no more than a look at a descriptor: files and locks on them, and the ends of processes. `reason`: by the call.
+pub fn awaited(
+    pid: u32,
+    call: u32,
+    [first, second]: [u64; 2],
+    reason: BlockReason,
+) -> Option<String> {
+    let number = libc::c_long::from(call);
+    match reason {
+        BlockReason::Lock | BlockReason::Disk if by_first_descriptor(call) => {
+            // Descriptors are ints: the upper half of the register means nothing.
+            let link = fs::read_link(format!("/proc/{pid}/fd/{}", first as u32)).ok()?;
+            let path = link.to_str().filter(|l| l.starts_with('/'))?;
+            Some(format!("{} {path}", syscalls::name(call)))
+        }
+        BlockReason::Child if number == libc::SYS_wait4 && first as i32 > 0 => {
+            outer_pid(pid, first as u32).map(end_of)
+        }
+        BlockReason::Poll if [libc::SYS_poll, libc::SYS_ppoll].contains(&number) && second == 1 => {
+            let mut list = [0; 16];
+            list[..8].copy_from_slice(&first.to_ne_bytes());
+            let fd = polled(pid, &list)?;
+            let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+            let process = process_of(pid, fd).filter(|_| link.to_string_lossy().contains("pidfd"));
+            process.map(end_of)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the first argument of a call that waits for a file, or a lock on one, is its descriptor.
+fn by_first_descriptor(call: u32) -> bool {
+    let arguments = ARGUMENTS.get_or_init(syscalls::arguments);
+    arguments.get(call as usize) == Some(&(Argument::Descriptor as u8))
+}
+
+static ARGUMENTS: OnceLock<[u8; syscalls::TABLE]> = OnceLock::new();
 
 /// The descriptor in the first row of a list that process `pid` polls; `list`: its address.
 pub fn polled(pid: u32, list: &[u8; 16]) -> Option<i32> {
@@ -198,12 +242,41 @@ mod tests {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) } as i32;
         assert_eq!(process_of(own, fd), Some(id));
         assert!(end_of(id).ends_with(&format!("({id})")), "{}", end_of(id));
+        let wait4 = libc::SYS_wait4 as u32;
+        let waits = |first: u64| awaited(own, wait4, [first, 0], BlockReason::Child);
+        assert_eq!(waits(id.into()), Some(end_of(id)));
+        assert_eq!(waits(-1i64 as u64), None);
         let list = [fd, 1];
+        let poll = libc::SYS_poll as u32;
+        let asked = [list.as_ptr() as u64, 1];
+        assert_eq!(
+            awaited(own, poll, asked, BlockReason::Poll),
+            Some(end_of(id))
+        );
         let mut at = [0; 16];
         at[..8].copy_from_slice(&(list.as_ptr() as u64).to_ne_bytes());
         assert_eq!(polled(own, &at), Some(fd));
         assert_eq!(polled(own, &[0; 16]), None);
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn files_and_locks_on_them_have_their_paths() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().canonicalize().unwrap();
+        let fd = file.as_raw_fd() as u64;
+        let own = std::process::id();
+        for (call, reason) in [
+            (libc::SYS_flock, BlockReason::Lock),
+            (libc::SYS_fcntl, BlockReason::Lock),
+            (libc::SYS_fsync, BlockReason::Disk),
+        ] {
+            let name = awaited(own, call as u32, [fd, 0], reason).unwrap();
+            let call = syscalls::name(call as u32);
+            assert_eq!(name, format!("{call} {}", path.display()));
+        }
+        let futex = awaited(own, libc::SYS_futex as u32, [fd, 0], BlockReason::Lock);
+        assert_eq!(futex, None);
     }
 }

@@ -43,7 +43,7 @@ mod chosen;
 pub(crate) mod command;
 pub(crate) mod cost;
 mod course;
-mod descriptors;
+pub(crate) mod descriptors;
 pub(crate) mod domain;
 pub(crate) mod events;
 pub(crate) mod files;

@@ -83,7 +83,6 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
             recording.domain.notes.push(note);
             recording.domain.limits.push(limit);
         }
-        recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     }
     let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
     let seen;
@@ -139,6 +138,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         .filter(|(_, count)| *count > 0)
         .map(|(cause, count)| Loss { cause, count })
         .collect();
+    recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     let jit = stacks.jit_modules();
     let unnamed = advice::unnamed_code(&stacks, &looker.processes);
     recording.domain.limits.extend(unnamed);

@@ -11,7 +11,7 @@
 //! sampled and ended so stands for what followed it, by how likely it was to be sampled: the more there
 //! is of such, the less is taken from where the thread computes at all.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
@@ -32,10 +32,16 @@ use crate::{
 };
 pub use callers::Meant;
 
-/// A stack: whose, which frames, which managed ones (two words each), how it ended.
-type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd);
-/// What tells stacks apart: whose where it matters, words of both kinds of frames, end.
-type StackKey = (Option<Whose>, Box<[u64]>, Box<[u64]>, StackEnd);
+/// A stack: whose, which frames, which managed ones (two words each), how it ended, and what is waited for there.
+type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd, Option<Arc<str>>);
+/// What tells stacks apart: whose where it matters, words of both kinds of frames, end, what is waited for.
+type StackKey = (
+    Option<Whose>,
+    Box<[u64]>,
+    Box<[u64]>,
+    StackEnd,
+    Option<Arc<str>>,
+);
 /// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
 type Key = (
     u32,
@@ -186,15 +192,34 @@ impl Samples {
         managed: Box<[u64]>,
         end: StackEnd,
     ) -> u32 {
+        self.wait(whose, frames, managed, end, None)
+    }
+
+    /// The same of a thread that waits there for `what`, where that has a name.
+    pub fn wait(
+        &mut self,
+        whose: Whose,
+        frames: Vec<FrameWord>,
+        managed: Box<[u64]>,
+        end: StackEnd,
+        what: Option<Arc<str>>,
+    ) -> u32 {
         // Addresses outside all files mean something in their own process only.
         let own = !managed.is_empty() || frames.is_empty() || frames.iter().any(|w| w.file() == 0);
         let words: Box<[u64]> = frames.iter().map(|w| w.0).collect();
         let stacks = &mut self.stacks;
         *self
             .ids
-            .entry((own.then_some(whose), words, managed.clone(), end))
+            .entry((
+                own.then_some(whose),
+                words,
+                managed.clone(),
+                end,
+                what.clone(),
+            ))
             .or_insert_with(|| {
-                stacks.push((whose, frames.iter().map(|w| w.0).collect(), managed, end));
+                let words = frames.iter().map(|w| w.0).collect();
+                stacks.push((whose, words, managed, end, what));
                 (stacks.len() - 1) as u32
             })
     }
@@ -381,8 +406,10 @@ impl Samples {
         let mut ids: FxHashMap<u32, StackId> = FxHashMap::default();
         all.into_iter()
             .map(|((thread, stack, state, reason, part, _, seen), sum)| {
+                let what = self.stacks[stack as usize].4.clone();
+                let labels = stacks.labels.id(what, None, None);
                 let stack = *ids.entry(stack).or_insert_with(|| {
-                    let (whose, words, managed, end) = &self.stacks[stack as usize];
+                    let (whose, words, managed, end, _) = &self.stacks[stack as usize];
                     stacks.user_stack(words, managed, *end, *whose, processes)
                 });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
@@ -397,7 +424,7 @@ impl Samples {
                     part,
                     idle: false,
                     cpu: None,
-                    labels: None,
+                    labels: labels.filter(|_| state == State::Blocked),
                     count: sum.count,
                     ns: sum.ns,
                     slices: sum.slices,

@@ -17,7 +17,7 @@ use super::{
     looker::Looker,
     waiting::{self, Pages, Where},
 };
-use crate::session::{self, resources::Locks as _};
+use crate::session::{self, descriptors, resources::Locks as _};
 
 /// What is known of a wait that ended while it was looked at.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +142,12 @@ impl Looker {
                 m.words
             });
             let whose = self.processes.whose(pid, copied_ns, &stack.frames);
-            let stack = self.samples.stack(whose, stack.frames, words, end);
+            let what = call.and_then(|call| {
+                let [first, second, ..] = call.arguments;
+                descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
+            });
+            let what = what.map(Into::into);
+            let stack = self.samples.wait(whose, stack.frames, words, end, what);
             self.samples.stands_at(index, stack, sp);
             t.stack = Some(stack);
             (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
