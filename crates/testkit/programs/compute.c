@@ -79,34 +79,6 @@ void program_shares(void) {
     workers_settle();
 }
 
-// ---- beat ----
-
-NAMED void beat_long(u64 until) {
-    while (thread_cpu_ns() < until) SPIN(100);
-}
-NAMED void beat_short(u64 until) {
-    while (thread_cpu_ns() < until) SPIN(100);
-}
-
-static void beat_run(struct worker *self) {
-    struct function_truth *first = function_truth_new("beat_long", "");
-    struct function_truth *second = function_truth_new("beat_short", "");
-    // By the thread's own clock: whoever samples it evenly by that, as often, always meets the same one.
-    u64 cycle = (u64)(option_double("cycle-us", 5000) * 1000);
-    for (u64 begin = thread_cpu_ns(); !stopping(); begin += cycle) {
-        MEASURE(first, beat_long(begin + cycle * 3 / 4));
-        MEASURE(second, beat_short(begin + cycle));
-        self->truth->operations++;
-    }
-}
-
-void program_beat(void) {
-    worker_start("beat", beat_run, NULL);
-    ready_and_wait(NULL, 0);
-    wait_for_end(false);
-    workers_settle();
-}
-
 // ---- cover: many shares in one run, to see how often a printed interval holds the truth ----
 
 #define COVER_ALL(each)                                                                            \

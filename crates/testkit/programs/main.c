@@ -16,7 +16,6 @@ struct program {
 static const struct program PROGRAMS[] = {
     {"mix", "threads cpu-us sleep-us nap-us", "computing and sleeping in known shares", program_mix},
     {"shares", "threads chunk-us", "four functions with 50/30/15/5 % of the CPU time", program_shares},
-    {"beat", "cycle-us", "two functions by turns, as regular as a clock", program_beat},
     {"cover", "chunk-us", "twenty functions with uneven shares of the CPU time", program_cover},
     {"inject", "in kind delay-us", "three steps, one of them delayed by sleep, cpu or lock",
      program_inject},

@@ -166,7 +166,6 @@ void memory_limit_place(int pid); // moves a process there
 // ---- the programs ----
 void program_mix(void);
 void program_shares(void);
-void program_beat(void);
 void program_cover(void);
 void program_inject(void);
 void program_convoy(void);

@@ -114,6 +114,5 @@ experiments! {
     node "node";
     php "php";
     ruby "ruby";
-    beat "beat";
     rates "rates";
 }

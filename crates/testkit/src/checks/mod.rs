@@ -159,7 +159,6 @@ checks! {
     Truth "ruby" ruby::ruby: "Ruby methods and stacks, through blocks, exceptions, threads and fibers";
     Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Quiet "reclaim" why::reclaim: "memory that has to be freed first, under a cgroup's limit";
-    Truth "beat" tiers::beat: "by perf events, computing that repeats as often as it is sampled";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
     Quiet "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
     Verdict "ladder" crate::scenarios::score: "the ladder's verdict on processes with a known trouble, and on healthy ones";

@@ -17,30 +17,6 @@ pub(super) fn perf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     shares(tool, length, "perf", &[], promised)
 }
 
-/// Samples at even distances would all meet the same function, or none of them.
-pub(super) fn beat(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let hz = 199;
-    let cycle = format!("{}", 1e6 / f64::from(hz));
-    let options = Options {
-        more: vec!["--backend".into(), "perf".into()],
-        ..Options::at(hz)
-    };
-    let seconds = length.text();
-    let flags = ["--cycle-us", &cycle, "--seconds", &seconds];
-    let run = tool.measure("beat", &flags, &options)?;
-    // The distance is one for several samples in a row, which may be in step by chance: as if they were fewer.
-    let nearness = Nearness {
-        points: 2.0,
-        hz: hz * 2 / 3,
-    };
-    Ok(share::functions(
-        &run.truth,
-        &run.stacks,
-        "on-cpu",
-        nearness,
-    ))
-}
-
 /// `--backend proc --allow-stop`: without stops, running threads would have no stacks at all.
 pub(super) fn proc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let promised = Nearness {

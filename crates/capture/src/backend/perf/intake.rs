@@ -60,9 +60,6 @@ impl Looker {
         let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
         let mut records = clock.drain(hits, self.drained_ns);
         self.read_running(&mut records);
-        if let Some(clock) = &mut self.clock {
-            clock.vary();
-        }
         self.take(records, since, now);
     }
 
@@ -360,13 +357,13 @@ impl Looker {
             return;
         };
         let t = &mut self.watch.threads[index];
-        // Samples come nearer than that now and then, and always to a thread that inherited its event before the
-        // rate was lowered: then only some of them are of use, each for all the time since the one before.
+        // A thread that inherited its event before the rate was lowered still has the old one.
         t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period / 8 * 5 {
+        if t.credit_ns < period {
             return;
         }
-        let ns = std::mem::take(&mut t.credit_ns);
+        let ns = t.credit_ns - t.credit_ns % period;
+        t.credit_ns %= period;
         let stack = self.running(r, time, now);
         self.watch.threads[index].sampled = Some(stack);
         let part = if r.user_mode {

@@ -38,7 +38,7 @@ use std::{
 use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
 
-use super::{dice::Dice, ring::Ring};
+use super::ring::Ring;
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 pub use ration::Ration;
@@ -52,12 +52,6 @@ const FEWEST_PAGES: usize = 32;
 const STACK: u32 = 8192;
 /// ax, bx, cx, dx, si, di, bp, sp, ip and r8 … r15.
 const REGISTERS: u64 = 0xff_01ff;
-/// Samples are at most one such part of their mean distance nearer or farther.
-const SPREAD: u64 = 3;
-/// So many of a thread in a row are at one distance. To tell it interrupts the thread: some microseconds of its
-/// time and ours, in a virtual machine sixty. Distances that differ from row to row do as well as ones that differ
-/// each time: what a loop is in step with at one, it is not at the next.
-const ROW: u32 = 3;
 /// Why there is no ring.
 const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
 /// Descriptors that are left to everything else.
@@ -71,8 +65,6 @@ struct Joined {
     events: Vec<(OwnedFd, u64)>,
     /// Its samples come so many times as often as others'.
     share: f64,
-    /// How many there were.
-    samples: u32,
 }
 
 /// The events and their rings.
@@ -84,9 +76,6 @@ pub struct Clock {
     room: usize,
     /// Records that were written while the last ones were taken.
     held: Vec<(u64, Record)>,
-    /// Whose samples are to come at another distance from now on, by ring.
-    due: Vec<(usize, u32)>,
-    dice: Dice,
     /// When the rings were emptied last.
     emptied: Instant,
     /// Whether samples fall on the kernel too.
@@ -125,8 +114,6 @@ impl Clock {
             rings,
             events: FxHashMap::default(),
             held: Vec::new(),
-            due: Vec::new(),
-            dice: Dice::default(),
             emptied: Instant::now(),
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
@@ -145,7 +132,7 @@ impl Clock {
         if self.room < self.rings.len() {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        let first = self.dice.about(period(self.told_ns, share), SPREAD);
+        let first = period(self.told_ns, share);
         let mut events = Vec::with_capacity(self.rings.len());
         for index in 0..self.rings.len() {
             let cpu = self.rings[index].0;
@@ -164,15 +151,7 @@ impl Clock {
             events.push((event, first));
         }
         self.room -= events.len();
-        let samples = 0;
-        self.events.insert(
-            tid,
-            Joined {
-                events,
-                share,
-                samples,
-            },
-        );
+        self.events.insert(tid, Joined { events, share });
         Ok(())
     }
 
@@ -243,7 +222,6 @@ impl Clock {
             rings,
             held,
             lost,
-            due,
             events,
             ..
         } = self;
@@ -254,38 +232,16 @@ impl Clock {
                     held.push((time, Record::Lost(n)));
                 }
                 Some((time, Record::Sample(mut r))) => {
-                    if let Some(joined) = events.get_mut(&r.tid) {
-                        // The record states the first distance, whatever it is by now.
-                        if let Some((_, distance)) = joined.events.get(index) {
-                            r.period_ns = *distance;
-                        }
-                        joined.samples += 1;
-                        if joined.samples.is_multiple_of(ROW) {
-                            due.push((index, r.tid));
-                        }
+                    let joined = events.get(&r.tid);
+                    // The record states the first distance, whatever it is by now.
+                    if let Some((_, distance)) = joined.and_then(|j| j.events.get(index)) {
+                        r.period_ns = *distance;
                     }
                     held.push((time, Record::Sample(r)));
                 }
                 Some(record) => held.push(record),
                 None => {}
             });
-        }
-    }
-
-    /// Tells each event that has had a row of samples at which distance to have the next ones: a random one,
-    /// so that what repeats after as much computing as lies between two of them is not always met in the same
-    /// place. What was inherited is not ours to tell: it keeps the distance that was in force at its birth.
-    pub fn vary(&mut self) {
-        self.due.sort_unstable();
-        self.due.dedup();
-        for (index, tid) in self.due.drain(..) {
-            let Some(joined) = self.events.get_mut(&tid) else {
-                continue;
-            };
-            if let Some(event) = joined.events.get_mut(index) {
-                let mean = period(self.told_ns, joined.share);
-                tell(event, self.dice.about(mean, SPREAD));
-            }
         }
     }
 
@@ -409,9 +365,7 @@ mod tests {
         for r in &samples {
             assert_eq!((r.pid, r.tid), (std::process::id(), tid));
             assert!(!r.stack.is_empty());
-            let mean = 1_000_000_000 / 997;
-            let off = r.period_ns.abs_diff(mean);
-            assert!(off <= mean / SPREAD + 1, "{}", r.period_ns);
+            assert_eq!(r.period_ns, 1_000_000_000 / 997);
         }
         clock.leave(tid);
         assert!(clock.events.is_empty());

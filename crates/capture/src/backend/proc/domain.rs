@@ -76,7 +76,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
         notes.push("stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing just before, or where that was rarely seen, computing at all".into());
         notes.push("throttled time stands as preempted or woken".into());
-        notes.push("samples of a thread come at distances of two to four thirds of a period, another one for every three; of one that was born during the recording, always at one: what it repeats as often may always be met in the same place".into());
+        notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
         notes.push("time stolen by the host of a virtual machine is what the switch records have beyond the kernel's counter, a tick a thread left out, and at most what the host took from the machine".into());
     } else {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
