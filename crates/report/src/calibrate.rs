@@ -52,6 +52,14 @@ pub fn sentences(c: &Calibration) -> Vec<String> {
         ));
     }
     let untouchable = c.untouchable_ns();
+    if untouchable == 0 {
+        out.push(if c.behind_cpu_ns > 0 {
+            "What of it was blocked waited for threads that computed or queued.".into()
+        } else {
+            "Nothing of it was blocked: all of it computed or waited for a CPU.".into()
+        });
+        return out;
+    }
     let mut last = format!(
         "No CPU optimisation can touch {} of it: blocked",
         of_wall(untouchable)
@@ -61,11 +69,10 @@ pub fn sentences(c: &Calibration) -> Vec<String> {
             ", and not behind a thread that computed or queued ({} was)",
             of_wall(c.behind_cpu_ns)
         );
-    } else if !c.has_chains && untouchable > 0 {
+    } else if !c.has_chains {
         last += " (who was waited for is not known here: where that one computed, it is less)";
     }
-    last += &match wall as f64 / untouchable.max(1) as f64 {
-        _ if untouchable == 0 => ".".to_string(),
+    last += &match wall as f64 / untouchable as f64 {
         most if most < 1.005 => {
             ". With all computing free it would be as slow as it is.".to_string()
         }

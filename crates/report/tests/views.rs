@@ -457,6 +457,11 @@ fn both_pictures_of_a_calibration_are_of_one_window() {
             assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
         }
     }
+    let mut busy = all.clone();
+    busy.ns[State::Blocked as usize] = 0;
+    busy.behind_cpu_ns = 0;
+    let text = wallscope_report::calibrate::sentences(&busy).join(" ");
+    assert!(text.contains("Nothing of it was blocked"), "{text}");
     let none = analysis.calibration(|_| false);
     assert_eq!((none.wall_ns(), none.rows.len()), (0, 0));
     let text = wallscope_report::calibrate::sentences(&none).join(" ");
