@@ -1,4 +1,4 @@
-//! Random distances between looks and between samples: what repeats must not fall into step with them.
+//! Random distances between looks: what repeats must not fall into step with them.
 //!
 //! They need to be unlike what a program does, not unforeseeable.
 
