@@ -16,6 +16,9 @@ use super::peer::Peer;
 use crate::{Outcome, median};
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Where the stretches before and after a watch differ by more than that, the program itself has changed (its
+/// runtime compiled it anew), and there is nothing to compare with.
+const STEADY: f64 = 0.05;
 
 /// Such a program, and who watches it.
 pub(super) struct Steady {
@@ -100,10 +103,12 @@ impl Steady {
             let middle = median(shown.bare.clone());
             apart.extend(shown.bare.iter().map(|b| b / middle));
             bare.push(middle);
-            for (index, figure, ratio, cost) in shown.watched {
-                seen[index].0.push(figure);
-                seen[index].1.push(ratio);
+            for (at, (index, figure, ratio, cost)) in shown.watched.into_iter().enumerate() {
                 seen[index].2.extend(cost);
+                if (shown.bare[at + 1] / shown.bare[at] - 1.0).abs() <= STEADY {
+                    seen[index].0.push(figure);
+                    seen[index].1.push(ratio);
+                }
             }
         }
         let nobody = Standing {
