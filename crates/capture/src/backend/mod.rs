@@ -1,6 +1,5 @@
 //! Ways to measure, by what the host allows. Each is a folder of its own.
 
-pub(crate) mod dice;
 pub mod ebpf;
 pub(crate) mod perf;
 pub(crate) mod proc;

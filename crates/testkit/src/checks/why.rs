@@ -73,20 +73,31 @@ pub(super) fn reasons(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         ("reason_fifo", format!("openat /tmp/wallscope-fifo-{pid}")),
         ("reason_udp", format!("peer 127.0.0.1:{port} (fd {fd})")),
     ] {
-        let time = |more: &[&str]| -> Result<u64, Error> {
-            let lines = run.recorded.folded_where("off-cpu", more)?;
-            let own = lines.iter().filter(|l| l.contains(function));
-            Ok(own.map(|l| l.ns).sum())
-        };
-        let label = format!("resource={resource}");
-        card.at_least(
-            format!("{function} waited for {resource}"),
-            100.0 * time(&["--label", &label])? as f64 / time(&[])? as f64,
-            RIGHT,
-            "%",
-        );
+        waited_for(&mut card, &run, function, &resource)?;
     }
     Ok(card)
+}
+
+/// Row: how much of the waiting in `function` is told to be for `resource`.
+fn waited_for(
+    card: &mut Scorecard,
+    run: &Run,
+    function: &str,
+    resource: &str,
+) -> Result<(), Error> {
+    let time = |more: &[&str]| -> Result<u64, Error> {
+        let lines = run.recorded.folded_where("off-cpu", more)?;
+        let own = lines.iter().filter(|l| l.contains(function));
+        Ok(own.map(|l| l.ns).sum())
+    };
+    let label = format!("resource={resource}");
+    card.at_least(
+        format!("{function} waited for {resource}"),
+        100.0 * time(&["--label", &label])? as f64 / time(&[])? as f64,
+        RIGHT,
+        "%",
+    );
+    Ok(())
 }
 
 /// A thread that is held up until memory has been freed: the reason, and how long it was.
@@ -310,18 +321,7 @@ pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     );
     let resource = format!("end of process held-child ({})", run.truth.extra("child")?);
     for function in ["held_child", "held_watch"] {
-        let label = format!("resource={resource}");
-        let time = |more: &[&str]| -> Result<u64, Error> {
-            let lines = run.recorded.folded_where("off-cpu", more)?;
-            let own = lines.iter().filter(|l| l.contains(function));
-            Ok(own.map(|l| l.ns).sum())
-        };
-        card.at_least(
-            format!("{function} waited for {resource}"),
-            100.0 * time(&["--label", &label])? as f64 / time(&[])? as f64,
-            RIGHT,
-            "%",
-        );
+        waited_for(&mut card, &run, function, &resource)?;
     }
     Ok(card)
 }

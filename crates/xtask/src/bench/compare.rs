@@ -56,6 +56,12 @@ struct Workload {
     peers: Vec<Peer>,
 }
 
+/// The lowest and the highest.
+pub(super) fn range(values: &[f64]) -> (f64, f64) {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (low, values.iter().copied().fold(0.0, f64::max))
+}
+
 /// What a recording cost: kernel programs and own CPU, percent of a CPU.
 pub(super) fn cost_percent(report: &Report) -> f64 {
     let window = (report.window.end_ns - report.window.start_ns) as f64;
@@ -109,10 +115,7 @@ fn compare(mut workload: Workload, effort: Effort) -> Result<Comparison, Error> 
             Standing {
                 peer: peer.name.clone(),
                 figure: median(own),
-                range: (
-                    ratios.iter().copied().fold(f64::INFINITY, f64::min),
-                    ratios.iter().copied().fold(0.0, f64::max),
-                ),
+                range: range(&ratios),
                 ratio: median(ratios),
                 cost_percent: (!cost.is_empty()).then(|| median(cost)),
             }

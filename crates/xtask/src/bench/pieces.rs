@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use wallscope_testkit::Error;
 
-use super::compare::{Comparison, Standing, Start, cost_percent};
+use super::compare::{Comparison, Standing, Start, cost_percent, range};
 use super::peer::Peer;
 use crate::{Outcome, median};
 
@@ -105,9 +105,13 @@ impl Steady {
             bare.push(middle);
             for (at, (index, figure, ratio, cost)) in shown.watched.into_iter().enumerate() {
                 seen[index].2.extend(cost);
-                if (shown.bare[at + 1] / shown.bare[at] - 1.0).abs() <= STEADY {
+                let (before, after) = (shown.bare[at], shown.bare[at + 1]);
+                if (after / before - 1.0).abs() <= STEADY {
                     seen[index].0.push(figure);
                     seen[index].1.push(ratio);
+                } else {
+                    let who = &able[index].name;
+                    println!("left out: a round of {who}: {before:.1} ms before, {after:.1} after");
                 }
             }
         }
@@ -140,11 +144,6 @@ fn piece(ends: &[u64], window: (u64, u64)) -> f64 {
         .windows(2)
         .filter(|e| e[0] >= window.0 && e[1] <= window.1);
     median(within.map(|e| (e[1] - e[0]) as f64 * 1e-6).collect())
-}
-
-fn range(values: &[f64]) -> (f64, f64) {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    (low, values.iter().copied().fold(0.0, f64::max))
 }
 
 /// CLOCK_MONOTONIC, ns, as the programs tell it.

@@ -9,8 +9,6 @@
 
 use std::time::Duration;
 
-use crate::backend::dice::Dice;
-
 /// How often the cost is looked at, ns.
 const EVERY: u64 = 200_000_000;
 /// Longest time between two rounds of looks.
@@ -74,7 +72,7 @@ pub struct Pace {
     looked: f64,
     /// Samples that it would have had.
     sampled: f64,
-    dice: Dice,
+    phase: u32,
 }
 
 impl Pace {
@@ -93,7 +91,7 @@ impl Pace {
             },
             looked: 0.0,
             sampled: 0.0,
-            dice: Dice::default(),
+            phase: 0x9e37_79b9,
         }
     }
 
@@ -117,8 +115,12 @@ impl Pace {
     /// favoured.
     pub fn next_ns(&mut self) -> u64 {
         self.looked += 1.0 / self.stride() as f64;
+        // Xorshift.
+        self.phase ^= self.phase << 13;
+        self.phase ^= self.phase >> 17;
+        self.phase ^= self.phase << 5;
         let period = self.period_ns() / self.stride() as u64;
-        self.dice.about(period, 4)
+        period * 3 / 4 + (period / 2) * u64::from(self.phase >> 16) / 65536
     }
 
     /// The mean rate so far, Hz, of looks at a thread that moves all the time, in a window of
