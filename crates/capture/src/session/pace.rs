@@ -14,6 +14,8 @@ use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
 const LONGEST: Duration = Duration::from_secs(1);
 /// Lowest rate of on-CPU stacks, Hz.
 const LOWEST: u32 = 9;
+/// Longest from one look to the next, ns.
+const EVERY: u64 = 1_000_000_000;
 /// What a charge costs within the switch: kernel stack, hash, two ring records. ns, measured.
 const CHARGE_NS: u64 = 3000;
 
@@ -44,13 +46,17 @@ impl Pace {
         }
     }
 
-    /// Looks at the stretch since the last look, and slows down what was too dear in it.
+    /// Looks at the stretch since the last look, and slows down what was too dear in it. Early on at each
+    /// call, then about once a second: a look is a cost too.
     pub fn check(
         &mut self,
         programs: &mut Programs,
         timer: &Timer,
         window_ns: u64,
     ) -> Option<String> {
+        if window_ns.saturating_sub(self.last_window) < self.last_window.min(EVERY) {
+            return None;
+        }
         let now = programs.run_time();
         let share = |ns: u64| ns as f64 / window_ns.saturating_sub(self.last_window).max(1) as f64;
         let charging = (now.charges - self.last.charges) * CHARGE_NS;
