@@ -38,14 +38,21 @@ void program_crowd(void) {
 // ---- throttled ----
 
 static char cgroup_folder[256], cgroup_parent[128];
+// What went wrong last.
+static char cgroup_trouble[500];
+
+static bool in_trouble(const char *path) {
+    snprintf(cgroup_trouble, sizeof cgroup_trouble, "%s: %s", path, strerror(errno));
+    return false;
+}
 
 static bool write_file(const char *folder, const char *name, const char *format, long a, long b) {
     char path[400];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
-    if (!file) return false;
+    if (!file) return in_trouble(path);
     fprintf(file, format, a, b);
-    return fclose(file) == 0;
+    return fclose(file) == 0 || in_trouble(path);
 }
 
 static double cgroup_stat(const char *key) {
@@ -85,7 +92,12 @@ static bool cgroup_enter(long quota, long period) {
             if (access(controllers, R_OK)) continue;
             write_file(PARENTS[i], "cgroup.subtree_control", "+cpu", 0, 0);
         }
-        if (mkdir(cgroup_folder, 0755)) continue;
+        // One that was killed may have left it, and had our number.
+        rmdir(cgroup_folder);
+        if (mkdir(cgroup_folder, 0755)) {
+            in_trouble(cgroup_folder);
+            continue;
+        }
         bool limited = second ? write_file(cgroup_folder, "cpu.max", "%ld %ld", quota, period)
                               : write_file(cgroup_folder, "cpu.cfs_period_us", "%ld", period, 0) &&
                                     write_file(cgroup_folder, "cpu.cfs_quota_us", "%ld", quota, 0);
@@ -122,7 +134,7 @@ void program_throttled(void) {
     worker_start("throttled", throttled_run, NULL);
     if (!cgroup_enter(option_long("quota-us", 30000), option_long("period-us", 100000)))
         refuse("no cgroup with a CPU quota can be made (needs root and a writable cgroup cpu "
-               "controller)");
+               "controller); %s", cgroup_trouble);
     atexit(cgroup_leave);
     ready_and_wait(NULL, 0);
     throttled_counts(&before[0], &before[1], &before[2]);

@@ -240,5 +240,4 @@ pub(crate) fn interval(i: Interval) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 'use strict';
-// A JavaScript program whose shares are known by arithmetic: jsHeavy calls the same work three times,
-// jsLight once, jsNative lets V8's own code work. Between turns it goes back to the event loop.
+// A JavaScript program that knows its shares: jsHeavy calls the same work three times, jsLight once, jsNative
+// lets V8's own code work. How long each took is measured by itself, as V8 may compile the same work well into
+// one of them and less well into the other. Between turns it goes back to the event loop.
 //
 // With --units N it makes a fixed amount of work instead, in one go, and tells its time; with --piece N
 // pieces of N units until a further line comes, and tells when each ended.
@@ -39,13 +40,27 @@ const list = Array.from({ length: 5000 }, (_, i) => (i * 7919) % 5003);
 let sink = 0;
 let released = 0n;
 
+// CPU time that jsHeavy and jsLight took, ns.
+const took = { heavy_ns: 0, light_ns: 0 };
+
+function cpu_ns() {
+    const used = process.cpuUsage();
+    return (used.user + used.system) * 1000;
+}
+
 function turn() {
-    sink += jsHeavy() + jsLight() + jsNative(list);
+    const before = cpu_ns();
+    sink += jsHeavy();
+    const between = cpu_ns();
+    sink += jsLight();
+    took.light_ns += cpu_ns() - between;
+    took.heavy_ns += between - before;
+    sink += jsNative(list);
     if (process.hrtime.bigint() - released < seconds * 1e9) {
         setTimeout(turn, 1);
         return;
     }
-    tell({ sink });
+    tell({ sink, ...took });
 }
 
 function fixed() {

@@ -24,7 +24,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let flags = ["--seconds", &format!("{seconds}"), "--warm", warm];
         let program = node::start(options, &flags)?;
         let run = measure(program, tool, &Options::at(hz))?;
-        for mut row in judge(&run, hz).rows {
+        for mut row in judge(&run, hz)?.rows {
             row.what = format!("node {} ({way})", row.what);
             card.rows.push(row);
         }
@@ -44,7 +44,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let rough = *more != ["--backend", "perf"];
         let left_out =
             |what: &str| what.contains("reach the root") || (rough && what.contains("jsHeavy"));
-        let mut judged = judge(&run, outside.hz);
+        let mut judged = judge(&run, outside.hz)?;
         judged.rows.retain(|row| !left_out(&row.what));
         let whole = stacks::whole(&run.stacks, |_| true, WHOLE_OUTSIDE).rows;
         let whole = whole.into_iter().filter(|r| r.what.contains("on_cpu"));
@@ -57,7 +57,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-fn judge(run: &Run, hz: u32) -> Scorecard {
+fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let mut card = stacks::whole(&run.stacks, |_| true, WHOLE);
     let under = |name: &str| -> f64 {
         let of = run.stacks.iter().filter(|l| l.state == "on_cpu");
@@ -65,12 +65,14 @@ fn judge(run: &Run, hz: u32) -> Scorecard {
         of.map(|l| l.ns as f64).sum()
     };
     let (heavy, light) = (under("jsHeavy"), under("jsLight"));
+    let took = |what| run.truth.extra(what);
+    let truth = took("heavy_ns")? / (took("heavy_ns")? + took("light_ns")?);
     // By chance, two and a half standard deviations of so much time.
     let samples = (heavy + light) / 1e9 * f64::from(hz);
-    let chance = 250.0 * (0.75 * 0.25 / samples).sqrt();
+    let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();
     card.near(
         "on-cpu jsHeavy, of it and jsLight",
-        75.0,
+        100.0 * truth,
         100.0 * heavy / (heavy + light),
         chance.max(1.5),
         "%",
@@ -87,7 +89,7 @@ fn judge(run: &Run, hz: u32) -> Scorecard {
         90.0,
         "%",
     );
-    card
+    Ok(card)
 }
 
 pub(super) fn node_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {

@@ -1,0 +1,265 @@
+//! Locks, and what only looks like one.
+
+use super::*;
+
+#[test]
+fn a_thread_that_never_gets_a_lock_is_stuck_and_not_parked() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Timer, 98),
+        (0, 0, 0, BlockReason::Lock, 100),
+    ]);
+    assert_eq!(climb(&rec).bottleneck.parked_threads, 1);
+    let libc = rec.stacks[1].frames[0];
+    let function = rec.frames[libc.0 as usize].lines[0].function;
+    rec.functions[function.0 as usize].name = "pthread_mutex_lock".into();
+    let ladder = climb(&rec);
+    assert_eq!(ladder.bottleneck.stuck, [ContextId(1)]);
+    let v = &ladder.verdict;
+    assert_eq!((v.rule, v.reason), ("stuck", Some("lock")), "{}", v.cause);
+    assert_eq!(v.function.as_deref(), Some("program::f1"));
+    // A recording too short to say so.
+    rec.window.end_ns = 5 * TENTH;
+    assert_ne!(climb(&rec).verdict.rule, "stuck");
+}
+
+#[test]
+fn threads_that_have_each_others_locks_are_in_a_deadlock_though_they_wake_now_and_then() {
+    let mut rec = recording(&[
+        (1, 0, 0, BlockReason::Lock, 99),
+        (1, 0, 0, BlockReason::Lock, 99),
+    ]);
+    assert_ne!(climb(&rec).verdict.rule, "stuck");
+    rec.label_sets.push(vec![wallscope_model::Label {
+        key: "told_by".into(),
+        value: wallscope_model::LabelValue::Text("monitor".into()),
+    }]);
+    let labels = Some(wallscope_model::LabelsId(rec.label_sets.len() as u32 - 1));
+    let waits: Vec<(u32, ContextId)> = (0..)
+        .zip(&rec.samples)
+        .filter(|(_, s)| s.state == State::Blocked)
+        .map(|(i, s)| (i, s.context))
+        .collect();
+    for (sample, who) in waits {
+        let other = ContextId(1 - who.0);
+        rec.actors.push(Actor::Context(other));
+        rec.hops.push(Hop {
+            above: Above::Sample(sample),
+            role: Role::Held,
+            actor: ActorId(rec.actors.len() as u32 - 1),
+            stack: None,
+            reason: None,
+            part: None,
+            labels,
+            count: 1,
+            ns: rec.samples[sample as usize].ns,
+        });
+    }
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "stuck", "{}", v.cause);
+    assert!(v.cause.ends_with("it is a deadlock"), "{}", v.cause);
+    let told = v.more.iter().any(|m| m.contains("waits for a lock that"));
+    assert!(told, "{:?}", v.more);
+    // Of one alone it is known who holds it up, and no more.
+    rec.hops.truncate(1);
+    assert_ne!(climb(&rec).verdict.rule, "stuck");
+}
+
+#[test]
+fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
+    // Two threads that poll next to always: to them it looks healthy.
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Poll, 95); 2]);
+    let wait = |stack, reason: &str, tenths: u64| TaskTime {
+        state: State::Blocked,
+        reason: reason.into(),
+        detail: "".into(),
+        stack: Some(StackId(stack)),
+        labels: None,
+        count: tenths,
+        ns: tenths * TENTH,
+    };
+    // Idle connections wait in no function of the program.
+    rec.stacks.push(Stack {
+        frames: rec.stacks[0].frames[..2].to_vec(),
+        end: StackEnd::Root,
+    });
+    let connection = rec.stacks.len() as u32 - 1;
+    rec.tasks.push(TaskGroup {
+        pid: 1,
+        kind: "goroutine".into(),
+        name: "net/http.(*conn).serve".into(),
+        seen: 40,
+        looks: 100,
+        times: vec![
+            wait(0, "mutex", 250),
+            wait(0, "timer", 90),
+            wait(1, "network", 300),
+            wait(connection, "network", 9000),
+        ],
+    });
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "tasks-lock");
+    assert_eq!(v.function.as_deref(), Some("program::f0"));
+    assert!((v.share - 250.0 / 640.0).abs() < 1e-9, "{}", v.share);
+    assert!(v.more.iter().any(|m| m.contains("timer, 0.9 of them")));
+    // So is sending to somebody slow, and not to wait for what is sent.
+    let sends = &mut rec.tasks[0].times[0];
+    (sends.reason, sends.detail) = ("channel".into(), "chan send".into());
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
+    rec.tasks[0].times[0].detail = "chan receive".into();
+    assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
+    rec.tasks[0].times[0].reason = "mutex".into();
+    assert_eq!(climb(&rec).verdict.rule, "tasks-lock");
+    // One that seldom waits is no cause.
+    rec.tasks[0].times[0].ns = 40 * TENTH;
+    assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
+}
+
+#[test]
+fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Timer, 95)]);
+    assert_eq!(climb(&rec).verdict.rule, "sleeping");
+    let libc = rec.frames[rec.stacks[0].frames[0].0 as usize].lines[0].function;
+    rec.functions[libc.0 as usize].name = "sqlite3_step".into();
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("delayed", Some("timer")),
+        "{}",
+        v.cause
+    );
+    assert!(v.bottleneck && v.function.as_deref() == Some("program::f0"));
+    assert!(v.more.iter().any(|m| m.contains("lslocks")), "{:?}", v.more);
+    // Seen at two looks; the other may be held by several at once.
+    let lock = |pid, exclusive| FileLock {
+        pid,
+        name: "writer".into(),
+        path: "/data/app.db".into(),
+        exclusive,
+    };
+    rec.host = (0..3)
+        .map(|i| HostSample {
+            time_ns: i * 1_000_000_000,
+            facts: HostFacts {
+                file_locks: match i {
+                    0 => vec![lock(9, false)],
+                    _ => vec![lock(7, true), lock(7, true)],
+                },
+                ..HostFacts::default()
+            },
+        })
+        .collect();
+    let v = climb(&rec).verdict;
+    assert_eq!(v.holder.as_deref(), Some("writer (pid 7, not measured)"));
+    let said = "At 2 looks /data/app.db was locked by writer (pid 7, not measured)";
+    assert!(v.more.iter().any(|m| m.starts_with(said)), "{:?}", v.more);
+}
+
+#[test]
+fn a_plain_semaphore_that_strangers_give_is_work_unless_it_is_called_a_lock() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
+    ended_by(
+        &mut rec,
+        Actor::Stranger {
+            pid: 7,
+            tid: 7,
+            name: "feeder".into(),
+        },
+    );
+    let name = |rec: &mut Recording, frame: usize, name: &str| {
+        let frame = rec.stacks[0].frames[frame].0 as usize;
+        let function = rec.frames[frame].lines[0].function;
+        rec.functions[function.0 as usize].name = name.into();
+    };
+    name(&mut rec, 0, "semop");
+    name(&mut rec, 1, "next_order");
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("input", false), "{}", v.cause);
+    name(&mut rec, 1, "ledger_lock");
+    assert!(climb(&rec).verdict.bottleneck);
+}
+
+#[test]
+fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
+    let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 100)]);
+    assert_eq!(climb(&rec).verdict.rule, "idle");
+    let libc = rec.frames[rec.stacks[0].frames[0].0 as usize].lines[0].function;
+    rec.functions[libc.0 as usize].name = "ProcSleep".into();
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("stuck", true), "{}", v.cause);
+    assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
+}
+
+#[test]
+fn a_script_that_waits_in_vain_is_idle_unless_its_function_says_that_it_locks() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
+    let own = rec.stacks[0].frames[2].0 as usize;
+    rec.frames[own].kind = FrameKind::Python;
+    let function = rec.frames[own].lines[0].function.0 as usize;
+    rec.functions[function].file = "/srv/app/arbiter.py".into();
+    rec.functions[function].name = "wait_for_signals".into();
+    assert!(climb(&rec).verdict.bottleneck);
+    // An endless queue's own function tells it where nobody knows who ends waits.
+    let mut named = rec.clone();
+    let libc = named.stacks[0].frames[0].0 as usize;
+    let get = named.frames[libc].lines[0].function.0 as usize;
+    named.functions[get].name = "_queue_SimpleQueue_get_impl".into();
+    assert!(!climb(&named).verdict.bottleneck);
+    named.functions[function].name = "borrow_connection".into();
+    assert!(climb(&named).verdict.bottleneck);
+    let mut given = rec.clone();
+    ended_by(&mut rec, Actor::Interrupt("timer".into()));
+    let v = climb(&rec).verdict;
+    assert!(!v.bottleneck, "{}", v.cause);
+    rec.functions[function].name = "take_lock".into();
+    assert!(climb(&rec).verdict.bottleneck);
+    // Somebody gave it: it was held before.
+    given.actors.push(Actor::Stranger {
+        pid: 7,
+        tid: 7,
+        name: "other".into(),
+    });
+    ended_by(&mut given, Actor::Interrupt("timer".into()));
+    let half = given.hops[0].ns / 2;
+    given.hops[0].ns -= half;
+    given.hops.push(Hop {
+        actor: ActorId(0),
+        ns: half,
+        ..given.hops[0].clone()
+    });
+    assert!(climb(&given).verdict.bottleneck);
+}
+
+#[test]
+fn who_waits_for_a_mutex_of_ruby_does_not_wait_for_work() {
+    use BlockReason::{Lock, Timer};
+    let mut rec = recording(&[(1, 0, 0, Lock, 99), (1, 0, 0, Timer, 99)]);
+    rename(&mut rec, 0, FrameKind::Native, "pthread_cond_wait");
+    rename(&mut rec, 1, FrameKind::Ruby, "Thread::Mutex#synchronize");
+    // Ended by the one that sleeps.
+    rec.actors = vec![Actor::Context(ContextId(1))];
+    let hop = |above, role, reason, ns| Hop {
+        above,
+        actor: ActorId(0),
+        role,
+        reason,
+        stack: None,
+        part: None,
+        labels: None,
+        count: 10,
+        ns,
+    };
+    let waits = rec.samples.iter().position(|s| s.reason == Some(Lock));
+    let waits = Above::Sample(waits.unwrap() as u32);
+    rec.hops = vec![
+        hop(waits, Role::Woke, None, 99 * TENTH),
+        hop(Above::Hop(0), Role::Blocked, Some(Timer), 99 * TENTH),
+    ];
+    let v = climb(&rec).verdict;
+    assert!(v.bottleneck, "{}: {}", v.rule, v.cause);
+    assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+    // A queue's is for work.
+    rename(&mut rec, 1, FrameKind::Ruby, "Thread::Queue#pop");
+    let v = climb(&rec).verdict;
+    assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
+}
