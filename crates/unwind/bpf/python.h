@@ -164,14 +164,21 @@ static __always_inline void py_walk_remote(struct py_work *w, struct task_struct
 
 enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
 
-/* Ruby: each thread waits for the lock at a place of its own, at which it sleeps too. */
+/*
+ * Ruby: each thread waits for the lock at a place of its own, at which it sleeps too. Who gives the lock waits
+ * beside it until it is taken, and everybody for what guards it.
+ */
 static __always_inline int rb_lock(struct py_proc *proc, u32 tid, u64 address, bool timed)
 {
 	/* A pthread_cond_t. */
 	const u64 bytes = 48;
+	/* From what guards the lock, which may lie in front, to its holder, less 8. */
+	const u64 guard = 32;
 	struct py_known *known = bpf_map_lookup_elem(&py_threads, &tid);
 	u64 own, unblock;
 
+	if (proc->gil && address - (proc->gil - guard) < guard + proc->gil_bytes)
+		return PY_GIL;
 	if (!known || !known->tstate)
 		return PY_OTHER_LOCK;
 	own = known->tstate;

@@ -21,7 +21,7 @@ struct ws_gil {
 	u32 changes; /* ever; number n is at n % WS_HOLDS */
 	u32 told;
 	u32 comers;
-	u32 pad0;
+	u32 free; /* Ruby: when somebody looked last, nobody had it */
 	struct ws_hold hold[WS_HOLDS];
 	struct ws_hold comer[GIL_COMERS]; /* who got the CPU after a wait for the lock, and when */
 };
@@ -91,6 +91,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 		lost(WS_L_GIL);
 		return;
 	}
+	g->free = !holder;
 	if (!holder || holder == g->holder)
 		return;
 	if (bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
@@ -111,6 +112,10 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 			since = g->comer[i].since;
 	/* One that came before the last change took the lock some other time. */
 	last = g->changes - 1;
+	if (!g->holder && id && g->changes && g->hold[last & (WS_HOLDS - 1)].id == *id) {
+		g->holder = holder; /* as was told when it came */
+		return;
+	}
 	if (!since || (g->changes && since <= g->hold[last & (WS_HOLDS - 1)].since))
 		since = now;
 	g->holder = holder;
@@ -133,6 +138,15 @@ static __always_inline void gil_comes(struct ws_thread *t, u64 now)
 	h->since = now;
 	h->id = t->id;
 	g->comers++;
+	if (!g->free)
+		return;
+	/* Ruby's lock was given up, and this is who takes it; if not, whoever looks next sees who did. */
+	h = &g->hold[g->changes & (WS_HOLDS - 1)];
+	h->since = now;
+	h->id = t->id;
+	g->changes++;
+	g->holder = 0;
+	g->free = 0;
 }
 
 /* A wait for the lock, which will be charged to a stack, is over: sends what changed meanwhile. */

@@ -30,6 +30,8 @@ pub(super) struct Layout {
     pub(super) unblock: u16,
     /// In a ractor, from its threads on; before 3.0 in the VM: who has the lock.
     pub(super) holder: u32,
+    /// From 8 in front of that, the lock's length.
+    pub(super) lock: u32,
     /// Length of a frame.
     pub(super) frame: u16,
     /// In the body of a piece of code: its lines.
@@ -54,6 +56,8 @@ const V27: Layout = Layout {
     wait: 104,
     unblock: 232,
     holder: 8,
+    // Up to where who gives it waits.
+    lock: 8 + 176,
     frame: 56,
     lines: 120,
     line: 8,
@@ -102,6 +106,8 @@ const V33: Layout = Layout {
     wait: 40,
     unblock: 328,
     holder: 72,
+    // Given by naming the next one.
+    lock: 8,
     frame: 56,
     classes: ClassNames::Beside(152, 128),
     ..V32

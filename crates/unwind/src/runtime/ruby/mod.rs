@@ -81,8 +81,7 @@ impl Facts {
             frame_back: l.frame,
             ts_wait: l.wait,
             ts_unblock: l.unblock,
-            // By its address alone; threads wait elsewhere.
-            gil_bytes: 1,
+            gil_bytes: l.lock,
             code_name: code::BODY,
             code_line: code::CALLED,
             kind: abi::KIND_RUBY,
