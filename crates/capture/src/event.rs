@@ -594,6 +594,8 @@ pub struct SocketRecord {
     pub reader: u32,
     /// Unused.
     pub pad1: u32,
+    /// The kernel's address of the epoll instance that counts the open request too, 0: none.
+    pub epoll: u64,
 }
 
 /// `struct ws_requests`: open requests of a thread or process.
@@ -690,7 +692,7 @@ const _: () = {
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
     assert!(size_of::<ShapeHead>() == 64);
-    assert!(size_of::<SocketRecord>() == 160);
+    assert!(size_of::<SocketRecord>() == 168);
     assert!(size_of::<OpenRequests>() == 24);
     assert!(size_of::<Answer>() == 32);
     assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::shape::BUCKETS);

@@ -49,7 +49,7 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "executor without work",
-        when: "a thread of Go's or tokio's scheduler, of a fork/join pool as Java's virtual threads run on, or \
+        when: "a thread of Go's, tokio's or Asio's scheduler, of a fork/join pool as Java's virtual threads run on, or \
                of Node's pools waits for a lock's word to be given something to run: idle; who waits for answers is not the \
                thread",
         judges: executor,
@@ -133,7 +133,14 @@ fn executor(w: &Wait<'_>) -> Option<bool> {
         "node::(anonymous namespace)::PlatformWorkerThread",
         "node::inspector::(anonymous namespace)::StartIoThreadMain",
     ];
-    const WAITS: [&str; 4] = ["futex", "cond_wait", "cond_timedwait", "sem_wait"];
+    const WAITS: [&str; 6] = [
+        "futex",
+        "cond_wait",
+        "cond_timedwait",
+        "sem_wait",
+        "asio::detail::posix_event::wait",
+        "asio::detail::conditionally_enabled_event::wait",
+    ];
     let at = |name: &&str| PLACES.iter().any(|place| name.starts_with(place));
     let waits = |name: &&&str| WAITS.iter().any(|wait| name.contains(wait));
     let mut own = w.user.iter().skip_while(waits);
@@ -141,7 +148,11 @@ fn executor(w: &Wait<'_>) -> Option<bool> {
     let of_libuv = main == "worker" && own.next() == Some(&"start_thread");
     let at_main =
         MAINS.iter().any(|m| main.starts_with(m)) || (of_libuv && w.user.contains(&"uv_cond_wait"));
-    (w.reason == BlockReason::Lock && (at_main || w.user.iter().any(at))).then_some(true)
+    // One of Asio's threads waits for events, the others here: below the same functions they work.
+    let of_asio = main.contains("asio::detail::scheduler::")
+        && w.user.iter().any(|name| name.contains("cond_"));
+    let found = at_main || of_asio || w.user.iter().any(at);
+    (w.reason == BlockReason::Lock && found).then_some(true)
 }
 
 fn silent(w: &Wait<'_>) -> Option<bool> {

@@ -237,6 +237,34 @@ fn a_script_s_executor_waits_for_work() {
 }
 
 #[test]
+fn of_asio_s_threads_one_waits_for_events_and_the_others_for_work() {
+    let parked = [
+        "__futex_abstimed_wait_common",
+        "___pthread_cond_wait",
+        "void boost::asio::detail::posix_event::wait<boost::asio::detail::conditionally_enabled_mutex::scoped_lock>",
+        "boost::asio::detail::conditionally_enabled_event::wait(…)",
+        "boost::asio::detail::scheduler::do_run_one(…)",
+        "boost::asio::detail::scheduler::run(boost::system::error_code&)",
+        "main",
+    ];
+    let mut w = wait(BlockReason::Lock, &parked, &["futex_wait"]);
+    w.seen.in_flight = Some(true);
+    assert_eq!(judge(&w), (true, "executor without work"));
+    // A handler waits, and a thread for the scheduler's own lock.
+    let mut handler = parked.to_vec();
+    handler.splice(2..4, ["on_answer"]);
+    w.user = &handler;
+    assert!(!judge(&w).0);
+    let lock = [
+        "__lll_lock_wait",
+        "pthread_mutex_lock",
+        "boost::asio::detail::scheduler::run(boost::system::error_code&)",
+    ];
+    w.user = &lock;
+    assert!(!judge(&w).0);
+}
+
+#[test]
 fn single_intervals_are_idle_where_all_sampled_waits_like_them_are() {
     use BlockReason::{Lock, Poll, Timer};
     use wallscope_model::{Interval, Lane, Sample, StackId, Timeline};

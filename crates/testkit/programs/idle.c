@@ -5,8 +5,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,6 +201,89 @@ void program_long_ago(void) {
     workers_settle();
     close(asked_before);
     waitpid(child, NULL, 0);
+}
+
+// ---- aside ----
+
+enum { BY_LOOP, BY_READ, UNASKED, ENDED, SERVED };
+static int aside[SERVED];
+static sem_t aside_answers;
+
+// It asks on two connections, and others wait for the answers.
+static void aside_ask(struct worker *self) {
+    while (!stopping()) {
+        for (int i = BY_LOOP; i <= BY_READ; i++)
+            CHECK(send(aside[i], "q", 1, 0) == 1, "upstream is gone");
+        for (int i = BY_LOOP; i <= BY_READ; i++)
+            while (sem_wait(&aside_answers)) {}
+        self->truth->operations++;
+    }
+    for (int i = BY_LOOP; i <= UNASKED; i++) shutdown(aside[i], SHUT_RDWR);
+}
+
+static void aside_loop(struct worker *self) {
+    int fd = aside[self->argument ? UNASKED : BY_LOOP], epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(epoll >= 0 && !epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), "epoll_ctl failed");
+    char byte;
+    do {
+        while (loop_wait(epoll, &event) != 1) {}
+        if (recv(fd, &byte, 1, 0) != 1) break;
+        sem_post(&aside_answers);
+    } while (true);
+}
+
+static void aside_read(struct worker *self) {
+    char byte;
+    while (recv(aside[BY_READ], &byte, 1, 0) == 1) {
+        sem_post(&aside_answers);
+        self->truth->operations++;
+    }
+}
+
+// An answer is read when nothing is left of the connection that it came on.
+static void aside_late_answer(int fd) {
+    struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+    struct tcp_info state = {0};
+    socklen_t length = sizeof state;
+    char byte;
+    CHECK(send(fd, "q", 1, 0) == 1 && poll(&end, 1, -1) == 1 && !shutdown(fd, SHUT_WR), "no end");
+    while (state.tcpi_state != TCP_CLOSE) {
+        sleep_ns(1000000);
+        CHECK(!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &state, &length), "no state");
+    }
+    CHECK(recv(fd, &byte, 1, 0) == 1, "no answer");
+}
+
+void program_aside(void) {
+    int children[SERVED];
+    sem_init(&aside_answers, 0, 0);
+    for (int i = 0; i < SERVED; i++) {
+        struct sockaddr_in up;
+        int listener = listen_on(&up);
+        children[i] = fork();
+        CHECK(children[i] >= 0, "fork failed");
+        if (!children[i]) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            int fd = accept(listener, NULL, NULL);
+            char byte;
+            if (i != ENDED) upstream_serve(fd, 60000000);
+            if (recv(fd, &byte, 1, 0) == 1) CHECK(send(fd, &byte, 1, 0) == 1, "nobody asks");
+            _exit(0);
+        }
+        aside[i] = connect_to(&up);
+        close(listener);
+    }
+    worker_start("asker", aside_ask, NULL);
+    worker_start("loop", aside_loop, NULL);
+    worker_start("reader", aside_read, NULL);
+    worker_start("other-loop", aside_loop, "other");
+    ready_and_wait(NULL, 0);
+    aside_late_answer(aside[ENDED]);
+    wait_for_end(false);
+    workers_settle();
+    for (int i = 0; i < SERVED; i++) close(aside[i]);
+    for (int i = 0; i < SERVED; i++) waitpid(children[i], NULL, 0);
 }
 
 // ---- spin ----

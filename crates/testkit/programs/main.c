@@ -51,6 +51,8 @@ static const struct program PROGRAMS[] = {
      program_upstream},
     {"long-ago", "", "a request from before the recording, who polls for its answer, and parked workers",
      program_long_ago},
+    {"aside", "", "a thread that asks, others that wait for the answers, and one with nobody to ask",
+     program_aside},
     {"spin", "", "threads that spin on a lock, and one that yields all the time", program_spin},
     {"trouble", "case dir", "a process with one trouble, or none", program_trouble},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},

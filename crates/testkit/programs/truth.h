@@ -195,6 +195,7 @@ void program_lengths(void);
 void program_events(void);
 void program_upstream(void);
 void program_long_ago(void);
+void program_aside(void);
 void program_spin(void);
 void program_calls(void);
 void program_jit(void);

@@ -89,6 +89,7 @@ experiments! {
     events "events";
     upstream "upstream";
     long_ago "long-ago";
+    aside "aside";
     spin "spin";
     short "short";
     span "span";

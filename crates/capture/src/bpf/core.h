@@ -163,14 +163,28 @@ struct file {
 	const struct file_operations *f_op;
 	void *private_data;
 	struct path f_path;
+	struct hlist_head *f_ep;
+};
+
+struct eventpoll;
+
+struct epitem {
+	struct eventpoll *ep;
+	struct hlist_node fllink;
 };
 
 struct in6_addr {
 	u8 bytes[16];
 };
 
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
 struct sock_common {
+	atomic64_t skc_cookie;
 	unsigned short skc_family;
+	unsigned char skc_state;
 	u16 skc_num;
 	u16 skc_dport;
 	u32 skc_daddr;
@@ -181,6 +195,7 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	struct socket *sk_socket;
 	u16 sk_protocol;
 	u16 sk_type;
 	unsigned char sk_userlocks : 4;
@@ -203,6 +218,7 @@ struct unix_sock {
 
 struct socket {
 	struct sock *sk;
+	struct file *file;
 };
 
 struct fdtable {

@@ -315,6 +315,15 @@ struct ws_socket {
 	char path[WS_PATH]; /* of a unix socket's listener */
 	u32 reader;     /* the thread that got or sent the open request; 0: not known */
 	u32 pad1;
+	u64 loop;       /* the epoll instance that counts the open request too (loops.h), 0: none */
+};
+
+/* Answers that are awaited at an epoll instance. */
+struct ws_loop {
+	u64 since;      /* the first of them is awaited since then, or was */
+	u64 until;      /* when the last of them came */
+	s32 awaited;
+	u32 pad0;
 };
 
 /* Open requests of a thread or process. */
@@ -387,7 +396,7 @@ _Static_assert(sizeof(struct ws_dump) == 328, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 208, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_socket) == 160, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_socket) == 168, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");

@@ -48,14 +48,14 @@ static __always_inline void shape_turn(struct ws_thread *t, struct task_struct *
 #include "ledger.h"
 
 /* Requests in flight are not followed here. */
-static __always_inline u8 has_in_flight(struct ws_thread *t)
+static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
 	return 0;
 }
 
-static __always_inline bool was_in_flight(struct ws_thread *t, u64 now)
+static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 {
-	return false;
+	return 0;
 }
 
 const volatile u32 cfg_count_only = 0; /* system calls: no lengths */

@@ -285,8 +285,8 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 	c->losses[WS_L_HOLE_WAKE]++;
 }
 
-static __always_inline u8 has_in_flight(struct ws_thread *t);
-static __always_inline bool was_in_flight(struct ws_thread *t, u64 now);
+static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason);
+static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now);
 
 /* The thread leaves the CPU now. */
 static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
@@ -336,7 +336,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->block_begin = now;
 			note_argument(t, p);
 			lock_begins(t, p);
-			t->asking = has_in_flight(t);
+			t->asking = has_in_flight(t, p, t->detail);
 		}
 	}
 	step(t, now, 0);
@@ -354,8 +354,7 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 		lock_ends(t, length);
 		t->block_len += length;
 		t->credit_blocked += length;
-		if (t->asking)
-			t->asking = was_in_flight(t, now) ? t->asking : 0;
+		t->asking = was_in_flight(t, now);
 		move_on(t, now);
 		t->state = WS_RUNNABLE;
 		t->detail = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;

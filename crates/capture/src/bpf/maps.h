@@ -54,6 +54,7 @@ struct ws_thread {
 	u64 credit_blocked, credit_runnable;
 	u64 block_begin;  /* of the last blocked stretch */
 	u64 block_len;
+	u64 waits_at;     /* where it waits or waited last for what comes (loops.h), 0: not known */
 	u64 asked;        /* when its stack was last taken as a sender's */
 	u8 talks;         /* it has sent or received on a stream socket */
 	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */

@@ -20,6 +20,8 @@
  */
 #pragma once
 
+#include "loops.h"
+
 enum { AF_INET = 2 };
 enum { SOCK_STREAM_TYPE = 1, SOCK_SEQPACKET_TYPE = 5 };
 enum { IPPROTO_TCP_NUMBER = 6 };
@@ -38,15 +40,6 @@ enum { NOT_NOW = -11, INTERRUPTED = -4, RESTARTED = -512 };
 /* Set in a key of in_flight: the process, not a thread; and its requests that go from hand to hand. */
 #define WS_OF_PROCESS (1u << 31)
 #define WS_PASSED_ON (1u << 30)
-
-/* By socket cookie. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, u64);
-	__type(value, struct ws_socket);
-} sockets SEC(".maps");
 
 /* Open requests by thread, or by process where the thread is not known. */
 struct {
@@ -131,23 +124,28 @@ __noinline int ws_awaits(u32 tid, u32 pid)
 	return r && r->awaited;
 }
 
-/* The thread begins to wait: is a request in flight, and whose? */
-static __always_inline u8 has_in_flight(struct ws_thread *t)
+/* The thread, `p`, begins to wait for `reason`: is a request in flight, and whose? */
+static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
-	if (!t->talks && !set_old_requests)
-		return 0;
-	if (ws_in_flight_until(t->tid, t->pid, t->detail, t->answers) != ~0ull)
-		return 0;
-	return WS_ASKING | (ws_awaits(t->tid, t->pid) ? WS_AWAITS : 0);
+	t->waits_at = place_of_wait(p, reason);
+	if ((t->talks || set_old_requests) &&
+	    ws_in_flight_until(t->tid, t->pid, reason, t->answers) == ~0ull)
+		return WS_ASKING | (ws_awaits(t->tid, t->pid) ? WS_AWAITS : 0);
+	return awaited_at(t->waits_at, t->block_begin, t->block_begin) ? WS_ASKING | WS_AWAITS : 0;
 }
 
-/* Its wait ends now, and one was in flight when it began: was it for most of it? Others may have answered. */
-static __always_inline bool was_in_flight(struct ws_thread *t, u64 now)
+/* Its wait ends now: was one in flight for most of it? Others may have answered, or asked meanwhile. */
+static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 {
-	u64 until = ws_in_flight_until(t->tid, t->pid, t->block_reason, t->answers);
+	u64 until;
 
-	return until >= now || (until > t->block_begin &&
-				until - t->block_begin >= (now - t->block_begin) / 2);
+	if (t->asking) {
+		until = ws_in_flight_until(t->tid, t->pid, t->block_reason, t->answers);
+		if (until >= now || (until > t->block_begin &&
+				     until - t->block_begin >= (now - t->block_begin) / 2))
+			return t->asking;
+	}
+	return awaited_at(t->waits_at, t->block_begin, now) ? WS_ASKING | WS_AWAITS : 0;
 }
 
 static __always_inline void forget_in_flight(struct ws_thread *t)
@@ -180,6 +178,9 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 	s->in_flight += ns;
 	s->since = 0;
 	request_counts_no_more(s->owner, s->inbound, now);
+	if (s->loop)
+		loop_asks_no_more(s->loop, now);
+	s->loop = 0;
 	if (t && s->inbound && s->reader) {
 		r = requests_of(s->reader);
 		if (s->reader == t->tid) {
@@ -233,7 +234,7 @@ static __always_inline bool is_own_pair(struct ws_socket *s)
 	return s->family == AF_UNIX && !s->path[0] && s->peer_pid == s->pid;
 }
 
-static __always_inline void request_begins(struct ws_socket *s, struct ws_thread *t,
+static __always_inline void request_begins(struct ws_socket *s, struct sock *sk, struct ws_thread *t,
 					   struct task_struct *p, u64 now)
 {
 	struct ws_requests *r;
@@ -257,8 +258,12 @@ static __always_inline void request_begins(struct ws_socket *s, struct ws_thread
 			s->owner = t->pid | WS_OF_PROCESS | WS_PASSED_ON;
 	}
 	request_counts(s->owner, s->inbound);
-	if (!s->inbound)
-		sample_asker(s, t, p, now);
+	if (s->inbound)
+		return;
+	s->loop = loop_of_socket(sk);
+	if (s->loop)
+		loop_asks(s->loop, now);
+	sample_asker(s, t, p, now);
 }
 
 /* A unix socket's name, where it is bound to a path. */
@@ -332,7 +337,9 @@ static __always_inline int talked(struct sock *sk, int ret, bool sent)
 	cookie = bpf_get_socket_cookie(sk);
 	s = bpf_map_lookup_elem(&sockets, &cookie);
 	if (!s) {
-		if (ret <= 0)
+		/* What is left to be read when a connection is gone already asks nobody. */
+		if (ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
+				 sk->__sk_common.skc_state == TCP_CLOSE_STATE))
 			return 0;
 		s = meet(sk, cookie, t, sent, false);
 		if (!s)
@@ -340,7 +347,7 @@ static __always_inline int talked(struct sock *sk, int ret, bool sent)
 	}
 	now = bpf_ktime_get_ns();
 	if (ret > 0 && sent != s->inbound) {
-		request_begins(s, t, p, now);
+		request_begins(s, sk, t, p, now);
 		return 0;
 	}
 	if (ret == 0 && sent)

@@ -75,10 +75,10 @@ static __always_inline void send_sample(struct ws_sample *s)
 }
 
 /* What is known of the connections of a thread that waits, or has just waited. */
-static __always_inline u32 wait_flags(struct ws_thread *t)
+static __always_inline u32 wait_flags(struct ws_thread *t, u8 asking)
 {
-	return (t->asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0) |
-	       (t->asking & WS_AWAITS ? WS_S_AWAITS : 0);
+	return (asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0) |
+	       (asking & WS_AWAITS ? WS_S_AWAITS : 0);
 }
 
 /*
@@ -135,7 +135,7 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 	}
 	if (blocked) {
 		s.state = WS_BLOCKED;
-		s.flags |= wait_flags(t);
+		s.flags |= wait_flags(t, t->asking);
 		s.detail = t->block_reason;
 		s.resource = waited_for(t, p, t->block_reason);
 		s.begin = t->block_begin;
@@ -260,7 +260,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		monitor_awaited(t, p);
 		s.resource = waited_for(t, p, t->detail);
 	}
-	s.flags |= wait_flags(t);
+	s.flags |= wait_flags(t, blocked ? was_in_flight(t, now) : t->asking);
 	s.begin = t->since;
 	s.end = now;
 	s.count = ns / period;

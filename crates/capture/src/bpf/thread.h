@@ -79,7 +79,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			guess = WS_BLOCKED;
 			detail = block_reason(NULL, p, state, WS_OTHER);
 			t->block_begin = now;
-			t->asking = has_in_flight(t);
+			t->asking = has_in_flight(t, p, detail);
 			t->block_reason = detail;
 			t->polled = -1; /* its memory is not at hand */
 		}
@@ -109,6 +109,8 @@ static __always_inline void thread_exec(struct ws_thread *t, struct task_struct 
 static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, struct task_struct *p,
 				      u64 now)
 {
+	u8 asking = t->state == WS_BLOCKED ? was_in_flight(t, now) : t->asking;
+
 	d->head.size = sizeof(*d);
 	d->id = t->id;
 	d->now = now;
@@ -118,7 +120,7 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->tid = t->tid;
 	d->state = t->state;
 	d->detail = t->detail;
-	d->flags = t->flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (t->asking ? WS_F_ASKING : 0);
+	d->flags = t->flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (asking ? WS_F_ASKING : 0);
 	d->block_reason = t->block_reason;
 	d->cpu = t->cpu;
 	d->stretch = t->stretch;

@@ -73,7 +73,8 @@ pub fn describe(f: &Facts<'_>) -> Domain {
     if f.kernel.has_hook("ws_sent") {
         notes.push(
             "requests in flight are told by who sent or received last on each stream socket, at the \
-             calls that do: an answer that pauses half-way counts as given, and datagrams are not \
+             calls that do: an answer that pauses half-way counts as given, of several requests at once on \
+             one connection (HTTP/2) the first answer counts for all, and datagrams are not \
              followed; where requests were sent is sampled"
                 .into(),
         );

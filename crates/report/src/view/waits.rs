@@ -94,9 +94,10 @@ impl Analysis<'_> {
         if self.told_by(hop).is_some() {
             return " (so says the lock's own memory at the end)";
         }
+        let actor = &self.recording.actors[hop.actor.0 as usize];
         let stack = hop.stack.map(|s| &self.recording.stacks[s.0 as usize]);
         match (hop.role, stack) {
-            (Role::Woke, Some(stack)) => how_it_woke(&self.kernel_names(stack)),
+            (Role::Woke, Some(stack)) => how_it_woke(actor, &self.kernel_names(stack)),
             _ => "",
         }
     }
@@ -125,7 +126,7 @@ impl Analysis<'_> {
         if hop.role != Role::Woke || kernel.len() < self.frames(stack).len() {
             return self.place(hop.stack?);
         }
-        if !how_it_woke(&kernel).is_empty() {
+        if !how_it_woke(&self.recording.actors[hop.actor.0 as usize], &kernel).is_empty() {
             return None;
         }
         let own = kernel.iter().find(|name| !only_wakes(name));
@@ -189,8 +190,12 @@ pub(crate) fn queues(part: Option<Part>) -> &'static str {
 }
 
 /// How a waker that stood in these functions of the kernel ended a wait, where that says more than that it
-/// did: who is killed with its process was given nothing, nor was whom a signal interrupts.
-fn how_it_woke(kernel: &[&str]) -> &'static str {
+/// did: who is killed with its process was given nothing, nor was whom a signal interrupts. An interrupt does
+/// nothing of what it came in the midst of.
+fn how_it_woke(waker: &Actor, kernel: &[&str]) -> &'static str {
+    if matches!(waker, Actor::Interrupt(_)) {
+        return "";
+    }
     let inside = |name: &str| kernel.contains(&name);
     if inside("zap_other_threads") {
         " (it ended the process)"
@@ -265,13 +270,16 @@ mod tests {
 
     #[test]
     fn an_end_or_a_signal_gives_nothing_and_ways_of_waking_are_no_place() {
+        let waker = Actor::Unknown;
         let killed = ["try_to_wake_up", "zap_other_threads", "do_group_exit"];
-        assert_eq!(how_it_woke(&killed), " (it ended the process)");
+        assert_eq!(how_it_woke(&waker, &killed), " (it ended the process)");
         let child = ["__wake_up_common", "do_notify_parent", "do_exit"];
-        assert_eq!(how_it_woke(&child), " (it ended)");
+        assert_eq!(how_it_woke(&waker, &child), " (it ended)");
+        let timer = Actor::Interrupt("timer".into());
+        assert_eq!(how_it_woke(&timer, &child), "");
         let signal = ["try_to_wake_up", "complete_signal", "__x64_sys_kill"];
-        assert_eq!(how_it_woke(&signal), " (by a signal)");
-        assert_eq!(how_it_woke(&["futex_wake", "do_futex"]), "");
+        assert_eq!(how_it_woke(&waker, &signal), " (by a signal)");
+        assert_eq!(how_it_woke(&waker, &["futex_wake", "do_futex"]), "");
         assert!(only_wakes("__traceiter_sched_waking") && only_wakes("wake_up_q"));
         assert!(!only_wakes("jbd2_journal_commit_transaction"));
         assert_eq!(

@@ -98,6 +98,36 @@ pub(super) fn long_ago(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
     Ok(card)
 }
 
+pub(super) fn aside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("aside", &["--seconds", &seconds], &Options::at(99))?;
+    let mut card = Scorecard::default();
+    if !kernel_has("btf_trace_sock_send_length") {
+        eprintln!("skipped requests in flight: this kernel does not tell who sends (Linux 6.3)");
+        return Ok(card);
+    }
+    for own in &run.truth.threads {
+        let seen = run.report.thread(own.pid, own.tid);
+        let Some(seen) = seen.filter(|t| t.wall_ns > 0) else {
+            continue;
+        };
+        let idle = 100.0 * seen.idle_ns as f64 / seen.wall_ns as f64;
+        match own.name.as_str() {
+            "loop" | "reader" => card.at_most(
+                format!("{}: waits for another's answer, idle", own.name),
+                idle,
+                IDLE,
+                "%",
+            ),
+            "other-loop" => card.at_least("a loop that nobody owes, idle", idle, 80.0, "%"),
+            _ => {}
+        }
+    }
+    let nowhere = run.report.peers.iter().filter(|p| p.address == "port 0");
+    card.near("peers nowhere", 0.0, nowhere.count() as f64, 0.0, "");
+    Ok(card)
+}
+
 pub(super) fn spin(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let run = tool.measure("spin", &["--seconds", &seconds], &Options::at(99))?;

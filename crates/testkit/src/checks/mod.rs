@@ -131,6 +131,7 @@ checks! {
     Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and who ended waits";
     Truth "events" events::events: "stacks at page faults, system calls and switches, by function and thread";
     Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";
+    Truth "aside" idle::aside: "whoever waits for an answer is not idle, whichever thread asked";
     Truth "long-ago" idle::long_ago: "a request from before the recording keeps only those busy that may wait for it";
     Truth "spin" idle::spin: "threads that spin are suspected to";
     Truth "short" lives::short: "threads that live a millisecond";

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/*
+ * Answers by where they are waited for. One thread sends, another waits for the answer: in a read of the same
+ * socket, whose request that is, or in epoll_wait. So the answers that are awaited on the sockets of an
+ * epoll instance are counted for it too, and whoever waits at that instance has a request in flight
+ * while one of them is.
+ *
+ * A socket that is in several instances counts for one of them, and one that is put into an instance only
+ * after the request was sent for none: then the request is its sender's alone, as on a socket that
+ * nobody polls.
+ */
+#pragma once
+
+enum { CALL_EPOLL_WAIT = 232, CALL_EPOLL_PWAIT = 281, CALL_EPOLL_PWAIT2 = 441 };
+
+/* By socket cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct ws_socket);
+} sockets SEC(".maps");
+
+/* By the kernel's address of an epoll instance. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u64);
+	__type(value, struct ws_loop);
+} loops SEC(".maps");
+
+/* The epoll instance that a socket is in, 0 for none. */
+static __always_inline u64 loop_of_socket(struct sock *sk)
+{
+	struct file *file = BPF_CORE_READ(sk, sk_socket, file);
+	struct hlist_head *items;
+	struct hlist_node *first;
+
+	if (!file || !bpf_core_field_exists(file->f_ep) || !bpf_core_type_exists(struct epitem))
+		return 0;
+	items = BPF_CORE_READ(file, f_ep);
+	first = items ? BPF_CORE_READ(items, first) : NULL;
+	if (!first)
+		return 0;
+	return (u64)BPF_CORE_READ((struct epitem *)((void *)first - bpf_core_field_offset(struct epitem, fllink)), ep);
+}
+
+/* Where `p`, which begins to wait for `reason`, waits: an epoll instance's address, a socket's cookie, or 0. */
+static __always_inline u64 place_of_wait(struct task_struct *p, u8 reason)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	struct ws_call *entry;
+	struct file *file;
+	struct sock *sk;
+	u64 call;
+	u32 key;
+
+	if ((reason != WS_POLL && reason != WS_NETWORK && reason != WS_PIPE) ||
+	    p->flags & PF_IN_KERNEL_ONLY)
+		return 0;
+	key = call = call_of(regs);
+	if (call >= WS_SYSCALLS)
+		return 0;
+	if (reason == WS_POLL) {
+		if (call != CALL_EPOLL_WAIT && call != CALL_EPOLL_PWAIT && call != CALL_EPOLL_PWAIT2)
+			return 0;
+		file = file_of(p, regs->di);
+		return file ? (u64)BPF_CORE_READ(file, private_data) : 0;
+	}
+	entry = bpf_map_lookup_elem(&syscall_reason, &key);
+	if (!entry || entry->argument != WS_FIRST_IS_FD)
+		return 0;
+	file = file_of(p, regs->di);
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return 0;
+	sk = sock_of(file);
+	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
+}
+
+static __always_inline void loop_asks(u64 key, u64 now)
+{
+	struct ws_loop *l = bpf_map_lookup_elem(&loops, &key), one = { .awaited = 1, .since = now };
+
+	if (!l) {
+		if (bpf_map_update_elem(&loops, &key, &one, BPF_NOEXIST))
+			lost(WS_L_SOCKETS);
+		return;
+	}
+	if (l->awaited <= 0)
+		l->since = now;
+	__sync_fetch_and_add(&l->awaited, 1);
+}
+
+static __always_inline void loop_asks_no_more(u64 key, u64 now)
+{
+	struct ws_loop *l = bpf_map_lookup_elem(&loops, &key);
+
+	if (!l)
+		return;
+	__sync_fetch_and_add(&l->awaited, -1);
+	l->until = now;
+}
+
+/* Whether an answer was awaited at that place for most of the time from `begin` to `now`. */
+static __always_inline bool awaited_at(u64 place, u64 begin, u64 now)
+{
+	u64 since, until = now;
+	struct ws_socket *s;
+	struct ws_loop *l;
+
+	if (!place)
+		return false;
+	if ((s64)place > 0) {
+		s = bpf_map_lookup_elem(&sockets, &place);
+		if (!s || s->inbound || !s->since)
+			return false;
+		since = s->since;
+	} else {
+		l = bpf_map_lookup_elem(&loops, &place);
+		if (!l)
+			return false;
+		since = l->since;
+		if (l->awaited <= 0 && l->until < now)
+			until = l->until;
+	}
+	since = since > begin ? since : begin;
+	return until >= since && until - since >= (now - begin) / 2;
+}
