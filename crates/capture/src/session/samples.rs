@@ -280,6 +280,10 @@ fn spread(slices: &mut Vec<SliceValue>, grid: Slices, s: &SampleEvent) {
     let (first, last) = (slice_of(begin), slice_of(s.end.max(begin + 1) - 1));
     let length = s.end.saturating_sub(begin).max(1);
     let mut given = 0;
+    if slices.is_empty() {
+        // Of ten thousand threads that sleep all have as many, and no more will come.
+        slices.reserve_exact((last - first) as usize + 1);
+    }
     for slice in first..=last {
         let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
         let upto = if slice == last {
