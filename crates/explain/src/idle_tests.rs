@@ -466,3 +466,34 @@ fn who_sleeps_with_what_others_wait_for_shares_it_also_where_that_is_one_functio
     rec.hops[1] = hop(Above::Hop(0), Role::Blocked, waits, Some(BlockReason::Lock));
     assert!(ladder::held_by_fellows(&rec, &[0, 1]) < SHARED);
 }
+
+#[test]
+fn asio_s_threads_wait_for_the_one_that_polls_and_their_handlers_do_not() {
+    let wait_in = [
+        "__futex_abstimed_wait_common64",
+        "__pthread_cond_wait_common",
+        "pthread_cond_wait",
+        "void boost::asio::detail::posix_event::wait<boost::asio::detail::conditionally_enabled_mutex::scoped_lock>",
+        "boost::asio::detail::conditionally_enabled_event::wait(boost::asio::detail::conditionally_enabled_mutex::scoped_lock&)",
+    ];
+    let runs = [
+        "boost::asio::detail::scheduler::do_run_one(boost::asio::detail::conditionally_enabled_mutex::scoped_lock&)",
+        "boost::asio::detail::scheduler::run(boost::system::error_code&)",
+        "serve",
+        "handle",
+        "main_of_threads",
+        "start_thread",
+    ];
+    let all = [&wait_in[..], &runs[..]].concat();
+    let mut w = wait(BlockReason::Lock, &all, &[]);
+    assert!(judge(&w).0);
+    // A request that is in flight is awaited by whoever polls.
+    w.seen.in_flight = Some(true);
+    assert!(judge(&w).0);
+    // Without what was inlined.
+    let plain = [&wait_in[..3], &runs[..]].concat();
+    assert!(judge(&wait(BlockReason::Lock, &plain, &[])).0);
+    // A handler waits for something that it wants.
+    let handler = [&wait_in[..3], &["take_connection"], &runs[..]].concat();
+    assert!(!judge(&wait(BlockReason::Lock, &handler, &[])).0);
+}

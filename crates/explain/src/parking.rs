@@ -157,13 +157,20 @@ const MESSAGES: [&str; 5] = [
 ];
 
 /// Main functions of threads that wait for work in them directly; below them they work.
-const HOMES: [&str; 2] = [
+const HOMES: [&str; 7] = [
     "G1ConcurrentMarkThread::run_service",
     "G1ConcurrentRefineThread::run_service",
+    // Asio, with Boost and alone: of the threads that run a context, one polls and the others wait for it. Called
+    // so, or with a time limit; and before Boost 1.66.
+    "boost::asio::detail::scheduler::do_run_one",
+    "boost::asio::detail::scheduler::do_wait_one",
+    "asio::detail::scheduler::do_run_one",
+    "asio::detail::scheduler::do_wait_one",
+    "boost::asio::detail::task_io_service::do_run_one",
 ];
 
-/// What a Java thread's wait is made of: of the C library, the VM, and the library of locks.
-fn only_waits_in_java(name: &str) -> bool {
+/// What a wait of Java's threads, and of Asio's, is made of: of the C library, the VM, and the library of locks.
+pub(crate) fn only_waits(name: &str) -> bool {
     const PARTS: [&str; 13] = [
         "__futex_abstimed_wait",
         "futex_wait",
@@ -179,7 +186,12 @@ fn only_waits_in_java(name: &str) -> bool {
         "java.util.concurrent.locks.",
         "java.util.concurrent.ForkJoinPool.",
     ];
-    const MORE: [&str; 6] = [
+    const MORE: [&str; 10] = [
+        "boost::asio::detail::conditionally_enabled_event::",
+        "asio::detail::conditionally_enabled_event::",
+        // Templates have what they give back before their name.
+        "void boost::asio::detail::posix_event::wait",
+        "void asio::detail::posix_event::wait",
         "PosixSemaphore::wait",
         "ObjectSynchronizer::",
         "JVM_MonitorWait",
@@ -223,7 +235,7 @@ fn is(name: &str, place: &str) -> bool {
 
 /// The functions that may be the place's, from the wait outwards.
 fn near<'a>(user: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
-    let own = user.iter().skip_while(|name| only_waits_in_java(name));
+    let own = user.iter().skip_while(|name| only_waits(name));
     own.take(NEAR).copied()
 }
 

@@ -287,6 +287,16 @@ impl Managed {
         self.java.name(words.iter().copied(), Some(pid));
     }
 
+    /// Whether the innermost method of a stack of Ruby that has been named puts its thread to sleep. To the system
+    /// it waits at a condition of its own with a time limit, as one does for a lock.
+    pub fn ruby_sleeps(&self, pid: u32, words: &[u64]) -> bool {
+        let innermost = Word::all(words).next();
+        self.kind(pid) == FrameKind::Ruby
+            && innermost
+                .and_then(|word| self.code(pid, word))
+                .is_some_and(|code| code.name == "Kernel#sleep")
+    }
+
     /// The function of a frame, if it could be read in time.
     pub fn code(&self, pid: u32, word: Word) -> Option<&Code> {
         match self.codes.get(&(pid, word.code, word.check))? {

@@ -7,7 +7,7 @@ use wallscope_model::{BlockReason, ContextId, FrameKind, Recording, Sample, Stat
 
 use super::causes::Cause;
 use super::delays::Delay;
-use super::news::{converses, may_be_for_news};
+use super::news::{awaits_result, converses, may_be_for_news};
 use super::places::functions;
 use super::waits::{Enders, Waits, awaits_one_peer, own_lock};
 use super::work::Work;
@@ -146,6 +146,32 @@ impl<'a> Evidence<'a> {
             })
             .collect();
         self.time(&(self.waits).ended_by_strangers(self.recording, &samples))
+    }
+
+    /// Blocked time of which nothing is known but that it was, ns.
+    pub fn unnamed(&self) -> u64 {
+        let other = Some(BlockReason::Other.name());
+        let nothing = |c: &&Cause| c.reason == other && c.function.starts_with('[');
+        self.causes.iter().filter(nothing).map(|c| c.ns).sum()
+    }
+
+    /// How much threads computed that lived too briefly to be seen, where that is most of what was computed, and
+    /// not next to nothing; ns.
+    pub fn mostly_unseen(&self) -> Option<u64> {
+        let unseen = self.recording.processes.iter();
+        let unseen: u64 = unseen.map(|p| p.unattributed_on_cpu_ns).sum();
+        let seen = self.bottleneck.ledger.state_ns(State::OnCpu);
+        (unseen > seen && self.bottleneck.load(unseen) >= 0.01).then_some(unseen)
+    }
+
+    /// Blocked time at futures, ns.
+    pub fn awaited_results(&self) -> u64 {
+        let lock = Some(BlockReason::Lock.name());
+        let causes = self.causes.iter().filter(|c| c.reason == lock);
+        let samples: Vec<u32> = (causes.flat_map(|c| c.samples.iter().copied()))
+            .filter(|i| awaits_result(self.recording, &self.recording.samples[*i as usize]))
+            .collect();
+        self.time(&samples)
     }
 
     /// Whether children ended most of a cause's waits.

@@ -4,7 +4,7 @@ use wallscope_model::{BlockReason, FrameKind};
 
 use super::causes::Cause;
 use super::evidence::Evidence;
-use super::news::{brings, gives};
+use super::news::{awaits_result, brings, gives};
 use super::waits::{RESOLVERS, takes_a_lock};
 use crate::idle::waits_for_condition;
 use crate::words;
@@ -65,6 +65,9 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         }
         BlockReason::Lock if user(&["std::__atomic_futex_unsigned_base", "__future_base"]) => {
             "the results of other threads (std::future)"
+        }
+        BlockReason::Lock if e.mostly(c, awaits_result) => {
+            "the results of other threads (a future)"
         }
         BlockReason::Lock if user(&["barrier_wait", "Barrier::wait", "CyclicBarrier.await"]) => {
             "other threads to arrive at a barrier"

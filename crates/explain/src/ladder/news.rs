@@ -6,6 +6,7 @@ use wallscope_model::{BlockReason, FrameKind, Function, Recording, Sample};
 use super::places::{functions, passes, place, scripts};
 use super::waits::takes_a_lock;
 use crate::idle::{connects, is_not_taken, script_name, waits_for_condition};
+use crate::parking;
 
 /// Functions of Python's library in which scripts wait for others to bring something.
 const NEWS_IN_SCRIPTS: [&str; 4] = [
@@ -45,11 +46,44 @@ pub(super) fn takes_from_endless_queue(recording: &Recording, sample: &Sample) -
         && known()
 }
 
+/// Whether a wait is for what another thread is asked to find out, a future: whoever made it has work, or waits
+/// for somebody himself, and it is neither want of work nor a queue.
+pub(super) fn awaits_result(recording: &Recording, sample: &Sample) -> bool {
+    const RESULTS: [&str; 5] = [
+        "java.util.concurrent.CompletableFuture.",
+        "java.util.concurrent.CompletableFuture$Signaller.",
+        "java.util.concurrent.FutureTask.",
+        "std::__atomic_futex_unsigned_base",
+        "std::__future_base",
+    ];
+    const IN_SCRIPTS: &str = "result (concurrent/futures/_base.py)";
+    sample.reason == Some(BlockReason::Lock)
+        && (near_results(recording, sample, &RESULTS)
+            || scripts(recording, sample.stack)
+                .take(SCRIPTS_IN_LIBRARY)
+                .any(|f| script_name(f) == IN_SCRIPTS))
+}
+
+/// The library's own functions of Python that lie below one that waits for a result.
+const SCRIPTS_IN_LIBRARY: usize = 3;
+
+/// Whether one of those functions waits itself, and not what runs below it: a future's own thread runs in it as
+/// well.
+fn near_results(recording: &Recording, sample: &Sample, known: &[&str]) -> bool {
+    let mut own = functions(recording, sample.stack)
+        .filter(|(kind, _)| *kind != FrameKind::Kernel)
+        .map(|(_, name)| &**name)
+        .skip_while(|name| parking::only_waits(name));
+    own.next()
+        .is_some_and(|name| known.iter().any(|k| name.starts_with(k)))
+}
+
 /// Whether a wait is for somebody to bring something, and not to give something back.
 pub(super) fn is_for_news(recording: &Recording, sample: &Sample, reason: BlockReason) -> bool {
     match reason {
         BlockReason::Pipe => !brings(recording, sample),
         BlockReason::Lock if takes_rubys_lock(recording, sample) => false,
+        BlockReason::Lock if awaits_result(recording, sample) => false,
         BlockReason::Lock => {
             // A script's locks and conditions are the same to the system.
             let mut scripts = scripts(recording, sample.stack).peekable();

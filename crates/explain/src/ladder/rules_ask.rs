@@ -11,19 +11,38 @@ use crate::words;
 
 /// Waits for answers over connections: by reason, and in all.
 fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
-    use BlockReason::{Network, Pipe, Poll};
+    use BlockReason::{Lock, Network, Pipe, Poll};
     let network = e.blocked(Network);
     let unix = e.in_flight(|r| r == Pipe);
     let polled = (e.polled_for_answers()).saturating_sub(e.handed_of_awaited());
-    let most = [(Network, network), (Poll, polled), (Pipe, unix)]
-        .into_iter()
-        .fold((Network, 0), |a, b| if b.1 > a.1 { b } else { a });
-    (most.0, network + unix + polled)
+    let results = results_of_upstream(e);
+    let most = [
+        (Network, network),
+        (Poll, polled),
+        (Pipe, unix),
+        (Lock, results),
+    ]
+    .into_iter()
+    .fold((Network, 0), |a, b| if b.1 > a.1 { b } else { a });
+    // Who polls for those results waits for the same answers at the same time.
+    (most.0, (network + unix + polled).max(results))
+}
+
+/// Waits for results of futures, where a thread of its own asks others for them: clients that poll in one thread
+/// for all. As long as answers were awaited meanwhile, ns.
+fn results_of_upstream(e: &Evidence<'_>) -> u64 {
+    const MOST: f64 = 0.5;
+    let results = e.awaited_results();
+    let answers = (e.requests.upstream.as_ref()).map_or(0, |u| u.awaited_ns);
+    match answers as f64 >= MOST * results as f64 {
+        true => results,
+        false => 0,
+    }
 }
 
 /// Functions that ask another process for work, and are answered when there is some: the blocking commands
 /// of Redis in its clients' libraries, and what takes from Kafka.
-const TAKES_WORK: [&str; 13] = [
+const TAKES_WORK: [&str; 15] = [
     "blpop",
     "brpop",
     "blmove",
@@ -34,6 +53,9 @@ const TAKES_WORK: [&str; 13] = [
     "bzmpop",
     "xread",
     "xreadgroup",
+    // Ruby's client, by which Sidekiq asks.
+    "blocking_call",
+    "blocking_call_v",
     "rd_kafka_consumer_poll",
     "rd_kafka_consume_batch",
     "rd_kafka_consume_batch_queue",
@@ -42,7 +64,10 @@ const TAKES_WORK: [&str; 13] = [
 /// Whether a function's own name is one of those, in whatever class and module.
 pub(super) fn takes_work(name: &str) -> bool {
     let plain = name.split(['(', '<']).next().unwrap_or_default();
-    let own = plain.rsplit(['.', ':', ' ']).next().unwrap_or_default();
+    let own = plain
+        .rsplit(['.', ':', ' ', '#'])
+        .next()
+        .unwrap_or_default();
     TAKES_WORK.iter().any(|t| own.eq_ignore_ascii_case(t))
 }
 
@@ -111,9 +136,13 @@ fn may_be_work(e: &Evidence<'_>) -> Option<String> {
 pub(super) fn upstream(e: &Evidence<'_>) -> Found {
     let (reason, ns) = awaited(e);
     let share = e.share(ns);
+    let results = results_of_upstream(e);
     let others = (WORK.iter())
         .filter(|r| !matches!(r, BlockReason::Network | BlockReason::Pipe))
-        .map(|r| e.blocked(*r))
+        .map(|r| match r {
+            BlockReason::Lock => e.blocked(*r).saturating_sub(results),
+            r => e.blocked(*r),
+        })
         .max()
         .unwrap_or(0);
     // What it sends is no question: somebody is slow to take it.
@@ -189,4 +218,16 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             .with(beside(e))
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::takes_work;
+
+    #[test]
+    fn clients_that_ask_for_work_are_known_by_their_functions() {
+        assert!(takes_work("RedisClient#blocking_call"));
+        assert!(takes_work("Redis.brpop"));
+        assert!(!takes_work("RedisClient#call"));
+    }
 }

@@ -43,6 +43,8 @@ fn rests(e: &Evidence<'_>) -> (f64, f64, bool) {
     let cpus = b.load(l.state_ns(State::OnCpu) + l.state_ns(State::Runnable));
     let pending = b.load(e.pending());
     let rests = b.active_ns() == 0 || (cpus < 0.01 && pending < 0.02);
+    // Who was not seen is not known to rest.
+    let rests = rests && e.mostly_unseen().is_none();
     (cpus, pending, rests)
 }
 
@@ -187,6 +189,7 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
     let polled = e.share(e.blocked(BlockReason::Poll));
     let room = busiest < 0.5 && (cpus < 0.5 || lasting);
     let waits = pending < 0.05 || (quick && pending < 0.25);
+    let waits = waits && e.mostly_unseen().is_none() && b.load(e.unnamed()) < 0.25;
     let answers = mean.map_or_else(String::new, |ns| {
         format!(
             "; {} requests answered {} on average",
@@ -229,11 +232,15 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
     )
 }
 
-/// Whether looks at connections saw it answer at once, and saw it ask nobody: it is not for answers of others
-/// that it polls.
+/// Whether looks at connections saw it answer at once, and saw it ask nobody, or have answers of others to wait for
+/// a small part of the time that it polled only: it is mostly for work that it polls.
 fn answers_itself(e: &Evidence<'_>) -> bool {
+    const PART: u64 = 4;
     let r = e.requests;
-    r.asked >= FEW && r.mean_ns().is_some_and(|ns| ns < AT_ONCE_NS) && r.upstream.is_none()
+    let polled = e.blocked(BlockReason::Poll);
+    let awaited = r.upstream.as_ref().map_or(0, |u| u.awaited_ns);
+    let seldom = awaited == 0 || awaited.max(r.owed_ns) < polled / PART;
+    r.asked >= FEW && r.mean_ns().is_some_and(|ns| ns < AT_ONCE_NS) && seldom
 }
 
 /// Whether requests on connections were followed, so that waits without one in flight are known.
@@ -299,6 +306,29 @@ fn is_standard_input(e: &Evidence<'_>, c: &Cause) -> bool {
         && e.mostly_passes(c, |kind, name| {
             kind == FrameKind::Kernel && name.contains("pipe_read")
         })
+}
+
+/// Threads and processes that come and go between two looks: what they wait for is not known, and those that are
+/// there all the time may do nothing but start them.
+pub(super) fn brief(e: &Evidence<'_>) -> Found {
+    let unseen = e.mostly_unseen();
+    let seen = e.bottleneck.ledger.state_ns(State::OnCpu);
+    let times = format!(
+        "{} computed by threads that lived too briefly to be seen, {} by others",
+        words::time(unseen.unwrap_or(0)),
+        words::time(seen)
+    );
+    found(times.clone(), unseen.is_some(), || {
+        let mut v = Verdict::new(format!(
+            "Nothing firm can be said: most of what it does is done by threads or processes that live too \
+             briefly to be looked at ({times}); a recording by eBPF or perf events sees each of them"
+        ));
+        v.share = e.bottleneck.load(unseen.unwrap_or(0));
+        v.whole = "one CPU".into();
+        v.confidence = "that they computed is counted; what they waited for is not known".into();
+        v.bottleneck = false;
+        v
+    })
 }
 
 pub(super) fn sleeping(e: &Evidence<'_>) -> Found {

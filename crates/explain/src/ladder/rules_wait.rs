@@ -5,7 +5,7 @@ use wallscope_model::{BlockReason, State};
 use super::causes::{Cause, largest};
 use super::circles;
 use super::delays::Delay;
-use super::evidence::{Evidence, WORK};
+use super::evidence::{Evidence, FEW, WORK};
 use super::for_what::for_what;
 use super::verdict::{Found, Verdict, found, mostly};
 use super::waits::{Enders, own_lock};
@@ -386,22 +386,51 @@ pub(super) fn beside(e: &Evidence<'_>) -> Option<String> {
 
 pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
     let ns = e.in_flight(|r| r == BlockReason::Timer);
+    let by_all = slept_while_owed(e).filter(|all| *all > ns);
+    let (known, ns) = (by_all.is_none(), by_all.unwrap_or(ns));
     let share = e.share(ns);
     found(
         format!("slept with requests in flight: {}", words::share(share)),
-        share >= 0.20 && ns >= e.main_wait().1,
+        share >= if known { 0.20 } else { 0.5 } && ns >= e.main_wait().1,
         || {
             let by = largest(e.causes, State::Blocked, Some(BlockReason::Timer));
-            Verdict::new(format!(
+            let v = Verdict::new(format!(
                 "It sleeps by its own clock {} of active time while callers wait for its answer{}",
                 words::share(share),
                 mostly(by)
             ))
             .because(BlockReason::Timer.name())
             .of(e, State::Blocked, ns, by)
-            .with(tries_again(e))
+            .with((e.requests.mean_ns()).filter(|_| !known).map(|mean| {
+                format!(
+                    "It was asked {} times, and answered after {} on average",
+                    e.requests.asked,
+                    words::time(mean)
+                )
+            }))
+            .with(tries_again(e));
+            if known {
+                return v;
+            }
+            v.suspected("whose requests they are is not known, but that it owed answers as long as it slept")
         },
     )
+}
+
+/// Time slept where nobody followed whose requests are, but looks at connections saw the process owe answers as
+/// long, and ask nobody, ns.
+fn slept_while_owed(e: &Evidence<'_>) -> Option<u64> {
+    let slept = e.blocked(BlockReason::Timer);
+    let r = e.requests;
+    let followed = e.recording.domain.backend == "ebpf";
+    let mean = r.mean_ns()?;
+    // Who never answers serves by a stream, or lets his callers wait for news.
+    let answers = r.asked >= FEW && mean <= e.bottleneck.window_ns / 4;
+    let asks = r
+        .upstream
+        .as_ref()
+        .is_some_and(|u| u.awaited_ns * 2 > r.owed_ns);
+    (!followed && answers && !asks && r.owed_ns >= slept).then_some(slept)
 }
 
 /// Connections that fail while it sleeps: it may sleep between its tries.

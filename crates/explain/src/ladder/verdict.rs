@@ -101,7 +101,7 @@ pub const VERDICTS: &[VerdictRule] = &[
         name: "idle",
         when: "threads did less than 1 % of one CPU's work, and waited for others, or with requests \
                in flight, less than 2 % of the window (below that nobody can tell it from standing \
-               still)",
+               still), and no more was done by threads that lived too briefly to be seen",
         judge: rules_rest::idle,
     },
     VerdictRule {
@@ -148,7 +148,8 @@ pub const VERDICTS: &[VerdictRule] = &[
         when: "no thread computed half of the window or more, the process less than half a CPU; \
                waits for others took less than 5 % of the window, or less than 25 % with requests \
                answered within 100 ms on average (what a person takes for at once, by Nielsen); \
-               requests did not take longer, and less than half of the time was slept",
+               requests did not take longer, less than half of the time was slept, and it is known what most threads \
+               did",
         judge: rules_rest::healthy,
     },
     VerdictRule {
@@ -193,7 +194,8 @@ pub const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         name: "sleep-in-request",
         when: "threads slept by their own clock 20 % of active time or more while requests were in \
-               flight, and longer than they waited for others",
+               flight, and longer than they waited for others; where nobody followed requests, 50 % or more, and it \
+               owed answers as long",
         judge: rules_wait::sleep_in_request,
     },
     VerdictRule {
@@ -210,8 +212,8 @@ pub const VERDICTS: &[VerdictRule] = &[
     },
     VerdictRule {
         name: "upstream",
-        when: "answers of others were awaited 20 % of active time or more, and longer than anything \
-               else that somebody has to end",
+        when: "answers of others were awaited 20 % of active time or more, in the thread itself or by way of a \
+               future, and longer than anything else that somebody has to end",
         judge: rules_ask::upstream,
     },
     VerdictRule {
@@ -226,6 +228,12 @@ pub const VERDICTS: &[VerdictRule] = &[
         when: "one reason that somebody else has to end takes 20 % of active time or more, or half of one \
                thread's",
         judge: rules_wait::waiting,
+    },
+    VerdictRule {
+        name: "brief",
+        when: "threads or processes that lived too briefly to be seen computed more than all others, and 1 % of \
+               one CPU or more, and nothing of the above is seen of the others",
+        judge: rules_rest::brief,
     },
     VerdictRule {
         name: "sleeping",

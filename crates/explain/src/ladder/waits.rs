@@ -187,6 +187,9 @@ impl Waits {
                 let ours: f64 = waiters.iter().filter_map(|w| by.get(&Some(*w))).sum();
                 ours >= DIALOGUE * all.max(1.0) || turns.asked(recording, who, &waiters, &samples)
             };
+            let leads = |who: ContextId, reason: BlockReason| {
+                waiters.contains(&who) && reason == BlockReason::Poll
+            };
             let whole: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
             let mut want = 0.0;
             for i in &samples {
@@ -197,11 +200,16 @@ impl Waits {
                         Actor::Interrupt(served) if &**served == "timer" => {
                             want += self.scaled(recording, *i, h.ns);
                         }
-                        Actor::Context(who) if !waiters.contains(who) && !asks(*who) => {
+                        Actor::Context(who) => {
+                            // Threads may take turns at polling for all of them, and wait at a condition
+                            // otherwise: who polls for what may come has nothing that the others want.
+                            let one_of_them = waiters.contains(who) || asks(*who);
                             let rest = self.below[*hop as usize].iter().filter(|b| {
                                 let b = &recording.hops[**b as usize];
                                 let reason = b.reason.unwrap_or(BlockReason::Other);
-                                b.role == Role::Blocked && restful.contains(&(*who, reason))
+                                b.role == Role::Blocked
+                                    && (!one_of_them || leads(*who, reason))
+                                    && restful.contains(&(*who, reason))
                             });
                             let rest: u64 = rest.map(|b| recording.hops[*b as usize].ns).sum();
                             want += self.scaled(recording, *i, rest);

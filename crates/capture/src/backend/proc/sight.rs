@@ -141,6 +141,11 @@ impl Looker {
                 self.processes.managed_mut().name(&m);
                 m.words
             });
+            if reasons.by_place == BlockReason::Lock
+                && self.processes.managed().ruby_sleeps(pid, &words)
+            {
+                reasons.replace(BlockReason::Lock, BlockReason::Timer);
+            }
             let whose = self.processes.whose(pid, copied_ns, &stack.frames);
             let what = call.and_then(|call| {
                 let [first, second, ..] = call.arguments;

@@ -150,10 +150,15 @@ fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
         pid: 1,
         asks: true,
         requests: 20,
-        in_flight_ns: TENTH,
+        in_flight_ns: 60 * TENTH,
         ..Peer::default()
     });
     assert!(climb(&rec).verdict.bottleneck);
+    // Not where it awaited them, and owed answers, a small part of the time that it polled only.
+    rec.peers[1].in_flight_ns = 10 * TENTH;
+    rec.peers[0].in_flight_ns = 12 * TENTH;
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("healthy", false), "{}", v.cause);
 }
 
 #[test]
@@ -290,4 +295,28 @@ fn a_sleep_in_an_event_loop_s_step_is_said_to_hold_it_up() {
     assert!(!hint(&rec));
     rename(&mut rec, 1, FrameKind::Native, "task_step_impl");
     assert!(hint(&rec));
+}
+
+#[test]
+fn without_kernel_programs_a_sleep_is_held_against_who_owes_answers_as_long() {
+    let mut rec = recording(&[(1, 0, 0, BlockReason::Timer, 90); 2]);
+    rec.domain.backend = "perf".into();
+    assert_eq!(climb(&rec).verdict.rule, "sleeping");
+    rec.peers = vec![Peer {
+        pid: 1,
+        requests: 800,
+        in_flight_ns: 500 * TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.bottleneck),
+        ("sleep-in-request", true),
+        "{}",
+        v.cause
+    );
+    assert!(v.confidence.contains("suspected"), "{}", v.confidence);
+    // Somebody who sleeps beside, and answers at once.
+    rec.peers[0].in_flight_ns = TENTH;
+    assert!(!climb(&rec).verdict.bottleneck);
 }

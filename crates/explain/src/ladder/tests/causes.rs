@@ -203,3 +203,20 @@ fn who_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
     assert_eq!((v.rule, v.bottleneck), ("upstream", true), "{}", v.cause);
     assert!(!hint(&v));
 }
+
+#[test]
+fn what_was_done_by_threads_that_nobody_saw_is_not_called_idle() {
+    let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 100)]);
+    rec.domain.backend = "proc".into();
+    assert_eq!(climb(&rec).verdict.rule, "idle");
+    rec.processes = vec![Process {
+        pid: 1,
+        unattributed_on_cpu_ns: 5 * TENTH,
+        ..Process::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("brief", false), "{}", v.cause);
+    // Next to nothing.
+    rec.processes[0].unattributed_on_cpu_ns = TENTH / 10;
+    assert_eq!(climb(&rec).verdict.rule, "idle");
+}

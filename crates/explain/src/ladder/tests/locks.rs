@@ -263,3 +263,103 @@ fn who_waits_for_a_mutex_of_ruby_does_not_wait_for_work() {
     let v = climb(&rec).verdict;
     assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
 }
+
+/// What threads of one pool do: they wait at a condition, and one of them, that polls meanwhile, ends that.
+fn led(reason: BlockReason) -> Recording {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Lock, 98),
+        (2, 0, 0, BlockReason::Lock, 40),
+        (1, 0, 0, reason, 40),
+    ]);
+    rec.domain.backend = "ebpf".into();
+    rename(&mut rec, 0, FrameKind::Native, "pthread_cond_wait");
+    // The second and the third are one thread, that waits at the same place as the first.
+    for s in &mut rec.samples {
+        if s.context == ContextId(2) {
+            s.context = ContextId(1);
+        } else if s.reason == Some(BlockReason::Lock) {
+            s.stack = StackId(0);
+        }
+    }
+    let other = rec.contexts.remove(2).ledger;
+    let own = &mut rec.contexts[1].ledger;
+    own.on_cpu.user += other.on_cpu.user;
+    own.blocked[reason as usize] += other.blocked[reason as usize];
+    own.wall_ns += other.wall_ns;
+    rec.actors = vec![Actor::Context(ContextId(0)), Actor::Context(ContextId(1))];
+    let waits: Vec<u32> = (0..rec.samples.len() as u32)
+        .filter(|i| rec.samples[*i as usize].reason == Some(BlockReason::Lock))
+        .collect();
+    for i in waits {
+        let ns = rec.samples[i as usize].ns;
+        let by = ActorId(u32::from(rec.samples[i as usize].context == ContextId(0)));
+        // Only the second polls: what the first did meanwhile is not known.
+        let (above, below) = (rec.hops.len() as u32, by == ActorId(1));
+        let hop = |above, role, reason| Hop {
+            above,
+            role,
+            actor: by,
+            stack: None,
+            reason,
+            part: None,
+            labels: None,
+            count: 10,
+            ns,
+        };
+        rec.hops.push(hop(Above::Sample(i), Role::Woke, None));
+        if below {
+            rec.hops
+                .push(hop(Above::Hop(above), Role::Blocked, Some(reason)));
+        }
+    }
+    rec
+}
+
+#[test]
+fn who_waits_for_the_one_that_polls_for_all_of_them_has_no_work() {
+    let v = climb(&led(BlockReason::Poll)).verdict;
+    assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
+    // Who sleeps meanwhile may well have what the others want.
+    let v = climb(&led(BlockReason::Timer)).verdict;
+    assert_eq!(
+        (v.bottleneck, v.reason),
+        (true, Some("lock")),
+        "{}",
+        v.cause
+    );
+}
+
+#[test]
+fn a_future_is_no_full_queue_and_whoever_is_asked_for_it_is_named() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
+    rename(
+        &mut rec,
+        0,
+        FrameKind::Native,
+        "jdk.internal.misc.Unsafe.park",
+    );
+    rename(
+        &mut rec,
+        1,
+        FrameKind::Native,
+        "java.util.concurrent.CompletableFuture.waitingGet",
+    );
+    rename(&mut rec, 2, FrameKind::Native, "Client.send");
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "waiting", "{}", v.cause);
+    assert!(v.cause.contains("a future"), "{}", v.cause);
+    rec.peers = vec![Peer {
+        pid: 1,
+        asks: true,
+        address: "10.0.0.2:80".into(),
+        requests: 20,
+        in_flight_ns: 90 * TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.outside), ("upstream", true), "{}", v.cause);
+    assert!(v.cause.contains("10.0.0.2:80"), "{}", v.cause);
+    // Not where answers were awaited for a small part of that.
+    rec.peers[0].in_flight_ns = 9 * TENTH;
+    assert_eq!(climb(&rec).verdict.rule, "waiting");
+}
