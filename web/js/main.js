@@ -82,6 +82,14 @@ export class Page {
       dark = this.paper(true, false);
     });
     addEventListener('afterprint', () => this.paper(false, dark));
+    // What was drawn for a room is drawn anew in another: the window's, or what a scroll bar leaves of it.
+    const heat = byId('pane-heat');
+    let room = 0;
+    new ResizeObserver(() => {
+      if (this.look.tab !== 'heat' || heat.clientWidth === room) return;
+      room = heat.clientWidth;
+      this.show(false);
+    }).observe(heat);
     this.show(false);
   }
 

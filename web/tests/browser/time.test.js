@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { look, suite, total } from '../browser.js';
+import { look, settled, suite, total } from '../browser.js';
 
 const on = suite();
 
@@ -93,5 +93,23 @@ test('the heat map and the lanes say what resolution they have', async () => {
   });
   await on('coarse', { look: 'tab=heat' }, async (page) => {
     assert.match(await page.locator('#pane-heat').innerText(), /steps of 1\.00 s/);
+  });
+});
+
+test('what is drawn over time keeps to its room when that changes', async () => {
+  await on('demo', { look: 'tab=heat' }, async (page) => {
+    const over = () =>
+      page.evaluate(() => {
+        const pane = document.querySelector('#pane-heat').getBoundingClientRect();
+        const canvases = [...document.querySelectorAll('#pane-heat canvas')];
+        return { width: pane.width, beyond: Math.max(...canvases.map((c) => c.getBoundingClientRect().right - pane.right)) };
+      });
+    const before = await over();
+    assert.ok(before.beyond <= 0, `${before.beyond} px at first`);
+    await page.setViewportSize({ width: 900, height: 700 });
+    await page.waitForFunction((w) => document.querySelector('#pane-heat').clientWidth < w, before.width);
+    await settled(page);
+    const after = await over();
+    assert.ok(after.beyond <= 0, `${after.beyond} px in a narrower window`);
   });
 });
