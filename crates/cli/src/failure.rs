@@ -1,6 +1,6 @@
 //! How a verb fails: the contract's exit code and one message.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 /// A verb's failure.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Failure {
     /// Tells the user, and returns the exit code.
     pub fn report(self) -> ExitCode {
         if let Some(error) = self.error {
-            eprintln!("wallscope: {error:#}");
+            eprintln!("wallscope: {error:#}{}", remedy(&error));
         }
         ExitCode::from(self.code)
     }
@@ -63,5 +63,19 @@ impl From<anyhow::Error> for Failure {
             code: 1,
             error: Some(error),
         }
+    }
+}
+
+/// What to do about a cause that the same message everywhere would not tell.
+fn remedy(error: &anyhow::Error) -> &'static str {
+    let too_large = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<io::Error>();
+        io.is_some_and(|e| e.kind() == io::ErrorKind::FileTooLarge)
+    };
+    match error.chain().any(too_large) {
+        true => {
+            "; `ulimit -f` shows how large files may get here, `ulimit -f unlimited` lifts that"
+        }
+        false => "",
     }
 }

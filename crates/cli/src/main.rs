@@ -88,6 +88,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    // Without a handler the signal would end us; with one, the write fails, and can be told. A command that
+    // is started has the signal as usual.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default());
     let result = match Cli::parse().verb {
         Verb::Record(args) => record::run(args),
         Verb::Report(args) => report::run(args),

@@ -298,6 +298,26 @@ fn places_that_cannot_be_written_are_exit_code_1() {
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_fails_with_a_message() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 1);
+    let place = dir.path().join("out");
+    let out = Command::new("sh")
+        .args(["-c", "ulimit -f 0 && exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_wallscope"))
+        .args(["export", "--format", "folded", "-o"])
+        .args([&place, &path])
+        .output()
+        .unwrap();
+    fails(
+        &out,
+        1,
+        &[place.to_str().unwrap(), "too large", "ulimit -f"],
+    );
+    assert!(!place.exists());
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let dir = tempfile::tempdir().unwrap();
     // More than a pipe holds.
