@@ -54,7 +54,8 @@ struct hs_proc {
  *
  *   frame, JS_WORD_FUNCTION | address, then JS_WORD_BYTECODE | offset or JS_WORD_CODE | address
  *                                    the frame is of a function of V8's, by what it shares with
- *                                    others of its source: interpreted, or in this code object
+ *                                    others of its source: interpreted, or in this code object;
+ *                                    both words: one or the other
  */
 #define JS_WORD_BYTECODE (0xfff9ull << 48)
 #define JS_WORD_CODE (0xfffaull << 48)

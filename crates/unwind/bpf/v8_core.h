@@ -7,8 +7,10 @@
  *   fp - 16   the function; at fixed places in it, what it shares with others of its source, and
  *             its code
  *
- * An interpreted function keeps there, too, where in its bytecode it is. What that all means is read
- * by user space. Nothing here ends a stack: what cannot be read is left out.
+ * An interpreted function keeps there, too, where in its bytecode it is. From V8 13 on a function has no
+ * code object, but the number of its place in a table of them. What that all means is read by user space.
+ * Functions of V8's own that have made no frame are left by their table, and nothing is looked for below
+ * the frame pointer, which is their caller's. Nothing here ends a stack: what cannot be read is left out.
  */
 #ifndef WALLSCOPE_V8_CORE_H
 #define WALLSCOPE_V8_CORE_H
@@ -49,9 +51,14 @@ __attribute__((noinline)) int js_put(struct uw_work *w)
 		return UW_MORE;
 	if (hs_tell(w) || uw_put(w, JS_WORD_FUNCTION | shared))
 		return UW_DONE;
-	/* A small number is in the upper half of its word. */
-	if (!(at & 0xffffffff))
-		return uw_put(w, JS_WORD_BYTECODE | at >> 32);
+	/* A small number is in the upper half of its word. Machine code may have one of its own there: in no
+	 * file, where it lies, there is the interpreter only if it was copied. User space tells them apart. */
+	if (!(at & 0xffffffff)) {
+		if (uw_put(w, JS_WORD_BYTECODE | at >> 32))
+			return UW_DONE;
+		if (w->frame >> 48)
+			return UW_MORE;
+	}
 	return uw_put(w, JS_WORD_CODE | (code & UW_FRAME_OFFSET));
 }
 

@@ -182,7 +182,7 @@ impl Managed {
                 return self.java.mapped(pid, found, bias);
             }
             Ok(Facts::Go(_)) => return self.begin_tasks(pid, found, bias, file),
-            Ok(Facts::V8(_)) => return self.scripts.mapped(pid, found),
+            Ok(Facts::V8(_)) => return self.scripts.mapped(pid, found, bias),
             Err(refusal) => {
                 self.refused.entry(refusal.to_string()).or_insert(1);
                 return;

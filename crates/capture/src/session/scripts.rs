@@ -43,13 +43,17 @@ pub struct Scripts {
     /// Processes that the unwinder has not been told of yet.
     news: Vec<(u32, Proc)>,
     versions: BTreeMap<String, u64>,
+    /// Of one of them it is not known which code functions have.
+    hidden: bool,
+    /// In one of them callers of inlined functions may be missing.
+    skips: bool,
     /// Processes that the unwinder could not be told of.
     pub unheard: u64,
 }
 
 impl Scripts {
-    /// Process `pid` has the file of `found` mapped.
-    pub fn mapped(&mut self, pid: u32, found: &Found) {
+    /// Process `pid` has the file of `found` mapped, its addresses moved by `bias`.
+    pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64) {
         let Ok(Facts::V8(facts)) = &**found else {
             return;
         };
@@ -58,10 +62,12 @@ impl Scripts {
             return;
         }
         *self.versions.entry(facts.version.clone()).or_default() += 1;
+        self.hidden |= facts.hides_code();
+        self.skips |= facts.skips_inlined();
         self.news.push((pid, facts.process()));
         let space = Space {
             found: Arc::clone(found),
-            isolate: Isolate::default(),
+            isolate: Isolate::new(bias),
         };
         self.spaces.insert(pid, space);
     }
@@ -141,12 +147,25 @@ impl Scripts {
 
     /// The versions that were found, for people.
     pub fn describe(&self) -> impl Iterator<Item = String> + '_ {
-        self.versions.keys().map(|version| format!("V8 {version}"))
+        self.versions
+            .keys()
+            .map(|version| format!("V8 {version}").trim_end().to_owned())
     }
 
     /// What is to be told of it, for people.
     pub fn notes(&self) -> Option<String> {
         (!self.versions.is_empty()).then(|| {
+            if self.hidden {
+                return "JavaScript: the file of V8 does not say where compiled code is described (its symbols \
+                        were removed): functions there have their first lines, and what was inlined into \
+                        them counts as theirs"
+                    .to_owned();
+            }
+            if self.skips {
+                return "JavaScript: in V8 12.9 (Node.js 23) functions between one that was inlined and the one \
+                        that it was compiled into may be missing, and what was inlined may count as the latter"
+                    .to_owned();
+            }
             "JavaScript: a function that V8 compiled in the middle of a loop of it counts what was inlined \
              into it as its own (`node --no-use-osr` tells these apart, at its price)"
                 .to_owned()

@@ -154,9 +154,9 @@ fn steady(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
         let piece = piece(300_000);
         Box::new(move || built.start(&["fixed", "--piece", &piece]))
     });
-    let node = node::installed().map(|()| -> Start {
+    let node = node::installed().map(|all| -> Start {
         let piece = piece(3_000_000);
-        Box::new(move || node::start(&[], &["--piece", &piece]))
+        Box::new(move || all[0].start(&[], &["--piece", &piece]))
     });
     let lower = |how: &str| Some(Peer::wallscope(tool, &["--backend", how]));
     let native_peers = vec![

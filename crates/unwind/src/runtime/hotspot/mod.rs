@@ -131,8 +131,12 @@ pub enum Item {
 pub enum Place {
     /// Interpreted: from the bytecode's object on.
     Bytecode(u32),
-    /// In machine code; the address of the object that the function has for its own.
+    /// In machine code; the object that the function has for its own: its address, or the number by which
+    /// V8 knows it.
     Code(u64),
+    /// One or the other: in no file, where machine code lies, but with what an interpreted function
+    /// would have.
+    Unsure(u32, u64),
 }
 
 /// The frames among `words`, innermost first, and the process that the VM's are of.
@@ -160,7 +164,15 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
             (kind, Some((abi::WORD_FUNCTION, function))) if kind < abi::WORD_BYTECODE => {
                 rest.next();
                 let place = match rest.peek().map(|w| (kind_of(**w), value(**w))) {
-                    Some((abi::WORD_BYTECODE, offset)) => Place::Bytecode(offset as u32),
+                    Some((abi::WORD_BYTECODE, offset)) => {
+                        rest.next();
+                        match rest.peek().map(|w| (kind_of(**w), value(**w))) {
+                            Some((abi::WORD_SCRIPT_CODE, code)) => {
+                                Place::Unsure(offset as u32, code)
+                            }
+                            _ => Place::Bytecode(offset as u32),
+                        }
+                    }
                     Some((abi::WORD_SCRIPT_CODE, code)) => Place::Code(code),
                     // The rest of it was cut off.
                     _ => Place::Code(0),
@@ -227,6 +239,11 @@ mod tests {
             abi::WORD_FUNCTION | 0x1_0009,
             abi::WORD_BYTECODE | 57,
             0x0007_0000_0000_0020,
+            0x0000_1234_5678_0040,
+            abi::WORD_FUNCTION | 0x1_0011,
+            abi::WORD_BYTECODE | 60,
+            abi::WORD_SCRIPT_CODE | 0x2_0011,
+            0x0007_0000_0000_0030,
         ];
         let script = |frame: u64, function, place| Item::Script {
             frame: FrameWord(frame),
@@ -239,6 +256,8 @@ mod tests {
                 script(words[0], 0x1_0001, Place::Code(0x2_0001)),
                 script(words[4], 0x1_0009, Place::Bytecode(57)),
                 Item::Native(FrameWord(words[7])),
+                script(words[8], 0x1_0011, Place::Unsure(60, 0x2_0011)),
+                Item::Native(FrameWord(words[12])),
             ]
         );
     }

@@ -69,23 +69,28 @@ impl Code {
     pub(super) fn at(&self, address: u64) -> Vec<Step> {
         let offset = address.wrapping_sub(self.start);
         let row = Positions::new(&self.table)
-            .take_while(|row| row.code <= offset)
+            .take_while(|row| row.reaches(offset))
             .last()
             .unwrap_or_default();
         let (mut id, mut at) = (row.inlining(), row.position());
         let mut steps = Vec::new();
-        while id > 0 && steps.len() < MOST_DEPTH {
+        while id > 0 {
             let Some((site, function)) = self.inlined.get(usize::from(id) - 1) else {
                 break;
             };
+            // No more than there are; else it goes round in circles.
+            if steps.len() >= self.inlined.len().min(MOST_DEPTH) {
+                steps.clear();
+                at = None;
+                break;
+            }
             steps.push(Step {
                 inlined: *function,
                 position: at,
             });
-            // What it was inlined into was so before.
-            let outer = inlining(*site);
+            // In no order: what it was inlined into may have a higher number.
+            id = inlining(*site);
             at = position(*site);
-            id = if outer < id { outer } else { 0 };
         }
         steps.push(Step {
             inlined: None,

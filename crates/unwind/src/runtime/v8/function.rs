@@ -3,7 +3,8 @@
 //! Names and places in the source lie in the function's scope, after its variables. The order there
 //! is the same in all versions, but not which of the parts exist; so they are told by what they are:
 //! the first text is the name (or what V8 inferred for one), and the last two numbers in a row, of
-//! which the first is the smaller, are where the function begins and ends.
+//! which the first is the smaller, are where the function begins and ends. Newer versions keep these two
+//! at a fixed place.
 
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     /// A part of V8 itself.
     pub(super) builtin: bool,
     script: Option<Arc<Script>>,
+    /// It has a copy of the interpreter's entry (`--interpreted-frames-native-stack`).
+    pub(super) own_interpreter: bool,
     /// Where its bytecode begins in the object that holds it, and which position each piece has.
     bytecode: Option<(u64, Vec<u8>)>,
 }
@@ -141,12 +144,14 @@ impl Shared {
             file: script.as_ref().map_or(String::new(), |s| s.file.clone()),
             line,
         };
+        let bytecode = bytecode(heap, data);
         Some(Shared {
             function: Arc::new(function),
             // Which of V8's own functions it is: a number.
             builtin: number(data).is_some(),
             script,
-            bytecode: bytecode(heap, data),
+            own_interpreter: bytecode.as_ref().is_some_and(|b| b.copied),
+            bytecode: bytecode.map(|b| (b.begin, b.positions)),
         })
     }
 
@@ -161,7 +166,7 @@ impl Shared {
         // Objects are known by odd addresses.
         let offset = (u64::from(offset) + 1).checked_sub(*begin)?;
         let last = Positions::new(table)
-            .take_while(|p| p.code <= offset)
+            .take_while(|p| p.reaches(offset))
             .last()?;
         last.position()
     }
@@ -194,7 +199,11 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
         n if n < INLINE_LOCALS => first + 2 * n,
         n => first + 1 + n,
     };
-    let (mut name, mut begin) = (None, None);
+    let mut name = None;
+    let begin = match heap.layout.scope_place {
+        Some(place) => number(heap.memory.word(words + 8 * place)?),
+        None => None,
+    };
     let mut numbers: Vec<u32> = Vec::new();
     for i in 0..TAIL as u64 {
         let Some(word) = heap.memory.word(words + 8 * (skip + i)) else {
@@ -205,17 +214,14 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
                 numbers.push(n);
                 continue;
             }
-            None if begin_of(&numbers).is_some() => break,
+            None if begin.is_none() && begin_of(&numbers).is_some() => break,
             None => numbers.clear(),
         }
         if name.is_none() {
             name = heap.text(word, MOST_NAME).filter(|t| !t.is_empty());
         }
     }
-    if let Some(at) = begin_of(&numbers) {
-        begin = Some(at);
-    }
-    Some((name, begin))
+    Some((name, begin.or(begin_of(&numbers))))
 }
 
 fn begin_of(numbers: &[u32]) -> Option<u32> {
@@ -225,10 +231,19 @@ fn begin_of(numbers: &[u32]) -> Option<u32> {
     }
 }
 
-/// Where a function's bytecode begins in its object, and the table of its positions.
-fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<(u64, Vec<u8>)> {
+/// A function's bytecode.
+struct Bytecode {
+    /// Where it begins in its object.
+    begin: u64,
+    positions: Vec<u8>,
+    /// The function has its own copy of the interpreter's entry.
+    copied: bool,
+}
+
+fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<Bytecode> {
     let kinds = heap.layout.kinds;
     let (mut at, mut kind) = heap.object(data)?;
+    let mut copied = false;
     for _ in 0..2 {
         // Behind the code of the baseline compiler, or a debugger's data: at the first place.
         let next = match kind {
@@ -237,6 +252,7 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<(u64, Vec<u8>)> {
             k if k == kinds.interpreter_data => 8,
             _ => return None,
         };
+        copied |= kind == kinds.interpreter_data;
         let word = heap.memory.word(at + next)?;
         (at, kind) = heap.object(word)?;
     }
@@ -246,7 +262,11 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<(u64, Vec<u8>)> {
     let table = heap.memory.word(at + heap.layout.bytecode_positions)?;
     let (table, _) = heap.object(table)?;
     let table = heap.array(table, 1, MOST_TABLE)?;
-    Some((heap.layout.bytecode_data, table))
+    Some(Bytecode {
+        begin: heap.layout.bytecode_data,
+        positions: table,
+        copied,
+    })
 }
 
 /// A row of a table of positions: from this offset in the code on, a place in a source.
@@ -257,6 +277,11 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Whether it begins at `offset` or before. A function's entry lies before its first piece.
+    pub(super) fn reaches(self, offset: u64) -> bool {
+        self.code as i64 <= offset as i64
+    }
+
     /// The position, in characters from the beginning of the source.
     pub(super) fn position(self) -> Option<u32> {
         position(self.raw as u64)

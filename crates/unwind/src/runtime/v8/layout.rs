@@ -29,6 +29,10 @@ pub(crate) struct Layout {
     pub(super) bytecode_positions: u64,
     pub(super) bytecode_data: u64,
     pub(super) code: Option<Code>,
+    /// A function has no code object, but its place in a table of them.
+    pub(super) by_table: bool,
+    /// Which words of a scope say where its function begins and ends; `None`: they are to be looked for.
+    pub(super) scope_place: Option<u64>,
     pub(super) kinds: Kinds,
 }
 
@@ -117,6 +121,7 @@ impl Layout {
             u8::try_from(v).map_err(|_| format!("{what} lies {v} bytes into it, too far"))
         };
         let shared = place("JSFunction", "shared")?;
+        let by_table = by_table(&field);
         let own_code = field("JSFunction", "code")
             .or(field("JSFunction", "raw_code"))
             .unwrap_or(match version {
@@ -126,8 +131,12 @@ impl Layout {
         let array_length = place("FixedArrayBase", "length").unwrap_or(WORD);
         let text_length = place("String", "length")?;
         let script_name = place("Script", "name")?;
-        let bytecode_positions =
-            field("BytecodeArray", "source_position_table").unwrap_or(array_length + 3 * WORD);
+        // From 12 on the table comes first, behind a wrapper.
+        let bytecode_positions = field("BytecodeArray", "source_position_table")
+            .or(field("BytecodeArray", "wrapper").map(|w| w + WORD))
+            .unwrap_or(array_length + 3 * WORD);
+        let scope_first = u64::from(need("scopeinfo_idx_first_vars")?);
+        let scope_locals = u64::from(need("scopeinfo_idx_ncontextlocals")?);
         let kind = |name: &str| value(name).unwrap_or(0) as u16;
         Ok(Layout {
             function_shared: small(shared, "what a function shares")?,
@@ -167,13 +176,16 @@ impl Layout {
             script_name,
             script_source: field("Script", "source").unwrap_or(script_name - WORD),
             script_line_ends: field("Script", "line_ends").unwrap_or(0),
-            scope_first: need("scopeinfo_idx_first_vars")?.into(),
-            scope_locals: need("scopeinfo_idx_ncontextlocals")?.into(),
+            scope_first,
+            scope_locals,
+            // In newer versions they stand between the number of variables and these.
+            scope_place: (scope_first == scope_locals + 3).then_some(scope_locals + 1),
             bytecode_positions,
             bytecode_data: field("BytecodeArray", "data")
                 // Three numbers of four bytes and one of two in between.
                 .unwrap_or(bytecode_positions + WORD + 14),
             code: code(&field, &value, version),
+            by_table,
             kinds: Kinds {
                 shared: need("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
                 scope: need("type_ScopeInfo__SCOPE_INFO_TYPE")?,
@@ -187,6 +199,14 @@ impl Layout {
     }
 }
 
+/// Whether functions name their code by its place in a table: code objects say that place, too, between
+/// where their instructions begin and their flags.
+fn by_table(field: &dyn Fn(&str, &str) -> Option<u64>) -> bool {
+    let (start, flags) = (field("Code", "instruction_start"), field("Code", "flags"));
+    let apart = start.zip(flags).and_then(|(s, f)| f.checked_sub(s + WORD));
+    field("Code", "wrapper").is_some() && apart == Some(4)
+}
+
 /// Where a code object keeps what its addresses stand for; `None`: not known of this version.
 fn code(
     field: &dyn Fn(&str, &str) -> Option<u64>,
@@ -197,7 +217,9 @@ fn code(
     let size = field("Code", "instruction_size");
     let start = field("Code", "instruction_start");
     // To 10 all of it is in one object, whose instructions follow; from 11 on these are apart.
-    let within = version[0] < 11;
+    let within = version[0] < 11 && field("Code", "wrapper").is_none();
+    // From 12 on: what it was made of, its positions, a wrapper.
+    let positions = positions.or(field("Code", "wrapper").map(|w| w - WORD));
     let (positions, start, size) = match (positions, start, size) {
         (Some(p), Some(start), Some(size)) => (p, start, size),
         (None, Some(start), Some(size)) if within => (size - 2 * WORD, start, size),

@@ -5,6 +5,7 @@
 //! heap.rs      objects and texts of V8's heap
 //! function.rs  functions → names, files, lines
 //! code.rs      machine code → functions inlined there, and places in the source
+//! table.rs     functions → machine code, where V8 keeps a table of that
 //! ```
 //!
 //! The native unwinder leaves V8's frames by their frame pointers and puts out which function each of
@@ -12,14 +13,15 @@
 //! process, soon after.
 //!
 //! Nothing is told to V8: its build describes itself (`v8dbg_…`), and Node.js has always been built
-//! with that. Read with the descriptions of 20; those of 18 to 24 are read in the same way. Not
-//! known: what was inlined into a function that was compiled while it ran (it is named itself), lines
-//! of code of the baseline compiler (where the function begins), WebAssembly, regular expressions.
+//! with that. Not known: what was inlined into a function that was compiled while it ran (it is named
+//! itself), lines of code of the baseline compiler (where the function begins), all that was inlined in
+//! V8 12.9 (callers in between are left out), WebAssembly, regular expressions.
 
 mod code;
 mod function;
 mod heap;
 mod layout;
+mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,11 +35,12 @@ pub use function::Function;
 use function::Shared;
 use heap::Heap;
 pub(crate) use layout::Layout;
+use table::Table;
 
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "V8",
-    tried: &["11.3"],
+    tried: &["10.2", "11.3", "12.4", "13.6"],
     recognise,
 };
 
@@ -49,9 +52,11 @@ const MOST_KEPT: usize = 1 << 16;
 /// What is known of a file with V8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// `11.3.244`.
+    /// `11.3.244`; empty: its symbols were removed.
     pub version: String,
     pub(crate) layout: Layout,
+    /// Where the code of functions is, for versions that have a table of it; `None`: not found.
+    pub(crate) table: Option<Table>,
 }
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
@@ -72,11 +77,16 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         let bytes = image.at(place.address, 4)?.try_into().ok()?;
         Some(u32::from_le_bytes(bytes))
     };
-    let version = [part("major"), part("minor"), part("build")].map(Option::unwrap_or_default);
-    let version_name = version.map(|n| n.to_string()).join(".");
+    let parts = [part("major"), part("minor"), part("build")];
+    let version = parts.map(Option::unwrap_or_default);
+    let version_name = match parts {
+        [Some(_), ..] => version.map(|n| n.to_string()).join("."),
+        _ => String::new(),
+    };
     Some(match Layout::of(&values, version) {
         Ok(layout) => Ok(AnyFacts::V8(Box::new(Facts {
             version: version_name,
+            table: Table::of(image).filter(|_| layout.by_table),
             layout,
         }))),
         Err(why) => Err(Refusal {
@@ -95,6 +105,18 @@ impl Facts {
             js_bytecode: self.layout.frame_bytecode,
             ..Proc::default()
         }
+    }
+
+    /// Whether it cannot be known which code object a function has: lines in compiled code, and what was
+    /// inlined there.
+    pub fn hides_code(&self) -> bool {
+        self.layout.code.is_none() || (self.layout.by_table && self.table.is_none())
+    }
+
+    /// Whether callers may be missing between a function that was inlined and the one it was inlined into:
+    /// tried, and so, in the V8 of Node.js 23.
+    pub fn skips_inlined(&self) -> bool {
+        self.version.starts_with("12.9.")
     }
 }
 
@@ -119,6 +141,10 @@ pub enum Miss {
 /// Functions and code of one process.
 #[derive(Default)]
 pub struct Isolate {
+    /// What the addresses in the file of V8 are moved by.
+    bias: u64,
+    /// Where the table of code begins, once it is known.
+    table: Option<u64>,
     kinds: FxHashMap<u64, u16>,
     shared: FxHashMap<u64, Option<Arc<Shared>>>,
     scripts: FxHashMap<u64, Arc<function::Script>>,
@@ -126,6 +152,14 @@ pub struct Isolate {
 }
 
 impl Isolate {
+    /// Of a process where the addresses in the file of V8 are moved by `bias`.
+    pub fn new(bias: u64) -> Isolate {
+        Isolate {
+            bias,
+            ..Isolate::default()
+        }
+    }
+
     /// What runs at `address` in the function at `function`, `place` in it: the functions there,
     /// the innermost first.
     ///
@@ -149,24 +183,35 @@ impl Isolate {
             function: Arc::clone(&shared.function),
             line: position.map_or(shared.function.line, |p| shared.line_at(p)),
         };
-        let (code, address) = match (place, address) {
-            (Place::Bytecode(offset), _) => {
-                let position = shared.position_of_bytecode(offset);
-                return Ok(vec![at(&shared, position)]);
+        let interpreted = |offset| vec![at(&shared, shared.position_of_bytecode(offset))];
+        let (bytecode, code, address) = match (place, address) {
+            (Place::Bytecode(offset) | Place::Unsure(offset, _), None) => {
+                return Ok(interpreted(offset));
             }
-            (Place::Code(code), Some(address)) => (code, address),
+            (Place::Bytecode(offset), Some(_)) => return Ok(interpreted(offset)),
+            (Place::Unsure(offset, code), Some(address)) => (Some(offset), code, address),
+            (Place::Code(code), Some(address)) => (None, code, address),
             (Place::Code(_), None) => return Err(Miss::Builtin),
+        };
+        let code = match (facts.layout.by_table, &facts.table) {
+            (false, _) => Some(code),
+            (true, None) => None,
+            (true, Some(table)) => table.code(&mut heap.memory, self.bias, &mut self.table, code),
         };
         // Code that has replaced what runs there is another one.
         if self.code.len() >= MOST_KEPT {
             self.code.clear();
         }
-        let entry = self.code.entry((code, function));
-        let code = entry
-            .or_insert_with(|| Code::read(&mut heap, code).map(Arc::new))
-            .clone();
+        let code = code.and_then(|code| {
+            let entry = self.code.entry((code, function));
+            entry
+                .or_insert_with(|| Code::read(&mut heap, code).map(Arc::new))
+                .clone()
+        });
         let Some(code) = code.filter(|c| c.holds(address)) else {
-            return Ok(vec![at(&shared, None)]);
+            // The interpreter's own code, copied; or older machine code.
+            let copied = bytecode.filter(|_| shared.own_interpreter);
+            return Ok(copied.map_or_else(|| vec![at(&shared, None)], interpreted));
         };
         let mut scopes = Vec::new();
         for step in code.at(address) {

@@ -45,6 +45,10 @@ const VALUES: &[(&str, i32)] = &[
     ("v8dbg_type_Script__SCRIPT_TYPE", 302),
     ("v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE", 303),
     ("v8dbg_type_FixedArray__FIXED_ARRAY_TYPE", 304),
+    (
+        "v8dbg_type_InterpreterData__INTERPRETER_DATA_TYPE",
+        INTERPRETER_DATA as i32,
+    ),
 ];
 
 const SHARED: u16 = 300;
@@ -52,6 +56,7 @@ const SCOPE: u16 = 301;
 const SCRIPT: u16 = 302;
 const BYTECODE: u16 = 303;
 const BYTES: u16 = 305;
+const INTERPRETER_DATA: u16 = 306;
 const TEXT: u16 = 8;
 const CONS: u16 = 9;
 
@@ -126,6 +131,7 @@ fn facts() -> Facts {
     Facts {
         version: "11.3.244".into(),
         layout: Layout::of(&values, [11, 3, 244]).expect("all that is needed"),
+        table: None,
     }
 }
 
@@ -163,10 +169,10 @@ fn function(made: &mut Made) -> u64 {
             script,
         ],
     );
-    // From offset 4 on, at `return`.
+    // The entry, one before the first piece, at the parameters; from offset 4 on, at `return`.
     let table = made.object(
         BYTES,
-        &[smi(4), u64::from_le_bytes([2, 16, 8, 104, 0, 0, 0, 0])],
+        &[smi(4), u64::from_le_bytes([0, 92, 10, 28, 0, 0, 0, 0])],
     );
     let mut words = vec![smi(20); 3];
     words.push(table);
@@ -194,8 +200,85 @@ fn an_interpreted_function_has_its_name_and_line() {
         );
         (f.line, scopes[0].line)
     };
-    assert_eq!(at(0), (2, 1));
+    assert_eq!(at(0), (2, 2));
     assert_eq!(at(6), (2, 3));
+}
+
+#[test]
+fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
+    let mut made = Made::new();
+    let shared = function(&mut made);
+    // The same with a copy of the interpreter's entry: an object in front of its bytecode.
+    let at = (shared - 1 - BASE) as usize;
+    let word = |n: usize| u64::from_le_bytes(made.bytes[at + 8 * n..][..8].try_into().unwrap());
+    let (bytecode, rest) = (word(1), [word(2), word(3), word(4)]);
+    let data = made.object(INTERPRETER_DATA, &[bytecode, 0]);
+    let copied = made.object(SHARED, &[data, rest[0], rest[1], rest[2]]);
+    let facts = facts();
+    let mut isolate = Isolate::default();
+    let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
+    let begin = facts.layout.bytecode_data as u32 - 1;
+    let unsure = Place::Unsure(begin + 6, 0);
+    let mut line = |function, place, address| {
+        let scopes = isolate.scopes(&facts, function, place, address, &mut read);
+        scopes.expect("readable")[0].line
+    };
+    // In the file, where only the interpreter is.
+    assert_eq!(line(shared, unsure, None), 3);
+    // In no file, and it has no copy of that: machine code, of which nothing else is known.
+    assert_eq!(line(shared, unsure, Some(0x7000)), 2);
+    assert_eq!(line(copied, unsure, Some(0x7000)), 3);
+    assert_eq!(line(copied, Place::Code(0), Some(0x7000)), 2);
+}
+
+#[test]
+fn newer_versions_keep_things_elsewhere() {
+    let of = |more: &[(&'static str, i32)], without: &[&str], version| {
+        let mut all: BTreeMap<&str, i32> = VALUES.iter().copied().collect();
+        all.extend(more.iter().copied());
+        all.retain(|name, _| !without.contains(name));
+        Layout::of(&all, version).expect("all that is needed")
+    };
+    let old = facts().layout;
+    assert_eq!((old.by_table, old.scope_place), (false, None));
+    // As the builds of Node.js 22 and 24 say.
+    let wrapped = [
+        ("v8dbg_class_Code__wrapper__Tagged_CodeWrapper_", 24),
+        ("v8dbg_class_Code__instruction_start__Address", 40),
+        ("v8dbg_class_Code__flags__uint32_t", 48),
+        ("v8dbg_class_Code__instruction_size__int", 52),
+        (
+            "v8dbg_class_BytecodeArray__wrapper__Tagged_BytecodeWrapper_",
+            16,
+        ),
+        ("v8dbg_class_BytecodeArray__data__uintptr_t", 64),
+    ];
+    let layout = of(&wrapped, &[], [12, 4, 254]);
+    let code = layout.code.expect("known");
+    assert_eq!((code.deoptimization, code.positions), (8, 16));
+    assert_eq!((code.start, code.size, code.within), (40, 52, false));
+    assert_eq!((layout.bytecode_positions, layout.bytecode_data), (24, 64));
+    assert_eq!((layout.by_table, layout.scope_place), (false, None));
+    let numbered = [
+        ("v8dbg_class_Code__flags__uint32_t", 52),
+        ("v8dbg_class_Code__instruction_size__int", 56),
+        ("v8dbg_class_JSFunction__shared__SharedFunctionInfo", 32),
+        ("v8dbg_scopeinfo_idx_first_vars", 5),
+    ];
+    let all: Vec<_> = wrapped.iter().chain(&numbered).copied().collect();
+    // The version does not matter: symbols may be gone.
+    for version in [[13, 6, 233], [0, 0, 0]] {
+        let layout = of(&all, &["v8dbg_class_JSFunction__code__Code"], version);
+        let code = layout.code.expect("known");
+        assert_eq!((code.start, code.size, code.within), (40, 56, false));
+        assert_eq!((layout.by_table, layout.scope_place), (true, Some(3)));
+        let facts = Facts {
+            version: String::new(),
+            layout,
+            table: None,
+        };
+        assert!(facts.hides_code());
+    }
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! The table of the code that functions have, where V8 keeps one (from 13 on).
+//!
+//! A function names its entry by a number. Where the table begins is kept in an object that all isolates
+//! of a process have in common, at a place that is not exported. V8 has a function that does nothing but
+//! read it, and what that reads is what is read here: a pointer at an address of the file, and in the
+//! object that it points to, the address of the table.
+
+use iced_x86::{Code as Op, Decoder, DecoderOptions, Register};
+
+use super::super::Image;
+use super::super::memory::Memory;
+
+/// Reads where the table begins.
+const READER: &str = "_ZN2v88internal17ExternalReference25js_dispatch_table_addressEv";
+/// Its longest beginning in which that is believed to happen, bytes.
+const MOST_READ: usize = 32;
+/// Bits of an entry's number that say nothing.
+const NUMBER_SHIFT: u32 = 8;
+/// An entry: where the function is entered, and its code with 16 bits of another kind behind.
+const ENTRY: u64 = 16;
+const ENTRY_CODE: u64 = 8;
+const CODE_SHIFT: u32 = 16;
+
+/// Where the table is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    /// Where the pointer to the object is that all isolates have in common, in the file.
+    pub(super) common: u64,
+    /// Where in that the table's beginning is.
+    pub(super) begin: u64,
+}
+
+impl Table {
+    /// As the file's own code says; `None`: its symbols were removed, or it does so in another way.
+    pub(super) fn of(image: &Image<'_>) -> Option<Table> {
+        let place = image.symbol(READER)?;
+        let len = usize::try_from(place.size).ok()?.min(MOST_READ);
+        Table::read_by(image.at(place.address, len)?, place.address)
+    }
+
+    /// What the code at `address` reads: a pointer of the file, then a word of what that points to.
+    fn read_by(code: &[u8], address: u64) -> Option<Table> {
+        let mut common = None;
+        for at in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
+            match (at.code(), common) {
+                (Op::Endbr64 | Op::Push_r64, None) => {}
+                (Op::Mov_r64_rm64, None) if at.is_ip_rel_memory_operand() => {
+                    common = Some((at.op0_register(), at.ip_rel_memory_address()));
+                }
+                // The frame pointer.
+                (Op::Mov_r64_rm64 | Op::Mov_rm64_r64, None)
+                    if at.op0_register() == Register::RBP => {}
+                (Op::Mov_r64_rm64, Some((register, common)))
+                    if at.memory_base() == register && at.memory_index() == Register::None =>
+                {
+                    let begin = at.memory_displacement64();
+                    return (begin < 1 << 20).then_some(Table { common, begin });
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// The word of the code object that is the entry `number`'s. `known`: where the table begins, in this
+    /// process.
+    pub(super) fn code(
+        self,
+        memory: &mut Memory<'_>,
+        bias: u64,
+        known: &mut Option<u64>,
+        number: u64,
+    ) -> Option<u64> {
+        let begin = match *known {
+            Some(begin) => begin,
+            None => {
+                let common = memory.word(self.common.wrapping_add(bias))?;
+                let begin = memory.word(common.checked_add(self.begin)?)?;
+                *known = (begin != 0).then_some(begin);
+                (*known)?
+            }
+        };
+        // What lies behind the number in the function is not a part of it.
+        let index = u64::from(number as u32 >> NUMBER_SHIFT);
+        let entry = begin.checked_add(index * ENTRY + ENTRY_CODE)?;
+        // The lowest bit of the address is used for another purpose there.
+        Some(memory.word(entry)? >> CODE_SHIFT | 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_where_v8s_own_code_reads_it() {
+        // mov 0x1000(%rip),%rax; mov 0x3270(%rax),%rax; ret
+        let code = [
+            0x48, 0x8b, 0x05, 0, 0x10, 0, 0, 0x48, 0x8b, 0x80, 0x70, 0x32, 0, 0, 0xc3,
+        ];
+        let table = Table {
+            common: 0x5_1007,
+            begin: 0x3270,
+        };
+        assert_eq!(Table::read_by(&code, 0x5_0000), Some(table));
+        // The same behind endbr64; push %rbp; mov %rsp,%rbp.
+        let mut framed = vec![0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5];
+        framed.extend(code);
+        assert_eq!(Table::read_by(&framed, 0x4_fff8), Some(table));
+        // Of another register; or something else first.
+        let mut other = code;
+        other[9] = 0x82;
+        assert_eq!(Table::read_by(&other, 0x5_0000), None);
+        for code in [&[0xc3][..], &code[..7], &code[7..], &[]] {
+            assert_eq!(Table::read_by(code, 0x5_0000), None, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn a_number_leads_to_a_code_object() {
+        let table = Table {
+            common: 0x1_0000,
+            begin: 0x20,
+        };
+        let mut read = |at: u64, to: &mut [u8]| {
+            let word: u64 = match at {
+                0x9_0000 => 0xa_0000,
+                0xa_0020 => 0xb_0000,
+                0xb_0038 => 0x7f12_3450 << 16 | 3,
+                0xb_0048 => 0x7f12_5551 << 16 | 7,
+                _ => return false,
+            };
+            to.copy_from_slice(&word.to_le_bytes());
+            true
+        };
+        let mut memory = Memory(&mut read);
+        let mut known = None;
+        let mut code = |number| table.code(&mut memory, 0x8_0000, &mut known, number);
+        assert_eq!(code(0x300), Some(0x7f12_3451));
+        assert_eq!(code(0xdead_0000_0400), Some(0x7f12_5551));
+        assert_eq!(code(0x500), None);
+    }
+}
