@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 'use strict';
 // A JavaScript program that knows its shares: jsHeavy calls the same work three times, jsLight once, jsNative
-// lets V8's own code work. How long each took is measured by itself, as V8 may compile the same work well into
+// lets V8's own code work, jsAdd and jsLoad spend their time in small functions of V8's that they call directly and
+// that mostly make no frame (additions of all kinds of things, properties of objects of many shapes), and jsCall
+// in calls of a tiny function. How long each took is measured by itself, as V8 may compile the same work well into
 // one of them and less well into the other. Between turns it goes back to the event loop.
 //
 // With --units N it makes a fixed amount of work instead, in one go, and tells its time; with --piece N
@@ -36,12 +38,38 @@ function jsNative(list) {
     return list.slice().sort((a, b) => a - b).length;
 }
 
+const mixed = [1, 2.5, 3, 1e10, 'a', 7, 0.1, 4, undefined, 5];
+
+function jsAdd(turns) {
+    let sum = 0;
+    for (let i = 0; i < turns; i++) sum = mixed[i % mixed.length] + i;
+    return sum === 0 ? 1 : 0;
+}
+
+const shapes = Array.from({ length: 64 }, (_, i) => ({ ['only' + i]: 1, value: i }));
+
+function jsLoad(turns) {
+    let sum = 0;
+    for (let i = 0; i < turns; i++) sum += shapes[i & 63].value;
+    return sum;
+}
+
+function tiny(x) {
+    return (x * 31 + 7) | 0;
+}
+
+function jsCall(turns) {
+    let x = 0;
+    for (let i = 0; i < turns; i++) x = tiny(x);
+    return x;
+}
+
 const list = Array.from({ length: 5000 }, (_, i) => (i * 7919) % 5003);
 let sink = 0;
 let released = 0n;
 
-// CPU time that jsHeavy and jsLight took, ns.
-const took = { heavy_ns: 0, light_ns: 0 };
+// CPU time that the functions took, ns.
+const took = { heavy_ns: 0, light_ns: 0, native_ns: 0, add_ns: 0, load_ns: 0, call_ns: 0 };
 
 function cpu_ns() {
     const used = process.cpuUsage();
@@ -49,13 +77,20 @@ function cpu_ns() {
 }
 
 function turn() {
-    const before = cpu_ns();
+    const at = [cpu_ns()];
     sink += jsHeavy();
-    const between = cpu_ns();
+    at.push(cpu_ns());
     sink += jsLight();
-    took.light_ns += cpu_ns() - between;
-    took.heavy_ns += between - before;
+    at.push(cpu_ns());
     sink += jsNative(list);
+    at.push(cpu_ns());
+    sink += jsAdd(120000);
+    at.push(cpu_ns());
+    sink += jsLoad(300000);
+    at.push(cpu_ns());
+    sink += jsCall(300000);
+    at.push(cpu_ns());
+    Object.keys(took).forEach((which, i) => { took[which] += at[i + 1] - at[i]; });
     if (process.hrtime.bigint() - released < seconds * 1e9) {
         setTimeout(turn, 1);
         return;
@@ -95,5 +130,7 @@ process.stdin.once('data', () => {
     else turn();
 });
 // Long enough for everything to be compiled.
-for (let i = 0; i < option('warm', 100); i++) sink += jsHeavy() + jsLight() + jsNative(list);
+for (let i = 0; i < option('warm', 100); i++) {
+    sink += jsHeavy() + jsLight() + jsNative(list) + jsAdd(120000) + jsLoad(300000) + jsCall(300000);
+}
 console.log(`READY ${process.pid}`);

@@ -1,8 +1,10 @@
-//! Node.js: JavaScript functions as V8's heap tells them, and stacks through V8's own code.
+//! Node.js: JavaScript functions as V8's heap tells them, and stacks through V8's own code, on every
+//! version that is found.
 
+use crate::node::{Node, installed};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
-use crate::{Error, Scorecard, Tool, node};
+use crate::{Error, Scorecard, Tool};
 
 use super::{Length, fixed_work, measure};
 
@@ -13,20 +15,36 @@ const WHOLE_OUTSIDE: f64 = 95.0;
 
 /// How Node.js is started, and how often its program warms up.
 const WAYS: &[(&str, &[&str], &str)] = &[
-    ("as it is", &[], "100"),
+    ("as it is", &[], "60"),
+    ("never optimised", &["--no-opt"], "10"),
     ("interpreted only", &["--jitless"], "2"),
+];
+
+/// The functions that a turn calls, and what they say of themselves.
+const PARTS: [(&str, &str); 6] = [
+    ("jsHeavy", "heavy_ns"),
+    ("jsLight", "light_ns"),
+    ("jsNative", "native_ns"),
+    ("jsAdd", "add_ns"),
+    ("jsLoad", "load_ns"),
+    ("jsCall", "call_ns"),
 ];
 
 pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let (hz, seconds) = length.managed();
-    for (way, options, warm) in WAYS {
-        let flags = ["--seconds", &format!("{seconds}"), "--warm", warm];
-        let program = node::start(options, &flags)?;
-        let run = measure(program, tool, &Options::at(hz))?;
-        for mut row in judge(&run, hz)?.rows {
-            row.what = format!("node {} ({way})", row.what);
-            card.rows.push(row);
+    let seconds = format!("{seconds}");
+    let all = installed()?;
+    let first = &all[0];
+    for node in &all {
+        for (way, options, warm) in WAYS {
+            let flags = ["--seconds", &seconds, "--warm", warm];
+            let program = node.start(options, &flags)?;
+            let run = measure(program, tool, &Options::at(hz))?;
+            for mut row in judge(&run, hz)?.rows {
+                row.what = format!("node {} ({}, {way})", row.what, node.version);
+                card.rows.push(row);
+            }
         }
     }
     for (way, more) in &[
@@ -37,13 +55,16 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             hz: 199,
             more: more.iter().map(|m| (*m).to_owned()).collect(),
         };
-        let program = node::start(&[], &["--seconds", &format!("{seconds}"), "--warm", "100"])?;
+        let program = first.start(&[], &["--seconds", &seconds, "--warm", "60"])?;
         let run = measure(program, tool, &outside)?;
         // Time in a queue is given to stacks by inference, and a machine without a CPU to spare reads late.
         // Stops are few.
         let rough = *more != ["--backend", "perf"];
-        let left_out =
-            |what: &str| what.contains("reach the root") || (rough && what.contains("jsHeavy"));
+        let left_out = |what: &str| {
+            what.contains("reach the root")
+                || what.contains(", of the six")
+                || (rough && (what.contains("jsHeavy") || what.contains("the six")))
+        };
         let mut judged = judge(&run, outside.hz)?;
         judged.rows.retain(|row| !left_out(&row.what));
         let whole = stacks::whole(&run.stacks, |_| true, WHOLE_OUTSIDE).rows;
@@ -78,9 +99,33 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
         "%",
     );
     card.at_least("under jsNative", under("jsNative") / 1e6, 1.0, "ms");
+    // What they call directly has no frame of its own: none of it may be told as their caller's.
+    let six = PARTS.map(|(name, took_by)| Ok((name, under(name), took(took_by)?)));
+    let six = six.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    let (measured, all): (f64, f64) =
+        (six.iter()).fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
+    let samples = measured / 1e9 * f64::from(hz);
+    for (name, seen, truth) in six.iter().skip(3) {
+        let truth = truth / all;
+        let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();
+        card.near(
+            format!("on-cpu {name}, of the six"),
+            100.0 * truth,
+            100.0 * seen / measured,
+            chance.max(1.5),
+            "%",
+        );
+    }
+    card.at_least(
+        "on-cpu the six, of it under turn",
+        100.0 * measured / under("turn"),
+        97.0,
+        "%",
+    );
     let main = run.stacks.iter().filter(|l| l.state == "on_cpu");
+    // Node.js 24 gives its main thread a name; before, it has its file's.
     let main: f64 = main
-        .filter(|l| l.thread == "node")
+        .filter(|l| l.thread.starts_with("node") || l.thread == "MainThread")
         .map(|l| l.ns as f64)
         .sum();
     card.at_least(
@@ -94,7 +139,9 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
 
 pub(super) fn node_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let units = format!("{}", length.seconds * 300.0);
+    let all = installed()?;
+    let first: &Node = &all[0];
     fixed_work("Node.js", tool, length, || {
-        node::start(&[], &["--units", &units])
+        first.start(&[], &["--units", &units])
     })
 }

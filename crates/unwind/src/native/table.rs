@@ -275,16 +275,14 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
     for (start, end) in fibers(image, &all) {
         found.push((start, end, Row::End(End::Root)));
     }
-    if let Some((start, end)) = builtins(image, &all) {
-        found.push((start, end, Row::FramePointer));
+    if let Some(code) = builtins(image, &all) {
+        let told = conduct::builtins(&code, image.functions(), rules);
+        push_followed(rows, &code, told);
     }
     for (start, end) in all {
         if let Some(at) = sigreturn(image, start, end) {
             found.push((at.0, at.1, Row::Signal));
         }
-    }
-    if found.is_empty() {
-        return;
     }
     for (start, end, row) in found {
         rows.push_single(start, end, rules.id(row));
@@ -465,16 +463,21 @@ fn undescribed<'d, R: ReadRef<'d>>(
         .collect();
     let followed = conduct::follow(&code, image.functions(), rules);
     for (stretch, told) in code.iter().zip(followed) {
-        rows.ranges.push(Range {
-            start: stretch.offset,
-            end: stretch.offset + stretch.bytes.len() as u32,
-            first: rows.rows.len() as u32,
-            count: told.len() as u32,
-        });
-        rows.rows.extend(told);
+        push_followed(rows, stretch, told);
     }
     rows.ranges.sort_by_key(|r| r.start);
     much(Undescribed::Followed)
+}
+
+/// Adds what the instructions of a stretch told.
+fn push_followed(rows: &mut Rows, stretch: &Stretch<'_>, told: Vec<(u32, u32)>) {
+    rows.ranges.push(Range {
+        start: stretch.offset,
+        end: stretch.offset + stretch.bytes.len() as u32,
+        first: rows.rows.len() as u32,
+        count: told.len() as u32,
+    });
+    rows.rows.extend(told);
 }
 
 /// Stretches of code between descriptions that are longer than padding, so many bytes of them at most.
@@ -511,19 +514,24 @@ fn gaps<'d, R: ReadRef<'d>>(
     out
 }
 
-/// V8's own functions that it made when it was built: one large stretch without descriptions, whose
-/// code keeps frame pointers like all that V8 makes.
-fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Option<(u32, u32)> {
+/// V8's own functions that it made when it was built: one large stretch without descriptions.
+fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Option<Stretch<'d>> {
     const LEAST: u32 = 256 << 10;
     const NAME: &[u8] = b"\0v8dbg_";
-    let largest = gaps.iter().max_by_key(|(start, end)| end - start)?;
-    if largest.1 - largest.0 < LEAST {
+    let (start, end) = *gaps.iter().max_by_key(|(start, end)| end - start)?;
+    if end - start < LEAST {
         return None;
     }
     let names = image.kept.iter().find(|s| s.name == ".dynstr")?;
     let names = image.bytes(names.offset, names.size)?;
-    let is_v8 = names.windows(NAME.len()).any(|w| w == NAME);
-    is_v8.then_some(*largest)
+    if !names.windows(NAME.len()).any(|w| w == NAME) {
+        return None;
+    }
+    Some(Stretch {
+        address: image.address_of(u64::from(start))?,
+        offset: start,
+        bytes: image.bytes(u64::from(start), u64::from(end - start))?,
+    })
 }
 
 /// `mov $15, %eax; syscall` between two offsets, one byte more in front: what returns there is

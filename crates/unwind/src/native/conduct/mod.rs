@@ -12,18 +12,22 @@
 //!   where its caller's registers lead (Haskell's continuations) is no such function.
 //! * **By frame pointer**, in files whose undescribed functions begin by making a frame.
 //!
+//! * **V8's own functions** likewise, but only for where they have no frame of their own (`builtins.rs`).
+//!
 //! **How high a frame is**, of described code that finds it by rbp, is told in the same way where rbp is
 //! not known (`height.rs`).
 //!
 //! Held against compilers' own descriptions of the same code (`tests.rs`). It is not done for
 //! more than [`MOST`] bytes of a file, and does not read tables of jumps.
 
+mod builtins;
 pub(crate) mod height;
 mod state;
 mod walk;
 
 use crate::native::abi::End;
 use crate::native::rules::RuleSet;
+pub(crate) use builtins::builtins;
 use walk::Follower;
 
 /// Bytes of a file that are followed at most.

@@ -14,7 +14,7 @@ const PRESERVED: [Register; 6] = [
     Register::R14,
     Register::R15,
 ];
-const RBP: usize = 1;
+pub(super) const RBP: usize = 1;
 /// No frame is larger, bytes; so sums of two of these fit.
 const FARTHEST: i32 = 1 << 29;
 
@@ -128,6 +128,16 @@ impl State {
     fn forget(&mut self, k: usize) {
         self.kept[k] = 0;
         self.lost |= 1 << k;
+    }
+
+    /// Nothing is to be known of other registers than `k`.
+    pub(super) fn forget_all_but(&mut self, k: usize) {
+        for (other, kept) in self.kept.iter_mut().enumerate() {
+            if other != k {
+                *kept = 0;
+            }
+        }
+        self.lost &= 1 << k;
     }
 
     /// Register `k` gets a value of this function's own.

@@ -1,0 +1,525 @@
+//! V8's own functions, which it made when it was built: how their frames are left.
+//!
+//! They lie in one stretch that nothing describes, and keep frame pointers as all of V8's code does; but
+//! small ones, and the short ways through large ones, make no frame at all. While they run the frame
+//! pointer is their caller's, and leaving them by it would pass over the caller. So each is followed from
+//! its first instruction: as long as the frame pointer is untouched the caller is found by the stack
+//! pointer, or where the return address was taken off the stack to put arguments under it, by the
+//! register that has it meanwhile. What leaves a frame that it has not made goes on in its caller's, and
+//! has that from the beginning.
+//!
+//! Where functions begin is told by symbols; where these were removed, by what V8 fills the room between
+//! them with. What is not reached (what tables of jumps lead to), and where two ways disagree, is left by
+//! the frame pointer.
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
+use rustc_hash::FxHashMap;
+
+use super::Stretch;
+use super::state::{ENTRY, RBP, State};
+use crate::native::abi::{KIND_FP, RA_IN_REG, Rule};
+use crate::native::rules::{Row, RuleSet};
+
+/// Instructions that are followed at most, each as often as something else is learnt of it: several times
+/// what a build has.
+const BUDGET: usize = 4 << 20;
+/// V8's functions begin at multiples of it, behind at least one byte of [`FILL`].
+const ALIGNMENT: usize = 64;
+const FILL: u8 = 0xcc;
+
+/// What is known in front of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Here {
+    state: State,
+    /// Which register has the return address, taken off the stack.
+    returns: Option<Register>,
+}
+
+impl Here {
+    const ENTRY: Here = Here {
+        state: ENTRY,
+        returns: None,
+    };
+
+    /// In a frame that another function has made.
+    fn framed() -> Here {
+        let mut state = State::framed(16);
+        state.height = None;
+        Here {
+            state,
+            returns: None,
+        }
+    }
+
+    /// Whether the frame pointer has not been touched, or is the caller's again.
+    fn is_frameless(&self) -> bool {
+        self.state.is_callers(Register::RBP)
+    }
+
+    /// Whether `i` leaves a frame that was not made here.
+    fn leaves_others(&self, i: &Instruction) -> bool {
+        let leaves = match i.mnemonic() {
+            Mnemonic::Leave => true,
+            Mnemonic::Mov => i.op0_register() == Register::RSP && i.op1_register() == Register::RBP,
+            _ => false,
+        };
+        leaves && self.is_frameless()
+    }
+
+    /// What an instruction that does not jump does.
+    fn step(&mut self, i: &Instruction, info: &mut InstructionInfoFactory) {
+        let register = match i.op0_kind() {
+            OpKind::Register if i.op0_register().is_gpr64() => Some(i.op0_register()),
+            _ => None,
+        };
+        match i.mnemonic() {
+            Mnemonic::Pop if self.is_frameless() && self.state.height == Some(8) => {
+                self.returns = register.filter(|r| ![Register::RSP, Register::RBP].contains(r));
+            }
+            // It is on top of the stack again: as at the beginning, whatever lies beneath.
+            Mnemonic::Push if self.returns.is_some() && register == self.returns => {
+                *self = Here::ENTRY;
+                return;
+            }
+            _ => {
+                if let Some(kept) = self.returns
+                    && writes(i, info, kept)
+                {
+                    self.returns = None;
+                }
+            }
+        }
+        self.state.step(i, info);
+        // V8 keeps no other register for its callers.
+        self.state.forget_all_but(RBP);
+    }
+
+    /// What holds in both; whether anything of `self` went.
+    fn meet(&mut self, other: &Here) -> bool {
+        let before = *self;
+        self.state.meet(&other.state);
+        if self.returns != other.returns {
+            self.returns = None;
+        }
+        *self != before
+    }
+
+    fn row(&self) -> Row {
+        let by_stack = Rule {
+            kind: KIND_FP,
+            reg: 7,
+            lost: !(1 << RBP) & 0x3f,
+            ..Rule::default()
+        };
+        let kept = self.state.kept[RBP];
+        match (self.state.height, self.returns) {
+            _ if self.state.frame.is_some() => Row::FramePointer,
+            (_, Some(register)) if self.is_frameless() => match dwarf(register) {
+                Some(number) => Row::Rule(Rule {
+                    ra: RA_IN_REG | number,
+                    ..by_stack
+                }),
+                None => Row::FramePointer,
+            },
+            (Some(height), None) if height >= 8 && self.is_frameless() => Row::Rule(Rule {
+                cfa_off: height,
+                ..by_stack
+            }),
+            // Pushed, and about to be set, or to be popped.
+            (Some(height), None) if height >= 16 && kept > 0 => {
+                let mut rule = Rule {
+                    cfa_off: height,
+                    saved: 1 << RBP,
+                    ..by_stack
+                };
+                rule.slot[RBP] = -kept;
+                Row::Rule(rule)
+            }
+            _ => Row::FramePointer,
+        }
+    }
+}
+
+/// Whether `i` changes `register`.
+fn writes(i: &Instruction, info: &mut InstructionInfoFactory, register: Register) -> bool {
+    let used = info.info(i).used_registers();
+    used.iter().any(|u| {
+        u.register().full_register() == register
+            && !matches!(u.access(), OpAccess::Read | OpAccess::CondRead)
+    })
+}
+
+/// A register's number in unwind tables.
+fn dwarf(register: Register) -> Option<u8> {
+    use Register::*;
+    const ORDER: [Register; 16] = [
+        RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15,
+    ];
+    ORDER.iter().position(|r| *r == register).map(|at| at as u8)
+}
+
+/// Where functions begin in `code`, by what stands between them.
+fn beginnings(code: &Stretch<'_>) -> Vec<u64> {
+    let first = code.address.next_multiple_of(ALIGNMENT as u64);
+    let all = (first..code.end()).step_by(ALIGNMENT);
+    let begins = |at: &u64| {
+        let at = (at - code.address) as usize;
+        at > 0 && code.bytes[at - 1] == FILL && code.bytes[at] != FILL
+    };
+    all.filter(begins).collect()
+}
+
+/// How the frames of V8's own functions in `code` are left: (file offset, rule id), sorted, for all of it.
+/// `symbols` are addresses at which functions begin, of this stretch or others.
+pub(crate) fn builtins(
+    code: &Stretch<'_>,
+    symbols: impl Iterator<Item = u64>,
+    rules: &mut RuleSet,
+) -> Vec<(u32, u32)> {
+    let mut entries: Vec<u64> = symbols
+        .filter(|at| (code.address..code.end()).contains(at))
+        .collect();
+    entries.sort_unstable();
+    entries.dedup();
+    let guessed = entries.is_empty();
+    if guessed {
+        entries = beginnings(code);
+    }
+    // Guessed ones may lie in the middle of a function.
+    let mut walk = Walk::new(code, if guessed { &[] } else { &entries });
+    for entry in &entries {
+        // What is in the middle of a function that was followed is no beginning of one.
+        if guessed && walk.is_known(*entry) {
+            continue;
+        }
+        if !walk.follow(*entry, Here::ENTRY) {
+            walk.forget();
+            walk.follow(*entry, Here::framed());
+        }
+    }
+    walk.rows(rules)
+}
+
+/// Walks all ways through one stretch.
+struct Walk<'s, 'd> {
+    code: &'s Stretch<'d>,
+    /// Where functions begin, sorted.
+    entries: &'s [u64],
+    /// For each byte: 0, not reached; 1, within an instruction; else what is known at its first byte, by
+    /// its place in `states` + 2.
+    known: Vec<u16>,
+    states: Vec<Here>,
+    ids: FxHashMap<Here, u16>,
+    info: InstructionInfoFactory,
+    steps: usize,
+    /// What the last function changed: where, how many bytes, and what was known there.
+    trail: Vec<(usize, usize, u16)>,
+}
+
+const WITHIN: u16 = 1;
+
+impl<'s, 'd> Walk<'s, 'd> {
+    fn new(code: &'s Stretch<'d>, entries: &'s [u64]) -> Walk<'s, 'd> {
+        Walk {
+            code,
+            entries,
+            known: vec![0; code.bytes.len()],
+            states: Vec::new(),
+            ids: FxHashMap::default(),
+            info: InstructionInfoFactory::new(),
+            steps: 0,
+            trail: Vec::new(),
+        }
+    }
+
+    /// What the last function changed is as before.
+    fn forget(&mut self) {
+        for (offset, len, before) in self.trail.drain(..).rev() {
+            if before == 0 {
+                self.known[offset..offset + len].fill(0);
+            }
+            self.known[offset] = before;
+        }
+    }
+
+    fn is_known(&self, at: u64) -> bool {
+        let at = at.checked_sub(self.code.address);
+        at.is_some_and(|at| self.known.get(at as usize).is_some_and(|k| *k != 0))
+    }
+
+    /// The number of a state; there are some hundred, and no more are kept than there are numbers.
+    fn id(&mut self, here: Here) -> Option<u16> {
+        if let Some(id) = self.ids.get(&here) {
+            return Some(*id);
+        }
+        let id = u16::try_from(self.states.len() + 2).ok()?;
+        self.states.push(here);
+        self.ids.insert(here, id);
+        Some(id)
+    }
+
+    /// Follows the function at `entry`; `false`: it leaves a frame that it has not made.
+    fn follow(&mut self, entry: u64, begin: Here) -> bool {
+        self.trail.clear();
+        let mut ways = vec![(entry, begin)];
+        while let Some((at, mut here)) = ways.pop() {
+            let Some(offset) = at
+                .checked_sub(self.code.address)
+                .map(|o| o as usize)
+                .filter(|o| *o < self.known.len())
+            else {
+                continue;
+            };
+            self.steps += 1;
+            if self.steps > BUDGET {
+                return true;
+            }
+            // Another function, which is entered as by a call.
+            if at != entry && self.entries.binary_search(&at).is_ok() {
+                continue;
+            }
+            match self.known[offset] {
+                0 => {}
+                // Two ways that see other instructions in the same bytes: the first one stands.
+                WITHIN => continue,
+                id => {
+                    let mut met = self.states[usize::from(id) - 2];
+                    if !met.meet(&here) {
+                        continue;
+                    }
+                    here = met;
+                }
+            }
+            let bytes = &self.code.bytes[offset..];
+            let i = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+            if i.is_invalid() {
+                continue;
+            }
+            if matches!(
+                i.flow_control(),
+                FlowControl::Call | FlowControl::IndirectCall
+            ) {
+                // Registers are the callee's.
+                here.returns = None;
+            }
+            let Some(id) = self.id(here) else {
+                continue;
+            };
+            self.trail.push((offset, i.len(), self.known[offset]));
+            self.known[offset] = id;
+            for byte in &mut self.known[offset + 1..offset + i.len()] {
+                *byte = (*byte).max(WITHIN);
+            }
+            let next = i.next_ip();
+            match i.flow_control() {
+                FlowControl::Next if here.leaves_others(&i) => return false,
+                FlowControl::Next => {
+                    here.step(&i, &mut self.info);
+                    ways.push((next, here));
+                }
+                FlowControl::Call | FlowControl::IndirectCall => ways.push((next, here)),
+                FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => {
+                    ways.push((i.near_branch_target(), here));
+                }
+                FlowControl::ConditionalBranch => {
+                    ways.push((next, here));
+                    ways.push((i.near_branch_target(), here));
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Whether the code from `offset` on only hands on, or returns: then the return address is on top of
+    /// the stack, whatever was done to that before.
+    fn hands_on(&self, offset: usize) -> bool {
+        const LONGEST: usize = 8;
+        let bytes = &self.code.bytes[offset..];
+        let mut info = InstructionInfoFactory::new();
+        for i in Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE)
+            .into_iter()
+            .take(LONGEST)
+        {
+            match i.flow_control() {
+                FlowControl::Return | FlowControl::IndirectBranch => return true,
+                FlowControl::Next
+                    if !i.is_invalid()
+                        && !writes(&i, &mut info, Register::RSP)
+                        && !writes(&i, &mut info, Register::RBP) => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn rows(self, rules: &mut RuleSet) -> Vec<(u32, u32)> {
+        let by_frame = rules.id(Row::FramePointer);
+        let ids: Vec<u32> = self.states.iter().map(|s| rules.id(s.row())).collect();
+        let entered = rules.id(Here::ENTRY.row());
+        let lost = |here: &Here| {
+            here.is_frameless() && here.state.height.is_none() && here.returns.is_none()
+        };
+        let mut rows: Vec<(u32, u32)> = vec![(self.code.offset, by_frame)];
+        for (offset, known) in self.known.iter().enumerate() {
+            let rule = match *known {
+                WITHIN => continue,
+                0 => by_frame,
+                id if lost(&self.states[usize::from(id) - 2]) && self.hands_on(offset) => entered,
+                id => ids[usize::from(id) - 2],
+            };
+            let at = self.code.offset + offset as u32;
+            match rows.last_mut() {
+                Some(last) if last.1 == rule => {}
+                Some(last) if last.0 == at => last.1 = rule,
+                _ => rows.push((at, rule)),
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::abi::RULE_FP;
+
+    /// How a frame is left at `offset`: `None`, by its frame pointer; else what is added to the stack
+    /// pointer, where the frame pointer is kept (words from the CFA), and which register has the return
+    /// address.
+    fn at(rows: &[(u32, u32)], rules: &RuleSet, offset: u32) -> Option<(i32, i16, u8)> {
+        let after = rows.partition_point(|r| r.0 <= offset);
+        let id = rows[after - 1].1;
+        if id == RULE_FP {
+            return None;
+        }
+        let rule = rules.rules()[id as usize];
+        assert_eq!((rule.kind, rule.reg), (KIND_FP, 7));
+        let kept = if rule.saved == 0 { 0 } else { rule.slot[RBP] };
+        Some((rule.cfa_off, kept, rule.ra))
+    }
+
+    /// Four functions, as V8 lays them out.
+    fn code() -> Vec<u8> {
+        let functions: [&[u8]; 4] = [
+            &[
+                0xf6, 0xc2, 0x01, // 0: test $1, %dl
+                0x75, 0x01, // 3: jne 6
+                0xc3, // 5: ret
+                0x55, // 6: push %rbp
+                0x48, 0x89, 0xe5, // 7: mov %rsp, %rbp
+                0x6a, 0x1e, // 10: push $30
+                0xff, 0xd1, // 12: call *%rcx
+                0x48, 0x89, 0xec, // 14: mov %rbp, %rsp
+                0x5d, // 17: pop %rbp
+                0xc3, // 18: ret
+            ],
+            &[
+                0x41, 0x5a, // 64: pop %r10
+                0x50, // 66: push %rax
+                0x50, // 67: push %rax
+                0x41, 0x52, // 68: push %r10
+                0xff, 0xe1, // 70: jmp *%rcx
+            ],
+            &[
+                0x50, // 128: push %rax
+                0xff, 0xd1, // 129: call *%rcx
+                0x58, // 131: pop %rax
+                0x75, 0x01, // 132: jne 135
+                0x50, // 134: push %rax
+                0x58, // 135: pop %rax
+                0xff, 0xe1, // 136: jmp *%rcx
+            ],
+            &[
+                0x50, // 192: push %rax
+                0x48, 0x89, 0xec, // 193: mov %rbp, %rsp
+                0x5d, // 196: pop %rbp
+                0x41, 0x58, // 197: pop %r8
+                0x48, 0x8d, 0x24, 0xdc, // 199: lea (%rsp, %rbx, 8), %rsp
+                0x41, 0x50, // 203: push %r8
+                0xc3, // 205: ret
+            ],
+        ];
+        let mut code = Vec::new();
+        for function in functions {
+            code.extend(function);
+            code.resize(code.len().next_multiple_of(ALIGNMENT), FILL);
+        }
+        code
+    }
+
+    fn follow(symbols: &[u64]) -> (Vec<(u32, u32)>, RuleSet) {
+        let bytes = code();
+        let stretch = Stretch {
+            address: 0x40_0000,
+            offset: 0x1000,
+            bytes: &bytes,
+        };
+        let mut rules = RuleSet::new(1000);
+        let symbols = symbols.iter().map(|s| 0x40_0000 + s);
+        let mut rows = builtins(&stretch, symbols, &mut rules);
+        for row in &mut rows {
+            row.0 -= 0x1000;
+        }
+        assert_eq!(rows[0].0, 0);
+        (rows, rules)
+    }
+
+    #[test]
+    fn what_has_made_no_frame_is_left_by_the_stack() {
+        let (rows, rules) = follow(&[0, 64, 128, 192, 1 << 40]);
+        let at = |offset| at(&rows, &rules, offset);
+        for frameless in [0, 3, 5, 6, 18, 64, 70, 128] {
+            assert_eq!(at(frameless), Some((8, 0, 0)), "{frameless}");
+        }
+        assert_eq!(at(7), Some((16, -2, 0)));
+        for framed in [10, 12, 13, 14, 17] {
+            assert_eq!(at(framed), None, "{framed}");
+        }
+        // While arguments are put under the return address, that is in r10.
+        for moved in [66, 67, 68] {
+            assert_eq!(at(moved), Some((0, 0, RA_IN_REG | 10)), "{moved}");
+        }
+        // A call without a frame; then two ways with stacks of two heights.
+        assert_eq!(at(129), Some((16, 0, 0)));
+        assert_eq!(at(132), Some((8, 0, 0)));
+        assert_eq!(at(135), None);
+        // It goes on elsewhere, where the return address is expected on top.
+        assert_eq!(at(136), Some((8, 0, 0)));
+        // A frame that it has not made is there from the beginning.
+        for framed in [192, 193, 196] {
+            assert_eq!(at(framed), None, "{framed}");
+        }
+        assert_eq!(at(197), Some((8, 0, 0)));
+        assert_eq!(at(203), Some((0, 0, RA_IN_REG | 8)));
+        assert_eq!(at(205), Some((8, 0, 0)));
+        // Between functions.
+        for nothing in [19, 63, 72, 140, 206] {
+            assert_eq!(at(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn without_symbols_functions_are_told_by_what_lies_between_them() {
+        let (rows, rules) = follow(&[]);
+        assert_eq!(at(&rows, &rules, 66), Some((0, 0, RA_IN_REG | 10)));
+        assert_eq!(at(&rows, &rules, 129), Some((16, 0, 0)));
+        // Nothing stands in front of the first one.
+        assert_eq!(at(&rows, &rules, 0), None);
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        use proptest::prelude::*;
+        proptest!(|(bytes in prop::collection::vec(any::<u8>(), 1..400), entries in prop::collection::vec(0u64..400, 1..8))| {
+            let code = Stretch { address: 0x1000, offset: 0, bytes: &bytes };
+            let mut rules = RuleSet::new(1000);
+            let rows = builtins(&code, entries.iter().map(|e| 0x1000 + e), &mut rules);
+            prop_assert_eq!(rows[0].0, 0);
+            prop_assert!(rows.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 != w[1].1));
+        });
+    }
+}
