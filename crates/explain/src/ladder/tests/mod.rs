@@ -13,6 +13,7 @@ use super::{Reading, climb};
 
 mod callers;
 mod causes;
+mod cpu;
 mod locks;
 
 const TENTH: u64 = 100_000_000;
