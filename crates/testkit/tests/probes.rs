@@ -58,6 +58,39 @@ fn names_that_cannot_be_probed_are_explained() {
 }
 
 #[test]
+fn of_several_functions_those_that_return_are_timed() {
+    let Some((tool, program)) = program(&["--until-line"]) else {
+        return;
+    };
+    let pid = program.pids()[0].to_string();
+    // The program is one of C++, whose functions are probed at their ends: `fail` has none.
+    let ask = |asked: &[&str]| {
+        let arguments = [&["latency"], asked, &["-p", &pid, "-d", "500ms"]].concat();
+        let output = tool.run(&arguments).expect("the tool runs");
+        let said =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), said.into_owned())
+    };
+    let (code, said) = ask(&["fail"]);
+    if code == Some(3) && !said.contains("never returns") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    assert_eq!(code, Some(3), "{said}");
+    let (code, said) = ask(&["calls_timed", "fail"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("calls_timed (") && said.contains("p50"),
+        "{said}"
+    );
+    assert!(
+        said.contains("left out") && said.contains("fail: it never returns"),
+        "{said}"
+    );
+    drop(program);
+}
+
+#[test]
 fn what_is_called_too_often_is_refused_with_the_figure() {
     let Some((tool, program)) = program(&["--until-line", "--hot"]) else {
         return;

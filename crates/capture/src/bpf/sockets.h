@@ -251,6 +251,8 @@ static __always_inline void request_begins(struct ws_socket *s, struct sock *sk,
 		return;
 	s->since = now;
 	s->requests++;
+	if (!s->inbound)
+		s->pid = t->pid; /* who has it may have it from a parent */
 	s->owner = s->reader = t->tid;
 	if (s->inbound) {
 		r = requests_of(t->tid);

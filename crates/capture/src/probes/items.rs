@@ -143,8 +143,8 @@ pub(super) fn plan(
                 };
                 match outcome {
                     Ok(()) => {}
-                    // Of many, those that cannot be probed are left out, and named.
-                    Err(e) if *by_pattern => {
+                    // Of several, those that cannot be probed are left out, and named.
+                    Err(e) if *by_pattern || items.len() > 1 => {
                         notes.push(format!("left out: {e}"));
                         refusal = Some(e);
                     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
-use wallscope_object::sockets::{self, Ends, Socket};
+use wallscope_object::sockets::{self, Ends, Owners, Socket};
 
 use super::{
     accounts::Accounts,
@@ -195,8 +195,10 @@ impl Found {
             peer.requests += u64::from(s.requests);
             peer.in_flight_ns += s.in_flight + running;
             if peer.peer_pid == 0
-                && let Some((pid, name)) =
-                    (others.get(&s.cookie).cloned()).or_else(|| lookup.other_end(s))
+                && let Some((pid, name)) = (others.get(&s.cookie).cloned())
+                    // Who had it at the start may have handed it on, and speaks from elsewhere now.
+                    .filter(|(pid, _)| *pid != s.pid)
+                    .or_else(|| lookup.other_end(s))
             {
                 (peer.peer_pid, peer.peer_name) = (pid, Arc::from(name));
             }
@@ -344,7 +346,7 @@ pub(crate) struct Lookup<'a> {
     /// All sockets of the machine.
     pub sockets: &'a [Socket],
     /// Whose they are, by inode.
-    pub owners: &'a FxHashMap<u32, u32>,
+    pub owners: &'a Owners,
 }
 
 impl Lookup<'_> {
@@ -352,6 +354,8 @@ impl Lookup<'_> {
     pub fn other_end(&self, s: &SocketRecord) -> Option<(u32, String)> {
         let pid = match s.peer_pid {
             0 => self.tcp(s).or_else(|| self.unix(s))?,
+            // Of a pair the kernel knows who made it: its other end may be with a child by now.
+            pid if pid == s.pid => self.unix(s).unwrap_or(pid),
             pid => pid,
         };
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -380,14 +384,14 @@ impl Lookup<'_> {
                 Ends::Unix { .. } => false,
             })
         };
-        let of = |o: Option<&Socket>| o.and_then(|o| self.owners.get(&o.inode)).copied();
+        let of = |o: Option<&Socket>| o.and_then(|o| self.owners.other_than(s.pid, o.inode));
         of(connected).or_else(|| of(listener()))
     }
 
     fn unix(&self, s: &SocketRecord) -> Option<u32> {
         let own = self.sockets.iter().find(|o| o.cookie == s.cookie)?;
         match own.ends {
-            Ends::Unix { peer_inode, .. } => self.owners.get(&peer_inode).copied(),
+            Ends::Unix { peer_inode, .. } => self.owners.other_than(s.pid, peer_inode),
             Ends::Tcp { .. } => None,
         }
     }

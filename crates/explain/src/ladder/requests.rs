@@ -60,10 +60,13 @@ impl Requests {
 fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) -> Option<Upstream> {
     let mut peers: Vec<&Peer> = peers.collect();
     peers.sort_by_key(|p| std::cmp::Reverse(p.in_flight_ns));
-    let mut sums: BTreeMap<(&str, &str), Upstream> = BTreeMap::new();
+    let mut sums: BTreeMap<(&str, &str, u32), Upstream> = BTreeMap::new();
     for p in peers {
+        // Without an address the process is all there is to tell ends by.
+        let nameless = p.address.contains("without a name");
+        let other = if nameless { p.peer_pid } else { 0 };
         let sum = sums
-            .entry((&*p.address, &*p.peer_name))
+            .entry((&*p.address, &*p.peer_name, other))
             .or_insert_with(|| Upstream {
                 name: match &*p.peer_name {
                     "" => p.address.to_string(),
@@ -92,6 +95,26 @@ impl Upstream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_two_ends_of_a_pair_are_not_one_peer() {
+        let end = |pid, peer_pid, in_flight_ns| Peer {
+            pid,
+            asks: true,
+            address: "unix socket without a name".into(),
+            peer_pid,
+            peer_name: "worker".into(),
+            requests: 10,
+            in_flight_ns,
+            ..Peer::default()
+        };
+        let rec = Recording {
+            peers: vec![end(1, 2, 900), end(2, 1, 50)],
+            ..Recording::default()
+        };
+        let most = Requests::new(&rec).upstream.unwrap();
+        assert_eq!((most.pid, most.requests, most.mean_ns()), (2, 10, 90));
+    }
 
     #[test]
     fn a_peer_that_several_processes_ask_is_one() {

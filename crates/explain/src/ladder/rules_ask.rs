@@ -3,8 +3,9 @@
 use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::largest;
-use super::evidence::{Evidence, WORK};
+use super::evidence::{Evidence, FEW, WORK};
 use super::for_what::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, for_what, resolves};
+use super::requests::Upstream;
 use super::rules_wait::{beside, held_back, lengths, saturated, told_of_enders};
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
@@ -133,6 +134,23 @@ fn may_be_work(e: &Evidence<'_>) -> Option<String> {
     })
 }
 
+/// Whether its own callers wait much longer than the answers of `peer` take, where it asks about once for each of
+/// them: what is in their way is how few of them may ask at a time.
+fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
+    const LONGER: f64 = 2.0;
+    let r = e.requests;
+    let mean = r.mean_ns().filter(|_| r.asked >= FEW)?;
+    let each = peer.requests as f64 / r.asked as f64;
+    let longer = mean as f64 / peer.mean_ns().max(1) as f64;
+    ((0.5..1.5).contains(&each) && longer >= LONGER).then(|| {
+        format!(
+            "Its own callers wait {} on average, {longer:.1} times as long: the rest of that they stand in a queue in \
+             this process (too few connections, or threads, for so many of them), or its answers come late",
+            words::time(mean)
+        )
+    })
+}
+
 pub(super) fn upstream(e: &Evidence<'_>) -> Found {
     let (reason, ns) = awaited(e);
     let share = e.share(ns);
@@ -194,11 +212,15 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
             if let Some(p) = peer.filter(|_| !names && !connects) {
                 v.resource = Some(p.name.clone());
                 v.look_at = Some(p.pid).filter(|pid| *pid > 0 && !p.measured);
-                v.more.push(format!(
-                    "{} requests to it took {} on average",
-                    p.requests,
-                    words::time(p.mean_ns())
-                ));
+                // Looks at connections miss those that live shortly: what is known of the others says nothing then.
+                if p.awaited_ns >= ns / 2 {
+                    v.more.push(format!(
+                        "{} requests to it took {} on average",
+                        p.requests,
+                        words::time(p.mean_ns())
+                    ));
+                    v.more.extend(queue_here(e, p));
+                }
             }
             let enders = e.enders(reason);
             let timed_out = enders.timed_out();

@@ -186,7 +186,9 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
     let upstream = e.requests.upstream.as_ref();
     let slow = slow || (mean.is_none() && upstream.is_some_and(|u| u.mean_ns() >= AT_ONCE_NS));
     let slept = e.share(e.blocked(BlockReason::Timer));
+    // Whose threads hardly move may have polled for most of what is left.
     let polled = e.share(e.blocked(BlockReason::Poll));
+    let seldom = quick && b.load(e.blocked(BlockReason::Poll)) < 0.25;
     let room = busiest < 0.5 && (cpus < 0.5 || lasting);
     let waits = pending < 0.05 || (quick && pending < 0.25);
     let waits = waits && e.mostly_unseen().is_none() && b.load(e.unnamed()) < 0.25;
@@ -207,7 +209,10 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
             busiest * 100.0,
             pending * 100.0
         ),
-        room && waits && !slow && slept < 0.5 && (polled < 0.5 || follows(e) || answers_itself(e)),
+        room && waits
+            && !slow
+            && slept < 0.5
+            && (polled < 0.5 || seldom || follows(e) || answers_itself(e)),
         || {
             let by = e.causes.iter().find(|c| !c.function.starts_with('['));
             Verdict::new(format!(

@@ -6,15 +6,17 @@ use std::sync::Arc;
 
 use wallscope_model::{State, TaskGroup, TaskTime};
 
-use super::CPU_FIRST;
 use super::evidence::Evidence;
 use super::places::{functions, place};
+use super::rules_cpu;
 use super::verdict::{Found, Verdict, found};
 use crate::words;
 
 /// Share of the tasks' active time, and tasks that wait at any time.
 const SHARE: f64 = 0.20;
 const WAITING: f64 = 1.0;
+/// By so much looks at tasks may exceed the time for which their callers were owed answers.
+const OWED: f64 = 1.25;
 
 /// What a task waits for that others hold back: nobody waits so for want of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +27,18 @@ enum Held {
     Taker,
     /// One of a pool's connections.
     Pool,
+    /// Whoever sends to it, while a caller waits for its own answer.
+    Giver,
 }
+
+/// Functions below which Go's servers handle a request. Who waits there holds up a caller.
+const HANDLERS: [&str; 5] = [
+    "net/http.serverHandler.ServeHTTP",
+    "net/http.HandlerFunc.ServeHTTP",
+    "google.golang.org/grpc.(*Server).processUnaryRPC",
+    "net/rpc.(*service).call",
+    "github.com/valyala/fasthttp.(*Server).serveConn",
+];
 
 impl Held {
     fn of(e: &Evidence<'_>, time: &TaskTime) -> Option<Held> {
@@ -41,9 +54,15 @@ impl Held {
             ("pool", _) => Some(Held::Pool),
             ("channel", "chan send") => Some(Held::Taker),
             ("select" | "channel", _) => {
-                let mut all = functions(e.recording, time.stack?);
-                all.any(|(_, name)| POOLS.iter().any(|p| name.contains(p)))
-                    .then_some(Held::Pool)
+                let stack = time.stack?;
+                let passes = |known: &[&str]| {
+                    let mut all = functions(e.recording, stack);
+                    all.any(|(_, name)| known.iter().any(|k| name.contains(k)))
+                };
+                if passes(&POOLS) {
+                    return Some(Held::Pool);
+                }
+                passes(&HANDLERS).then_some(Held::Giver)
             }
             _ => None,
         }
@@ -61,6 +80,11 @@ impl Held {
             Held::Pool => (
                 "pool",
                 "a connection from a pool (for a free one, or a new one to be made)",
+            ),
+            Held::Giver => (
+                "channel",
+                "what others are to give them over channels while callers wait for an answer (a result, or a \
+                 free place in a pool)",
             ),
         }
     }
@@ -125,6 +149,17 @@ impl Tasks<'_> {
         most.map(|((function, what), ns)| (function, *what, *ns))
     }
 
+    /// What else they wait for, most of all, and where.
+    fn elsewhere(&self) -> Option<(&Arc<str>, &str, u64)> {
+        let (function, what, _) = self.place()?;
+        let held = (self.held.iter())
+            .filter(|((f, w), _)| (f, *w) != (function, what))
+            .map(|((f, w), ns)| (f, w.told().0, *ns));
+        let waits = (self.waits.iter()).map(|((f, reason), ns)| (f, &**reason, *ns));
+        held.chain(waits)
+            .max_by_key(|(f, reason, ns)| (*ns, std::cmp::Reverse(((*f).clone(), *reason))))
+    }
+
     /// What else they wait for in `function`, most of all.
     fn inside(&self, function: &Arc<str>) -> Option<(&str, u64)> {
         let held = self
@@ -149,9 +184,41 @@ fn most<'a>(e: &Evidence<'a>) -> Tasks<'a> {
     groups.max_by_key(Tasks::held_ns).unwrap_or_default()
 }
 
-/// How long tasks that began with one function waited for what others hold back, at most, ns.
+/// How long tasks that began with one function waited for what others hold back, at most, ns. Who is to give
+/// something may himself wait for a CPU.
 pub(super) fn held_ns(e: &Evidence<'_>) -> u64 {
-    most(e).held_ns()
+    let groups = e.recording.tasks.iter().map(|group| Tasks::of(e, group));
+    let held = |tasks: &Tasks<'_>| -> u64 {
+        let kept = tasks
+            .held
+            .iter()
+            .filter(|((_, what), _)| *what != Held::Giver);
+        kept.map(|(_, ns)| ns).sum()
+    };
+    groups.map(|tasks| held(&tasks)).max().unwrap_or(0)
+}
+
+/// Others that run, or are ready to, most of their time: they may well be who is waited for.
+fn who_runs(e: &Evidence<'_>, began: &str) -> Option<String> {
+    const MOST_OF_IT: f64 = 0.5;
+    let busy = |g: &&TaskGroup| {
+        let runs = g.state_ns(State::OnCpu) + g.state_ns(State::Runnable);
+        &*g.name != began && runs as f64 >= MOST_OF_IT * g.wall_ns().max(1) as f64
+    };
+    let runs = |g: &&TaskGroup| g.state_ns(State::OnCpu) + g.state_ns(State::Runnable);
+    let most = e.recording.tasks.iter().filter(busy).max_by_key(runs)?;
+    let window = e
+        .recording
+        .window
+        .end_ns
+        .saturating_sub(e.recording.window.start_ns);
+    (runs(&most) as f64 >= SHARE * window as f64).then(|| {
+        format!(
+            "Meanwhile those that began with {} run, or are ready to, {} of their time",
+            most.name,
+            words::share(runs(&most) as f64 / most.wall_ns().max(1) as f64)
+        )
+    })
 }
 
 pub(super) fn held(e: &Evidence<'_>) -> Found {
@@ -171,11 +238,17 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
         words::share(share)
     );
     let place = most.place();
-    // Where who takes it computes, that is what there is to tell.
-    let computes = e.bottleneck.busy_cpus() >= CPU_FIRST;
+    // Where who takes or gives it computes, that is what there is to tell.
+    let computes = || rules_cpu::computing(e).verdict.is_some();
+    // Who wants to be told of news (streams of events) waits in such places too, but not for a first answer.
+    let owed = || waited as f64 <= OWED * e.requests.owed_ns as f64;
     let applies = share >= SHARE
         && at_once(waited) >= WAITING
-        && place.is_some_and(|(_, what, _)| what != Held::Taker || !computes);
+        && place.is_some_and(|(_, what, _)| match what {
+            Held::Lock | Held::Pool => true,
+            Held::Taker => !computes(),
+            Held::Giver => owed() && !computes(),
+        });
     found(looked_at, applies, || {
         let (function, what, ns) = place.expect("it was just asked for");
         let (reason, what_for) = what.told();
@@ -202,7 +275,16 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             words::share(share),
             v.whole
         );
-        v.with(most.inside(function).map(|(reason, ns)| {
+        let inside = most.inside(function);
+        let elsewhere = (most.elsewhere())
+            .filter(|(_, _, ns)| inside.is_none() && at_once(*ns) >= SHARE)
+            .map(|(f, reason, ns)| {
+                format!(
+                    "Beside that they wait for: {reason}, in {f}, {:.1} of them at any time",
+                    at_once(ns)
+                )
+            });
+        v.with(inside.map(|(reason, ns)| {
             format!(
                 "In {function} they also wait for: {reason}, {:.1} of them at any time{}",
                 at_once(ns),
@@ -213,5 +295,7 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
                 }
             )
         }))
+        .with(elsewhere)
+        .with(who_runs(e, most.began))
     })
 }

@@ -1,6 +1,6 @@
 //! Rules about waiting for somebody.
 
-use wallscope_model::{BlockReason, State};
+use wallscope_model::{BlockReason, FrameKind, State};
 
 use super::causes::{Cause, largest};
 use super::circles;
@@ -10,6 +10,7 @@ use super::for_what::for_what;
 use super::verdict::{Found, Verdict, found, mostly};
 use super::waits::{Enders, own_lock};
 use super::{Level, facts};
+use crate::idle::waits_for_condition;
 use crate::words;
 
 pub(super) fn serial(e: &Evidence<'_>) -> Found {
@@ -222,9 +223,35 @@ fn wait(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
         .of(e, State::Blocked, ns, by);
     v.holder = holder(&enders);
     v.with(told_of_enders(&enders))
+        .with(by.and_then(|c| done_there(e, reason, c)))
         .with(by.and_then(|c| lengths(e, c, reason)))
         .with(saturated(e, reason))
         .with(beside(e))
+}
+
+/// What threads wait for besides in the function in which they wait for a lock: where nobody tells who gave it up,
+/// that may well be what it is held across.
+fn done_there(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> Option<String> {
+    const LEAST: f64 = 0.05;
+    let lock = reason == BlockReason::Lock
+        && !e.mostly_passes(c, |kind, name| {
+            kind != FrameKind::Kernel && waits_for_condition(name)
+        });
+    if !lock || !e.recording.hops.is_empty() {
+        return None;
+    }
+    let other = e.causes.iter().find(|o| {
+        let same = (&o.function, &o.module) == (&c.function, &c.module);
+        same && o.state == State::Blocked && o.reason != c.reason && o.share >= LEAST
+    })?;
+    let what = other.reason.and_then(BlockReason::from_name)?;
+    Some(format!(
+        "In {} they also wait for {} ({} of active time): if the lock is held across that, it is what the others \
+         wait for",
+        other.function,
+        for_what(e, what, other),
+        words::share(other.share)
+    ))
 }
 
 /// Who ended most of the waits, and in which function.
@@ -258,7 +285,15 @@ pub(super) fn told_of_enders(enders: &Enders) -> Option<String> {
             function => format!(" in {function}"),
         };
         // Told by what was done, not by who of several alike did it.
-        let what = format!("{}{place}", deed.what);
+        let what = match deed.elsewhere {
+            Some(pid) => {
+                format!(
+                    "waits for {} (pid {pid}), which {}{place}",
+                    deed.who, deed.what
+                )
+            }
+            None => format!("{}{place}", deed.what),
+        };
         match did.iter_mut().find(|(w, _)| *w == what) {
             Some((_, sum)) => *sum += share,
             None => did.push((what, *share)),

@@ -133,8 +133,9 @@ pub const VERDICTS: &[VerdictRule] = &[
     VerdictRule {
         name: "tasks-lock",
         when: "goroutines and their like that began with one function waited for locks, for somebody to take \
-               what they send, or for a pool's connections 20 % or more of the time that they spent in the \
-               program's own functions, one of them or more at any time",
+               what they send, for a pool's connections, or while they handle a request for what others are to \
+               send them, 20 % or more of the time that they spent in the program's own functions, one of them \
+               or more at any time",
         judge: rules_tasks::held,
     },
     VerdictRule {

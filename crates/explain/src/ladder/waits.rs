@@ -362,6 +362,8 @@ pub struct Deed {
     pub what: String,
     /// In which function of the program; empty where no stack says.
     pub function: Arc<str>,
+    /// The process, where it is another than that of who ended the wait: whom that one waited for in turn.
+    pub elsewhere: Option<u32>,
 }
 
 impl Waits {
@@ -437,8 +439,9 @@ impl Waits {
                 {
                     by_waiters += ns;
                 }
+                let home = process_of(recording, h);
                 for below in &self.below[*hop as usize] {
-                    self.follow(recording, *i, *below, &mut did);
+                    self.follow(recording, *i, *below, home, &mut did);
                 }
             }
         }
@@ -457,13 +460,21 @@ impl Waits {
     }
 
     /// Adds what `hop` comes to in the end. Chains are a few hops deep by their making.
-    fn follow(&self, recording: &Recording, sample: u32, hop: u32, did: &mut HashMap<Deed, f64>) {
+    /// `home`: the process of who ended the wait.
+    fn follow(
+        &self,
+        recording: &Recording,
+        sample: u32,
+        hop: u32,
+        home: Option<u32>,
+        did: &mut HashMap<Deed, f64>,
+    ) {
         let h = &recording.hops[hop as usize];
         let mut own = h.ns;
         for woke in &self.below[hop as usize] {
             for next in &self.below[*woke as usize] {
                 own = own.saturating_sub(recording.hops[*next as usize].ns);
-                self.follow(recording, sample, *next, did);
+                self.follow(recording, sample, *next, home, did);
             }
         }
         let what = match h.role {
@@ -482,8 +493,17 @@ impl Waits {
             who: name_of(recording, h),
             what,
             function: function_of(recording, h),
+            elsewhere: process_of(recording, h).filter(|pid| home.is_some_and(|h| h != *pid)),
         };
         *did.entry(deed).or_default() += self.scaled(recording, sample, own);
+    }
+}
+
+/// The process of who acts in a hop, where that one is measured.
+fn process_of(recording: &Recording, hop: &Hop) -> Option<u32> {
+    match &recording.actors[hop.actor.0 as usize] {
+        Actor::Context(c) => Some(recording.contexts[c.0 as usize].pid),
+        _ => None,
     }
 }
 

@@ -295,12 +295,38 @@ pub fn inode_of(link: &Path) -> Option<u32> {
         .ok()
 }
 
-/// The (first) process that has each socket open, by inode, as far as it may be seen.
-pub fn owners() -> FxHashMap<u32, u32> {
-    let mut owners = FxHashMap::default();
+/// Which processes have each socket open, as far as it may be seen.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    /// By inode: the first two; the second is 0 where there is one only.
+    first_two: FxHashMap<u32, (u32, u32)>,
+}
+
+impl Owners {
+    /// The process that has the socket of that inode open: another than `pid` where one has. Children inherit both
+    /// ends of a pair, and often leave both open.
+    pub fn other_than(&self, pid: u32, inode: u32) -> Option<u32> {
+        let (first, second) = *self.first_two.get(&inode)?;
+        Some(match first == pid && second > 0 {
+            true => second,
+            false => first,
+        })
+    }
+
+    fn add(&mut self, inode: u32, pid: u32) {
+        let (first, second) = self.first_two.entry(inode).or_insert((pid, 0));
+        if *first != pid && *second == 0 {
+            *second = pid;
+        }
+    }
+}
+
+/// Which processes have sockets open.
+pub fn owners() -> Owners {
+    let mut owners = Owners::default();
     for pid in crate::process::processes().unwrap_or_default() {
         for inode in of_process(pid) {
-            owners.entry(inode).or_insert(pid);
+            owners.add(inode, pid);
         }
     }
     owners
@@ -315,6 +341,18 @@ mod tests {
     fn find_listener(sockets: &[Socket], at: SocketAddr) -> &Socket {
         let same = |s: &&Socket| matches!(&s.ends, Ends::Tcp { local, .. } if *local == at);
         sockets.iter().find(same).expect("it listens")
+    }
+
+    #[test]
+    fn of_several_who_have_a_socket_the_other_one_is_asked_for() {
+        let mut owners = Owners::default();
+        for (inode, pid) in [(5, 10), (5, 10), (5, 11), (5, 12), (6, 10)] {
+            owners.add(inode, pid);
+        }
+        assert_eq!(owners.other_than(10, 5), Some(11));
+        assert_eq!(owners.other_than(11, 5), Some(10));
+        assert_eq!(owners.other_than(10, 6), Some(10));
+        assert_eq!(owners.other_than(10, 7), None);
     }
 
     #[test]
@@ -352,7 +390,7 @@ mod tests {
         assert!(queued == 1 && room >= 1, "{queued} of {room}");
         drop(waiting);
         assert_eq!(theirs.bytes.map(|(_, received)| received), Some(8));
-        assert_eq!(owners().get(&ours.inode), Some(&std::process::id()));
+        assert_eq!(owners().other_than(0, ours.inode), Some(std::process::id()));
     }
 
     #[test]

@@ -251,6 +251,15 @@ impl Page<'_> {
         if !ends.is_empty() {
             self.line(&format!("  of these: {}", ends.join("; ")), 4);
         }
+        if self.calls.timed && t.ended == 0 && t.begun == 0 {
+            let why = if t.entered > 0 {
+                "  no lengths: none of its calls was over in time (it may never return)"
+            } else {
+                "  no lengths: it was not called meanwhile, or only in calls that had begun before and are \
+                 not over (it may never return)"
+            };
+            self.line(why, 4);
+        }
         self.line(&format!("  probes: {}", f.probes), 4);
         self.out.push('\n');
     }

@@ -145,7 +145,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         )],
     };
     limits.push(limit(
-        "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go within a second".into(),
+        "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go between two lists of them (a second; ten milliseconds or more where waits name new ones)".into(),
         "the ebpf backend",
     ));
     limits.extend(f.looker.hits.iter().flat_map(Hits::limits));

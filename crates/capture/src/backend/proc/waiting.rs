@@ -108,8 +108,13 @@ pub fn reasons(
             return *mode;
         }
         // Descriptors are ints: the upper half of the register means nothing.
-        let found = fs::metadata(format!("/proc/{pid}/fd/{}", fd as u32));
-        let mode = found.map(|m| m.mode()).ok();
+        let path = format!("/proc/{pid}/fd/{}", fd as u32);
+        let found = fs::metadata(&path).map(|m| m.mode()).ok();
+        // Files without a name have no kind either: only their link tells a timer.
+        let mode = match found {
+            Some(mode) if mode & libc::S_IFMT == 0 && is_timer(&path) => Some(TIMER),
+            found => found,
+        };
         known.borrow_mut().push((fd, mode));
         mode
     };
@@ -119,6 +124,14 @@ pub fn reasons(
         None => by_place,
     };
     Reasons { by_place, by_call }
+}
+
+/// What stands for the kind of a file that is a timer (`timerfd`): no kind of the kernel's.
+const TIMER: u32 = libc::S_IFMT;
+
+/// Whether a descriptor, by its link in `/proc`, is a timer.
+fn is_timer(path: &str) -> bool {
+    fs::read_link(path).is_ok_and(|link| link.as_os_str() == "anon_inode:[timerfd]")
 }
 
 fn judge(
@@ -189,6 +202,7 @@ fn judge(
         Some(syscalls::BY_FD) => match mode(argument).map(kind) {
             Some(libc::S_IFSOCK) => BlockReason::Network,
             Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK) => BlockReason::Disk,
+            Some(TIMER) => BlockReason::Timer,
             Some(_) => BlockReason::Pipe,
             None => BlockReason::Other,
         },
@@ -440,6 +454,10 @@ mod tests {
         );
         assert_eq!(of("0", Some((libc::SYS_read, 3)), None), BlockReason::Other);
         assert_eq!(
+            of("0", Some((libc::SYS_read, 3)), Some(TIMER)),
+            BlockReason::Timer
+        );
+        assert_eq!(
             of("do_signal_stop", Some((libc::SYS_read, 3)), None),
             BlockReason::Stopped
         );
@@ -502,6 +520,28 @@ mod tests {
             ),
             BlockReason::Pipe
         );
+    }
+
+    #[test]
+    fn a_timer_that_is_read_is_told_from_other_files_without_a_name() {
+        use std::os::fd::AsRawFd as _;
+        let timer = rustix::time::timerfd_create(
+            rustix::time::TimerfdClockId::Monotonic,
+            rustix::time::TimerfdFlags::CLOEXEC,
+        )
+        .unwrap();
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let table = syscalls::reasons();
+        let of = |fd: i32| {
+            let call = Call {
+                number: libc::SYS_read as u32,
+                arguments: [fd as u64, 0, 8, 0, 0],
+            };
+            let own = std::process::id();
+            reasons(&table, own, "0", Some(call), BlockReason::Other).by_call
+        };
+        assert_eq!(of(timer.as_raw_fd()), BlockReason::Timer);
+        assert_eq!(of(event.as_raw_fd()), BlockReason::Pipe);
     }
 
     #[test]

@@ -162,6 +162,49 @@ fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
 }
 
 #[test]
+fn who_answers_at_once_and_hardly_polls_for_others_is_healthy() {
+    // Of two tenths and a half that were not idle.
+    let mut rec = recording(&[(1, 0, 0, BlockReason::Poll, 2)]);
+    rec.domain.backend = "proc".into();
+    assert_eq!(climb(&rec).verdict.rule, "events");
+    let peer = |asks| Peer {
+        pid: 1,
+        asks,
+        requests: 200,
+        in_flight_ns: 3 * TENTH,
+        ..Peer::default()
+    };
+    rec.peers = vec![peer(false), peer(true)];
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("healthy", false), "{}", v.cause);
+}
+
+#[test]
+fn callers_that_wait_longer_than_the_upstream_takes_queue_here() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Network, 98)]);
+    let peer = |asks, in_flight| Peer {
+        pid: 1,
+        asks,
+        address: "10.0.0.2:80".into(),
+        requests: 100,
+        in_flight_ns: in_flight * TENTH,
+        ..Peer::default()
+    };
+    let told = |rec: &Recording, what: &str| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "upstream", "{}", v.cause);
+        v.more.iter().any(|m| m.contains(what))
+    };
+    rec.peers = vec![peer(true, 98), peer(false, 390)];
+    assert!(told(&rec, "4.0 times as long") && told(&rec, "100 requests to it took"));
+    rec.peers[1].in_flight_ns = 110 * TENTH;
+    assert!(!told(&rec, "times as long"));
+    // What is known of few of them is not said of all.
+    rec.peers[0].in_flight_ns = 9 * TENTH;
+    assert!(!told(&rec, "requests to it took"));
+}
+
+#[test]
 fn a_process_of_which_nothing_moves_while_callers_get_no_answer_hangs() {
     use BlockReason::{Pipe, Poll};
     let mut rec = recording(&[(0, 0, 0, Pipe, 100), (0, 0, 0, Poll, 100)]);

@@ -108,11 +108,71 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
     rec.tasks[0].times[0].detail = "chan receive".into();
     assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
+    // Unless it is a request that it handles, whose caller waits.
+    let std = rec.frames[rec.stacks[0].frames[1].0 as usize].lines[0].function;
+    let was = std::mem::replace(
+        &mut rec.functions[std.0 as usize].name,
+        "net/http.serverHandler.ServeHTTP".into(),
+    );
+    assert_ne!(climb(&rec).verdict.rule, "tasks-lock", "news");
+    rec.peers = vec![Peer {
+        pid: 1,
+        requests: 100,
+        in_flight_ns: 350 * TENTH,
+        ..Peer::default()
+    }];
+    rec.tasks.push(TaskGroup {
+        pid: 1,
+        kind: "goroutine".into(),
+        name: "main.resizer".into(),
+        seen: 1,
+        looks: 100,
+        times: vec![TaskTime {
+            state: State::OnCpu,
+            ..wait(0, "", 100)
+        }],
+    });
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
+    assert!(
+        v.cause.contains("what others are to give them"),
+        "{}",
+        v.cause
+    );
+    let told = |what: &str| v.more.iter().any(|m| m.contains(what));
+    assert!(told("timer") && told("main.resizer run"), "{:?}", v.more);
+    rec.functions[std.0 as usize].name = was;
+    rec.peers.clear();
+    rec.tasks.pop();
     rec.tasks[0].times[0].reason = "mutex".into();
     assert_eq!(climb(&rec).verdict.rule, "tasks-lock");
     // One that seldom waits is no cause.
     rec.tasks[0].times[0].ns = 40 * TENTH;
     assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
+}
+
+#[test]
+fn without_wakers_what_is_waited_for_beside_the_lock_is_told() {
+    let mut rec = recording(&[
+        (1, 0, 0, BlockReason::Lock, 99),
+        (1, 0, 0, BlockReason::Lock, 99),
+        (1, 0, 0, BlockReason::Disk, 99),
+    ]);
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+        v.more
+            .iter()
+            .any(|m| m.contains("they also wait for the disk"))
+    };
+    assert!(!told(&rec));
+    for sample in &mut rec.samples {
+        sample.stack = StackId(0);
+    }
+    assert!(told(&rec), "{:?}", climb(&rec).verdict.more);
+    // Who gave it up is better than that.
+    ended_by(&mut rec, Actor::Context(ContextId(2)));
+    assert!(!told(&rec));
 }
 
 #[test]
