@@ -102,6 +102,11 @@ fn a_setuid_command_is_measured_to_its_end() {
                     "{residue} ns of {wall} have no state"
                 )));
             }
+            // Not what started it is called, whose child it was first.
+            let name = &report["threads"][0]["name"];
+            if name != "sleep" {
+                return Err(Error::Output(format!("its thread is called {name}")));
+            }
             Ok(format!("{} ms", wall / 1_000_000))
         });
     }

@@ -19,8 +19,9 @@ use crate::{
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
-/// A new name is known after so long at the latest, ns.
-const RENAMED: u64 = 10_000_000_000;
+/// How long after it was last read a name is read again, ns: as long as the thread had been known by then, as
+/// names are mostly given soon after birth, but within these bounds.
+const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
 
 /// A look at a thread that was off the CPU, until it is known for how long.
 #[derive(Clone, Copy, Debug)]
@@ -331,13 +332,22 @@ impl Thread {
     }
 
     /// It was found to have run: reads what changes slowly, where it may have by `now`. Ticks only do
-    /// so with CPU time, and names mostly soon after birth.
+    /// so with CPU time.
     pub fn has_run(&mut self, now: u64) {
         self.stale = true;
         let (then, on_cpu_ns) = self.refreshed;
         let computed = self.audit[1].on_cpu_ns.saturating_sub(on_cpu_ns);
-        if computed >= TICK || now.saturating_sub(then) >= RENAMED {
+        let [soonest, latest] = RENAMED;
+        let renamed = then.saturating_sub(self.book.start_ns);
+        if computed >= TICK || now.saturating_sub(then) >= renamed.clamp(soonest, latest) {
             self.refresh(now);
+        }
+    }
+
+    /// It was found not to have run: reads what its last run may have changed, as there may be no other.
+    pub fn rests(&mut self, now: u64) {
+        if self.stale {
+            self.has_run(now);
         }
     }
 

@@ -284,6 +284,7 @@ impl Watch {
         for index in &self.live {
             let t = &mut self.threads[*index];
             if !std::mem::take(&mut t.ran) {
+                t.rests(now);
                 continue;
             }
             t.has_run(now);
