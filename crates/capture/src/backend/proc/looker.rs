@@ -90,6 +90,8 @@ pub struct Looker {
     rounds: usize,
     /// When the present round was due, ns.
     due_ns: u64,
+    /// The last look is made because the target has ended.
+    target_ended: bool,
     /// Threads whose stack is still to come.
     pub owed: FxHashMap<u32, Owed>,
 }
@@ -120,6 +122,7 @@ impl Looker {
             last_round_ns: 0,
             rounds: 0,
             due_ns: 0,
+            target_ended: false,
             owed: FxHashMap::default(),
         }
     }
@@ -203,8 +206,9 @@ impl Looker {
         }
     }
 
-    /// The last look at everybody. `since`: when threads were listed last.
-    pub fn finish(&mut self, since: u64, period: u64) {
+    /// The last look at everybody. `since`: when threads were listed last. `ended`: the target has ended just now.
+    pub fn finish(&mut self, since: u64, period: u64, ended: bool) {
+        self.target_ended = ended;
         let halted = self.have_halted();
         self.take_stacks(halted);
         self.due_ns = session::now();
@@ -316,11 +320,12 @@ impl Looker {
             self.tally.skipped += 1;
             return true;
         }
+        let before = t.seen_doing();
         let Ok(books) = t.schedstat() else {
+            self.slept_until_gone(index, before);
             return false;
         };
         let now = session::now();
-        let before = t.seen_doing();
         let same = t.counters.unchanged(books);
         let sleeps = same && matches!(t.doing, Doing::Blocked(_));
         let left_out = u64::from(t.left_out);
@@ -342,7 +347,10 @@ impl Looker {
             (t.quiet, t.slept, t.left_out, t.ran) = (0, 0, 0, true);
             match self.see(index, now) {
                 Some(doing) => self.watch.threads[index].doing = doing,
-                None => return false,
+                None => {
+                    self.slept_until_gone(index, before);
+                    return false;
+                }
             }
         }
         let grid = self.grid;
@@ -372,6 +380,24 @@ impl Looker {
             });
         }
         true
+    }
+
+    /// A thread is gone that slept when it was seen last, which may be a while ago, as those are looked at less
+    /// often. When it ended is not known: in the middle of that time, as for births; now, if it ended with the
+    /// target. Until then it slept.
+    fn slept_until_gone(&mut self, index: usize, before: SeenDoing) {
+        let t = &mut self.watch.threads[index];
+        let (begin, now) = (t.book.seen_ns, session::now());
+        // While its parent has not asked for its end, its name can be read.
+        t.catch_up(now);
+        if t.course.is_some() || !matches!(before.0, Doing::Blocked(_)) {
+            return;
+        }
+        let part = if self.target_ended { 1 } else { 2 };
+        let end = begin + now.saturating_sub(begin) / part;
+        let books = t.audit[1];
+        (t.counters).look(&mut t.book, end, books, before.0, self.grid);
+        self.stands_for(index, before, begin, end);
     }
 
     /// What was seen of a thread stands for `begin..end`.

@@ -294,7 +294,7 @@ pub(crate) fn record(
     };
 
     observer.over();
-    looker.finish(followed, pace.period_ns());
+    looker.finish(followed, pace.period_ns(), stop == Stop::TargetEnded);
     drop(ahead);
     let end_ns = session::now();
     let own_cpu_ns = meter.own_ns();
