@@ -1,7 +1,7 @@
-//! The Go truth program, compiled here.
+//! The Go truth program, compiled here, by the Go in use or by others.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::{Error, Program};
 
@@ -43,22 +43,57 @@ pub struct GoProgram {
     folder: tempfile::TempDir,
 }
 
-impl GoProgram {
-    /// Compiles it.
+/// A Go that is here.
+#[derive(Clone, Debug)]
+pub struct Go {
+    path: PathBuf,
+    /// `go1.19.8`.
+    pub version: String,
+}
+
+/// All of them, one of each version: the one in use first, then those that `WALLSCOPE_GOS` names (paths, with
+/// `:` between them).
+///
+/// # Errors
+/// [`Error::CannotRunHere`] where there is none.
+pub fn installed() -> Result<Vec<Go>, Error> {
+    let named = std::env::var_os("WALLSCOPE_GOS").unwrap_or_default();
+    let named = std::env::split_paths(&named).filter(|p| p.is_absolute());
+    let mut all: Vec<Go> = Vec::new();
+    for path in std::iter::once(PathBuf::from(IN_USE)).chain(named) {
+        let mut command = Command::new(&path);
+        in_its_folder(&mut command, &path);
+        let Ok(output) = command.args(["env", "GOVERSION"]).output() else {
+            continue;
+        };
+        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() && all.iter().all(|go| go.version != version) {
+            all.push(Go { path, version });
+        }
+    }
+    match all.is_empty() {
+        true => Err(Error::CannotRunHere("Go is not installed".into())),
+        false => Ok(all),
+    }
+}
+
+/// Lets a Go that is not the one in use find what lies beside it, and take no other.
+fn in_its_folder(command: &mut Command, path: &Path) {
+    if path != Path::new(IN_USE) {
+        command.env_remove("GOROOT");
+    }
+    command.env("GOTOOLCHAIN", "local");
+}
+
+impl Go {
+    /// Compiles the program.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] where Go is not installed; otherwise what the compiler said.
-    pub fn build(build: Build) -> Result<GoProgram, Error> {
-        let there = Command::new("go")
-            .arg("version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if there.is_err() {
-            return Err(Error::CannotRunHere("Go is not installed".into()));
-        }
+    /// What the compiler said.
+    pub fn build(&self, build: Build) -> Result<GoProgram, Error> {
         let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
-        let mut command = Command::new("go");
+        let mut command = Command::new(&self.path);
+        in_its_folder(&mut command, &self.path);
         command
             .args(["build", "-o"])
             .arg(folder.path().join(NAME))
@@ -66,7 +101,6 @@ impl GoProgram {
             .args(build.files.iter().map(|f| Path::new(FOLDER).join(f)))
             .current_dir(folder.path())
             .env("GO111MODULE", "off")
-            .env("GOTOOLCHAIN", "local")
             .env_remove("GOFLAGS");
         if std::env::var_os("HOME").is_none() {
             command.env("GOCACHE", folder.path().join("cache"));
@@ -79,6 +113,16 @@ impl GoProgram {
             return Err(Error::Start(format!("go build: {said}")));
         }
         Ok(GoProgram { folder })
+    }
+}
+
+impl GoProgram {
+    /// Compiles it with the Go in use.
+    ///
+    /// # Errors
+    /// As [`installed`] and [`Go::build`].
+    pub fn build(build: Build) -> Result<GoProgram, Error> {
+        installed()?[0].build(build)
     }
 
     /// The executable.
@@ -98,3 +142,4 @@ impl GoProgram {
 }
 
 const NAME: &str = "truth-go";
+const IN_USE: &str = "go";

@@ -52,10 +52,10 @@ __attribute__((noinline)) int uw_cross(struct uw_work *w)
 		w->stage = UW_STAGE_GO_STACK;
 		break;
 	default:
-		if (uw_word(w, w->cfa, &ip))
+		if (uw_word(w, w->cfa + r->slot[3] - 8, &ip))
 			return UW_NEED;
 		w->ip = ip;
-		v = w->cfa + 8;
+		v = w->cfa + r->slot[3];
 		goto crossed;
 	}
 	if (!v || v & 7)

@@ -76,7 +76,8 @@ enum uw_kind {
 /*
  * UW_KIND_GO: the goroutine that runs is at cfa_off from the thread's TLS base; in it at slot[0] its
  * thread, in that at slot[1] the goroutine it serves, in that at slot[2] the stack pointer that was
- * left, then the instruction pointer. Where slot[3] is set, that one is on top of the stack instead.
+ * left, then the instruction pointer. Where slot[3] is set, that one is on the stack instead, and ends so far
+ * above that stack pointer.
  * Where slot[4] is set, the goroutine that was left is so far above the stack pointer, too.
  */
 struct uw_rule {

@@ -3,7 +3,8 @@
 //! For every function its name and extent; for every instruction the stack pointer's distance from
 //! where it was at entry, file and line, and the calls that were inlined there. Written by the Go
 //! linker, described by `runtime/symtab.go` and `debug/gosym`; the four layouts are those of Go
-//! 1.2, 1.16, 1.18 and 1.20. Inlined calls are read from 1.18 on.
+//! 1.2, 1.16, 1.18 and 1.20. Inlined calls are read from 1.18 on. From 1.26 on the table does not say where
+//! the code begins; that stands in the program's description of itself (`moduledata`).
 //!
 //! Works on bytes that may be truncated or hostile: every read is bounded, what makes no sense is
 //! `None`. Only 64-bit little-endian programs are read.
@@ -67,16 +68,22 @@ impl<'d> Pclntab<'d> {
         })?;
         let mut table = Pclntab::parse(data)?;
         let relocations = Relocations::of(file);
+        let module = Module::find(file, &table, address, &relocations);
         if table.layout >= Layout::Go18 {
-            // Where the program may be loaded anywhere, the loader writes the address.
+            // Where the program may be loaded anywhere, the loader writes the address; from 1.26 on it is
+            // not in the table.
             if !file.is_code(table.text) {
-                table.text = relocations.at(address.wrapping_add(24))?;
+                let written = relocations.at(address.wrapping_add(24));
+                let text = written.or_else(|| module.as_ref()?.word(Module::TEXT));
+                table.text = text?;
             }
             if !file.is_code(table.text) {
                 return None;
             }
         }
-        table.find_descriptions(file, address, &relocations);
+        if let Some(module) = module {
+            table.find_descriptions(file, address, &module);
+        }
         Some(table)
     }
 
@@ -222,36 +229,20 @@ impl<'d> Pclntab<'d> {
         text_at(self.data, self.names.checked_add(offset as usize)?)
     }
 
-    /// Finds what inlined calls are described in: a section of constants, whose address stands in
-    /// the program's description of itself, which begins with the address of this table.
-    fn find_descriptions(
-        &mut self,
-        file: &impl GoFile<'d>,
-        address: u64,
-        relocations: &Relocations<'d>,
-    ) {
-        let index = match self.layout {
-            Layout::Go18 => 38,
-            Layout::Go20 => 40,
-            _ => return,
+    /// Finds what inlined calls are described in: a section of constants, or a part of the table, whose
+    /// address stands in the program's description of itself.
+    fn find_descriptions(&mut self, file: &impl GoFile<'d>, address: u64, module: &Module<'_, 'd>) {
+        let end = address.wrapping_add(self.data.len() as u64);
+        let base = match self.layout {
+            Layout::Go18 => module.word(38),
+            // From 1.26 on the end of the table follows it, a few words further on.
+            Layout::Go20 => (40..48)
+                .find(|at| module.word(at + 1) == Some(end))
+                .or(Some(40))
+                .and_then(|at| module.word(at)),
+            _ => None,
         };
-        let names = address.wrapping_add(self.names as u64);
-        let places = [".noptrdata", ".go.module", ".data.rel.ro", ".data"];
-        let relocated = relocations.to(address);
-        let found = places.into_iter().find_map(|name| {
-            let (start, bytes) = file.section(name)?;
-            let word = |at: usize| match relocated {
-                Some(_) => relocations.at(start.wrapping_add(at as u64)),
-                None => u64_at(bytes, at),
-            };
-            let begins = |at: &usize| word(*at) == Some(address) && word(at + 8) == Some(names);
-            let at = match relocated {
-                Some(place) => usize::try_from(place.checked_sub(start)?).ok()?,
-                None => (0..bytes.len()).step_by(8).find(begins)?,
-            };
-            begins(&at).then(|| word(at.checked_add(index * 8)?))?
-        });
-        let Some(base) = found else { return };
+        let Some(base) = base else { return };
         for name in [".rodata", ".data.rel.ro", ".gopclntab", ".go.func"] {
             if let Some((start, bytes)) = file.section(name)
                 && let Some(skip) = base.checked_sub(start)
@@ -260,6 +251,57 @@ impl<'d> Pclntab<'d> {
                 self.descriptions = rest;
                 return;
             }
+        }
+    }
+}
+
+/// The program's description of itself, `runtime.moduledata`: words, of which the first one is the address of
+/// the table and the second one that of its names.
+struct Module<'r, 'd> {
+    start: u64,
+    bytes: &'d [u8],
+    /// Where the loader writes its addresses, if it does.
+    relocations: Option<&'r Relocations<'d>>,
+}
+
+impl<'r, 'd> Module<'r, 'd> {
+    /// The word that says where the code begins.
+    const TEXT: usize = 22;
+
+    fn find(
+        file: &impl GoFile<'d>,
+        table: &Pclntab<'d>,
+        address: u64,
+        relocations: &'r Relocations<'d>,
+    ) -> Option<Module<'r, 'd>> {
+        let names = address.wrapping_add(table.names as u64);
+        let places = [".noptrdata", ".go.module", ".data.rel.ro", ".data"];
+        let relocated = relocations.to(address);
+        places.into_iter().find_map(|name| {
+            let (start, bytes) = file.section(name)?;
+            let module = |at: usize| {
+                Some(Module {
+                    start: start.wrapping_add(at as u64),
+                    bytes: bytes.get(at..)?,
+                    relocations: relocated.map(|_| relocations),
+                })
+            };
+            let begins =
+                |m: &Module<'_, '_>| m.word(0) == Some(address) && m.word(1) == Some(names);
+            match relocated {
+                Some(place) => {
+                    module(usize::try_from(place.checked_sub(start)?).ok()?).filter(begins)
+                }
+                None => (0..bytes.len()).step_by(8).filter_map(module).find(begins),
+            }
+        })
+    }
+
+    /// An address in it.
+    fn word(&self, index: usize) -> Option<u64> {
+        match self.relocations {
+            Some(relocations) => relocations.at(self.start.wrapping_add(8 * index as u64)),
+            None => u64_at(self.bytes, 8 * index),
         }
     }
 }
@@ -280,4 +322,93 @@ fn text_at(data: &[u8], at: usize) -> Option<&[u8]> {
     let rest = &rest[..rest.len().min(1 << 12)];
     let end = rest.iter().position(|b| *b == 0)?;
     Some(&rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: u64 = 0x50_0000;
+    const CODE: u64 = 0x40_2440;
+
+    /// A program as its sections.
+    struct File(Vec<(&'static str, u64, Vec<u8>)>);
+
+    impl<'d> GoFile<'d> for &'d File {
+        fn section(&self, name: &str) -> Option<(u64, &'d [u8])> {
+            let found = self.0.iter().find(|s| s.0 == name)?;
+            Some((found.1, &found.2))
+        }
+
+        fn is_code(&self, address: u64) -> bool {
+            (0x40_0000..0x48_0000).contains(&address)
+        }
+    }
+
+    /// A table of one function of 64 bytes, `f`, that begins 16 bytes into the code.
+    fn table(text: u64) -> Vec<u8> {
+        let mut bytes = vec![0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8];
+        // How many functions and files, where the code begins; then names, units, files, values, functions.
+        for word in [1, 0, text, 72, 74, 74, 74, 80] {
+            bytes.extend(u64::to_le_bytes(word));
+        }
+        bytes.extend(b"f\0\0\0\0\0\0\0");
+        // From where, and its description; the end; its description, which is no more than its name.
+        for half in [16u32, 12, 80, 16, 0] {
+            bytes.extend(half.to_le_bytes());
+        }
+        bytes.resize(200, 0);
+        bytes
+    }
+
+    /// The program's description of itself: `gofunc` at word `at`, the table's end behind it.
+    fn module(at: usize) -> Vec<u8> {
+        let mut words = vec![0u64; 60];
+        (words[0], words[1], words[22]) = (TABLE, TABLE + 72, CODE);
+        (words[at], words[at + 1]) = (TABLE + 120, TABLE + 200);
+        // Something in front of it.
+        let words = [TABLE, 0, 7].into_iter().chain(words);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn where_the_code_begins_is_told_by_the_table_or_by_the_program() {
+        let found = |file: &File| {
+            let table = Pclntab::find(&file)?;
+            let name = table.at(CODE + 20).map(|f| f.name().to_vec());
+            Some((table.text(), name, table.descriptions.len()))
+        };
+        let f = Some(b"f".to_vec());
+        let old = File(vec![(".gopclntab", TABLE, table(CODE))]);
+        assert_eq!(found(&old), Some((CODE, f.clone(), 0)));
+        // Go 1.26 and 1.27.
+        for at in [40, 43] {
+            let new = File(vec![
+                (".gopclntab", TABLE, table(0)),
+                (".go.module", 0x60_0000, module(at)),
+            ]);
+            assert_eq!(found(&new), Some((CODE, f.clone(), 80)), "{at}");
+        }
+        // The loader writes all addresses, so that there are none in the file.
+        let written: Vec<u8> = [
+            (0, TABLE),
+            (1, TABLE + 72),
+            (22, CODE),
+            (43, TABLE + 120),
+            (44, TABLE + 200),
+        ]
+        .into_iter()
+        .flat_map(|(word, what)| [0x60_0000 + 24 + 8 * word, 8, what])
+        .flat_map(u64::to_le_bytes)
+        .collect();
+        let moved = File(vec![
+            (".gopclntab", TABLE, table(0)),
+            (".go.module", 0x60_0000, vec![0; 600]),
+            (".rela.dyn", 0x10_0000, written),
+        ]);
+        assert_eq!(found(&moved), Some((CODE, f, 80)));
+        // Nobody says it.
+        let silent = File(vec![(".gopclntab", TABLE, table(0))]);
+        assert_eq!(found(&silent), None);
+    }
 }

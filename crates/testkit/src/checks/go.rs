@@ -1,6 +1,6 @@
 //! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
 
-use crate::go::{Build, GoProgram, PLAIN, STRIPPED, WITH_C};
+use crate::go::{Build, GoProgram, PLAIN, STRIPPED, WITH_C, installed};
 use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::{Options, Run};
@@ -19,18 +19,33 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let (hz, seconds) = length.managed();
     let seconds = seconds.to_string();
-    for build in [PLAIN, STRIPPED, WITH_C] {
-        let built = GoProgram::build(build)?;
-        let flags = ["mix", "--seconds", &seconds];
-        let run = measure(built.start(&flags)?, tool, &unhurried(hz))?;
-        for mut row in judge(&run, hz, build).rows {
-            row.what = format!("go {} ({})", row.what, build.name);
-            card.rows.push(row);
+    for go in installed()? {
+        for build in [PLAIN, STRIPPED, WITH_C] {
+            let built = go.build(build)?;
+            let flags = ["mix", "--seconds", &seconds];
+            let run = measure(built.start(&flags)?, tool, &unhurried(hz))?;
+            for mut row in judge(&run, hz, build).rows {
+                row.what = format!("go {} ({}, {})", row.what, go.version, build.name);
+                card.rows.push(row);
+            }
         }
+        let built = go.build(WITH_C)?;
+        card.rows
+            .extend(outside_rows(tool, &built, &seconds, &go.version)?.rows);
     }
-    let built = GoProgram::build(WITH_C)?;
+    Ok(card)
+}
+
+/// What is promised without eBPF, of the program with C in it.
+fn outside_rows(
+    tool: &Tool,
+    built: &GoProgram,
+    seconds: &str,
+    version: &str,
+) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
     for backend in ["perf", "proc"] {
-        let run = outside(tool, &built, backend, &seconds)?;
+        let run = outside(tool, built, backend, seconds)?;
         let mut rows = stacks::whole(
             &run.stacks,
             |name| name.starts_with("go-mix"),
@@ -43,13 +58,13 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let waits = waits.filter(|l| l.contains("main.goWaitInC") && l.contains("c_nap"));
         let waits: u64 = waits.map(|l| l.ns).sum();
         card.at_least(
-            format!("go in C, by {backend}: waiting in it, from Go"),
+            format!("go in C, by {backend}: waiting in it, from Go ({version})"),
             waits as f64 / 1e6,
             1.0,
             "ms",
         );
         for mut row in rows {
-            row.what = format!("go in C, by {backend}: {}", row.what);
+            row.what = format!("go in C, by {backend}: {} ({version})", row.what);
             card.rows.push(row);
         }
     }
@@ -117,16 +132,18 @@ const WAITS: &[(&str, &str)] = &[
 pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let seconds = format!("{}", length.seconds);
-    let built = GoProgram::build(STRIPPED)?;
-    // The list of goroutines is the program's own: who counts the threads is another matter.
-    for backend in ["ebpf", "proc"] {
-        let program = built.start(&["park", "--seconds", &seconds])?;
-        let options = Options {
-            more: vec!["--backend".into(), backend.into()],
-            ..Options::at(99)
-        };
-        let run = measure(program, tool, &options)?;
-        card.extend(backend, waits(&run)?);
+    for go in installed()? {
+        let built = go.build(STRIPPED)?;
+        // The list of goroutines is the program's own: who counts the threads is another matter.
+        for backend in ["ebpf", "proc"] {
+            let program = built.start(&["park", "--seconds", &seconds])?;
+            let options = Options {
+                more: vec!["--backend".into(), backend.into()],
+                ..Options::at(99)
+            };
+            let run = measure(program, tool, &options)?;
+            card.extend(&format!("{} {backend}", go.version), waits(&run)?);
+        }
     }
     Ok(card)
 }

@@ -66,6 +66,10 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
         .functions()
         .find(|f| f.name() == b"runtime.systemstack")
         .and_then(|f| Crossing::of(code(&f)?, image.tls_size));
+    let left = table
+        .functions()
+        .find(|f| f.name() == b"runtime.asmcgocall")
+        .map_or(0, |f| depth_left(&f, code(&f).unwrap_or_default()));
     // Real tables have fewer stretches than bytes; in a hostile one functions could share them.
     let mut budget = table.bytes().len();
     for function in table.functions() {
@@ -87,7 +91,7 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
             start,
             end,
         };
-        out.function(&function, cross);
+        out.function(&function, cross, left);
     }
     rows.ranges.len() > before
 }
@@ -145,20 +149,16 @@ impl Crossing {
         })
     }
 
-    /// `return_address`: it is on top of the stack that was left; else that is in the goroutine.
-    /// `kept`: how far above the stack pointer the goroutine is kept; 0: nowhere.
-    fn row(self, return_address: bool, kept: i16) -> Row {
+    /// `depth`: how far above the stack pointer that was left the return address is; `None`: that is in the
+    /// goroutine. `kept`: how far above the stack pointer the goroutine is kept; 0: nowhere.
+    fn row(self, depth: Option<i32>, kept: i16) -> Row {
+        let Ok(end) = i16::try_from(depth.map_or(0, |d| d.saturating_add(8))) else {
+            return Row::End(End::BadRule);
+        };
         Row::Rule(Rule {
             kind: KIND_GO,
             cfa_off: self.tls,
-            slot: [
-                self.m,
-                self.current,
-                self.sp,
-                i16::from(return_address),
-                kept,
-                0,
-            ],
+            slot: [self.m, self.current, self.sp, end, kept, 0],
             ..Rule::default()
         })
     }
@@ -249,6 +249,15 @@ fn switch(code: &[u8]) -> Option<usize> {
     })
 }
 
+/// How deep the frame of `f` is where it leaves its caller's stack for another: none in old versions; from
+/// Go 1.21 on functions that call keep their caller's frame pointer.
+fn depth_left(f: &GoFunction<'_, '_>, code: &[u8]) -> i32 {
+    let Some(at) = switch(code) else { return 0 };
+    let before = f.entry + at as u64 - 1;
+    let stretch = f.depths().find(|s| s.end > before);
+    stretch.map_or(0, |s| s.value).max(0)
+}
+
 /// Where `asmcgocall` keeps the goroutine that it leaves, bytes above the stack pointer; 0: not told.
 fn kept_above(code: &[u8]) -> i16 {
     let from = switch(code).unwrap_or(code.len());
@@ -256,6 +265,17 @@ fn kept_above(code: &[u8]) -> i16 {
     let at = find(&code[from..], &[0x48, 0x89, 0x7c, 0x24]).map(|at| from + at + 4);
     let offset = at.and_then(|at| code.get(at)).map_or(0, |o| *o as i8);
     i16::from(offset) * i16::from(offset > 0 && offset % 8 == 0)
+}
+
+/// Behind the instruction that keeps the stack pointer, which `asmcgocall` has in `rdx`, and where that is,
+/// bytes above the new one.
+fn kept_stack(code: &[u8]) -> Option<(usize, i8)> {
+    (0..code.len()).find_map(|at| match code[at..] {
+        // mov %rdx, (%rsp); mov %rdx, …(%rsp)
+        [0x48, 0x89, 0x14, 0x24, ..] => Some((at + 4, 0)),
+        [0x48, 0x89, 0x54, 0x24, offset, ..] => Some((at + 5, offset as i8)),
+        _ => None,
+    })
 }
 
 /// Rows of one function on their way into the list.
@@ -272,10 +292,11 @@ struct Out<'r, 'd> {
 }
 
 impl Out<'_, '_> {
-    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>) {
+    /// `left`: how deep the frame is that `asmcgocall` leaves on the goroutine's stack.
+    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>, left: i32) {
         self.first = self.rows.rows.len();
-        let crossing = |return_address, kept| match cross {
-            Some(crossing) => crossing.row(return_address, kept),
+        let crossing = |depth, kept| match cross {
+            Some(crossing) => crossing.row(depth, kept),
             None => Row::End(End::BadRule),
         };
         match f.name() {
@@ -285,20 +306,28 @@ impl Out<'_, '_> {
                 self.start -= u32::from(self.start > 0);
                 self.row(0, Row::Signal);
             }
-            // The place that a goroutine is said to have left where it called C, whose return address is
-            // on top of its stack; where C calls Go, it is what Go returns to, looked up at the byte before.
+            // The place that a goroutine is said to have left where it called C, in whose stead it stands on
+            // its stack; where C calls Go, it is what Go returns to, looked up at the byte before.
             b"runtime.systemstack_switch" => {
                 self.start -= u32::from(self.start > 0);
-                self.row(0, at_depth(RSP, 0));
+                self.row(0, at_depth(RSP, left));
             }
             name if f.is_top() || name.starts_with(b"_rt0_") => self.row(0, Row::End(End::Root)),
             b"runtime.clone" => self.row(0, spawn()),
             b"runtime.mcall" => self.switched(f, Row::End(End::Root)),
-            b"runtime.systemstack" => self.switched(f, crossing(true, 0)),
-            b"runtime.morestack" => self.switched(f, crossing(false, 0)),
+            b"runtime.systemstack" => {
+                let code = (self.code)();
+                self.switched(f, crossing(Some(depth_left(f, code)), 0));
+                // And back, behind the call.
+                let at = switch(code).unwrap_or(code.len());
+                if let Some(back) = switch(&code[at..]) {
+                    self.depths(f, at + back..usize::MAX);
+                }
+            }
+            b"runtime.morestack" => self.switched(f, crossing(None, 0)),
             b"runtime.asmcgocall" => {
-                self.switched(f, crossing(true, kept_above((self.code)())));
-                self.on_own_stack(f);
+                self.switched(f, crossing(Some(left), kept_above((self.code)())));
+                self.on_own_stack(f, left);
             }
             b"runtime.cgocallback" => self.depths(f, 0..usize::MAX),
             _ if f.moves_stack() => match find((self.code)(), &[0x49, 0x89, 0xe4]) {
@@ -375,25 +404,26 @@ impl Out<'_, '_> {
     }
 
     /// The end of `asmcgocall`, for callers that are on the thread's stack already: it keeps the
-    /// stack pointer in its frame.
-    fn on_own_stack(&mut self, f: &GoFunction<'_, '_>) {
+    /// stack pointer in its frame, so `deep` as it was.
+    fn on_own_stack(&mut self, f: &GoFunction<'_, '_>, deep: i32) {
         let code = (self.code)();
         let from = switch(code).unwrap_or(code.len());
         let Some(other) = find(&code[from..], &[0xc3]).map(|at| from + at + 1) else {
             return;
         };
         self.depths(f, other..usize::MAX);
-        // mov %rdx, 40(%rsp)
-        let kept = find(&code[other..], &[0x48, 0x89, 0x54, 0x24, 0x28]);
-        let Some(kept) = kept.map(|at| other + at + 5) else {
+        let Some((kept, offset)) = kept_stack(&code[other..]) else {
+            return;
+        };
+        let kept = other + kept;
+        let Row::Rule(above) = at_depth(RSP, deep) else {
             return;
         };
         let row = Row::Rule(Rule {
             kind: KIND_DEREF,
-            reg: RSP,
-            cfa_off: 40,
-            cfa_add: 8,
-            ..Rule::default()
+            cfa_off: offset.into(),
+            cfa_add: above.cfa_off as i16,
+            ..above
         });
         self.row(kept, row);
         if let Some(back) = switch(&code[kept..]) {
@@ -495,6 +525,31 @@ mod tests {
         assert_eq!(kept_above(&code), 48);
         assert_eq!(kept_above(&code[..8]), 0);
         assert_eq!(kept_above(&code[4..]), 0, "no switch before it");
+    }
+
+    #[test]
+    fn where_a_return_address_is_on_the_stack_that_was_left_is_told() {
+        let cross = Crossing {
+            tls: -8,
+            m: 48,
+            current: 192,
+            sp: 56,
+        };
+        let end = |depth| match cross.row(depth, 48) {
+            Row::Rule(rule) => Some((rule.slot[3], rule.slot[4])),
+            _ => None,
+        };
+        assert_eq!(end(None), Some((0, 48)));
+        assert_eq!(end(Some(0)), Some((8, 48)));
+        assert_eq!(end(Some(8)), Some((16, 48)));
+        assert_eq!(end(Some(1 << 20)), None);
+        // Go 1.19 and 1.21, then from 1.24 on.
+        assert_eq!(
+            kept_stack(&[0x90, 0x48, 0x89, 0x54, 0x24, 0x28]),
+            Some((6, 40))
+        );
+        assert_eq!(kept_stack(&[0x90, 0x48, 0x89, 0x14, 0x24]), Some((5, 0)));
+        assert_eq!(kept_stack(&[0x48, 0x89, 0x3c, 0x24]), None);
     }
 
     #[test]
