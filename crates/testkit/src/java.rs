@@ -1,8 +1,12 @@
-//! The Java truth program, and the virtual machines of this machine that can run it.
+//! The Java truth program, and the virtual machines of this machine that can run it: those with a compiler
+//! from its source, others as what one of these compiled for them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+
+use tempfile::TempDir;
 
 use crate::{Error, Program};
 
@@ -13,16 +17,21 @@ const FIRST_VIRTUAL: u32 = 21;
 /// The first version that runs a program straight from its source.
 const OLDEST: u32 = 11;
 
-/// A Java that is here, with a compiler.
+/// A Java that is here.
 #[derive(Clone, Debug)]
 pub struct Java {
     /// Its launcher.
     pub path: PathBuf,
     /// `17.0.15`.
     pub version: String,
+    /// It was asked for by name.
+    pub named: bool,
+    /// The programs, compiled for it; `None`: it has a compiler itself.
+    classes: Option<Arc<TempDir>>,
 }
 
-/// All of them: the one in use, and those in the system's folder for them.
+/// All of them: the one in use, those in the system's folder for them, and the launchers that
+/// `WALLSCOPE_JAVAS` names (with `:` between them), also without a compiler.
 ///
 /// # Errors
 /// [`Error::CannotRunHere`] where there is none.
@@ -40,12 +49,30 @@ pub fn installed() -> Result<Vec<Java>, Error> {
     more.sort();
     launchers.extend(more);
     let mut seen = BTreeSet::new();
-    let all: Vec<_> = launchers
+    let mut all: Vec<_> = launchers
         .iter()
         .filter_map(|p| p.canonicalize().ok())
         .filter(|p| seen.insert(p.clone()))
         .filter_map(|p| about(&p))
+        .filter(Java::compiles)
         .collect();
+    let named = std::env::var_os("WALLSCOPE_JAVAS").unwrap_or_default();
+    let named: Vec<_> = std::env::split_paths(&named)
+        .filter_map(|p| p.canonicalize().ok())
+        .filter(|p| seen.insert(p.clone()))
+        .filter_map(|p| about(&p))
+        .collect();
+    for java in named {
+        let classes = match java.compiles() {
+            true => None,
+            false => Some(Arc::new(java.compile(&all)?)),
+        };
+        all.push(Java {
+            named: true,
+            classes,
+            ..java
+        });
+    }
     if all.is_empty() {
         return Err(Error::CannotRunHere(format!(
             "no JDK from {OLDEST} on is installed (a JRE does not do: the program is compiled)"
@@ -57,26 +84,73 @@ pub fn installed() -> Result<Vec<Java>, Error> {
 /// What the folder of the launcher at `path` says of its version.
 fn about(path: &Path) -> Option<Java> {
     let home = path.parent()?.parent()?;
-    if !home.join("bin/javac").exists() {
-        return None;
-    }
     let release = std::fs::read_to_string(home.join("release")).ok()?;
     let version = release
         .lines()
         .find_map(|l| l.strip_prefix("JAVA_VERSION="))?
         .trim_matches('"');
-    let major = version.split(['.', '+', '-']).next()?.parse::<u32>().ok()?;
-    (major >= OLDEST).then(|| Java {
+    let java = Java {
         path: path.to_owned(),
         version: version.to_owned(),
-    })
+        named: false,
+        classes: None,
+    };
+    (java.major() >= OLDEST).then_some(java)
 }
 
 impl Java {
+    fn major(&self) -> u32 {
+        let major = self.version.split(['.', '+', '-']).next();
+        major.and_then(|m| m.parse().ok()).unwrap_or(0)
+    }
+
+    fn compiler(&self) -> PathBuf {
+        self.path.with_file_name("javac")
+    }
+
+    fn compiles(&self) -> bool {
+        self.compiler().exists()
+    }
+
+    /// Compiles the programs for it, by the first of `others` that can.
+    fn compile(&self, others: &[Java]) -> Result<TempDir, Error> {
+        let Some(other) = others.iter().find(|o| o.major() >= self.major()) else {
+            return Err(Error::CannotRunHere(format!(
+                "no JDK that compiles for Java {} is installed",
+                self.version
+            )));
+        };
+        let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
+        let mut command = Command::new(other.compiler());
+        command.args(["-nowarn", "--release", &self.major().to_string(), "-d"]);
+        command.arg(folder.path()).arg(PROGRAM);
+        if self.has_virtual_threads() {
+            command.arg(VIRTUAL);
+        }
+        let output = command
+            .output()
+            .map_err(|e| Error::Start(format!("javac: {e}")))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+            return Err(Error::Start(format!("javac: {said}")));
+        }
+        Ok(folder)
+    }
+
+    /// What the launcher is told to run: a source, or the class that was compiled of it.
+    fn program(&self, command: &mut Command, source: &str) {
+        match &self.classes {
+            None => command.arg(source),
+            Some(classes) => command
+                .arg("-cp")
+                .arg(classes.path())
+                .arg(Path::new(source).file_stem().unwrap_or_default()),
+        };
+    }
+
     /// Whether it has virtual threads.
     pub fn has_virtual_threads(&self) -> bool {
-        let major = self.version.split(['.', '+', '-']).next();
-        major.and_then(|m| m.parse::<u32>().ok()) >= Some(FIRST_VIRTUAL)
+        self.major() >= FIRST_VIRTUAL
     }
 
     /// Starts the program of virtual threads, up to its READY; `vm`: flags of the VM.
@@ -85,7 +159,9 @@ impl Java {
     /// As [`Program::start_command`].
     pub fn start_virtual(&self, vm: &[&str], flags: &[&str]) -> Result<Program, Error> {
         let mut command = Command::new(&self.path);
-        command.args(vm).arg(VIRTUAL).args(flags);
+        command.args(vm);
+        self.program(&mut command, VIRTUAL);
+        command.args(flags);
         Program::start_command("Virtual.java", command)
     }
 
@@ -103,7 +179,8 @@ impl Java {
             "-XX:CompileCommand=quiet",
             "-XX:CompileCommand=exclude,Truth::slow",
         ]);
-        command.arg(PROGRAM).args(flags);
+        self.program(&mut command, PROGRAM);
+        command.args(flags);
         Program::start_command("Truth.java", command)
     }
 }

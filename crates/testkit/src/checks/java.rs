@@ -22,7 +22,9 @@ pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         hz,
         more: vec!["--max-overhead".into(), "50".into()],
     };
-    for java in installed()?.into_iter().take(2) {
+    // Two, and those that were asked for.
+    let all = installed()?.into_iter().enumerate();
+    for (_, java) in all.filter(|(n, java)| *n < 2 || java.named) {
         let program = java.start(&["mix", "--seconds", &seconds])?;
         let run = measure(program, tool, &options)?;
         for mut row in judge(&run, hz)?.rows {

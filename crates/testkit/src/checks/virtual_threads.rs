@@ -47,7 +47,9 @@ pub(super) fn virtual_threads(tool: &Tool, length: Length) -> Result<Scorecard, 
         let why = "no JDK from 21 on is installed: older ones have no virtual threads";
         return Err(Error::CannotRunHere(why.into()));
     }
-    for java in all.iter().take(2) {
+    // Two, and those that were asked for.
+    let all = all.iter().enumerate();
+    for (_, java) in all.filter(|(n, java)| *n < 2 || java.named) {
         for (backend, vm, moving, long) in RUNS {
             if *long && short {
                 continue;
