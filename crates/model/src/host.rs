@@ -149,7 +149,8 @@ pub struct Neighbour {
     pub cpu_ns: u64,
     /// The CPU that it ran on last.
     pub cpu: u32,
-    /// Nice value.
+    /// Nice value; that of its session, where the kernel schedules sessions as groups (autogroup) and the targets are
+    /// of others.
     pub nice: i32,
     /// How it is scheduled, as the kernel counts: 1, 2 and 6 are real time, 5 is idle.
     pub policy: u32,

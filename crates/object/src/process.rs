@@ -277,6 +277,39 @@ pub fn comm(pid: u32, tid: u32) -> io::Result<String> {
     Ok(name)
 }
 
+/// The group that the kernel schedules a process's session as, by its number, and the group's nice value, where it does
+/// (autogroup): nice values of processes count within such a group only. `None` where it does not, or the process
+/// lies in a CPU cgroup of its own.
+pub fn session_group(pid: u32) -> Option<(u64, i32)> {
+    let enabled = text("/proc/sys/kernel/sched_autogroup_enabled".into()).ok()?;
+    let grouped =
+        enabled.trim() == "1" && in_root_group(&text(format!("/proc/{pid}/cgroup")).ok()?);
+    let line = text(format!("/proc/{pid}/autogroup"))
+        .ok()
+        .filter(|_| grouped)?;
+    parse_session_group(&line)
+}
+
+/// Whether processes with those cgroups are scheduled by no CPU cgroup.
+fn in_root_group(cgroups: &str) -> bool {
+    cgroups.lines().all(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            return true;
+        };
+        let cpu = controllers.is_empty() || controllers.split(',').any(|c| c == "cpu");
+        !cpu || path == "/"
+    })
+}
+
+/// `/autogroup-42 nice 0`
+fn parse_session_group(line: &str) -> Option<(u64, i32)> {
+    let mut words = line.split_ascii_whitespace();
+    let group = words.next()?.strip_prefix("/autogroup-")?.parse().ok()?;
+    let nice = words.nth(1)?.parse().ok()?;
+    Some((group, nice))
+}
+
 /// The path of a process's executable, without ` (deleted)`.
 ///
 /// # Errors
@@ -374,6 +407,19 @@ mod tests {
 
     const STAT: &str = "4242 (a) b (c) S 1 4242 4242 0 -1 4194560 910 0 3 0 17 5 0 0 20 0 6 0 \
         123456 1000 10 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0 0";
+
+    #[test]
+    fn sessions_are_groups_where_no_cgroup_is() {
+        assert_eq!(
+            parse_session_group("/autogroup-93 nice -5\n"),
+            Some((93, -5))
+        );
+        assert_eq!(parse_session_group("/autogroup-x nice 0"), None);
+        assert_eq!(parse_session_group(""), None);
+        assert!(in_root_group("9:memory:/a\n8:cpu,cpuacct:/\n0::/\n"));
+        assert!(!in_root_group("8:cpu,cpuacct:/jobs\n"));
+        assert!(!in_root_group("0::/system.slice/x.service\n"));
+    }
 
     #[test]
     fn stat_with_a_name_full_of_parentheses() {

@@ -60,7 +60,25 @@ impl Neighbours {
             others += usize::from(!targets.contains(&n.pid));
             others <= MOST || targets.contains(&n.pid)
         });
+        weigh(&mut all, targets, process::session_group);
         all
+    }
+}
+
+/// Where sessions are scheduled as groups (`group_of`), nice values count among processes of one session only, and
+/// between sessions those of the groups.
+fn weigh(all: &mut [Neighbour], targets: &[u32], group_of: impl Fn(u32) -> Option<(u64, i32)>) {
+    let groups: Vec<Option<(u64, i32)>> = all.iter().map(|n| group_of(n.pid)).collect();
+    let sides: Vec<(bool, Option<u64>)> = (all.iter().zip(&groups))
+        .map(|(n, group)| (targets.contains(&n.pid), group.map(|(id, _)| id)))
+        .collect();
+    for ((n, group), (is_target, id)) in all.iter_mut().zip(&groups).zip(&sides) {
+        let shared = sides
+            .iter()
+            .any(|(other, of)| other != is_target && of == id);
+        if let Some((_, nice)) = group.filter(|_| !shared) {
+            n.nice = nice;
+        }
     }
 }
 
@@ -76,6 +94,25 @@ fn look() -> impl Iterator<Item = Stat> {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn nice_values_count_among_processes_of_one_session() {
+        let all = [(1, 19), (2, -5), (3, -5), (4, -5)].map(|(pid, nice)| Neighbour {
+            pid,
+            nice,
+            ..Neighbour::default()
+        });
+        // 2 is of the target's session, 3 of another, 4 of none.
+        let group = |pid| [None, Some((7, 0)), Some((7, 0)), Some((8, 3)), None][pid as usize];
+        let nice = |group: &dyn Fn(u32) -> Option<(u64, i32)>| {
+            let mut all = all.to_vec();
+            weigh(&mut all, &[1], group);
+            all.iter().map(|n| n.nice).collect::<Vec<_>>()
+        };
+        assert_eq!(nice(&group), [19, -5, 3, -5]);
+        // Alone in its session.
+        assert_eq!(nice(&|pid| (pid == 1).then_some((9, 0))), [0, -5, -5, -5]);
+    }
 
     #[test]
     fn who_computed_meanwhile_is_told() {

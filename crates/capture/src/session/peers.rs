@@ -180,7 +180,7 @@ impl Found {
             } else {
                 0
             };
-            if s.requests == 0 && running == 0 {
+            if s.requests == 0 && running == 0 && s.in_flight == 0 {
                 continue;
             }
             let key = (s.pid, s.inbound == 0, address(s));

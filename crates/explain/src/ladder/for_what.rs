@@ -114,6 +114,27 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         BlockReason::Disk if kernel(&["fsync_range", "do_fsync", "datasync"]) => {
             "what it wrote to be safe on the disk (fsync)"
         }
+        BlockReason::Disk
+            if kernel(&[
+                "__fuse_simple_request",
+                "fuse_simple_request",
+                "fuse_request_",
+            ]) =>
+        {
+            "a file system that a process serves (FUSE)"
+        }
+        BlockReason::Disk
+            if kernel(&[
+                "nfs_",
+                "nfs4_",
+                "rpc_wait_bit_killable",
+                "cifs_",
+                "smb2_",
+                "ceph_",
+            ]) =>
+        {
+            "a file system over the network"
+        }
         BlockReason::Pipe
             if kernel(&[
                 "pipe_write",

@@ -26,6 +26,8 @@ pub struct Upstream {
     pub measured: bool,
     /// Requests to it.
     pub requests: u64,
+    /// Connections to it that carried one.
+    pub connections: u64,
     /// Time for which its answers were awaited, summed over connections, ns.
     pub awaited_ns: u64,
 }
@@ -75,9 +77,11 @@ fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) ->
                 pid: p.peer_pid,
                 measured: recording.processes.iter().any(|q| q.pid == p.peer_pid),
                 requests: 0,
+                connections: 0,
                 awaited_ns: 0,
             });
         sum.requests += p.requests;
+        sum.connections += u64::from(p.connections);
         sum.awaited_ns += p.in_flight_ns;
     }
     sums.into_values()
@@ -86,9 +90,9 @@ fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) ->
 }
 
 impl Upstream {
-    /// Mean time until it answered, ns.
+    /// Mean time until it answered, ns; where answers were not seen, at least so long.
     pub fn mean_ns(&self) -> u64 {
-        self.awaited_ns / self.requests.max(1)
+        self.awaited_ns / self.requests.max(self.connections).max(1)
     }
 }
 

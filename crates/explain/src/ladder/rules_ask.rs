@@ -124,8 +124,7 @@ const LATE_NS: u64 = 100_000_000;
 /// take long. Which of the two it is, only those who know the service can say.
 fn may_be_work(e: &Evidence<'_>) -> Option<String> {
     let b = e.bottleneck;
-    let late =
-        (e.requests.upstream.as_ref()).is_some_and(|p| p.requests == 0 || p.mean_ns() >= LATE_NS);
+    let late = (e.requests.upstream.as_ref()).is_some_and(|p| p.mean_ns() >= LATE_NS);
     let quiet = b.load(b.ledger.state_ns(State::OnCpu)) < 0.02;
     (late && quiet && e.requests.asked == 0).then(|| {
         "Nobody was seen to ask this process for anything meanwhile: if what it asks for is work (a \
@@ -213,7 +212,7 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                 v.resource = Some(p.name.clone());
                 v.look_at = Some(p.pid).filter(|pid| *pid > 0 && !p.measured);
                 // Looks at connections miss those that live shortly: what is known of the others says nothing then.
-                if p.awaited_ns >= ns / 2 {
+                if p.awaited_ns >= ns / 2 && p.requests * 2 >= p.connections {
                     v.more.push(format!(
                         "{} requests to it took {} on average",
                         p.requests,

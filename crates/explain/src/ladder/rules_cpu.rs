@@ -12,22 +12,40 @@ use super::work::Kind;
 use super::{CPU_FIRST, callers, facts, rules_tasks};
 use crate::words;
 
+/// Of a quota's periods so many run out where it binds.
+const BINDING: f64 = 0.25;
+
 pub(super) fn quota(e: &Evidence<'_>) -> Found {
-    let ns = e.bottleneck.ledger.runnable.throttled;
-    let share = e.share(ns);
+    let l = &e.bottleneck.ledger;
     let others = e.main_wait().1;
     let binding = facts::throttled_periods(e.recording).unwrap_or(0.0);
+    // Without kernel programs the cgroup's own counters tell of a quota, and not whom it held back for how long.
+    let apart = e.recording.domain.backend == "ebpf" || l.runnable.throttled > 0;
+    let ns = match apart {
+        false if binding >= BINDING => l.state_ns(State::Runnable),
+        _ => l.runnable.throttled,
+    };
+    let share = e.share(ns);
     let group = e
         .host("cpu quota")
         .map_or_else(String::new, |r| format!(" ({})", r.saturation));
     found(
         format!("throttled: {}{group}", words::share(share)),
-        share >= 0.05 && (ns >= others / 4 || binding >= 0.25),
+        share >= 0.05 && (ns >= others / 4 || binding >= BINDING),
         || {
+            let held = match apart {
+                true => format!(
+                    "it held ready threads back for {} of active time",
+                    words::share(share)
+                ),
+                false => format!(
+                    "ready threads waited for a CPU {} of active time (how much of that was for the quota is not \
+                     told apart here)",
+                    words::share(share)
+                ),
+            };
             Verdict::new(format!(
-                "The cause is the CPU quota of its cgroup{group}: it held ready threads back for {} \
-                 of active time",
-                words::share(share)
+                "The cause is the CPU quota of its cgroup{group}: {held}"
             ))
             .outside()
             .of(e, State::Runnable, ns, None)

@@ -5,7 +5,9 @@ use wallscope_model::{BlockReason, FrameKind, State};
 use super::causes::{Cause, largest};
 use super::evidence::{Evidence, FEW};
 use super::for_what::for_what;
-use super::rules_wait::{SOME_TIME_NS, lengths, told_of_enders, tries_again};
+use super::rules_wait::{
+    OWN_LOCKS, SOME_TIME_NS, lengths, told_of_enders, tries_again, whom_to_ask,
+};
 use super::standing;
 use super::verdict::{Found, Verdict, found, mostly};
 use crate::words;
@@ -388,6 +390,16 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
         share >= 0.5,
         || {
             let by = largest(e.causes, State::Blocked, Some(BlockReason::Poll));
+            if let Some(says) = by.and_then(|c| whom_to_ask(e, c)) {
+                return Verdict::new(format!(
+                    "It waits {OWN_LOCKS}, {} of active time{}",
+                    words::share(share),
+                    mostly(by)
+                ))
+                .because(BlockReason::Poll.name())
+                .of(e, State::Blocked, ns, by)
+                .with(Some(says));
+            }
             let v = |says: &str| {
                 Verdict::new(format!(
                     "{}t waits for events {} of active time{}: {says}",

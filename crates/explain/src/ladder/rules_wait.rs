@@ -103,7 +103,7 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
 }
 
 /// Who tells who holds a lock of a server's own.
-fn whom_to_ask(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+pub(super) fn whom_to_ask(e: &Evidence<'_>, c: &Cause) -> Option<String> {
     let mut samples = c.samples.iter().map(|i| &e.recording.samples[*i as usize]);
     let says = samples.find_map(|s| own_lock(e.recording, s))?;
     e.mostly(c, |rec, s| own_lock(rec, s).is_some())
@@ -223,10 +223,31 @@ fn wait(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
         .of(e, State::Blocked, ns, by);
     v.holder = holder(&enders);
     v.with(told_of_enders(&enders))
+        .with(by.and_then(|c| of_transactions(e, reason, c, &enders)))
         .with(by.and_then(|c| done_there(e, reason, c)))
         .with(by.and_then(|c| lengths(e, c, reason)))
         .with(saturated(e, reason))
         .with(beside(e))
+}
+
+/// What MySQL and MariaDB wait for where they read or write rows at a condition until another thread's transaction is
+/// over: what that one has locked. Their storage engines are stripped of names mostly.
+fn of_transactions(
+    e: &Evidence<'_>,
+    reason: BlockReason,
+    c: &Cause,
+    enders: &Enders,
+) -> Option<String> {
+    const ENDS: [&str; 4] = ["ha_commit", "ha_rollback", "trans_commit", "trans_rollback"];
+    let over = |function: &str| ENDS.iter().any(|name| function.starts_with(name));
+    let ended = enders.who.iter().filter(|(_, function, _)| over(function));
+    let ended: f64 = ended.map(|(.., share)| share).sum();
+    let rows = || e.mostly_passes(c, |_, name| name.starts_with("handler::ha_"));
+    (reason == BlockReason::Lock && ended >= 0.5 && rows()).then(|| {
+        "It is rows (or a table) that another transaction has locked until it ends: SHOW ENGINE INNODB STATUS, and \
+         information_schema.innodb_lock_waits, name both"
+            .into()
+    })
 }
 
 /// What threads wait for besides in the function in which they wait for a lock: where nobody tells who gave it up,
@@ -286,13 +307,12 @@ pub(super) fn told_of_enders(enders: &Enders) -> Option<String> {
         };
         // Told by what was done, not by who of several alike did it.
         let what = match deed.elsewhere {
-            Some(pid) => {
-                format!(
-                    "waits for {} (pid {pid}), which {}{place}",
-                    deed.who, deed.what
-                )
-            }
-            None => format!("{}{place}", deed.what),
+            // A server's processes are alike.
+            Some(pid) if deed.who != *who => format!(
+                "waits for {} (pid {pid}), which {}{place}",
+                deed.who, deed.what
+            ),
+            _ => format!("{}{place}", deed.what),
         };
         match did.iter_mut().find(|(w, _)| *w == what) {
             Some((_, sum)) => *sum += share,
@@ -536,7 +556,10 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             let by = largest(e.causes, State::Blocked, Some(BlockReason::Poll));
             let enders = e.waits.enders(e.recording, &e.polls(true));
             let timed_out = enders.timed_out();
-            let what = if timed_out >= 0.5 {
+            let asks = by.and_then(|c| whom_to_ask(e, c));
+            let what = if asks.is_some() {
+                OWN_LOCKS
+            } else if timed_out >= 0.5 {
                 "until a time that it set itself (a sleep or a delay in its event loop)"
             } else {
                 "for events, with no request of its own in flight that was seen"
@@ -556,7 +579,11 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
                 )
             }))
             .with(told_of_enders(&enders))
+            .with(asks)
             .with(beside(e))
         },
     )
 }
+
+/// What servers poll for that make locks of their own of other calls.
+pub(super) const OWN_LOCKS: &str = "for locks of its own making, by events";

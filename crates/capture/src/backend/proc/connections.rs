@@ -180,6 +180,14 @@ impl Connection {
         };
     }
 
+    /// What is known of it when it is gone. How long a request took whose answer was not seen is not known.
+    fn ended(mut self) -> SocketRecord {
+        if self.pending == Some(true) {
+            self.record.requests = self.record.requests.saturating_sub(1);
+        }
+        self.record
+    }
+
     /// Adds the time for which a request was in flight before the connection was seen first, of `at_most` ns.
     fn was_asked(&mut self, talk: &Talk, at_most: u64) {
         if let (true, Talk::Tcp { ago_ms, .. }) = (self.at_first, talk) {
@@ -323,7 +331,7 @@ impl Connections {
                 }
                 None => self
                     .gone
-                    .extend(self.open.remove(&cookie).map(|c| c.record)),
+                    .extend(self.open.remove(&cookie).map(Connection::ended)),
             }
         }
         self.turn.append(&mut again);
@@ -583,6 +591,20 @@ mod tests {
         c.take(&talk((90, 8, 90), (1, 1)), 10, true);
         c.was_asked(&talk((90, 8, 90), (1, 1)), 5_000_000_000);
         assert_eq!(c.record.in_flight, 0);
+    }
+
+    #[test]
+    fn a_request_that_went_with_its_connection_has_no_length() {
+        let mut c = connection();
+        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.take(&talk((28, 90, 90), (1, 0)), 30, false);
+        assert_eq!(c.record.requests, 1);
+        let gone = c.ended();
+        assert_eq!((gone.requests, gone.in_flight), (0, 20));
+        let mut c = connection();
+        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.take(&talk((90, 8, 90), (1, 1)), 30, false);
+        assert_eq!(c.ended().requests, 1);
     }
 
     #[test]

@@ -162,6 +162,18 @@ fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
 }
 
 #[test]
+fn a_file_system_that_is_served_by_somebody_is_no_disk() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Disk, 98)]);
+    assert!(climb(&rec).verdict.cause.contains("the disk"));
+    rename(&mut rec, 0, FrameKind::Kernel, "__fuse_simple_request");
+    let cause = climb(&rec).verdict.cause;
+    assert!(cause.contains("FUSE"), "{cause}");
+    rename(&mut rec, 0, FrameKind::Kernel, "nfs_wait_bit_killable");
+    let cause = climb(&rec).verdict.cause;
+    assert!(cause.contains("over the network"), "{cause}");
+}
+
+#[test]
 fn who_answers_at_once_and_hardly_polls_for_others_is_healthy() {
     // Of two tenths and a half that were not idle.
     let mut rec = recording(&[(1, 0, 0, BlockReason::Poll, 2)]);
@@ -199,6 +211,9 @@ fn callers_that_wait_longer_than_the_upstream_takes_queue_here() {
     assert!(told(&rec, "4.0 times as long") && told(&rec, "100 requests to it took"));
     rec.peers[1].in_flight_ns = 110 * TENTH;
     assert!(!told(&rec, "times as long"));
+    rec.peers[0].connections = 201;
+    assert!(!told(&rec, "requests to it took"));
+    rec.peers[0].connections = 1;
     // What is known of few of them is not said of all.
     rec.peers[0].in_flight_ns = 9 * TENTH;
     assert!(!told(&rec, "requests to it took"));

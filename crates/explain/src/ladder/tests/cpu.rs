@@ -43,6 +43,42 @@ fn used(rec: &mut Recording, seconds: u64, cpus: &str) {
 }
 
 #[test]
+fn a_quota_that_binds_is_told_by_the_cgroup_s_own_counters() {
+    // Ready half of the time; whether for the quota is not known without kernel programs.
+    let mut rec = recording(&[(10, 50, 0, BlockReason::Lock, 40); 4]);
+    rec.domain.backend = "proc".into();
+    let sample = |time_ns, periods, throttled| HostSample {
+        time_ns,
+        facts: HostFacts {
+            cgroup: Some(wallscope_model::CgroupFacts {
+                quota_us: Some(40_000),
+                period_us: Some(100_000),
+                nr_periods: Some(periods),
+                nr_throttled: Some(throttled),
+                ..wallscope_model::CgroupFacts::default()
+            }),
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    rec.host = vec![sample(start, 0, 0), sample(end, 100, 90)];
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("quota", Some("throttled")),
+        "{}",
+        v.cause
+    );
+    assert!(v.cause.contains("not told apart"), "{}", v.cause);
+    rec.host[1] = sample(end, 100, 5);
+    assert_ne!(climb(&rec).verdict.rule, "quota");
+    // With them it is known that it was not for the quota.
+    rec.host[1] = sample(end, 100, 90);
+    rec.domain.backend = "ebpf".into();
+    assert_ne!(climb(&rec).verdict.rule, "quota");
+}
+
+#[test]
 fn work_that_is_none_of_the_program_s_own_is_told_by_the_kernel_s_functions() {
     use BlockReason::{Lock, Timer};
     let cases = [

@@ -152,6 +152,60 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
 }
 
 #[test]
+fn rows_that_other_transactions_have_locked_are_told_by_who_ends_the_waits() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Lock, 98),
+        (40, 0, 0, BlockReason::Timer, 60),
+    ]);
+    rename(
+        &mut rec,
+        1,
+        FrameKind::Native,
+        "handler::ha_index_read_map(unsigned char*)",
+    );
+    let own = rec.frames[rec.stacks[1].frames[2].0 as usize].lines[0].function;
+    rec.stacks[1].frames.remove(1);
+    ended_by(&mut rec, Actor::Context(ContextId(1)));
+    rec.hops[0].stack = Some(StackId(1));
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+        v.more.iter().any(|m| m.contains("INNODB STATUS"))
+    };
+    assert!(!told(&rec));
+    rec.functions[own.0 as usize].name = "ha_commit_trans(THD*, bool)".into();
+    assert!(told(&rec), "{:?}", climb(&rec).verdict.more);
+}
+
+#[test]
+fn who_is_waited_for_in_another_process_in_the_end_has_its_name_there() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Lock, 98),
+        (2, 0, 0, BlockReason::Pipe, 98),
+        (2, 0, 0, BlockReason::Timer, 98),
+    ]);
+    (rec.contexts[2].pid, rec.contexts[2].name) = (7, "reader".into());
+    ended_by(&mut rec, Actor::Context(ContextId(1)));
+    rec.actors.push(Actor::Context(ContextId(2)));
+    let sleeps = Hop {
+        above: Above::Hop(0),
+        role: Role::Blocked,
+        actor: ActorId(1),
+        reason: Some(BlockReason::Timer),
+        ..rec.hops[0].clone()
+    };
+    rec.hops.push(sleeps);
+    let told = |rec: &Recording, what: &str| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+        assert!(v.more.iter().any(|m| m.contains(what)), "{:?}", v.more);
+    };
+    told(&rec, "waited for waits for reader (pid 7), which sleeps");
+    rec.contexts[2].pid = 1;
+    told(&rec, "waited for sleeps");
+}
+
+#[test]
 fn without_wakers_what_is_waited_for_beside_the_lock_is_told() {
     let mut rec = recording(&[
         (1, 0, 0, BlockReason::Lock, 99),
@@ -247,6 +301,34 @@ fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
     rec.functions[libc.0 as usize].name = "ProcSleep".into();
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("stuck", true), "{}", v.cause);
+    assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
+    // Where others let it go on now and then, and nobody tells who.
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
+    rec.domain.backend = "proc".into();
+    assert!(climb(&rec).verdict.cause.contains("waits for events"));
+    rename(&mut rec, 0, FrameKind::Native, "ProcSleep");
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.bottleneck), ("events", true), "{}", v.cause);
+    assert!(v.cause.contains("locks of its own making"), "{}", v.cause);
+    // One of several that callers ask, by itself.
+    let mut asked = rec.clone();
+    asked.domain.backend = "ebpf".into();
+    asked.label_sets = vec![vec![Label {
+        key: "request".into(),
+        value: LabelValue::Text("owed".into()),
+    }]];
+    asked.samples[1].labels = Some(LabelsId(0));
+    asked.peers = vec![Peer {
+        pid: 1,
+        requests: 100,
+        in_flight_ns: 98 * TENTH,
+        ..Peer::default()
+    }];
+    let v = climb(&asked).verdict;
+    assert_eq!(v.rule, "held", "{}", v.cause);
+    assert!(v.cause.contains("locks of its own making"), "{}", v.cause);
+    assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
+    let v = climb(&rec).verdict;
     assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
 }
 
