@@ -112,6 +112,42 @@ fn a_setuid_command_is_measured_to_its_end() {
     }
 }
 
+/// Their parent sleeps when they are born, and each of them until it ends.
+#[test]
+fn children_that_live_for_a_few_looks_are_seen_for_as_long() {
+    const SLEEPS: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 0.15; done";
+    let Some(tool) = tool() else { return };
+    retried("short children by proc", || {
+        let folder = folder();
+        let file = folder.path().join("rec.pb.gz");
+        let file = file.to_str().expect("a plain path");
+        let how = [
+            "record",
+            "--backend",
+            "proc",
+            "--max-overhead",
+            "25",
+            "-o",
+            file,
+        ];
+        tool.run(&[&how[..], &["--", "sh", "-c", SLEEPS]].concat())?;
+        let report = tool.run(&["report", "--json", file])?;
+        let report: serde_json::Value =
+            serde_json::from_slice(&report.stdout).map_err(|e| Error::Output(e.to_string()))?;
+        let threads = report["threads"].as_array().map_or(&[][..], Vec::as_slice);
+        let lives: Vec<u64> = (threads.iter())
+            .filter(|t| t["name"] == "sleep")
+            .filter_map(|t| Some(t["wall_ns"].as_u64()? / 1_000_000))
+            .collect();
+        // Of each, up to a round at its begin and some at its end are guessed: the middle.
+        let all: u64 = lives.iter().sum();
+        if lives.len() < 8 || !(1080..=1320).contains(&all) {
+            return Err(Error::Output(format!("8 sleeps of 150 ms: {lives:?} ms")));
+        }
+        Ok(format!("{lives:?} ms"))
+    });
+}
+
 #[test]
 fn permission_that_is_lost_half_way() {
     let Some(tool) = tool() else { return };

@@ -122,7 +122,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         None => vec![
             limit(
                 format!(
-                    "threads that live less than about {listing_ms:.0} ms: their CPU time is counted for their process, without a thread, and that of children that live as briefly for who waits for them"
+                    "threads that live less than {interval_ms:.0} to {listing_ms:.0} ms (the longer where a search takes long): their CPU time is counted for their process, without a thread, and that of children that live as briefly for who waits for them"
                 ),
                 "the ebpf or perf backend",
             ),
@@ -132,7 +132,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
             ),
             limit(
                 format!(
-                    "the last {interval_ms:.0} ms (up to eight times that, asleep) of a thread that ends: it counts as ended at the last look"
+                    "when a thread ends, to within {interval_ms:.0} ms (up to eight times that, asleep): one that slept counts as ended in the middle of that time, another one at the last look"
                 ),
                 "the ebpf or perf backend",
             ),

@@ -459,6 +459,18 @@ impl Looker {
             }
         }
         self.join(known);
+        self.look_at_new(known, now);
+    }
+
+    /// A first look at threads from number `first` on: the next may come too late for them.
+    fn look_at_new(&mut self, first: usize, now: u64) {
+        self.due_ns = now;
+        for index in first..self.watch.threads.len() {
+            let t = &self.watch.threads[index];
+            if t.alive && t.course.is_none() && !self.look(index, self.spacing_ns, false, true) {
+                self.ended(index);
+            }
+        }
     }
 }
 

@@ -74,6 +74,8 @@ use stop::Stopper;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
+/// Where there are births, so many times what a search takes.
+const SOONER: u64 = 300;
 /// The same where births are recorded, and between two readings of everybody's counters.
 const REVIEW: u64 = 1_000_000_000;
 /// Descriptors that are left to what is not a thread's.
@@ -206,7 +208,7 @@ pub(crate) fn record(
     }
     let mut looked = start_ns;
     let (mut followed, mut reviewed) = (session::now(), session::now());
-    let (mut records_ns, mut due) = (0, 0);
+    let (mut records_ns, mut searching_ns, mut due) = (0, 0, 0);
     let ahead = Ahead::of_others();
     let stop = loop {
         if due == 0 {
@@ -260,10 +262,14 @@ pub(crate) fn record(
                 } else {
                     FOLLOW
                 };
-                if now >= followed + every {
+                let sooner = now >= followed + SOONER * searching_ns;
+                if now >= followed + every
+                    || (every == FOLLOW && sooner && looker.watch.has_births(now))
+                {
                     looker.relist = false;
                     looker.follow(&options.target, followed, now);
                     followed = now;
+                    searching_ns = session::now() - now;
                     observer.progress(&Progress {
                         elapsed: Duration::from_nanos(now - start_ns),
                         threads: looker.watch.live.len(),

@@ -26,6 +26,9 @@ use super::thread::{Thread, thread_stat};
 const LIST_EVERY: u64 = 100_000_000;
 const LIST_EACH: u64 = 500_000;
 
+/// How long a birth is news, ns: until all have been looked at who sleep, and may have been at it.
+const NEWS: u64 = 200_000_000;
+
 /// One process.
 pub struct Watched {
     /// Its CPU clock at the beginning and now, ns.
@@ -67,8 +70,11 @@ pub struct Watch {
     ended: FxHashMap<(u32, u32), usize>,
     /// Threads of the kernel that were asked for and are left out.
     pub kernel_threads: u64,
-    /// The id that was given out last when everybody was followed last.
+    newest_file: Option<File>,
+    /// The id that was given out last.
     newest: Option<u32>,
+    /// When that was seen to have changed last.
+    born_ns: u64,
     /// Whether single intervals of threads are kept.
     keeps_spans: bool,
     /// Threads whose files may still be kept open.
@@ -158,7 +164,9 @@ impl Watch {
             ids: FxHashMap::default(),
             ended: FxHashMap::default(),
             kernel_threads: 0,
+            newest_file: newest_file(),
             newest: None,
+            born_ns: 0,
             keeps_spans: false,
             room,
         }
@@ -273,14 +281,21 @@ impl Watch {
         self.room > 0
     }
 
+    /// Whether somebody was born on this machine not long ago, as far as that is told.
+    pub fn has_births(&mut self, now: u64) -> bool {
+        let newest = self.newest_file.as_ref().and_then(newest_id);
+        if newest != self.newest {
+            (self.newest, self.born_ns) = (newest, now);
+        }
+        self.newest.is_some() && now < self.born_ns + NEWS
+    }
+
     /// Finds threads and children that were not there at `since`. Returns processes that are new or
     /// run a new program.
     pub fn follow(&mut self, since: u64, now: u64) -> Vec<u32> {
         let mut changed = Vec::new();
         let mut children = Vec::new();
-        let newest = newest_id();
-        let births = newest.is_none() || newest != self.newest;
-        self.newest = newest;
+        let births = self.has_births(now) || self.newest.is_none();
         for index in &self.live {
             let t = &mut self.threads[*index];
             if !std::mem::take(&mut t.ran) {
@@ -434,15 +449,19 @@ impl Watch {
     }
 }
 
-/// The id of whoever was born last on the machine, as far as this `/proc` shows it: while it stays,
-/// nobody has a new thread or child. `None`: it is not told, or by somebody else than the kernel, as
-/// inside some containers.
-fn newest_id() -> Option<u32> {
+/// The file that tells the id of whoever was born last on the machine, as far as this `/proc` shows it: while it
+/// stays, nobody has a new thread or child. `None`: it is not told, or by somebody else than the kernel, as inside some
+/// containers.
+fn newest_file() -> Option<File> {
     let device = |path| fs::metadata(path).ok().map(|m| m.dev());
-    if device("/proc/loadavg")? != device("/proc")? {
-        return None;
-    }
-    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    (device("/proc/loadavg")? == device("/proc")?).then(|| File::open("/proc/loadavg").ok())?
+}
+
+/// That id.
+fn newest_id(file: &File) -> Option<u32> {
+    let mut bytes = [0u8; 128];
+    let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut bytes[..], 0)).ok()?;
+    let text = str::from_utf8(&bytes[..n]).ok()?;
     text.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
@@ -599,11 +618,15 @@ mod tests {
 
     #[test]
     fn each_birth_changes_the_newest_id() {
-        let Some(before) = newest_id() else {
+        let mut w = Watch::new(100);
+        if w.newest_file.is_none() {
             return println!("skipped: the newest id is not told here");
-        };
+        }
+        assert!(w.has_births(NEWS), "whoever was born before");
+        let before = w.newest;
         std::thread::spawn(|| {}).join().unwrap();
-        assert_ne!(newest_id(), Some(before));
+        assert!(w.has_births(3 * NEWS));
+        assert_ne!(w.newest, before);
     }
 
     #[test]
