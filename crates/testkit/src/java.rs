@@ -14,6 +14,8 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Truth.
 const VIRTUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Virtual.java");
 /// The first version with virtual threads.
 const FIRST_VIRTUAL: u32 = 21;
+/// The first version in which those may wait in `synchronized` without their carrier.
+const FIRST_UNPINNED: u32 = 24;
 /// The first version that runs a program straight from its source.
 const OLDEST: u32 = 11;
 
@@ -151,6 +153,11 @@ impl Java {
     /// Whether it has virtual threads.
     pub fn has_virtual_threads(&self) -> bool {
         self.major() >= FIRST_VIRTUAL
+    }
+
+    /// Whether a virtual thread that waits in `synchronized` holds its carrier.
+    pub fn pins(&self) -> bool {
+        self.major() < FIRST_UNPINNED
     }
 
     /// Starts the program of virtual threads, up to its READY; `vm`: flags of the VM.

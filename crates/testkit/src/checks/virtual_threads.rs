@@ -21,6 +21,9 @@ const WAITS: &[(&str, &str)] = &[
     ("vtRead", "network"),
 ];
 
+/// Those that wait in `synchronized`.
+const HELD: &[&str] = &["vtEnter", "vtWait"];
+
 /// A backend, flags of the VM, whether objects move meanwhile, and whether it is for long runs only.
 const RUNS: &[(&str, &[&str], bool, bool)] = &[
     ("ebpf", &[], true, false),
@@ -66,7 +69,7 @@ pub(super) fn virtual_threads(tool: &Tool, length: Length) -> Result<Scorecard, 
             };
             let run = measure(program, tool, &options)?;
             let what = format!("{} {backend} {}", java.version, vm.join(" "));
-            for mut row in judge(&run)?.rows {
+            for mut row in judge(&run, java.pins())?.rows {
                 row.what = format!("java {}: {}", what.trim_end(), row.what);
                 card.rows.push(row);
             }
@@ -75,7 +78,8 @@ pub(super) fn virtual_threads(tool: &Tool, length: Length) -> Result<Scorecard, 
     Ok(card)
 }
 
-fn judge(run: &Run) -> Result<Scorecard, Error> {
+/// `pins`: who waits in `synchronized` holds its carrier, whose stack is not read.
+fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let report = run.recorded.json(&["report"])?;
     let tasks = report["tasks"].as_array().cloned().unwrap_or_default();
@@ -96,7 +100,11 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
         let existed = run.truth.extra(&format!("{function} existed"))?;
         let share = run.truth.extra(&format!("{function} waited"))? / existed;
         let frame = format!("Virtual.{function}");
-        let inside = waits.iter().filter(|w| names(w).contains(&frame.as_str()));
+        let held = pins && HELD.contains(function);
+        let inside = waits.iter().filter(|w| match held {
+            true => names(w).is_empty() && w["reason"] == *reason,
+            false => names(w).contains(&frame.as_str()),
+        });
         let (mut all, mut right) = (0.0, 0.0);
         for wait in inside {
             all += ns(wait);

@@ -272,7 +272,8 @@ mod tests {
         assert_eq!(is_tried("CPython 3.8"), Some(true));
         assert_eq!(is_tried("CPython 3.80"), Some(false));
         assert_eq!(is_tried("HotSpot 17.0.15+6-Debian"), Some(true));
-        assert_eq!(is_tried("HotSpot 21+35"), Some(false));
+        assert_eq!(is_tried("HotSpot 21+35"), Some(true));
+        assert_eq!(is_tried("HotSpot 22.0.1+8"), Some(false));
         assert_eq!(is_tried("V8 12.4.254"), Some(true));
         assert_eq!(is_tried("V8 14.1.146"), Some(false));
         assert_eq!(is_tried("Go"), None);

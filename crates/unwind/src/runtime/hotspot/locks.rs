@@ -4,9 +4,10 @@
 //! has it: by that one's record, or, where the monitor was a mere mark on its stack before, by a
 //! place on that stack. From JDK 24 on it is a number of the thread's; and where the owner locked the object
 //! before anybody else came, nobody may have said so since: then the object stands in the owner's list of locked
-//! objects, from JDK 21 on.
+//! objects, from JDK 21 on. The threads stand in a list that is made anew with each change, before JDK 12 or so in
+//! a chain.
 
-use super::{flags, method::class_name, structs::Tables, vm::Vm};
+use super::{flags, method::class_name, parking::Objects, structs::Tables, vm::Vm};
 use crate::runtime::memory::Memory;
 
 /// Most threads of one VM.
@@ -15,10 +16,7 @@ const MOST_THREADS: u32 = 1 << 16;
 /// Where that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places {
-    /// Address of the pointer to the list of threads; in the list, its length and its entries.
-    list: u64,
-    length: u64,
-    threads: u64,
+    list: List,
     /// In a thread's record: the system's part, its stack, the monitor it is about to enter.
     system: u64,
     stack_base: u64,
@@ -38,6 +36,80 @@ pub(super) struct Places {
     /// The addresses of what makes a pointer of a class's four bytes.
     base: u64,
     shift: u64,
+}
+
+/// Where the records of all Java threads are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// At this address the pointer to an array that is never changed; in it, its length and its entries.
+    Array { at: u64, length: u64, threads: u64 },
+    /// At these addresses the pointer to the newest, and how many there are; in a record, the next older one.
+    Chain { newest: u64, count: u64, next: u64 },
+}
+
+impl List {
+    fn of(tables: &Tables) -> Option<List> {
+        let array = || {
+            Some(List::Array {
+                at: tables.get("ThreadsSMRSupport", "_java_thread_list")?,
+                length: tables.get("ThreadsList", "_length")?,
+                threads: tables.get("ThreadsList", "_threads")?,
+            })
+        };
+        let chain = || {
+            Some(List::Chain {
+                newest: tables.get("Threads", "_thread_list")?,
+                count: tables.get("Threads", "_number_of_threads")?,
+                next: tables.get("JavaThread", "_next")?,
+            })
+        };
+        array().or_else(chain)
+    }
+
+    /// What changes with it. Two changes of a chain that leave its length and its newest thread alone are seen
+    /// with the next one.
+    fn state(self, memory: &mut Memory<'_>) -> Option<u64> {
+        match self {
+            List::Array { at, .. } => memory.word(at),
+            List::Chain { newest, count, .. } => {
+                let count = u64::from(memory.half(count)?);
+                Some(memory.word(newest)? ^ count.rotate_right(16))
+            }
+        }
+    }
+
+    /// The threads' records.
+    fn records(self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
+        match self {
+            List::Array {
+                at,
+                length,
+                threads,
+            } => {
+                let list = memory.word(at)?;
+                let n = memory.half(list.checked_add(length)?)?;
+                if n > MOST_THREADS {
+                    return None;
+                }
+                let first = memory.word(list.checked_add(threads)?)?;
+                let all = (0..u64::from(n)).filter_map(|i| memory.word(first.checked_add(8 * i)?));
+                Some(all.collect())
+            }
+            List::Chain { newest, next, .. } => {
+                let mut all = Vec::new();
+                let mut record = memory.word(newest)?;
+                while record != 0 && all.len() < MOST_THREADS as usize {
+                    all.push(record);
+                    // One that goes meanwhile cuts it short: the next time it is whole.
+                    record = record
+                        .checked_add(next)
+                        .and_then(|at| memory.word(at))
+                        .unwrap_or(0);
+                }
+                Some(all)
+            }
+        }
+    }
 }
 
 /// Where an object says of which class it is.
@@ -90,9 +162,7 @@ impl Places {
         let [compact, compressed] = flags::are_set(tables, wanted, memory).unwrap_or_default();
         let short = tables.get("oopDesc", "_metadata._compressed_klass")?;
         Some(Places {
-            list: tables.get("ThreadsSMRSupport", "_java_thread_list")?,
-            length: tables.get("ThreadsList", "_length")?,
-            threads: tables.get("ThreadsList", "_threads")?,
+            list: List::of(tables)?,
             system: thread("_osthread")?,
             stack_base: thread("_stack_base")?,
             stack_size: thread("_stack_size")?,
@@ -174,23 +244,15 @@ impl Vm {
     ) -> Option<&[JavaThread]> {
         let mut memory = Memory(read);
         let places = self.locks.clone()?;
-        let list = memory.word(places.list)?;
+        let list = places.list.state(&mut memory)?;
         if list == self.thread_list {
             return None;
         }
-        let n = memory.half(list.checked_add(places.length)?)?;
-        if n > MOST_THREADS {
-            return None;
-        }
-        let first = memory.word(list.checked_add(places.threads)?)?;
-        let mut all = Vec::with_capacity(n as usize);
-        for i in 0..u64::from(n) {
-            let Some(record) = memory.word(first + 8 * i) else {
-                continue;
-            };
-            // One that is just coming or going.
-            let object = self.objects.as_ref().map_or(0, |o| o.thread);
-            all.extend(thread(&places, record, object, &mut memory));
+        let records = places.list.records(&mut memory)?;
+        let mut all = Vec::with_capacity(records.len());
+        for record in records {
+            // One that is just coming or going has no place yet, or none any more.
+            all.extend(thread(&places, record, self.objects.as_ref(), &mut memory));
         }
         self.thread_list = list;
         self.threads = all;
@@ -250,7 +312,7 @@ impl Vm {
 fn thread(
     places: &Places,
     record: u64,
-    object: u64,
+    objects: Option<&Objects>,
     memory: &mut Memory<'_>,
 ) -> Option<JavaThread> {
     let system = memory.word(record.checked_add(places.system)?)?;
@@ -261,9 +323,10 @@ fn thread(
         tid,
         record,
         stack: (base.checked_sub(size)?, base),
-        object: match object {
-            0 => 0,
-            at => memory.word(record + at).unwrap_or(0),
+        object: match objects {
+            None => 0,
+            Some(o) if o.direct => record + o.thread,
+            Some(o) => memory.word(record + o.thread).unwrap_or(0),
         },
         owner_id: (places.owner_id).map_or(0, |at| memory.word(record + at).unwrap_or(0)),
     })
@@ -272,6 +335,60 @@ fn thread(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOWHERE: List = List::Array {
+        at: 0,
+        length: 0,
+        threads: 0,
+    };
+
+    #[test]
+    fn threads_are_found_in_a_list_or_in_a_chain() {
+        let words = [
+            // The pointer to the list; its length, its entries.
+            (0x1000u64, 0x2000u64),
+            (0x2008, 3),
+            (0x2010, 0x3000),
+            (0x3000, 0xa000),
+            (0x3008, 0xb000),
+            (0x3010, 0xc000),
+            // The newest of a chain, and how many there are.
+            (0x4000, 0xc000),
+            (0x4008, 3),
+            (0xc020, 0xb000),
+            (0xb020, 0xa000),
+            (0xa020, 0),
+        ];
+        let mut read = |at: u64, to: &mut [u8]| {
+            let Some((_, word)) = words.iter().find(|(a, _)| *a == at) else {
+                return false;
+            };
+            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+            true
+        };
+        let mut memory = Memory(&mut read);
+        let array = List::Array {
+            at: 0x1000,
+            length: 8,
+            threads: 16,
+        };
+        let chain = List::Chain {
+            newest: 0x4000,
+            count: 0x4008,
+            next: 0x20,
+        };
+        let (old, new) = (vec![0xa000, 0xb000, 0xc000], vec![0xc000, 0xb000, 0xa000]);
+        assert_eq!(array.records(&mut memory), Some(old));
+        assert_eq!(chain.records(&mut memory), Some(new));
+        assert!(array.state(&mut memory).is_some() && chain.state(&mut memory).is_some());
+        let torn = List::Chain {
+            newest: 0x4000,
+            count: 0x4008,
+            next: 0x28,
+        };
+        assert_eq!(torn.records(&mut memory), Some(vec![0xc000]));
+        assert_eq!(NOWHERE.records(&mut memory), None);
+    }
 
     #[test]
     fn an_object_says_its_class_in_three_ways() {
@@ -282,9 +399,7 @@ mod tests {
         let (base, shift) = (0x9000, 0x9008);
         let class_of = |compact, compressed| {
             let places = Places {
-                list: 0,
-                length: 0,
-                threads: 0,
+                list: NOWHERE,
                 system: 0,
                 stack_base: 0,
                 stack_size: 0,
@@ -321,9 +436,7 @@ mod tests {
     #[test]
     fn who_locked_an_object_first_has_it_in_its_list() {
         let places = Places {
-            list: 0,
-            length: 0,
-            threads: 0,
+            list: NOWHERE,
             system: 0,
             stack_base: 0,
             stack_size: 0,

@@ -46,7 +46,7 @@ pub use vthreads::{CUT, Told, VirtualThreads, reason};
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {
     name: "HotSpot",
-    tried: &["17", "25"],
+    tried: &["11", "17", "21", "25"],
     recognise,
 };
 

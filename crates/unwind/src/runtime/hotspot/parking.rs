@@ -22,6 +22,8 @@ const MOST_FIELDS: u32 = 512;
 const FIELD_WORDS: u64 = 6;
 /// Longest description of fields, bytes, from JDK 21 on.
 pub(super) const MOST_STREAM: usize = 1 << 14;
+/// The first version in which a thread's record has a handle of its object, instead of a pointer.
+const FIRST_HANDLES: u32 = 16;
 /// How often the field is looked for before it is given up.
 const TRIES: u32 = 16;
 
@@ -39,6 +41,8 @@ enum Fields {
 pub(super) struct Objects {
     /// In the VM's record of a thread: where the pointer to its object is.
     pub(super) thread: u64,
+    /// It is the pointer itself, instead of a handle's address; to JDK 15.
+    pub(super) direct: bool,
     superclass: u64,
     pool: u64,
     fields: Fields,
@@ -67,12 +71,12 @@ pub struct Parking {
 
 impl Objects {
     /// What the tables say; `None` where they do not say all of it.
-    pub(super) fn of(tables: &Tables, memory: &mut Memory<'_>) -> Option<Objects> {
+    /// `major`: the VM's version.
+    pub(super) fn of(tables: &Tables, major: u32, memory: &mut Memory<'_>) -> Option<Objects> {
         let oops = |field: &str| {
             let names = [format!("_narrow_oop.{field}"), field.to_owned()];
-            names
-                .iter()
-                .find_map(|name| tables.get("CompressedOops", name))
+            let of = ["CompressedOops", "Universe"].into_iter();
+            { of }.find_map(|of| names.iter().find_map(|name| tables.get(of, name)))
         };
         let fields = match tables.get("InstanceKlass", "_fieldinfo_stream") {
             Some(at) => Fields::Stream {
@@ -96,6 +100,7 @@ impl Objects {
         };
         Some(Objects {
             thread: tables.get("JavaThread", "_threadObj")?,
+            direct: major < FIRST_HANDLES,
             superclass: tables.get("Klass", "_super")?,
             pool: tables.get("InstanceKlass", "_constants")?,
             fields,

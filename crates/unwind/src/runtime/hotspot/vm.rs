@@ -140,18 +140,19 @@ impl Vm {
         stubs.sort();
         stubs.dedup_by_key(|(at, _)| *at);
         let major: String = version.chars().take_while(char::is_ascii_digit).collect();
-        let first = u8::from(major.parse::<u32>().is_ok_and(|m| m >= 20));
+        let major = major.parse::<u32>().unwrap_or(0);
+        let first = u8::from(major >= 20);
         Ok(Some(Vm {
             proc,
             version: version.clone(),
             layout: layout.clone(),
             first,
-            barrier: (tables.get("JavaThread", "_cont_entry")).map_or_else(Vec::new, barrier),
+            barrier: barrier(tables.get("JavaThread", "_cont_entry"), major),
             stubs,
             counters_at: tables.get("PerfMemory", "_start"),
             counters: None,
             locks: Places::of(tables, &mut memory),
-            objects: Objects::of(tables, &mut memory),
+            objects: Objects::of(tables, major, &mut memory),
             threads: Vec::new(),
             thread_list: 0,
             methods: HashMap::new(),
@@ -277,11 +278,20 @@ impl Vm {
 
 /// Longest beginning of that code, bytes.
 const LONGEST_BARRIER: usize = 7;
+/// The first version with virtual threads.
+const FIRST_VIRTUAL: u32 = 21;
 
 /// The instruction by which that code begins: it goes back to the carrier's stack pointer, which the VM's record of
-/// the thread has at `entry`. No other code does so.
-fn barrier(entry: u64) -> Vec<u8> {
+/// the thread has at `entry`. No other code does so. Where the VM does not say `entry`, the part of the
+/// instruction that is the same for all but the first places in that record; empty: there is no such code.
+fn barrier(entry: Option<u64>, major: u32) -> Vec<u8> {
     // mov entry(%r15), %rsp
+    let Some(entry) = entry else {
+        return match major >= FIRST_VIRTUAL {
+            true => vec![0x49, 0x8b, 0xa7],
+            false => Vec::new(),
+        };
+    };
     match (i8::try_from(entry), i32::try_from(entry)) {
         (Ok(near), _) => vec![0x49, 0x8b, 0x67, near as u8],
         (_, Ok(far)) => [&[0x49, 0x8b, 0xa7][..], &far.to_le_bytes()].concat(),
@@ -362,8 +372,12 @@ mod tests {
     #[test]
     fn the_way_back_to_a_carrier_s_stack_is_known_by_its_code() {
         // As in JDK 25: mov 0x618(%r15), %rsp
-        assert_eq!(barrier(1560), [0x49, 0x8b, 0xa7, 0x18, 0x06, 0, 0]);
-        assert_eq!(barrier(0x40), [0x49, 0x8b, 0x67, 0x40]);
-        assert_eq!(barrier(u64::MAX), [0u8; 0]);
+        let said = |entry| barrier(Some(entry), 25);
+        assert_eq!(said(1560), [0x49, 0x8b, 0xa7, 0x18, 0x06, 0, 0]);
+        assert_eq!(said(0x40), [0x49, 0x8b, 0x67, 0x40]);
+        assert_eq!(said(u64::MAX), [0u8; 0]);
+        // JDK 21 does not say where it is.
+        assert_eq!(barrier(None, 21), [0x49, 0x8b, 0xa7]);
+        assert_eq!(barrier(None, 17), [0u8; 0]);
     }
 }

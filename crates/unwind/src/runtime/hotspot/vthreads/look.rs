@@ -7,7 +7,7 @@ use super::chunk::{BELOW, Part};
 use super::classes::Class;
 use super::heap::{half, word};
 use super::list::{Lists, with};
-use super::{Known, Own, reasons};
+use super::{Known, Own, Record, reasons};
 use crate::runtime::tasks::Memory;
 
 /// Longest object of a fixed size, and longest part of a stack, bytes.
@@ -206,7 +206,7 @@ pub(super) fn see(
         }
         sight.threads.push(Seen {
             tid: thread.tid,
-            doing: lists.doing(known.system, &thread, blockers.get(&thread.blocker)),
+            doing: lists.doing(known.record, &thread, blockers.get(&thread.blocker)),
             parts: match thread.whole {
                 true => thread.parts,
                 false => Vec::new(),
@@ -450,7 +450,7 @@ impl Lists<'_> {
 
     fn doing(
         &mut self,
-        system: Option<(u64, u64)>,
+        record: Option<Record>,
         thread: &Thread,
         blocker: Option<&Arc<Class>>,
     ) -> Doing {
@@ -465,23 +465,34 @@ impl Lists<'_> {
             State::Monitor => Doing::Waits(reasons::MONITOR.to_owned()),
             State::Wait => Doing::Waits(reasons::WAIT.to_owned()),
             State::Mounted => {
-                let tid = self.carrier(system, thread.carrier);
-                match tid.and_then(|tid| self.memory.sleeps(tid)) {
-                    Some(true) => Doing::Waits(reasons::CARRIER.to_owned()),
+                let carrier = self.carrier(record, thread.carrier);
+                let sleeps = |(tid, _)| self.memory.sleeps(tid);
+                match (carrier, carrier.and_then(sleeps)) {
+                    (Some((_, waits)), Some(true)) => Doing::Waits(waits.to_owned()),
                     _ => Doing::Runs,
                 }
             }
         }
     }
 
-    /// The system's id of the thread whose object is at `carrier`, as the process sees it.
-    fn carrier(&mut self, system: Option<(u64, u64)>, carrier: u64) -> Option<u32> {
-        let (system, id) = system?;
+    /// The system's id of the thread whose object is at `carrier`, as the process sees it, and how it waits
+    /// if it does.
+    fn carrier(&mut self, record: Option<Record>, carrier: u64) -> Option<(u32, &'static str)> {
+        let places = record?;
         let at = self.class_of(carrier)?.field("eetop")? as u64;
         with(self.memory, |m| {
             let record = m.word(carrier + at)?;
-            let system = m.word(record.checked_add(system)?)?;
-            m.half(system.checked_add(id)?)
+            let mut is_set = |place: Option<u64>| {
+                let word = place.and_then(|at| m.word(record.checked_add(at)?));
+                word.is_some_and(|monitor| monitor != 0)
+            };
+            let waits = match (is_set(places.pending), is_set(places.waiting)) {
+                (true, _) => reasons::MONITOR,
+                (_, true) => reasons::WAIT,
+                _ => reasons::CARRIER,
+            };
+            let system = m.word(record.checked_add(places.system)?)?;
+            Some((m.half(system.checked_add(places.id)?)?, waits))
         })
     }
 }

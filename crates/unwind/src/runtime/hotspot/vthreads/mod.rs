@@ -75,8 +75,35 @@ struct Known {
     containers: u64,
     places: Option<Places>,
     chunk: Option<ChunkPlaces>,
-    /// In the VM's record of a thread: nothing but the system's id is read of it.
-    system: Option<(u64, u64)>,
+    /// `None`: its tables do not say where that is.
+    record: Option<Record>,
+}
+
+/// Places in the VM's record of a thread, as far as carriers' are read.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// The system's part, and the system's id in that.
+    system: u64,
+    id: u64,
+    /// The monitor that it is about to enter, and the one that it waits to be notified by; those that a
+    /// virtual thread holds its carrier for, before JDK 24.
+    pending: Option<u64>,
+    waiting: Option<u64>,
+}
+
+impl Record {
+    fn of(tables: &Tables) -> Option<Record> {
+        let field = |name: &str| {
+            let of = ["JavaThread", "Thread"].into_iter();
+            { of }.find_map(|of| tables.get(of, name))
+        };
+        Some(Record {
+            system: field("_osthread")?,
+            id: tables.get("OSThread", "_thread_id")?,
+            pending: field("_current_pending_monitor"),
+            waiting: field("_current_waiting_monitor"),
+        })
+    }
 }
 
 /// What is known of one thread for as long as it lives.
@@ -209,9 +236,7 @@ impl VirtualThreads {
             Err(why) => self.doubt = Some(Box::new((vm, classes, why))),
             Ok(None) => {}
             Ok(Some(heap)) => {
-                let system = (tables.get("JavaThread", "_osthread"))
-                    .or_else(|| tables.get("Thread", "_osthread"))
-                    .zip(tables.get("OSThread", "_thread_id"));
+                let record = Record::of(tables);
                 self.known = Some(Box::new(Known {
                     vm,
                     heap,
@@ -219,7 +244,7 @@ impl VirtualThreads {
                     containers: 0,
                     places: None,
                     chunk: None,
-                    system,
+                    record,
                 }));
                 self.opening = None;
             }
