@@ -73,6 +73,9 @@ pub(crate) fn of_samples(recording: &Recording) -> Vec<Option<Delay>> {
         match s.reason? {
             BlockReason::Timer => tries(recording, s).then_some(Delay::Tries),
             BlockReason::Poll if children.end(recording, s, ended) => Some(Delay::Child),
+            BlockReason::Poll if recording.hops.is_empty() && communicates(recording, s) => {
+                Some(Delay::Child)
+            }
             BlockReason::Poll if disk_ends(recording, s, ended) => Some(Delay::Disk),
             _ => None,
         }
@@ -150,6 +153,13 @@ pub(super) fn mostly_ended_by(
     let fitting = hops.filter(|h| fits(&recording.actors[h.actor.0 as usize]));
     let ns: u64 = fitting.map(|h| h.ns).sum();
     ns > 0 && ns as f64 >= MOST * sample.ns as f64
+}
+
+/// Whether a script waits for what a process says that it has started, by its library's function: for where nobody knows
+/// who ends waits.
+fn communicates(recording: &Recording, sample: &Sample) -> bool {
+    let mut all = scripts(recording, sample.stack);
+    all.any(|f| script_name(f) == "_communicate (subprocess.py)")
 }
 
 fn tries(recording: &Recording, sample: &Sample) -> bool {

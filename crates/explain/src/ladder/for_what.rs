@@ -63,6 +63,9 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
         {
             "threads to end that it joins"
         }
+        BlockReason::Lock if user(&["aio_suspend", "lio_listio"]) => {
+            "what it asked of a disk by the C library's own threads (aio)"
+        }
         BlockReason::Lock if user(&["std::__atomic_futex_unsigned_base", "__future_base"]) => {
             "the results of other threads (std::future)"
         }

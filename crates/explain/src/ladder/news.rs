@@ -46,6 +46,18 @@ pub(super) fn takes_from_endless_queue(recording: &Recording, sample: &Sample) -
         && known()
 }
 
+/// Whether a script waits in a queue's own function for what is put into it; where that is lent, who takes it mostly
+/// says so.
+pub(super) fn takes_from_queue(recording: &Recording, sample: &Sample) -> bool {
+    const TAKES: [&str; 2] = ["get (queue.py)", "get (multiprocessing/queues.py)"];
+    let own = |f: &&Function| !f.file.contains("/python3");
+    let takes = |f: &Function| TAKES.contains(&&*script_name(f));
+    sample.reason == Some(BlockReason::Lock)
+        && scripts(recording, sample.stack).any(takes)
+        && (scripts(recording, sample.stack).find(own))
+            .is_some_and(|f| !says_that_it_gives(&f.name, true))
+}
+
 /// Whether a wait is for what another thread is asked to find out, a future: whoever made it has work, or waits
 /// for somebody himself, and it is neither want of work nor a queue.
 pub(super) fn awaits_result(recording: &Recording, sample: &Sample) -> bool {
@@ -56,12 +68,17 @@ pub(super) fn awaits_result(recording: &Recording, sample: &Sample) -> bool {
         "std::__atomic_futex_unsigned_base",
         "std::__future_base",
     ];
-    const IN_SCRIPTS: &str = "result (concurrent/futures/_base.py)";
+    const IN_SCRIPTS: [&str; 4] = [
+        "result (concurrent/futures/_base.py)",
+        "wait (concurrent/futures/_base.py)",
+        "wait (multiprocessing/pool.py)",
+        "next (multiprocessing/pool.py)",
+    ];
     sample.reason == Some(BlockReason::Lock)
         && (near_results(recording, sample, &RESULTS)
             || scripts(recording, sample.stack)
                 .take(SCRIPTS_IN_LIBRARY)
-                .any(|f| script_name(f) == IN_SCRIPTS))
+                .any(|f| IN_SCRIPTS.contains(&&*script_name(f))))
 }
 
 /// The library's own functions of Python that lie below one that waits for a result.

@@ -15,8 +15,9 @@ use crate::words;
 /// Share of the tasks' active time, and tasks that wait at any time.
 const SHARE: f64 = 0.20;
 const WAITING: f64 = 1.0;
-/// By so much looks at tasks may exceed the time for which their callers were owed answers.
-const OWED: f64 = 1.25;
+/// By so much looks at tasks may exceed the time for which their callers were owed answers, where connections are
+/// followed, and where they are looked at now and then.
+const OWED: [f64; 2] = [1.25, 3.0];
 
 /// What a task waits for that others hold back: nobody waits so for want of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -241,7 +242,9 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
     // Where who takes or gives it computes, that is what there is to tell.
     let computes = || rules_cpu::computing(e).verdict.is_some();
     // Who wants to be told of news (streams of events) waits in such places too, but not for a first answer.
-    let owed = || waited as f64 <= OWED * e.requests.owed_ns as f64;
+    let followed = e.recording.domain.backend == "ebpf";
+    let most_owed = OWED[usize::from(!followed)] * e.requests.owed_ns as f64;
+    let owed = || waited as f64 <= most_owed;
     let applies = share >= SHARE
         && at_once(waited) >= WAITING
         && place.is_some_and(|(_, what, _)| match what {

@@ -17,7 +17,9 @@ use wallscope_model::{
 };
 
 use super::delays::{self, Children, Delay};
-use super::news::{is_for_news, may_be_in_vain, takes_from_endless_queue, takes_rubys_lock};
+use super::news::{
+    is_for_news, may_be_in_vain, takes_from_endless_queue, takes_from_queue, takes_rubys_lock,
+};
 use super::places::{functions, passes, place, scripts};
 use super::turns::Turns;
 use crate::idle::{OWED, REQUEST};
@@ -151,6 +153,9 @@ impl Waits {
         // Where nobody knows who ended waits: who fills such a queue is a thread of the process, whose own time
         // tells what it does meanwhile.
         let unknown = recording.hops.is_empty();
+        if unknown {
+            self.find_consumers(recording);
+        }
         for (i, s) in recording.samples.iter().enumerate() {
             if unknown && !s.idle && !self.in_flight[i] && takes_from_endless_queue(recording, s) {
                 self.starved[i] = true;
@@ -219,6 +224,39 @@ impl Waits {
                 }
             }
             if want >= STARVED * whole as f64 {
+                for i in samples {
+                    self.starved[i as usize] = true;
+                }
+            }
+        }
+    }
+
+    /// Waits for what is put into a queue, where nobody knows who ended them. What lies in it may be lent: then those who
+    /// have it do something with it as long as others wait. Where all of them together hardly do anything, it is work.
+    fn find_consumers(&mut self, recording: &Recording) {
+        const AT_WORK: f64 = 0.5;
+        type Place = (Arc<str>, Arc<str>);
+        let mut groups: HashMap<Place, Vec<u32>> = HashMap::new();
+        for (i, s) in recording.samples.iter().enumerate() {
+            if !s.idle && !self.in_flight[i] && takes_from_queue(recording, s) {
+                let place = place(recording, &recording.stacks[s.stack.0 as usize]);
+                let group = groups.entry((place.function, place.module)).or_default();
+                group.push(i as u32);
+            }
+        }
+        let window = recording
+            .window
+            .end_ns
+            .saturating_sub(recording.window.start_ns);
+        for samples in groups.into_values() {
+            let waiters: HashSet<ContextId> = (samples.iter())
+                .map(|i| recording.samples[*i as usize].context)
+                .collect();
+            let theirs = (recording.samples.iter().zip(&self.sample_ns))
+                .filter(|(s, _)| waiters.contains(&s.context) && !s.idle);
+            let all: u64 = theirs.map(|(_, ns)| ns).sum();
+            let waits: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
+            if (all.saturating_sub(waits) as f64) < AT_WORK * window as f64 {
                 for i in samples {
                     self.starved[i as usize] = true;
                 }

@@ -471,6 +471,86 @@ fn who_waits_for_the_one_that_polls_for_all_of_them_has_no_work() {
     );
 }
 
+/// The first stack's functions are a script's: the program's own, and one of Python's library below it.
+fn script(rec: &mut Recording, own: &str, library: (&str, &str)) {
+    for (depth, name, file) in [
+        (2, own, "/srv/app/app.py".to_string()),
+        (1, library.0, format!("/usr/lib/python3.11/{}", library.1)),
+    ] {
+        rename(rec, depth, FrameKind::Python, name);
+        let frame = rec.stacks[0].frames[depth].0 as usize;
+        let function = rec.frames[frame].lines[0].function;
+        rec.functions[function.0 as usize].file = file.into();
+    }
+}
+
+#[test]
+fn without_wakers_who_takes_from_a_queue_and_hardly_works_has_none() {
+    let with = |on_cpu, own| {
+        let mut rec = recording(&[(on_cpu, 0, 0, BlockReason::Lock, 100 - on_cpu); 2]);
+        for sample in &mut rec.samples {
+            sample.stack = StackId(0);
+        }
+        script(&mut rec, own, ("Queue.get", "queue.py"));
+        climb(&rec).verdict
+    };
+    let v = with(2, "consume");
+    assert!(!v.bottleneck, "{}", v.cause);
+    // What is lent: those who have it work, or its name says so.
+    for (on_cpu, own) in [(40, "consume"), (2, "borrow_connection")] {
+        let v = with(on_cpu, own);
+        assert_eq!(
+            (v.bottleneck, v.reason),
+            (true, Some("lock")),
+            "{}",
+            v.cause
+        );
+    }
+}
+
+#[test]
+fn without_wakers_a_script_that_listens_to_its_child_is_not_idle() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
+    rec.domain.backend = "proc".into();
+    script(&mut rec, "convert", ("Popen._communicate", "subprocess.py"));
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("delayed", Some("child")),
+        "{}",
+        v.cause
+    );
+}
+
+#[test]
+fn a_pool_s_results_are_no_news() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Lock, 98),
+        (2, 0, 0, BlockReason::Timer, 98),
+    ]);
+    script(
+        &mut rec,
+        "collect",
+        ("ApplyResult.wait", "multiprocessing/pool.py"),
+    );
+    ended_by(&mut rec, Actor::Context(ContextId(1)));
+    let sleeps = Hop {
+        above: Above::Hop(0),
+        role: Role::Blocked,
+        reason: Some(BlockReason::Timer),
+        ..rec.hops[0].clone()
+    };
+    rec.hops.push(sleeps);
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.bottleneck, v.reason),
+        (true, Some("lock")),
+        "{}",
+        v.cause
+    );
+    assert!(v.cause.contains("results of other threads"), "{}", v.cause);
+}
+
 #[test]
 fn a_future_is_no_full_queue_and_whoever_is_asked_for_it_is_named() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
