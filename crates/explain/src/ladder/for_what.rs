@@ -1,6 +1,6 @@
 //! What is waited for, where the stack says more than the reason.
 
-use wallscope_model::{BlockReason, FrameKind};
+use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
 
 use super::causes::Cause;
 use super::evidence::Evidence;
@@ -82,7 +82,7 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
             "a read-write lock, to read"
         }
         BlockReason::Lock if user(&["semop", "semtimedop"]) => "a semaphore of System V",
-        BlockReason::Lock if in_openmp(c) => "the other threads of its parallel loops (OpenMP)",
+        BlockReason::Lock if in_openmp(e, c) => "the other threads of its parallel loops (OpenMP)",
         BlockReason::Lock if user(&JAVA_HEAP) => {
             "memory of the Java heap, of which too little is free (garbage has to be collected first, or others \
              ask at the same time)"
@@ -169,13 +169,23 @@ pub(super) fn for_what(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'st
 }
 
 /// Whether threads wait in a runtime of OpenMP: it has no names of its own for that.
-fn in_openmp(c: &Cause) -> bool {
+fn in_openmp(e: &Evidence<'_>, c: &Cause) -> bool {
     let runtime = |name: &str| {
         ["libgomp", "libomp", "libiomp"]
             .iter()
             .any(|r| name.starts_with(r))
     };
-    runtime(&c.module) || runtime(&c.through) || c.through.starts_with("GOMP_")
+    // It makes its system calls itself. Below it the program's loops run, which may take locks.
+    let innermost = |recording: &Recording, s: &Sample| {
+        let frames = &recording.stacks[s.stack.0 as usize].frames;
+        let mut frames = frames.iter().map(|id| &recording.frames[id.0 as usize]);
+        let module = (frames.find(|f| f.kind != FrameKind::Kernel)).and_then(|f| f.module);
+        module.is_some_and(|m| runtime(recording.modules[m.0 as usize].name()))
+    };
+    runtime(&c.module)
+        || runtime(&c.through)
+        || c.through.starts_with("GOMP_")
+        || e.mostly(c, innermost)
 }
 
 /// Whether a function takes memory from the C library's allocator, or gives it back.

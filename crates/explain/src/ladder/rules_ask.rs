@@ -150,6 +150,9 @@ fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
     })
 }
 
+/// Of waits, so many ended by threads that are measured are for these.
+const MOSTLY: f64 = 0.5;
+
 pub(super) fn upstream(e: &Evidence<'_>) -> Found {
     let (reason, ns) = awaited(e);
     let share = e.share(ns);
@@ -193,7 +196,12 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                 (None, Some(r)) => format!("answers over the network ({r})"),
                 (None, None) => "answers over the network".to_string(),
             };
-            let measured = peer.is_some_and(|p| p.measured);
+            let enders = e.enders(reason);
+            // Of datagrams no peer is known, but who sent what ended the waits.
+            let measured = match peer {
+                Some(p) => p.measured,
+                None => enders.by_measured >= MOSTLY,
+            };
             let mut v = Verdict::new(format!(
                 "It waits for {whom} {} of active time{}{}",
                 words::share(share),
@@ -221,7 +229,6 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                     v.more.extend(queue_here(e, p));
                 }
             }
-            let enders = e.enders(reason);
             let timed_out = enders.timed_out();
             v.with(
                 ((reason == BlockReason::Network || names) && timed_out >= 0.10).then(|| {

@@ -9,7 +9,7 @@ use super::evidence::Evidence;
 use super::for_what::for_what;
 use super::verdict::{Found, Verdict, found, main_code, mostly};
 use super::work::Kind;
-use super::{CPU_FIRST, callers, facts, rules_tasks};
+use super::{CPU_FIRST, Level, callers, facts, rules_tasks};
 use crate::words;
 
 /// Of a quota's periods so many run out where it binds.
@@ -359,6 +359,20 @@ fn hottest<'a>(e: &Evidence<'a>) -> Option<(&'a Cause, u64)> {
     all.max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(c.function.clone())))
 }
 
+/// Where `kernel` of what is computed is the kernel's, and the memory limit is met: without stacks of running threads
+/// nothing tells that it frees memory.
+fn at_the_limit(e: &Evidence<'_>, kernel: f64) -> Option<String> {
+    let limit = e.host("memory limit")?;
+    let met = limit.level == Level::Saturated && limit.utilisation.is_some_and(|u| u > 0.95);
+    (kernel >= 0.5 && met).then(|| {
+        format!(
+            "Its cgroup is at its memory limit ({}): what the kernel computes may well be the search for memory to \
+             free",
+            limit.saturation
+        )
+    })
+}
+
 pub(super) fn computing(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;
     let ns = b.ledger.state_ns(State::OnCpu);
@@ -433,6 +447,7 @@ pub(super) fn computing(e: &Evidence<'_>) -> Found {
         .of(e, State::OnCpu, ns, hottest.map(|(c, _)| c))
         .with(collects)
         .with(callers::system_call(e, ns))
+        .with(at_the_limit(e, b.ledger.on_cpu.kernel as f64 / ns.max(1) as f64))
         .with(Some(
             "Whether it waits for memory while it computes cannot be told without hardware counters"
                 .into(),

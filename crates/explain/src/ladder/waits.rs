@@ -378,6 +378,8 @@ pub struct Enders {
     pub did: Vec<(Deed, f64)>,
     /// Share of the waits ended by threads that wait for the same themselves.
     pub by_waiters: f64,
+    /// Share of the waits ended by threads that are measured.
+    pub by_measured: f64,
 }
 
 impl Enders {
@@ -465,17 +467,18 @@ impl Waits {
         let whole: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
         let mut who: HashMap<(String, Arc<str>), f64> = HashMap::new();
         let mut did: HashMap<Deed, f64> = HashMap::new();
-        let mut by_waiters = 0.0;
+        let (mut by_waiters, mut by_measured) = (0.0, 0.0);
         for i in samples {
             for hop in self.below_sample.get(i).into_iter().flatten() {
                 let h = &recording.hops[*hop as usize];
                 let ns = self.scaled(recording, *i, h.ns);
                 *who.entry((name_of(recording, h), function_of(recording, h)))
                     .or_default() += ns;
-                if let Actor::Context(c) = &recording.actors[h.actor.0 as usize]
-                    && waiters.contains(c)
-                {
-                    by_waiters += ns;
+                if let Actor::Context(c) = &recording.actors[h.actor.0 as usize] {
+                    by_measured += ns;
+                    if waiters.contains(c) {
+                        by_waiters += ns;
+                    }
                 }
                 let home = process_of(recording, h);
                 for below in &self.below[*hop as usize] {
@@ -494,6 +497,7 @@ impl Waits {
             who,
             did,
             by_waiters: share(by_waiters),
+            by_measured: share(by_measured),
         }
     }
 

@@ -192,6 +192,24 @@ fn who_answers_at_once_and_hardly_polls_for_others_is_healthy() {
 }
 
 #[test]
+fn whoever_answers_without_a_connection_is_outside_unless_it_is_measured() {
+    let mut rec = recording(&[
+        (2, 0, 0, BlockReason::Network, 98),
+        (2, 0, 0, BlockReason::Timer, 98),
+    ]);
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.outside), ("upstream", true), "{}", v.cause);
+    ended_by(&mut rec, Actor::Context(ContextId(1)));
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.outside), ("upstream", false), "{}", v.cause);
+    assert!(
+        v.more.iter().any(|m| m.contains("ended by t1")),
+        "{:?}",
+        v.more
+    );
+}
+
+#[test]
 fn callers_that_wait_longer_than_the_upstream_takes_queue_here() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Network, 98)]);
     let peer = |asks, in_flight| Peer {

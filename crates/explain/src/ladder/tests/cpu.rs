@@ -79,6 +79,35 @@ fn a_quota_that_binds_is_told_by_the_cgroup_s_own_counters() {
 }
 
 #[test]
+fn a_memory_limit_that_is_met_is_told_where_the_kernel_computes() {
+    let mut rec = recording(&[(90, 0, 0, BlockReason::Disk, 10)]);
+    let l = &mut rec.contexts[0].ledger.on_cpu;
+    (l.kernel, l.user) = (l.user, 0);
+    let sample = |time_ns, used, hits| HostSample {
+        time_ns,
+        facts: HostFacts {
+            cgroup: Some(wallscope_model::CgroupFacts {
+                memory_bytes: Some(used),
+                memory_limit_bytes: Some(20 << 20),
+                memory_limit_hits: Some(hits),
+                ..wallscope_model::CgroupFacts::default()
+            }),
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "computing", "{}", v.cause);
+        v.more.iter().any(|m| m.contains("at its memory limit"))
+    };
+    rec.host = vec![sample(start, 20 << 20, 0), sample(end, 20 << 20, 500_000)];
+    assert!(told(&rec));
+    rec.host = vec![sample(start, 9 << 20, 0), sample(end, 9 << 20, 0)];
+    assert!(!told(&rec));
+}
+
+#[test]
 fn work_that_is_none_of_the_program_s_own_is_told_by_the_kernel_s_functions() {
     use BlockReason::{Lock, Timer};
     let cases = [

@@ -206,6 +206,21 @@ fn who_is_waited_for_in_another_process_in_the_end_has_its_name_there() {
 }
 
 #[test]
+fn whoever_waits_in_a_runtime_of_openmp_waits_for_its_fellows() {
+    let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
+    let told = |rec: &Recording| climb(rec).verdict.cause.contains("OpenMP");
+    assert!(!told(&rec));
+    // Without names, and called by the program's own main function.
+    rec.modules[1].path = "/usr/lib/x86_64-linux-gnu/libgomp.so.1.0.0".into();
+    let inner = rec.stacks[0].frames[0].0 as usize;
+    rec.frames[inner].lines.clear();
+    assert!(told(&rec), "{}", climb(&rec).verdict.cause);
+    // Not what a loop waits for that runs in it.
+    rec.stacks[0].frames.swap(0, 2);
+    assert!(!told(&rec));
+}
+
+#[test]
 fn without_wakers_what_is_waited_for_beside_the_lock_is_told() {
     let mut rec = recording(&[
         (1, 0, 0, BlockReason::Lock, 99),
