@@ -25,7 +25,16 @@ impl CostMeter {
 
 /// CPU time of this process, ns.
 fn own_cpu_ns() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    clock_ns(rustix::time::ClockId::ProcessCPUTime)
+}
+
+/// CPU time of the calling thread, ns.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(rustix::time::ClockId::ThreadCPUTime)
+}
+
+fn clock_ns(id: rustix::time::ClockId) -> u64 {
+    let t = rustix::time::clock_gettime(id);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 

@@ -19,7 +19,7 @@ use crate::{
         },
     },
     event::{Head, ThreadEvent, how, kind},
-    session,
+    session::{self, cost::thread_cpu_ns},
 };
 
 impl Looker {
@@ -111,16 +111,16 @@ impl Looker {
             }
             match record {
                 Record::Sample(running) => {
-                    let began = session::now();
                     self.settle();
+                    let cpu = thread_cpu_ns();
                     self.ran(&running, time, since, now);
-                    self.sampling_ns += session::now().saturating_sub(began);
+                    self.sampling_ns += thread_cpu_ns() - cpu;
                 }
                 Record::Hit(hit) => {
-                    let began = session::now();
                     self.settle();
+                    let cpu = thread_cpu_ns();
                     self.hit(&hit, time, since, now);
-                    self.sampling_ns += session::now().saturating_sub(began);
+                    self.sampling_ns += thread_cpu_ns() - cpu;
                 }
                 Record::Counted(counted) => self.counted(&counted, time),
                 Record::In { pid, tid } => self.step(pid, tid, time, Step::In),

@@ -77,7 +77,7 @@ pub struct Looker {
     pub tally: Tally,
     /// Time between two rounds as it is at present, ns.
     pub spacing_ns: u64,
-    /// What taking samples took, ns.
+    /// What taking samples took, CPU time, ns.
     pub sampling_ns: u64,
     /// How late switches in are recorded.
     pub lag: Lag,

@@ -57,7 +57,7 @@ use crate::{
     },
     session::{
         self, Captured, Live, Observer, Options, Progress, Stop,
-        cost::{self, CostMeter},
+        cost::{self, CostMeter, thread_cpu_ns},
         events::{Event, Events},
         files::Files,
         host_log::HostLog,
@@ -208,7 +208,7 @@ pub(crate) fn record(
     }
     let mut looked = start_ns;
     let (mut followed, mut reviewed) = (session::now(), session::now());
-    let (mut records_ns, mut searching_ns, mut due) = (0, 0, 0);
+    let (mut looks_ns, mut searching_ns, mut due) = (0, 0, 0);
     let ahead = Ahead::of_others();
     let stop = loop {
         if due == 0 {
@@ -223,10 +223,7 @@ pub(crate) fn record(
         let event = events.wait();
         let late = session::now() > due + LATE;
         if matches!(event, Event::News | Event::Tick | Event::Look) {
-            let (cpu, sampling) = (meter.own_ns(), looker.sampling_ns);
             looker.drain(followed, session::now());
-            let sampling = looker.sampling_ns - sampling;
-            records_ns += (meter.own_ns() - cpu).saturating_sub(sampling);
         }
         match event {
             Event::News => {}
@@ -248,7 +245,9 @@ pub(crate) fn record(
                         spans::keep_within(&mut looker.watch.threads, limit);
                     }
                 }
+                let cpu = thread_cpu_ns();
                 looker.round(due, late, pace.period_ns(), pace.stride(), false);
+                looks_ns += thread_cpu_ns() - cpu;
                 looker.ration(followed);
                 due = 0;
                 let now = session::now();
@@ -281,7 +280,7 @@ pub(crate) fn record(
                 }
                 let used = Used {
                     cpu_ns: meter.own_ns(),
-                    records_ns,
+                    looks_ns: looks_ns + looker.stopper.as_ref().map_or(0, |s| s.cpu_ns),
                     samples_ns: looker.sampling_ns,
                 };
                 if pace.check(now, used)

@@ -25,6 +25,7 @@ use wallscope_unwind::native::Registers;
 
 use super::waiting::read_memory;
 use crate::session::{
+    cost::thread_cpu_ns,
     intake::ManagedStack,
     managed::{Interpreted, Walk},
     now,
@@ -69,6 +70,8 @@ struct Reply {
     outcome: io::Result<Option<Box<Halted>>>,
     /// For how long the thread stood still, ns.
     stopped_ns: u64,
+    /// What that took the worker, CPU time, ns.
+    cpu_ns: u64,
 }
 
 /// The threads that stop others.
@@ -80,6 +83,8 @@ pub struct Stopper {
     answer: Receiver<Reply>,
     /// Time for which threads stood still, summed, ns.
     pub stopped_ns: u64,
+    /// CPU time that stopping them took, ns.
+    pub cpu_ns: u64,
     /// Stops that gave a stack.
     pub stops: u64,
     /// Why a thread could not be traced, once one could not.
@@ -96,6 +101,7 @@ impl Stopper {
             tell,
             answer,
             stopped_ns: 0,
+            cpu_ns: 0,
             stops: 0,
             refused: None,
         }
@@ -138,6 +144,7 @@ impl Stopper {
     fn settle(&mut self, reply: Reply) -> Option<Halted> {
         self.idle.push(reply.worker);
         self.stopped_ns += reply.stopped_ns;
+        self.cpu_ns += reply.cpu_ns;
         match reply.outcome {
             Ok(halted) => {
                 self.stops += u64::from(halted.is_some());
@@ -165,13 +172,14 @@ fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
             .map_or(0, |b| b.run_delay_ns)
     };
     while let Ok(asked) = asked.recv() {
-        let (tid, mut stopped_ns) = (asked.tid, 0);
+        let (tid, mut stopped_ns, cpu) = (asked.tid, 0, thread_cpu_ns());
         let outcome = halt(&asked, &mut walk, queued_ns, &mut stopped_ns);
         let reply = Reply {
             worker,
             tid,
             outcome: outcome.map(|halted| halted.map(Box::new)),
             stopped_ns,
+            cpu_ns: thread_cpu_ns() - cpu,
         };
         if tell.send(reply).is_err() {
             return;
