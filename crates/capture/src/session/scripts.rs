@@ -45,8 +45,8 @@ pub struct Scripts {
     versions: BTreeMap<String, u64>,
     /// Of one of them it is not known which code functions have.
     hidden: bool,
-    /// In one of them callers of inlined functions may be missing.
-    skips: bool,
+    /// One of them does not say what its middle compiler inlined.
+    maglev: bool,
     /// Processes that the unwinder could not be told of.
     pub unheard: u64,
 }
@@ -63,7 +63,7 @@ impl Scripts {
         }
         *self.versions.entry(facts.version.clone()).or_default() += 1;
         self.hidden |= facts.hides_code();
-        self.skips |= facts.skips_inlined();
+        self.maglev |= facts.hides_inlined();
         self.news.push((pid, facts.process()));
         let space = Space {
             found: Arc::clone(found),
@@ -161,9 +161,10 @@ impl Scripts {
                         them counts as theirs"
                     .to_owned();
             }
-            if self.skips {
-                return "JavaScript: in V8 12.9 (Node.js 23) functions between one that was inlined and the one \
-                        that it was compiled into may be missing, and what was inlined may count as the latter"
+            if self.maglev {
+                return "JavaScript: V8 12.9 (Node.js 23) does not say what its middle compiler inlined; it counts as \
+                        the function that was compiled, with its first line (`node --no-maglev` tells these \
+                        apart, at its price)"
                     .to_owned();
             }
             "JavaScript: a function that V8 compiled in the middle of a loop of it counts what was inlined \

@@ -14,8 +14,8 @@
 //!
 //! Nothing is told to V8: its build describes itself (`v8dbg_…`), and Node.js has always been built
 //! with that. Not known: what was inlined into a function that was compiled while it ran (it is named
-//! itself), lines of code of the baseline compiler (where the function begins), all that was inlined in
-//! V8 12.9 (callers in between are left out), WebAssembly, regular expressions.
+//! itself), lines of code of the baseline compiler (where the function begins), what Maglev inlined in
+//! V8 12.9 (which does not say), WebAssembly, regular expressions.
 
 mod code;
 mod function;
@@ -113,9 +113,9 @@ impl Facts {
         self.layout.code.is_none() || (self.layout.by_table && self.table.is_none())
     }
 
-    /// Whether callers may be missing between a function that was inlined and the one it was inlined into:
-    /// tried, and so, in the V8 of Node.js 23.
-    pub fn skips_inlined(&self) -> bool {
+    /// Whether its middle compiler (Maglev) says nothing of what its code stands for, so that what it inlined
+    /// counts as the function that was compiled: so in the V8 of Node.js 23.
+    pub fn hides_inlined(&self) -> bool {
         self.version.starts_with("12.9.")
     }
 }
