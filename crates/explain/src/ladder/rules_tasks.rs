@@ -222,6 +222,37 @@ fn who_runs(e: &Evidence<'_>, began: &str) -> Option<String> {
     })
 }
 
+/// Where tasks sleep by the clock, most of them first: while callers wait for a loop that polls, these may be what they
+/// wait for.
+pub(super) fn asleep(e: &Evidence<'_>) -> Option<String> {
+    const NAMED: usize = 3;
+    let window = e
+        .recording
+        .window
+        .end_ns
+        .saturating_sub(e.recording.window.start_ns);
+    let mut sums: HashMap<Arc<str>, u64> = HashMap::new();
+    for time in e.recording.tasks.iter().flat_map(|group| &group.times) {
+        let Some(stack) = time.stack.filter(|_| time.state == State::Blocked) else {
+            continue;
+        };
+        let place = place(e.recording, &e.recording.stacks[stack.0 as usize]);
+        if &*time.reason == "timer" && place.own {
+            *sums.entry(place.function).or_default() += time.ns;
+        }
+    }
+    let mut most: Vec<(Arc<str>, u64)> = sums.into_iter().collect();
+    most.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let named: Vec<String> = (most.iter())
+        .map(|(function, ns)| (function, *ns as f64 / window.max(1) as f64))
+        .filter(|(_, at_once)| *at_once >= SHARE)
+        .take(NAMED)
+        .map(|(function, at_once)| format!("{function} ({at_once:.1} of them at any time)"))
+        .collect();
+    let kind = &e.recording.tasks.first()?.kind;
+    (!named.is_empty()).then(|| format!("Its {kind}s sleep meanwhile in {}", words::list(&named)))
+}
+
 pub(super) fn held(e: &Evidence<'_>) -> Found {
     let most = most(e);
     let window = e

@@ -9,7 +9,7 @@ use super::evidence::{Evidence, FEW, WORK};
 use super::for_what::for_what;
 use super::verdict::{Found, Verdict, found, mostly};
 use super::waits::{Enders, own_lock};
-use super::{Level, facts};
+use super::{Level, facts, rules_tasks};
 use crate::idle::waits_for_condition;
 use crate::words;
 
@@ -579,6 +579,7 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
                 )
             }))
             .with(told_of_enders(&enders))
+            .with(rules_tasks::asleep(e).filter(|_| asks.is_none()))
             .with(asks)
             .with(beside(e))
         },

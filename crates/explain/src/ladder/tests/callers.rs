@@ -72,6 +72,34 @@ fn who_only_owes_answers_and_polls_does_not_wait_for_answers() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.outside), ("held", false), "{}", v.cause);
     assert_eq!(v.reason, Some("poll"));
+    // Where its tasks sleep, that is told.
+    let wait = |reason: &str, tenths| TaskTime {
+        state: State::Blocked,
+        reason: reason.into(),
+        detail: "".into(),
+        stack: Some(StackId(0)),
+        labels: None,
+        count: 10,
+        ns: tenths * TENTH,
+    };
+    rec.tasks.push(TaskGroup {
+        pid: 1,
+        kind: "asyncio task".into(),
+        name: "writer".into(),
+        seen: 1,
+        looks: 100,
+        times: vec![wait("timer", 10), wait("queue", 90)],
+    });
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "held", "{}", v.cause);
+        v.more
+            .iter()
+            .any(|m| m.contains("asyncio tasks sleep meanwhile in program::f0 (0.9 of"))
+    };
+    assert!(!told(&rec));
+    rec.tasks[0].times[0].ns = 90 * TENTH;
+    assert!(told(&rec), "{:?}", climb(&rec).verdict.more);
 }
 
 #[test]
