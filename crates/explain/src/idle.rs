@@ -460,7 +460,7 @@ fn overturn_awaited(recording: &Recording, verdicts: &mut [Option<(bool, &'stati
     // Looks at connections are a tick apart.
     const MOST: f64 = 0.95;
     let window = &recording.window;
-    let window = window.end_ns.saturating_sub(window.start_ns) as f64;
+    let window = window.length_ns() as f64;
     let open = |p: &&Peer| {
         p.asks && p.requests > 0 && p.in_flight_ns as f64 >= MOST * window * p.requests as f64
     };

@@ -85,10 +85,7 @@ impl Evidence {
         Evidence {
             total,
             threads: recording.contexts.len(),
-            window_ns: recording
-                .window
-                .end_ns
-                .saturating_sub(recording.window.start_ns),
+            window_ns: recording.window.length_ns(),
             unattributed_ns: recording
                 .processes
                 .iter()

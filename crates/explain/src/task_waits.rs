@@ -31,7 +31,7 @@ type Places = BTreeMap<Arc<str>, u64>;
 
 /// The kind of task with most time, and what those wait for most.
 pub fn most(rec: &Recording) -> Option<TaskWaits> {
-    let window = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+    let window = rec.window.length_ns();
     let busy = |reason: &str| !IDLE.contains(&reason);
     let mut kinds: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
     for group in &rec.tasks {

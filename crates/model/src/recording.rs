@@ -25,6 +25,13 @@ pub struct Window {
     pub start_unix_ns: u64,
 }
 
+impl Window {
+    /// How long it is, ns.
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+}
+
 /// A thread, with its ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {

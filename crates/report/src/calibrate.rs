@@ -98,10 +98,7 @@ pub fn text(recording: &Recording, c: &Calibration, style: &Style) -> String {
         say(if i == 0 { Ink::Strong } else { Ink::Plain }, sentence, 0);
     }
     say(Ink::Plain, "", 0);
-    let window = recording
-        .window
-        .end_ns
-        .saturating_sub(recording.window.start_ns);
+    let window = recording.window.length_ns();
     let mut about = format!(
         "{}, {} recorded; {} samples, {} of them of computing",
         clean(&recording.domain.target),

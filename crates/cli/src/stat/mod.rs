@@ -208,7 +208,7 @@ fn one(options: &Options, events: &[EventSpec], show: &mut Show) -> Result<Run, 
         // What the sums are of: that began when the first thread was seen, before the counters.
         Target::Pids(_) | Target::Cgroup(_) | Target::All if options.looks.is_none() => {
             let window = &captured.recording.window;
-            Duration::from_nanos(window.end_ns.saturating_sub(window.start_ns))
+            Duration::from_nanos(window.length_ns())
         }
         _ => length.unwrap_or_else(|| live.elapsed()),
     };

@@ -194,7 +194,7 @@ impl Feeder {
     fn rest(&self, captured: Captured) -> Ended {
         if let (Some(looks), Stop::TargetEnded, false) = (&self.looks, captured.stop, self.looked) {
             let window = &captured.recording.window;
-            let elapsed = Duration::from_nanos(window.end_ns.saturating_sub(window.start_ns));
+            let elapsed = Duration::from_nanos(window.length_ns());
             // Whoever has quit meanwhile misses nothing.
             let _ = looks.send(Look {
                 elapsed,

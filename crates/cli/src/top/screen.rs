@@ -200,7 +200,7 @@ fn head(app: &App, cost: Option<f64>, width: usize) -> Vec<Line<'static>> {
         return vec![Line::styled(fit(&title, width), STRONG)];
     };
     let window = &frame.recording.window;
-    let length = window.end_ns.saturating_sub(window.start_ns);
+    let length = window.length_ns();
     title += &format!(
         "  {} in {}, at {:.0} s",
         match frame.recording.contexts.len() {

@@ -95,10 +95,7 @@ const MOST_GENERATIONS: usize = 8;
 
 impl Children {
     pub fn new(recording: &Recording) -> Children {
-        let window = recording
-            .window
-            .end_ns
-            .saturating_sub(recording.window.start_ns);
+        let window = recording.window.length_ns();
         Children {
             parents: (recording.processes.iter().map(|p| (p.pid, p.parent))).collect(),
             lasting_ns: LASTING * window as f64,

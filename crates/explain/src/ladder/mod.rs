@@ -137,7 +137,7 @@ impl Bottleneck {
     fn new(recording: &Recording, threads: &Threads) -> Bottleneck {
         let window = &recording.window;
         let mut out = Bottleneck {
-            window_ns: window.end_ns.saturating_sub(window.start_ns),
+            window_ns: window.length_ns(),
             cpus: recording.domain.cpus,
             ..Bottleneck::default()
         };

@@ -208,11 +208,7 @@ fn who_runs(e: &Evidence<'_>, began: &str) -> Option<String> {
     };
     let runs = |g: &&TaskGroup| g.state_ns(State::OnCpu) + g.state_ns(State::Runnable);
     let most = e.recording.tasks.iter().filter(busy).max_by_key(runs)?;
-    let window = e
-        .recording
-        .window
-        .end_ns
-        .saturating_sub(e.recording.window.start_ns);
+    let window = e.recording.window.length_ns();
     (runs(&most) as f64 >= SHARE * window as f64).then(|| {
         format!(
             "Meanwhile those that began with {} run, or are ready to, {} of their time",
@@ -226,11 +222,7 @@ fn who_runs(e: &Evidence<'_>, began: &str) -> Option<String> {
 /// wait for.
 pub(super) fn asleep(e: &Evidence<'_>) -> Option<String> {
     const NAMED: usize = 3;
-    let window = e
-        .recording
-        .window
-        .end_ns
-        .saturating_sub(e.recording.window.start_ns);
+    let window = e.recording.window.length_ns();
     let mut sums: HashMap<Arc<str>, u64> = HashMap::new();
     for time in e.recording.tasks.iter().flat_map(|group| &group.times) {
         let Some(stack) = time.stack.filter(|_| time.state == State::Blocked) else {
@@ -255,11 +247,7 @@ pub(super) fn asleep(e: &Evidence<'_>) -> Option<String> {
 
 pub(super) fn held(e: &Evidence<'_>) -> Found {
     let most = most(e);
-    let window = e
-        .recording
-        .window
-        .end_ns
-        .saturating_sub(e.recording.window.start_ns);
+    let window = e.recording.window.length_ns();
     let at_once = |ns: u64| ns as f64 / window.max(1) as f64;
     let waited = most.held_ns();
     let share = waited as f64 / most.active.max(1) as f64;

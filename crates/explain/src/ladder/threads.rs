@@ -55,7 +55,7 @@ impl Threads {
         let mut awaited_ns = vec![0u64; count];
         let mut at_locks = vec![0u64; count];
         let mut held_up = vec![0u64; count];
-        let window = (recording.window.end_ns).saturating_sub(recording.window.start_ns);
+        let window = recording.window.length_ns();
         let requests = Requests::new(recording);
         let callers_wait = requests.unanswered(window);
         let upstream = requests.upstream.as_ref();

@@ -244,10 +244,7 @@ impl Waits {
                 group.push(i as u32);
             }
         }
-        let window = recording
-            .window
-            .end_ns
-            .saturating_sub(recording.window.start_ns);
+        let window = recording.window.length_ns();
         for samples in groups.into_values() {
             let waiters: HashSet<ContextId> = (samples.iter())
                 .map(|i| recording.samples[*i as usize].context)

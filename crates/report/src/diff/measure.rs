@@ -142,7 +142,7 @@ impl Run {
             crowding: zero(),
             normal: zero(),
             shares: options.normal == Normal::Total,
-            seconds: rec.window.end_ns.saturating_sub(rec.window.start_ns) as f64 / 1e9,
+            seconds: rec.window.length_ns() as f64 / 1e9,
         };
         let frames: Vec<Vec<u32>> = (rec.frames.iter())
             .map(|f| names.of_frame(rec, f))

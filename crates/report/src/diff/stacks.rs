@@ -75,7 +75,7 @@ impl Stacks {
 /// What one nanosecond of a recording is in the comparison's unit.
 fn unit(comparison: &Comparison, rec: &Recording, requests: Option<f64>) -> f64 {
     let o = &comparison.options;
-    let seconds = rec.window.end_ns.saturating_sub(rec.window.start_ns) as f64 / 1e9;
+    let seconds = rec.window.length_ns() as f64 / 1e9;
     let sum = |states: &[State]| -> f64 {
         let of = |c: &wallscope_model::Context| {
             states.iter().map(|s| c.ledger.state_ns(*s)).sum::<u64>()

@@ -296,7 +296,7 @@ impl Selection {
             .min(u64::from(s.count))
             .max(u64::from(from)) as u32;
         if from == to {
-            let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+            let length = rec.window.length_ns();
             return Err(SelectError::OutsideTime {
                 seconds: length as f64 / 1e9,
             });

@@ -13,7 +13,7 @@ impl Page<'_> {
     pub(super) fn ledger(&mut self, a: &Analysis, total: &LedgerRow) {
         let rec = a.recording;
         let l = &total.ledger;
-        let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+        let length = rec.window.length_ns();
         let threads = match total.threads {
             1 => "1 thread".to_string(),
             n => format!("{} threads", count(u64::from(n))),

@@ -16,7 +16,7 @@ pub fn domain_lines(rec: &Recording) -> Vec<String> {
             lines.push(format!("{key}: {value}"));
         }
     };
-    let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+    let length = rec.window.length_ns();
     push("target", d.target.clone());
     if length > 0 {
         push("window", format!("{} on {}", ns(length), rec.window.clock));
@@ -207,7 +207,7 @@ pub fn cost_lines(rec: &Recording) -> Vec<String> {
     if *c == Default::default() {
         return Vec::new();
     }
-    let length = rec.window.end_ns.saturating_sub(rec.window.start_ns).max(1) as f64;
+    let length = rec.window.length_ns().max(1) as f64;
     let of_cpu = |v: u64| share(v as f64 / length);
     let mut line = format!(
         "cost: kernel programs {} ({} of one CPU), own CPU {} ({}), memory {} own and {} in the kernel",

@@ -80,7 +80,7 @@ pub(in super::super) fn write(
         Unit::Bytes => (fx::WeightType::Bytes, 1),
         Unit::Count(_) => (fx::WeightType::Samples, 1),
     };
-    let length = rec.window.end_ns.saturating_sub(rec.window.start_ns);
+    let length = rec.window.length_ns();
     let intervals = Intervals::of(rec);
     let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
     let titles: Vec<fx::StringHandle> = (kinds.keys())

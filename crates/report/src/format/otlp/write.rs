@@ -201,10 +201,7 @@ pub(in crate::format) fn write(
         p.bytes(field::profile::SAMPLE_TYPE, &kind.bytes);
         p.bytes.extend_from_slice(&samples.bytes);
         p.fixed(field::profile::TIME, window.start_unix_ns);
-        p.number(
-            field::profile::DURATION,
-            window.end_ns.saturating_sub(window.start_ns),
-        );
+        p.number(field::profile::DURATION, window.length_ns());
         scope.bytes(field::PROFILES, &p.bytes);
     }
     let mut resource = Writer::default();

@@ -342,6 +342,17 @@ mod tests {
         threads: 0,
     };
 
+    /// A process's memory that has these words, by address.
+    fn of_words(words: &[(u64, u64)]) -> impl Fn(u64, &mut [u8]) -> bool {
+        move |at, to| {
+            let Some((_, word)) = words.iter().find(|(a, _)| *a == at) else {
+                return false;
+            };
+            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+            true
+        }
+    }
+
     #[test]
     fn threads_are_found_in_a_list_or_in_a_chain() {
         let words = [
@@ -359,13 +370,7 @@ mod tests {
             (0xb020, 0xa000),
             (0xa020, 0),
         ];
-        let mut read = |at: u64, to: &mut [u8]| {
-            let Some((_, word)) = words.iter().find(|(a, _)| *a == at) else {
-                return false;
-            };
-            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
-            true
-        };
+        let mut read = of_words(&words);
         let mut memory = Memory(&mut read);
         let array = List::Array {
             at: 0x1000,
@@ -468,13 +473,7 @@ mod tests {
             (0x2018, 0x4000),
             (0x2020, 0x5000),
         ];
-        let mut read = |at: u64, to: &mut [u8]| {
-            let Some((_, word)) = words.iter().find(|(a, _)| *a == at) else {
-                return false;
-            };
-            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
-            true
-        };
+        let mut read = of_words(&words);
         let mut memory = Memory(&mut read);
         let threads = [thread(1, 0x1000), thread(2, 0x2000)];
         assert_eq!(places.locker(0x7100, &threads, &mut memory), Some(2));
