@@ -7,9 +7,10 @@ use wallscope_model::{BlockReason, ContextId, FrameKind, Recording, Sample, Stat
 
 use super::causes::Cause;
 use super::delays::Delay;
+use super::enders::Enders;
 use super::news::{awaits_result, converses, may_be_for_news};
 use super::places::functions;
-use super::waits::{Enders, Waits, awaits_one_peer, own_lock};
+use super::waits::{Waits, awaits_one_peer, own_lock};
 use super::work::Work;
 use super::{Bottleneck, Requests, Resource};
 

@@ -12,6 +12,7 @@ mod callers;
 mod causes;
 mod circles;
 mod delays;
+mod enders;
 mod evidence;
 mod facts;
 mod for_what;
@@ -40,12 +41,13 @@ use waits::Waits;
 
 pub use causes::Cause;
 pub(crate) use delays::of_samples as delays;
+pub(crate) use enders::held_by_fellows;
 pub use host::{Level, Resource};
 pub(crate) use news::says_that_it_gives;
 pub(crate) use places::place;
 pub use requests::{Requests, Upstream};
 pub use verdict::{ACTIVE, Fired, VERDICTS, Verdict, VerdictRule};
-pub(crate) use waits::{held_by_fellows, text_label};
+pub(crate) use waits::text_label;
 
 /// Above this on-CPU share of active wall time, faster code is the first thing to look for.
 /// Convention among practitioners of off-CPU analysis: half.

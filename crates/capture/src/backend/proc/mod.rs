@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! mod.rs       the order of things: prepare, go live, wait, stop
-//! watch.rs     who: processes, threads, children as they appear; thread.rs: one of them
+//! watch.rs     who: processes, threads, children as they appear; watched.rs, thread.rs: one of them
 //! looker.rs    looking at everybody, round after round; pace.rs: how often; sight.rs: one look
 //! waiting.rs   what a waiting thread waits for, and its stack, without stopping it; called.rs: whether what
 //!              was copied too late is its stack still
@@ -42,6 +42,7 @@ mod stop;
 pub(crate) mod thread;
 pub(crate) mod waiting;
 pub(crate) mod watch;
+pub(crate) mod watched;
 
 use std::time::Duration;
 
