@@ -27,5 +27,6 @@ mod error;
 mod event;
 mod places;
 mod syscalls;
+mod uneven;
 
 pub use error::Error;

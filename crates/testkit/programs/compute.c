@@ -79,6 +79,36 @@ void program_shares(void) {
     workers_settle();
 }
 
+// ---- instep: rounds that are as long as samples are apart ----
+
+NAMED void instep_first(u64 until) {
+    while (now_ns() < until) SPIN(1000);
+}
+NAMED void instep_second(u64 until) {
+    while (now_ns() < until) SPIN(1000);
+}
+
+static void instep_run(struct worker *self) {
+    struct function_truth *first = function_truth_new("instep_first", "");
+    struct function_truth *second = function_truth_new("instep_second", "");
+    u64 round = 1000000000 / (u64)option_long("hz", 199);
+    // By the clock and not by work done, so that rounds do not drift away from what is in step.
+    u64 at = now_ns();
+    while (!stopping()) {
+        MEASURE(first, instep_first(at + round / 2));
+        MEASURE(second, instep_second(at + round));
+        at += round;
+        self->truth->operations++;
+    }
+}
+
+void program_instep(void) {
+    worker_start("instep", instep_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+}
+
 // ---- cover: many shares in one run, to see how often a printed interval holds the truth ----
 
 #define COVER_ALL(each)                                                                            \

@@ -16,6 +16,8 @@ struct program {
 static const struct program PROGRAMS[] = {
     {"mix", "threads cpu-us sleep-us nap-us", "computing and sleeping in known shares", program_mix},
     {"shares", "threads chunk-us", "four functions with 50/30/15/5 % of the CPU time", program_shares},
+    {"instep", "hz", "two halves of a round that is as long as samples at --hz are apart",
+     program_instep},
     {"cover", "chunk-us", "twenty functions with uneven shares of the CPU time", program_cover},
     {"inject", "in kind delay-us", "three steps, one of them delayed by sleep, cpu or lock",
      program_inject},

@@ -166,6 +166,7 @@ void memory_limit_place(int pid); // moves a process there
 // ---- the programs ----
 void program_mix(void);
 void program_shares(void);
+void program_instep(void);
 void program_cover(void);
 void program_inject(void);
 void program_convoy(void);

@@ -18,14 +18,13 @@ const volatile u32 cfg_all = 0;            /* measure every task of the machine 
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
 const volatile u64 cfg_timerfd_read = 0;   /* the kernel function that reads a timerfd, 0: unknown */
 const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
-const volatile u32 cfg_cpu_period = 0;     /* ns of on-CPU time a timer sample stands for */
 
 /* Settings that user space changes while programs run. */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
+u64 set_cpu_period = 10000000; /* ns of on-CPU time per sample of the timer */
 #define WS_MANAGED_SOON 10000000 /* as in `upkeep.rs` */
 u64 set_managed_every = WS_MANAGED_SOON; /* ns between wake-ups of user space for managed stacks */
 u32 set_iter = 0;         /* what the iterator does: enum below */
-u32 set_cpu_period = 0;   /* overrides cfg_cpu_period once the sampler has slowed down */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 
 /* Stacks that may still be sent as they are; user space refills it. */

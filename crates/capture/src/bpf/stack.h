@@ -129,7 +129,7 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 		s.state = WS_ON_CPU;
 		s.begin = s.end = now;
 		s.count = t->early;
-		s.ns = t->early * (u64)(set_cpu_period ? set_cpu_period : cfg_cpu_period);
+		s.ns = t->early * set_cpu_period;
 		send_sample(&s);
 		t->early = 0;
 	}
@@ -207,7 +207,7 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 {
 	struct ws_sample s = { .state = WS_ON_CPU };
 
-	s.ns = set_cpu_period ? set_cpu_period : cfg_cpu_period;
+	s.ns = set_cpu_period;
 	sample_here(&s, t, p, ctx, ctx->regs.cs & 3);
 }
 

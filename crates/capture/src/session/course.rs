@@ -111,7 +111,7 @@ impl<'o> Course<'o> {
                 .map_err(|e| Error::io("cannot read which CPUs are online", e))?,
         );
         let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
-        let timer = if options.stacks {
+        let mut timer = if options.stacks {
             Timer::open(&cpus, options.hz)?
         } else {
             Timer::none()
@@ -121,7 +121,6 @@ impl<'o> Course<'o> {
         let symbols = kallsyms::read().unwrap_or_default();
         let interrupts = Interrupts::parse(&symbols);
         let settings = Settings {
-            hz: options.hz,
             off_cpu_period: if options.stacks {
                 options.off_cpu_period
             } else {
@@ -157,6 +156,7 @@ impl<'o> Course<'o> {
         let java = &mut processes.managed_mut().java;
         java.look_at_threads();
         programs.add_java_threads(&java.take_threads());
+        programs.set_cpu_period(timer.vary());
         programs.attach(&timer.events)?;
         programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
         let taps = programs.attach_taps(taps)?;
@@ -350,8 +350,9 @@ impl<'o> Course<'o> {
         }
         self.host.tick(time);
         if self.options.stacks {
-            let slowed = self.pace.check(&mut self.programs, &self.timer, elapsed);
-            self.notes.extend(slowed);
+            let (programs, timer) = (&mut self.programs, &mut self.timer);
+            self.notes.extend(self.pace.check(programs, timer, elapsed));
+            self.pace.vary(programs, timer, elapsed);
         }
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(elapsed),

@@ -31,6 +31,8 @@ pub struct Pace {
     pub slowed: bool,
     last: RunTime,
     last_window: u64,
+    /// When the timers' distances were changed last.
+    varied: u64,
 }
 
 impl Pace {
@@ -43,7 +45,17 @@ impl Pace {
             slowed: false,
             last: RunTime::default(),
             last_window: 0,
+            varied: 0,
         }
+    }
+
+    /// Makes on-CPU samples come at another distance, if they have come at the same for a while.
+    pub fn vary(&mut self, programs: &mut Programs, timer: &mut Timer, window_ns: u64) {
+        if window_ns.saturating_sub(self.varied) < timer.steady_ns() {
+            return;
+        }
+        self.varied = window_ns;
+        programs.set_cpu_period(timer.vary());
     }
 
     /// Looks at the stretch since the last look, and slows down what was too dear in it. Early on at each
@@ -51,7 +63,7 @@ impl Pace {
     pub fn check(
         &mut self,
         programs: &mut Programs,
-        timer: &Timer,
+        timer: &mut Timer,
         window_ns: u64,
     ) -> Option<String> {
         if window_ns.saturating_sub(self.last_window) < self.last_window.min(EVERY) {
@@ -70,8 +82,7 @@ impl Pace {
         }
         (self.hz, self.period, self.slowed) = (hz, period, true);
         programs.set_period(period);
-        programs.set_rate(hz);
-        timer.set_rate(hz);
+        programs.set_cpu_period(timer.set_rate(hz));
         Some(format!(
             "at {:.1} s stacks cost {:.1} % of a CPU (limit for all of it: {:.1} %): from then on {hz} \
              Hz, {} ms of off-CPU time a stack",

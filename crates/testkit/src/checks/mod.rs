@@ -112,6 +112,7 @@ checks! {
     Truth "mix" shares::mix: "computing and sleeping: ledger, shares, sums, stacks";
     Truth "shares" shares::shares: "50/30/15/5 % on-CPU at 499 Hz";
     Truth "cover" shares::cover: "how often a printed interval at 99 Hz holds the truth";
+    Truth "in-step" shares::in_step: "rounds as long as samples are apart, with and without eBPF";
     Truth "convoy" shares::convoy: "threads queueing for one mutex";
     Truth "disk" shares::disk: "fdatasync and O_DIRECT";
     Truth "faults" shares::faults: "minor and major page faults";

@@ -82,6 +82,25 @@ pub(super) fn shares(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// Halves of a round that is as long as samples are apart: always at the same distance, samples would all fall
+/// into one of them.
+pub(super) fn in_step(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let (seconds, hz) = (length.text(), 199);
+    let flags = ["--seconds", &seconds, "--hz", &format!("{hz}")];
+    let mut card = Scorecard::default();
+    for backend in ["ebpf", "perf"] {
+        let options = Options {
+            more: vec!["--backend".into(), backend.into()],
+            ..Options::at(hz)
+        };
+        let run = tool.measure("instep", &flags, &options)?;
+        let nearness = Nearness { points: 10.0, hz };
+        let rows = share::functions(&run.truth, &run.stacks, "on-cpu", nearness);
+        card.extend(backend, rows);
+    }
+    Ok(card)
+}
+
 pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let (mut held, mut cases) = (0, 0);

@@ -51,8 +51,6 @@ mod skel {
 /// What the programs are told before they start.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// On-CPU samples a second and CPU.
-    pub hz: u32,
     /// Blocked or runnable time per stack.
     pub off_cpu_period: Duration,
     /// How user stacks of blocked threads are read.
@@ -174,7 +172,6 @@ impl Programs {
         rodata.cfg_all = u32::from(settings.all);
         rodata.cfg_self = std::process::id();
         rodata.cfg_timeline = u32::from(settings.timeline);
-        rodata.cfg_cpu_period = 1_000_000_000 / settings.hz.max(1);
         rodata.cfg_timerfd_read = settings.places.timerfd_read;
         rodata.cfg_places = u32::from(!settings.places.ranges.is_empty());
         let state = open
@@ -323,10 +320,10 @@ impl Programs {
         }
     }
 
-    /// Changes the weight of an on-CPU sample; the timers must be changed by the caller.
-    pub fn set_rate(&mut self, hz: u32) {
-        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
-            state.set_cpu_period = 1_000_000_000 / hz.max(1);
+    /// Changes what an on-CPU sample stands for, ns; the timers must be changed by the caller.
+    pub fn set_cpu_period(&mut self, ns: u64) {
+        if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
+            data.set_cpu_period = ns;
         }
     }
 

@@ -11,7 +11,13 @@ use std::{
 
 use perf_event_open_sys::{self as perf, bindings as b};
 
-use crate::Error;
+use crate::{
+    Error,
+    uneven::{self, Uneven},
+};
+
+/// So many distances at least are the same: what is left of one is lost when they change.
+const SAME: u64 = 32;
 
 /// The timers of all CPUs.
 pub struct Timer {
@@ -19,6 +25,8 @@ pub struct Timer {
     pub events: Vec<OwnedFd>,
     /// Whether it is a hardware event.
     pub hardware: bool,
+    hz: u32,
+    uneven: Uneven,
 }
 
 impl Timer {
@@ -33,10 +41,7 @@ impl Timer {
                 .collect()
         };
         if let Ok(events) = open_all(true) {
-            return Ok(Timer {
-                events,
-                hardware: true,
-            });
+            return Ok(Timer::of(events, hz, true));
         }
         let events = open_all(false).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => Error::NotPermitted {
@@ -46,18 +51,21 @@ impl Timer {
             },
             _ => Error::io("cannot open the on-CPU timer", source),
         })?;
-        Ok(Timer {
+        Ok(Timer::of(events, hz, false))
+    }
+
+    fn of(events: Vec<OwnedFd>, hz: u32, hardware: bool) -> Timer {
+        Timer {
             events,
-            hardware: false,
-        })
+            hardware,
+            hz,
+            uneven: Uneven::new(),
+        }
     }
 
     /// No timer: nothing is sampled on a CPU.
     pub fn none() -> Timer {
-        Timer {
-            events: Vec::new(),
-            hardware: false,
-        }
+        Timer::of(Vec::new(), 1, false)
     }
 
     /// The event in words.
@@ -69,19 +77,44 @@ impl Timer {
         }
     }
 
-    /// Changes the rate of all timers.
-    pub fn set_rate(&self, hz: u32) {
-        let value = if self.hardware {
-            u64::from(hz)
-        } else {
-            1_000_000_000 / u64::from(hz.max(1))
-        };
+    /// Changes the rate of all timers. What a sample stands for from now on, ns.
+    pub fn set_rate(&mut self, hz: u32) -> u64 {
+        self.hz = hz;
+        let distance = period_ns(hz);
+        self.tell(if self.hardware { hz.into() } else { distance });
+        distance
+    }
+
+    /// Makes the samples of the software clock come at another distance than before, by chance: see
+    /// [`crate::uneven`]. Those by cycles are uneven by themselves, as the kernel steers their rate. Each call begins
+    /// a distance anew, so it should not come too often. What a sample stands for from now on, ns.
+    pub fn vary(&mut self) -> u64 {
+        let mean = period_ns(self.hz);
+        if self.hardware {
+            return mean;
+        }
+        let distance = self.uneven.of(mean, uneven::OF_SAMPLES);
+        self.tell(distance);
+        distance
+    }
+
+    /// The least time between two calls of [`Timer::vary`], ns.
+    pub fn steady_ns(&self) -> u64 {
+        SAME * period_ns(self.hz)
+    }
+
+    fn tell(&self, value: u64) {
         for event in &self.events {
             // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old
             // rate in force, which the samples' own weight then still states.
             unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const value as u64) };
         }
     }
+}
+
+/// From one sample to the next at `hz` samples a second, ns.
+fn period_ns(hz: u32) -> u64 {
+    1_000_000_000 / u64::from(hz.max(1))
 }
 
 /// One timer; `None` where the CPU has gone offline.
@@ -98,7 +131,7 @@ fn open(cpu: u32, hz: u32, hardware: bool) -> io::Result<Option<OwnedFd>> {
     } else {
         attr.type_ = b::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
-        attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(hz);
+        attr.__bindgen_anon_1.sample_period = period_ns(hz);
     }
     let flags = b::PERF_FLAG_FD_CLOEXEC;
     // SAFETY: the attribute is a plain value that the call only reads.

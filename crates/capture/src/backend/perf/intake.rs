@@ -20,6 +20,7 @@ use crate::{
     },
     event::{Head, ThreadEvent, how, kind},
     session::{self, cost::thread_cpu_ns},
+    uneven,
 };
 
 impl Looker {
@@ -357,13 +358,13 @@ impl Looker {
             return;
         };
         let t = &mut self.watch.threads[index];
-        // A thread that inherited its event before the rate was lowered still has the old one.
+        // A thread that inherited its event before the rate was lowered still has the old one; that distances
+        // differ a little is no reason to leave one out.
         t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period {
+        if t.credit_ns < period - period / uneven::OF_SAMPLES {
             return;
         }
-        let ns = t.credit_ns - t.credit_ns % period;
-        t.credit_ns %= period;
+        let ns = std::mem::take(&mut t.credit_ns);
         let stack = self.running(r, time, now);
         self.watch.threads[index].sampled = Some(stack);
         let part = if r.user_mode {
@@ -390,7 +391,7 @@ impl Looker {
 
     /// Reads a process's mappings again, unless that was done a moment ago.
     pub fn remap(&mut self, pid: u32, now: u64) -> bool {
-        let due = |p: &&mut crate::backend::proc::watch::Watched| now >= p.mapped_ns + REMAP;
+        let due = |p: &&mut crate::backend::proc::watched::Watched| now >= p.mapped_ns + REMAP;
         let Some(process) = self.watch.processes.get_mut(&pid).filter(due) else {
             return false;
         };

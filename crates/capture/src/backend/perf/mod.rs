@@ -39,6 +39,7 @@ use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
 
 use super::ring::Ring;
+use crate::uneven::{self, Uneven};
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 pub use ration::Ration;
@@ -56,15 +57,40 @@ const REGISTERS: u64 = 0xff_01ff;
 const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
 /// Descriptors that are left to everything else.
 const RESERVED: usize = 256;
+/// So many samples of a thread at most come at the same distance. That is told where one has just come, as a
+/// distance begins anew then.
+const SAME: u32 = 8;
 /// Longest that records may wait for something that takes time: their rings would overflow.
 const LONGEST: Duration = Duration::from_millis(5);
 
 /// The events of a thread.
 struct Joined {
-    /// One for each ring, in their order, and the time between two of its samples, ns.
-    events: Vec<(OwnedFd, u64)>,
+    /// One for each ring, in their order.
+    events: Vec<Ticks>,
     /// Its samples come so many times as often as others'.
     share: f64,
+}
+
+/// One event of a thread.
+struct Ticks {
+    event: OwnedFd,
+    /// The time between two of its samples, ns.
+    distance: u64,
+    /// How many came since that was told.
+    same: u32,
+}
+
+impl Ticks {
+    /// Tells it how far apart to have its samples from now on.
+    fn tell(&mut self, distance: u64) {
+        self.same = 0;
+        // SAFETY: the ioctl reads one u64 that outlives the call.
+        let told =
+            unsafe { perf::ioctls::PERIOD(self.event.as_raw_fd(), &raw const distance as u64) };
+        if told == 0 {
+            self.distance = distance;
+        }
+    }
 }
 
 /// The events and their rings.
@@ -84,6 +110,7 @@ pub struct Clock {
     pub period_ns: u64,
     /// Time between two samples that are made, ns.
     told_ns: u64,
+    uneven: Uneven,
     /// Threads whose events were refused.
     pub left_out: u64,
     /// Records that did not fit.
@@ -118,6 +145,7 @@ impl Clock {
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             told_ns: 1_000_000_000 / u64::from(hz.max(1)),
+            uneven: Uneven::new(),
             left_out: 0,
             lost: 0,
         })
@@ -132,7 +160,8 @@ impl Clock {
         if self.room < self.rings.len() {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        let first = period(self.told_ns, share);
+        let mean = period(self.told_ns, share);
+        let first = self.uneven.of(mean, uneven::OF_SAMPLES);
         let mut events = Vec::with_capacity(self.rings.len());
         for index in 0..self.rings.len() {
             let cpu = self.rings[index].0;
@@ -148,7 +177,11 @@ impl Clock {
             if unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), to) } < 0 {
                 return Err(io::Error::last_os_error());
             }
-            events.push((event, first));
+            events.push(Ticks {
+                event,
+                distance: first,
+                same: 0,
+            });
         }
         self.room -= events.len();
         self.events.insert(tid, Joined { events, share });
@@ -192,7 +225,7 @@ impl Clock {
         self.told_ns = period_ns;
         for joined in self.events.values_mut() {
             let distance = period(period_ns, joined.share);
-            joined.events.iter_mut().for_each(|e| tell(e, distance));
+            joined.events.iter_mut().for_each(|e| e.tell(distance));
         }
     }
 
@@ -218,11 +251,14 @@ impl Clock {
 
     fn hold(&mut self) {
         self.emptied = Instant::now();
+        let mut due = Vec::new();
         let Clock {
             rings,
             held,
             lost,
             events,
+            uneven,
+            told_ns,
             ..
         } = self;
         for (index, (_, ring)) in rings.iter_mut().enumerate() {
@@ -232,16 +268,26 @@ impl Clock {
                     held.push((time, Record::Lost(n)));
                 }
                 Some((time, Record::Sample(mut r))) => {
-                    let joined = events.get(&r.tid);
-                    // The record states the first distance, whatever it is by now.
-                    if let Some((_, distance)) = joined.and_then(|j| j.events.get(index)) {
-                        r.period_ns = *distance;
+                    let joined = events.get_mut(&r.tid);
+                    if let Some(ticks) = joined.and_then(|j| j.events.get_mut(index)) {
+                        // The record states the first distance, whatever it is by now.
+                        r.period_ns = ticks.distance;
+                        ticks.same += 1;
+                        if ticks.same == SAME {
+                            due.push((r.tid, index));
+                        }
                     }
                     held.push((time, Record::Sample(r)));
                 }
                 Some(record) => held.push(record),
                 None => {}
             });
+        }
+        for (tid, index) in due {
+            if let Some(joined) = events.get_mut(&tid) {
+                let mean = period(*told_ns, joined.share);
+                joined.events[index].tell(uneven.of(mean, uneven::OF_SAMPLES));
+            }
         }
     }
 
@@ -274,15 +320,6 @@ fn ring(event: OwnedFd, pages: usize) -> io::Result<Ring> {
         Some(libc::EPERM) => io::Error::new(io::ErrorKind::OutOfMemory, NO_RING),
         _ => e,
     })
-}
-
-/// Tells an event how far apart to have its samples from now on.
-fn tell((event, distance): &mut (OwnedFd, u64), period_ns: u64) {
-    // SAFETY: the ioctl reads one u64 that outlives the call.
-    let told = unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const period_ns as u64) };
-    if told == 0 {
-        *distance = period_ns;
-    }
 }
 
 /// Time between two samples where they fall into `share` of the time.
@@ -351,7 +388,7 @@ mod tests {
         };
         let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
         std::thread::spawn(|| {}).join().unwrap();
-        while samples.len() < 3 || !born {
+        while samples.len() < 6 * SAME as usize || !born {
             for (time, record) in clock.drain(Vec::new(), crate::session::now()) {
                 assert!(time >= last, "in time order");
                 last = time;
@@ -365,8 +402,13 @@ mod tests {
         for r in &samples {
             assert_eq!((r.pid, r.tid), (std::process::id(), tid));
             assert!(!r.stack.is_empty());
-            assert_eq!(r.period_ns, 1_000_000_000 / 997);
         }
+        let distances: Vec<u64> = samples.iter().map(|r| r.period_ns).collect();
+        let mean = 1_000_000_000 / 997;
+        let range = mean - mean / uneven::OF_SAMPLES..=mean + mean / uneven::OF_SAMPLES;
+        assert!(distances.iter().all(|d| range.contains(d)));
+        let changed = distances.windows(2).filter(|d| d[0] != d[1]).count();
+        assert!(changed >= 3, "always the same: {distances:?}");
         clock.leave(tid);
         assert!(clock.events.is_empty());
     }

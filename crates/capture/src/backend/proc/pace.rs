@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use crate::uneven::{self, Uneven};
+
 /// How often the cost is looked at, ns.
 const EVERY: u64 = 200_000_000;
 /// Longest time between two rounds of looks.
@@ -73,7 +75,7 @@ pub struct Pace {
     looked: f64,
     /// Samples that it would have had.
     sampled: f64,
-    phase: u32,
+    uneven: Uneven,
 }
 
 impl Pace {
@@ -92,7 +94,7 @@ impl Pace {
             },
             looked: 0.0,
             sampled: 0.0,
-            phase: 0x9e37_79b9,
+            uneven: Uneven::new(),
         }
     }
 
@@ -116,12 +118,8 @@ impl Pace {
     /// favoured.
     pub fn next_ns(&mut self) -> u64 {
         self.looked += 1.0 / self.stride() as f64;
-        // Xorshift.
-        self.phase ^= self.phase << 13;
-        self.phase ^= self.phase >> 17;
-        self.phase ^= self.phase << 5;
         let period = self.period_ns() / self.stride() as u64;
-        period * 3 / 4 + (period / 2) * u64::from(self.phase >> 16) / 65536
+        self.uneven.of(period, uneven::OF_LOOKS)
     }
 
     /// The mean rate so far, Hz, of looks at a thread that moves all the time, in a window of
