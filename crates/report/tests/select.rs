@@ -1,15 +1,20 @@
 //! What is selected is exactly what is named, keeps its time to the nanosecond, and adds up with
 //! what was not.
 
+#[path = "roundtrip/any.rs"]
+mod any;
 #[path = "synthetic/mod.rs"]
 mod synthetic;
 
 use std::collections::BTreeMap;
 
 use regex::Regex;
+use wallscope_model::shape::{Shape, ShapeRow};
 use wallscope_model::*;
 use wallscope_report::format::{Bounds, folded, pprof, read};
+use wallscope_report::json;
 use wallscope_report::select::{SelectError, Selection};
+use wallscope_report::text::Headline;
 use wallscope_report::view::{Analysis, Idle, groups};
 
 fn lines(rec: &Recording) -> BTreeMap<String, u64> {
@@ -307,4 +312,134 @@ fn merging_is_associative() {
     let flat = merge::merge(&[a, b, c]).unwrap();
     assert_eq!(left, right);
     assert_eq!(left, flat);
+}
+
+#[test]
+fn lengths_and_senders_of_requests_stay_with_their_threads_and_stacks() {
+    let mut rec = synthetic::recording(3);
+    let named = |rec: &Recording, name: &str| {
+        let at = rec.contexts.iter().position(|c| &*c.name == name);
+        ContextId(at.unwrap() as u32)
+    };
+    let first_frame = |rec: &Recording, stack: StackId| {
+        let frame = rec.stacks[stack.0 as usize].frames[0];
+        let f = &rec.frames[frame.0 as usize];
+        rec.functions[f.lines[0].function.0 as usize].name.clone()
+    };
+    // One length for each thread and stack, told by its number.
+    let row = |context, stack, ns| {
+        let mut shape = Shape::new(5);
+        shape.add(ns, 1.0);
+        ShapeRow {
+            context,
+            stack,
+            state: State::Blocked,
+            reason: None,
+            part: None,
+            shape,
+        }
+    };
+    rec.shapes = (0..rec.contexts.len() as u32)
+        .map(|i| row(Some(ContextId(i)), None, 1_000 + u64::from(i)))
+        .chain([row(None, None, 500)])
+        .collect();
+    let last = StackId(rec.stacks.len() as u32 - 1);
+    let sent = |thread: &str, stack| PeerStack {
+        context: named(&rec, thread),
+        stack,
+        requests: 2,
+        ns: 30,
+    };
+    let pid = rec.contexts[0].pid;
+    rec.peers = vec![Peer {
+        pid,
+        asks: true,
+        address: "127.0.0.1:5432".into(),
+        requests: 9,
+        stacks: vec![sent("worker-0", StackId(0)), sent("worker-2", last)],
+        ..Peer::default()
+    }];
+
+    let thread = Selection {
+        threads: vec!["worker-2".into()],
+        ..Selection::default()
+    };
+    let out = select(&rec, &thread);
+    let lengths: Vec<_> = (out.shapes.iter())
+        .map(|r| (r.context, r.shape.max_ns))
+        .collect();
+    let own = 1_000 + u64::from(named(&rec, "worker-2").0);
+    assert_eq!(
+        lengths,
+        [(Some(ContextId(0)), own)],
+        "those of all are not its own"
+    );
+    let [peer] = &out.peers[..] else {
+        panic!("{:?}", out.peers)
+    };
+    assert_eq!((peer.requests, peer.stacks.len()), (9, 1));
+    let sender = peer.stacks[0];
+    assert_eq!(&*out.contexts[sender.context.0 as usize].name, "worker-2");
+    assert_eq!(first_frame(&out, sender.stack), first_frame(&rec, last));
+
+    let state = |state| Selection {
+        states: vec![state],
+        ..Selection::default()
+    };
+    assert_eq!(
+        select(&rec, &state(State::Blocked)).shapes.len(),
+        rec.shapes.len()
+    );
+    assert_eq!(select(&rec, &state(State::OnCpu)).shapes, []);
+    // Of a part of the time neither is known.
+    let time = Selection {
+        time: Some(0..1_000_000_000),
+        ..Selection::default()
+    };
+    let out = select(&rec, &time);
+    assert!(out.shapes.is_empty() && out.peers.is_empty());
+}
+
+#[test]
+fn nothing_selected_refers_to_what_was_left_out() {
+    let regex = |text: &str| Some(Regex::new(text).unwrap());
+    for seed in 0..200 {
+        let rec = any::random(seed);
+        let name = rec.contexts.first().map_or("", |c| &*c.name).to_string();
+        let selections = [
+            Selection {
+                threads: vec![name],
+                ..Selection::default()
+            },
+            Selection {
+                states: vec![State::Blocked],
+                ..Selection::default()
+            },
+            Selection {
+                reasons: vec!["lock", "user"],
+                ..Selection::default()
+            },
+            Selection {
+                time: Some(0..1 << 38),
+                ..Selection::default()
+            },
+            Selection {
+                focus: regex("a"),
+                hide: regex("x"),
+                ..Selection::default()
+            },
+        ];
+        for selection in selections {
+            let Ok(selected) = selection.apply(rec.clone()) else {
+                continue;
+            };
+            let out = selected.recording;
+            let bytes = pprof::write(&out, &scale::scale(&out), Vec::new()).unwrap();
+            let back = read(&bytes, Bounds::default())
+                .unwrap_or_else(|e| panic!("seed {seed}, {selection}: {e}"));
+            let analysis = Analysis::new(&back.recording, Idle::Show);
+            let report = json::render(&analysis, &Headline::default());
+            assert!(!report.is_empty());
+        }
+    }
 }

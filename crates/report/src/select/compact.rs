@@ -40,6 +40,14 @@ pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
         s.context = ContextId(contexts[&s.context.0]);
     }
 
+    for row in &mut rec.shapes {
+        row.context = row.context.map(|c| ContextId(contexts[&c.0]));
+    }
+    rec.peers.retain(|p| pids.contains(&p.pid));
+    for s in rec.peers.iter_mut().flat_map(|p| &mut p.stacks) {
+        s.context = ContextId(contexts[&s.context.0]);
+    }
+
     let sets = set(rec.samples.iter().filter_map(|s| s.labels.map(|l| l.0)));
     let sets = keep(&mut rec.label_sets, |i| sets.contains(&i));
     for s in &mut rec.samples {

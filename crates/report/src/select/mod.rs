@@ -13,7 +13,8 @@
 //! above the match nearest to the root and drops stacks without one.
 //!
 //! What it does not do: it keeps no switch counts, audit or repair of threads of which only a part
-//! is selected, since they are not known for the part.
+//! is selected, since they are not known for the part. Requests are those of the processes that are left,
+//! whichever of their threads, states or stacks are selected.
 
 mod compact;
 mod ledger;
@@ -25,7 +26,11 @@ use std::ops::Range;
 use regex::Regex;
 use rustc_hash::FxHashMap;
 use wallscope_model::scale::{self, NOT_SAMPLED, Scaled};
-use wallscope_model::{ContextId, Label, Recording, Sample, SliceValue, StackId, State};
+use wallscope_model::shape::ShapeRow;
+use wallscope_model::{
+    BlockReason, ContextId, Label, Part, Peer, PeerStack, Recording, Sample, SliceValue, StackId,
+    State,
+};
 
 use stacks::Stacks;
 
@@ -237,8 +242,25 @@ impl Selection {
             .filter(keeps_unsampled)
             .collect();
 
+        let lengths = self.shapes(&rec, &wanted, &mut stacks);
+        let senders = senders(&rec, &wanted, &mut stacks);
+
         let mut out = rec;
         stacks.put_into(&mut out);
+        if lengths.len() < out.shapes.len() {
+            let note = "lengths of intervals are kept of whole threads, states and reasons only";
+            out.domain.notes.push(note.into());
+        }
+        out.shapes = lengths;
+        for (peer, senders) in out.peers.iter_mut().zip(senders) {
+            peer.stacks = senders;
+        }
+        if self.time.is_some() && !out.peers.is_empty() {
+            let note =
+                "requests are not kept in a selection of time: they were counted over all of it";
+            out.domain.notes.push(note.into());
+            out.peers.clear();
+        }
         ledger::cut(self, &mut out, &samples, &unsampled, slices.as_ref());
         out.samples = samples;
         if let Some(range) = slices {
@@ -278,6 +300,34 @@ impl Selection {
             recording: out,
             unmet,
         })
+    }
+
+    /// How long the intervals were that are selected, as far as that was counted for them by themselves.
+    fn shapes(&self, rec: &Recording, wanted: &[bool], stacks: &mut Stacks<'_>) -> Vec<ShapeRow> {
+        if self.is_estimated() || self.time.is_some() {
+            return Vec::new();
+        }
+        let all = !wanted.contains(&false);
+        let whose = |row: &&ShapeRow| match row.context {
+            Some(c) => wanted.get(c.0 as usize) == Some(&true),
+            None => all,
+        };
+        let what = |row: &&ShapeRow| {
+            let reason = row.reason.map(BlockReason::name);
+            self.wants_state(row.state, reason.or(row.part.map(Part::name)))
+        };
+        let rows = rec.shapes.iter().filter(whose).filter(what);
+        rows.filter_map(|row| {
+            let stack = match row.stack {
+                Some(stack) => Some(stacks.changed(rec, stack)?),
+                None => None,
+            };
+            Some(ShapeRow {
+                stack,
+                ..row.clone()
+            })
+        })
+        .collect()
     }
 
     /// The slices of the window of time, if one is asked for.
@@ -375,6 +425,19 @@ impl Selection {
         }
         out
     }
+}
+
+/// Where each peer's requests were sent, by threads and stacks that are left.
+fn senders(rec: &Recording, wanted: &[bool], stacks: &mut Stacks<'_>) -> Vec<Vec<PeerStack>> {
+    let mut left = |s: &PeerStack| {
+        let stack = match wanted.get(s.context.0 as usize) {
+            Some(true) => stacks.changed(rec, s.stack)?,
+            _ => return None,
+        };
+        Some(PeerStack { stack, ..*s })
+    };
+    let mut of = |p: &Peer| p.stacks.iter().filter_map(&mut left).collect();
+    rec.peers.iter().map(&mut of).collect()
 }
 
 /// What is wanted, by index.
