@@ -97,6 +97,8 @@ pub struct Accounts {
     by_id: FxHashMap<u64, u32>,
     slices: LedgerSlices,
     grid: Slices,
+    /// The end of the window, once it is over: who comes later was never in it.
+    end_ns: u64,
 }
 
 impl Accounts {
@@ -113,7 +115,17 @@ impl Accounts {
                 width_ns,
                 count: 0,
             },
+            end_ns: u64::MAX,
         }
+    }
+
+    /// The window is over at `end_ns`: whoever is born later is not met any more.
+    pub fn close(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+    }
+
+    fn comes_late(&self, id: u64, birth: u64) -> bool {
+        birth >= self.end_ns && !self.by_id.contains_key(&id)
     }
 
     /// The division into slices so far.
@@ -207,6 +219,9 @@ impl Accounts {
 
     /// A thread was born, found, or runs a new program.
     pub fn thread(&mut self, e: &ThreadEvent) {
+        if self.comes_late(e.id, e.time) {
+            return;
+        }
         let index = self.meet(e.id, e.pid, e.tid, e.time);
         let thread = &mut self.threads[index as usize];
         (thread.pid, thread.tid) = (e.pid, e.tid);
@@ -240,6 +255,9 @@ impl Accounts {
 
     /// A thread's figures at one moment.
     pub fn dump(&mut self, d: &Dump, last: bool) {
+        if self.comes_late(d.id, d.birth) {
+            return;
+        }
         let index = self.meet(d.id, d.pid, d.tid, d.birth);
         let thread = &mut self.threads[index as usize];
         if thread.done || thread.last.is_some_and(|l| l.now > d.now) {
@@ -332,11 +350,58 @@ impl Accounts {
         self.grid.count = end_ns.saturating_sub(self.grid.start_ns).div_ceil(width) as u32;
         let most = self.grid.count.saturating_sub(1);
         let slices = self.slices;
-        let slices = slices.sorted(|context, slice| (context, slice.min(most)));
+        let mut slices = slices.sorted(|context, slice| (context, slice.min(most)));
         let ticks = Ticks::of(&self.threads);
-        let contexts = self.threads.iter().map(|t| context(t, &ticks)).collect();
+        let contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
+        // Looks forget the slices that they have shown.
+        if self.threads.iter().all(|t| t.shown.is_none() && !t.told) {
+            slices = settled(&slices, &contexts, self.grid);
+        }
         (contexts, self.grid, slices)
     }
+}
+
+/// Slices of which each thread's sum to its ledger. Between two reports of a thread they were given what it
+/// was last known to do; where the next one says that it did something else meanwhile, its last slices
+/// are put right.
+fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
+    fn places(row: &mut LedgerSlice) -> impl Iterator<Item = &mut u64> {
+        [&mut row.on_cpu_ns, &mut row.runnable_ns]
+            .into_iter()
+            .chain(&mut row.blocked)
+    }
+    let mut out = LedgerSlices::default();
+    let mut rows = rows.iter().peekable();
+    for (context, c) in (0u32..).zip(contexts) {
+        let mut own: Vec<LedgerSlice> = Vec::new();
+        while let Some(row) = rows.next_if(|row| row.context == context) {
+            own.push(row);
+        }
+        let l = &c.ledger;
+        let mut lacks = LedgerSlice {
+            context,
+            slice: own.last().map_or_else(
+                || {
+                    let end = c.end_ns.saturating_sub(grid.start_ns + 1) / grid.width_ns.max(1);
+                    end.min(u64::from(grid.count.saturating_sub(1))) as u32
+                },
+                |row| row.slice,
+            ),
+            on_cpu_ns: l.on_cpu.total(),
+            runnable_ns: l.runnable.total(),
+            blocked: l.blocked,
+        };
+        // Too much is in the last ones.
+        for row in &mut own {
+            for (given, lacks) in places(row).zip(places(&mut lacks)) {
+                *given = (*given).min(*lacks);
+                *lacks -= *given;
+            }
+        }
+        out.extend(own);
+        out.add(lacks);
+    }
+    out
 }
 
 /// Gives the growth of a thread's sums up to `until` to the slices it falls into.
@@ -379,7 +444,12 @@ fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread
         done = upto;
         rows.add(row);
     }
-    thread.given = now;
+    // What was given too much of is not given again when it comes true.
+    thread.given.on_cpu = thread.given.on_cpu.max(now.on_cpu);
+    thread.given.runnable = thread.given.runnable.max(now.runnable);
+    for (given, now) in thread.given.blocked.iter_mut().zip(now.blocked) {
+        *given = now.max(*given);
+    }
     thread.given_until = until;
 }
 
@@ -539,6 +609,44 @@ mod tests {
             rows.iter()
                 .all(|r| r.on_cpu_ns + r.blocked.iter().sum::<u64>() <= 110)
         );
+    }
+
+    #[test]
+    fn slices_sum_to_the_ledger_where_a_thread_did_not_stay_as_it_was() {
+        let disk = BlockReason::Disk as usize;
+        for last in [1390, 1500] {
+            let mut a = Accounts::new(1000, 100);
+            let mut d = dump(1, 1150, 1120, state::BLOCKED);
+            d.detail = disk as u8;
+            d.acc.on_cpu = 120;
+            a.dump(&d, false);
+            // Taken for blocked until 1390; it computed from 1200 on, and its report was under way.
+            a.tick(1390);
+            let mut d = dump(1, last, 1200, state::ON_CPU);
+            d.acc.on_cpu = 120;
+            d.acc.blocked[disk] = 80;
+            a.dump(&d, true);
+            let (contexts, _, rows) = a.finish(1500);
+            let l = &contexts[0].ledger;
+            assert_eq!(l.residue_ns(), 0);
+            let on_cpu: u64 = rows.iter().map(|r| r.on_cpu_ns).sum();
+            let blocked: u64 = rows.iter().map(|r| r.blocked[disk]).sum();
+            assert_eq!((on_cpu, blocked), (l.on_cpu.total(), l.blocked_ns()));
+        }
+    }
+
+    #[test]
+    fn who_is_born_after_the_window_is_not_met() {
+        let mut a = Accounts::new(1000, 100);
+        a.dump(&dump(1, 1400, 1000, state::RUNNABLE), true);
+        a.close(1500);
+        let mut late = ThreadEvent::new_zeroed();
+        (late.id, late.time) = (2, 1600);
+        a.thread(&late);
+        let mut d = dump(3, 1700, 1600, state::RUNNABLE);
+        d.birth = 1600;
+        a.dump(&d, true);
+        assert_eq!(a.len(), 1);
     }
 
     #[test]

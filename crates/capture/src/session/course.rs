@@ -395,6 +395,7 @@ impl<'o> Course<'o> {
             ..
         } = self;
         programs.detach();
+        intake.borrow_mut().accounts.close(end_ns);
         let _ = ring.consume();
         intake.borrow_mut().shapes.all = programs.shapes();
         let counted = programs.hits();
