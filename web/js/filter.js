@@ -30,6 +30,14 @@ import { Selection } from './selection.js';
  * @property {string} range what the timeline shows: `''` or `a~b`, ns since the window's begin
  */
 
+/** What becomes of idle time where an address does not say. */
+let usualIdle = 'hide';
+
+/** Makes that another one. @param {string | undefined} idle */
+export function setUsualIdle(idle) {
+  if (idle === 'show' || idle === 'only' || idle === 'hide') usualIdle = idle;
+}
+
 /** @returns {Look} */
 export function plainLook() {
   return {
@@ -41,7 +49,7 @@ export function plainLook() {
     states: [],
     reasons: [],
     labels: [],
-    idle: 'hide',
+    idle: /** @type {any} */ (usualIdle),
     time: [],
     query: '',
     only: false,
@@ -103,7 +111,7 @@ export function fromAddress(address, slices) {
     }
   }
   if (!VIEWS.some((v) => v.id === look.view)) look.view = 'wall';
-  if (!['hide', 'show', 'only'].includes(look.idle)) look.idle = 'hide';
+  if (!['hide', 'show', 'only'].includes(look.idle)) look.idle = plainLook().idle;
   return look;
 }
 

@@ -9,6 +9,7 @@ import {
   fromAddress,
   matchedTime,
   plainLook,
+  setUsualIdle,
   search,
   select,
   toAddress,
@@ -44,6 +45,7 @@ export class Page {
   constructor(profile) {
     this.profile = profile;
     measureIn(profile.meta.domain.unit);
+    setUsualIdle(profile.meta.idle);
     this.look = fromAddress(location.hash.slice(1), profile.slices);
     /** What the last look of each kind was made from, so that only what changed is made anew. */
     this.made = { selection: '', shape: '', paint: '', search: '' };

@@ -1,6 +1,6 @@
 //! `wallscope diff BASE… -- NEW…`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -194,13 +194,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "--format junit reports conditions: add at least one, such as --fail-if 'on-cpu:+2%'",
         ));
     }
-    if form == Form::Pprof && how.output.is_none() && output::is_terminal() {
+    let place = how
+        .output
+        .as_deref()
+        .filter(|place| *place != Path::new("-"));
+    if form == Form::Pprof && place.is_none() && output::is_terminal() {
         return Err(Failure::usage(
             "pprof is binary and would garble the terminal: add -o FILE, or pipe it",
         ));
     }
     // The place is tried before the work is done.
-    let file = how.output.as_deref().map(Output::create).transpose()?;
+    let file = place.map(Output::create).transpose()?;
     let read = |files: &[PathBuf]| -> Result<Vec<Recording>, Failure> {
         files
             .iter()
@@ -245,7 +249,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         None => output::to_stdout(write)?,
         Some(mut out) => {
             write(&mut out)
-                .map_err(|e| anyhow::Error::new(e).context("cannot write the result"))?;
+                .map_err(|e| anyhow::Error::new(e).context(output::unwritable(out.path())))?;
             out.finish()?;
         }
     }

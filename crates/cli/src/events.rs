@@ -6,8 +6,15 @@ use crate::failure::Failure;
 
 /// The events of these lists.
 pub fn named(lists: &[String]) -> Result<Vec<EventSpec>, Failure> {
-    let names = lists.iter().flat_map(|list| counter::split(list));
-    names.map(one).collect()
+    let names: Vec<&str> = (lists.iter())
+        .flat_map(|list| counter::split(list))
+        .collect();
+    if names.is_empty() && !lists.is_empty() {
+        return Err(Failure::usage(
+            "-e names no event: -e page-faults, say, or leave it out",
+        ));
+    }
+    names.into_iter().map(one).collect()
 }
 
 /// The event of that name.

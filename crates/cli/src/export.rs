@@ -109,35 +109,28 @@ pub fn run(args: Args) -> Result<(), Failure> {
             format.name
         )));
     }
-    if args.output.is_none() && format.binary && output::is_terminal() {
+    let place = args
+        .output
+        .as_deref()
+        .filter(|place| *place != Path::new("-"));
+    if place.is_none() && format.binary && output::is_terminal() {
         return Err(Failure::usage(format!(
             "{} is binary and would garble the terminal: add -o FILE, or pipe it",
             args.format
         )));
     }
     // The place is tried before the work is done.
-    let file = args
-        .output
-        .as_deref()
-        .map(output::Output::create)
-        .transpose()?;
+    let file = place.map(output::Output::create).transpose()?;
     let recording = args.select.of(recording(&args.files, &args.reading)?)?;
     match file {
         None => output::to_stdout(|w| write(format, &args, &recording, w)),
         Some(mut out) => {
             write(format, &args, &recording, &mut out)
-                .map_err(|e| anyhow::Error::new(e).context(unwritable(args.output.as_deref())))?;
+                .map_err(|e| anyhow::Error::new(e).context(output::unwritable(out.path())))?;
             out.finish()?;
             Ok(())
         }
     }
-}
-
-fn unwritable(path: Option<&Path>) -> String {
-    format!(
-        "cannot write '{}'",
-        path.unwrap_or(Path::new("-")).display()
-    )
 }
 
 /// The recording, or several as one.

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use wallscope_model::Recording;
 use wallscope_report::format::{Format, Options, Read, ReadError, open};
@@ -17,6 +18,9 @@ pub struct Reading {
     #[arg(long, value_name = "NAME")]
     value: Option<String>,
 }
+
+/// Whether standard input has been read: then there is nothing left in it.
+static STDIN_READ: AtomicBool = AtomicBool::new(false);
 
 /// Reads the recording in `path`; warnings go to stderr.
 pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
@@ -35,6 +39,11 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
         if std::io::stdin().is_terminal() {
             return Err(Failure::usage(
                 "standard input is a terminal: name a file, or pipe one in".to_string(),
+            ));
+        }
+        if STDIN_READ.swap(true, Ordering::Relaxed) {
+            return Err(Failure::usage(
+                "standard input can be read once: write it to a file, and name that",
             ));
         }
         open(std::io::stdin(), options)

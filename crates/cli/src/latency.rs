@@ -158,7 +158,9 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
     teller.clear();
     let result = &measured.calls;
     if let Some(mut file) = hlog {
-        calls::hlog(result, &mut file).context("cannot write HdrHistogram's log")?;
+        calls::hlog(result, &mut file).context(
+            "cannot write HdrHistogram's log; make room, or choose another place with --hlog",
+        )?;
         file.finish()?;
     }
     let out = if asked.json {

@@ -109,12 +109,7 @@ impl Output {
     /// Syncs the file and gives it its name, which is returned.
     pub fn finish(self) -> anyhow::Result<PathBuf> {
         let path = self.path;
-        let failed = || {
-            format!(
-                "cannot write '{}'; make room, or choose another place with -o",
-                path.display()
-            )
-        };
+        let failed = || unwritable(&path);
         let sink = self.file.into_inner().map_err(|e| e.into_error());
         let mut file = match sink.with_context(failed)? {
             Sink::Itself(_) => return Ok(path),
@@ -142,6 +137,14 @@ impl Output {
         }
         unreachable!("there is no end of numbers")
     }
+}
+
+/// That what is to go to `path` did not: what to do next.
+pub fn unwritable(path: &Path) -> String {
+    format!(
+        "cannot write '{}'; make room, or choose another place with -o",
+        path.display()
+    )
 }
 
 /// The folder that a file is in.

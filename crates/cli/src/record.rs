@@ -347,12 +347,17 @@ fn events(lists: &[String]) -> Result<Vec<EventSpec>, Failure> {
     Ok(specs)
 }
 
+/// The common clock rate that `hz` divides, or else is a multiple of.
+fn in_step_with(hz: u32) -> Option<u32> {
+    const CLOCKS: [u32; 3] = [100, 250, 1000];
+    let divides = CLOCKS.into_iter().find(|clock| clock.is_multiple_of(hz));
+    let multiple = || (CLOCKS.into_iter().rev()).find(|clock| hz.is_multiple_of(*clock));
+    divides.or_else(multiple)
+}
+
 /// A rate that divides a common clock rate samples in step with timers and misses what they do.
 fn warn_of_aliasing(hz: u32) {
-    if let Some(clock) = [100u32, 250, 1000]
-        .into_iter()
-        .find(|clock| clock.is_multiple_of(hz) || hz.is_multiple_of(*clock))
-    {
+    if let Some(clock) = in_step_with(hz) {
         eprintln!(
             "wallscope: warning: {hz} Hz runs in step with timers of {clock} Hz and may miss or \
              favour what they start; {} Hz does not",
@@ -488,6 +493,14 @@ mod tests {
         for bad in ["", "x", "0", "5 parsecs", "-1", "1e400"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn rates_in_step_with_clocks_are_told_with_the_clock() {
+        let told = [50, 100, 125, 250, 500, 1000, 2000, 300].map(in_step_with);
+        let clocks = [100, 100, 250, 250, 1000, 1000, 1000, 100];
+        assert_eq!(told, clocks.map(Some));
+        assert_eq!([99, 49, 997, 333].map(in_step_with), [None; 4]);
     }
 
     #[test]

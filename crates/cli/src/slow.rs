@@ -2,7 +2,7 @@
 //! probes; each call is kept with its thread and its time, so every stack is known to be one of a slow
 //! call, of a typical one, or of neither.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -21,7 +21,7 @@ use wallscope_report::text::units::{count, ns};
 use wallscope_report::view::Idle;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, unwritable};
 use crate::report::style;
 
 /// Typical calls are those between these quantiles.
@@ -211,13 +211,6 @@ impl Slow {
 fn write(to: &mut Output, recording: &Recording) -> anyhow::Result<()> {
     pprof::write(recording, &scale(recording), to).context("cannot write the calls' recording")?;
     Ok(())
-}
-
-fn unwritable(path: &Path) -> String {
-    format!(
-        "cannot write '{}'; make room, or choose another place with -o",
-        path.display()
-    )
 }
 
 #[cfg(test)]

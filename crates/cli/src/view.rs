@@ -9,6 +9,7 @@ use wallscope_report::page::{self, Finding, PageOptions};
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::report::IdleArg;
 use crate::select::SelectArgs;
 use crate::{input, output};
 
@@ -26,9 +27,12 @@ pub struct Args {
     file: PathBuf,
     #[command(flatten)]
     reading: input::Reading,
-    /// Where to write the page; without it, FILE with the ending .html
+    /// Where to write the page, - for standard output; without it, FILE with the ending .html
     #[arg(short, long, value_name = "OUT.html")]
     output: Option<PathBuf>,
+    /// What the page does with idle time (blocked while no request is in flight) at first
+    #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
+    idle: IdleArg,
     /// Only write the page
     #[arg(long)]
     no_open: bool,
@@ -39,22 +43,25 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let path = args.output.unwrap_or_else(|| beside(&args.file));
-    // The place is tried before the work is done.
-    let mut out = Output::create(&path)?;
+    // A page on standard output has no place that could be told, or opened.
+    let file = match path == Path::new("-") {
+        true => None,
+        // The place is tried before the work is done.
+        false => Some(Output::create(&path)?),
+    };
     let recording = args
         .select
         .of(input::recording(&args.file, &args.reading)?)?;
     let found = wallscope_explain::finding(&recording);
     let options = PageOptions {
         finding: Some(finding(&found)),
+        idle: args.idle.into(),
         ..PageOptions::default()
     };
-    page::write(&recording, &options, &mut out).with_context(|| {
-        format!(
-            "cannot write '{}'; make room, or choose another place with -o",
-            path.display()
-        )
-    })?;
+    let Some(mut out) = file else {
+        return output::to_stdout(|w| page::write(&recording, &options, w));
+    };
+    page::write(&recording, &options, &mut out).with_context(|| output::unwritable(&path))?;
     out.finish()?;
     if !args.no_open && open(&path) {
         eprintln!("wallscope: opening it in the browser");

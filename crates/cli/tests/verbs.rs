@@ -233,6 +233,7 @@ fn wrong_use_is_exit_code_2() {
         &["no-such-verb"][..],
         &["report"],
         &["report", path, "--json", "--md"],
+        &["record", "-e", "", "--", "true"],
         &["export", path],
         &["export", path, "--format", "no-such-format"],
         &[
@@ -445,4 +446,99 @@ fn what_is_no_process_to_measure_is_refused_with_what_to_do() {
         .output()
         .unwrap();
     fails(&out, 4, &["it is this wallscope itself"]);
+}
+
+/// A recording one of whose threads is idle while it waits, and how long.
+fn with_idle(dir: &Path, name: &str) -> (PathBuf, u64) {
+    let mut rec = synthetic::recording(3);
+    let waits = |s: &wallscope_model::Sample| s.reason.is_some();
+    let who = rec.samples.iter().find(|s| waits(s)).unwrap().context;
+    for s in &mut rec.samples {
+        s.idle = s.context == who && waits(s);
+    }
+    let scaled = scale(&rec);
+    let idle = |p: &&wallscope_model::scale::Piece| rec.samples[p.sample as usize].idle;
+    let idle: u64 = scaled.pieces.iter().filter(idle).map(|p| p.ns).sum();
+    rec.contexts[who.0 as usize].ledger.idle_ns = idle;
+    let path = dir.join(name);
+    std::fs::write(&path, pprof::write(&rec, &scale(&rec), Vec::new()).unwrap()).unwrap();
+    (path, idle)
+}
+
+#[test]
+fn idle_time_is_hidden_where_one_looks_and_nowhere_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, idle) = with_idle(dir.path(), "idle.pb.gz");
+    assert!(idle > 1_000_000_000);
+    let path = path.to_str().unwrap();
+    let said = |args: &[&str]| {
+        let out = run(args);
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{args:?}: {err}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    // The page: shown in what is exported, else as asked.
+    let page = |idle: &str| said(&["view", path, "-o", "-", "--idle", idle]);
+    assert_eq!(page("hide"), said(&["view", path, "-o", "-"]));
+    assert_ne!(page("hide"), page("show"));
+    assert_ne!(page("only"), page("show"));
+    assert_eq!(page("show"), said(&["export", path, "--format", "html"]));
+    // The ladder: set apart and said so; listed where asked for.
+    let hidden = said(&["ladder", path]);
+    assert!(hidden.contains("(--idle show)"), "{hidden}");
+    assert!(!hidden.contains("no part of the shares"), "{hidden}");
+    let shown = said(&["ladder", path, "--idle", "show"]);
+    let only = said(&["ladder", path, "--idle", "only"]);
+    for text in [&shown, &only] {
+        assert!(text.contains("no part of the shares"), "{text}");
+    }
+    assert!(shown.lines().count() > only.lines().count(), "{only}");
+    let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&said(args)).unwrap() };
+    let apart = json(&["ladder", path, "--json"])["apart"].clone();
+    let rows = apart.as_array().unwrap();
+    let sum: u64 = rows.iter().map(|row| row["ns"].as_u64().unwrap()).sum();
+    assert!(sum >= idle, "{sum} of {idle}: {apart}");
+    // The comparison says how much it left out.
+    let text = said(&["diff", path, "--", path]);
+    assert!(text.contains("idle time is left out"), "{text}");
+    let told = json(&["diff", path, "--json", "--", path]);
+    assert_eq!(told["hidden_idle_ns"]["base"], idle);
+    let told = json(&["diff", path, "--json", "--idle", "show", "--", path]);
+    assert_eq!(
+        (&told["idle"], &told["hidden_idle_ns"]["new"]),
+        (&"show".into(), &0.into())
+    );
+}
+
+#[test]
+fn a_dash_is_standard_output_and_input_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 2);
+    let path = path.to_str().unwrap();
+    let inside = |args: &[&str]| {
+        let out = wallscope()
+            .args(args)
+            .current_dir(dir.path())
+            .stdin(std::fs::File::open(path).unwrap())
+            .output()
+            .unwrap();
+        assert!(!dir.path().join("-").exists(), "{args:?} made a file");
+        out
+    };
+    let page = inside(&["view", path, "-o", "-"]);
+    assert!(page.status.success() && page.stderr.is_empty());
+    assert!(page.stdout.trim_ascii_end().ends_with(b"</html>"));
+    for verb in [
+        &["export", path, "--format", "folded", "-o", "-"][..],
+        &["diff", path, "-o", "-", "--", path],
+    ] {
+        let out = inside(verb);
+        assert!(out.status.success() && !out.stdout.is_empty(), "{verb:?}");
+    }
+    for verb in [
+        &["export", "-", "-", "--format", "folded"][..],
+        &["diff", "-", "--", "-"],
+    ] {
+        fails(&inside(verb), 2, &["standard input can be read once"]);
+    }
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { leafFirst, mergeDown, mergeUp, TreeShape } from '../../js/derive.js';
 import { linesOf } from '../../js/detail.js';
-import { fromAddress, hiddenIdle, matchedTime, plainLook, runsOf, search, select, toAddress } from '../../js/filter.js';
+import { fromAddress, hiddenIdle, matchedTime, plainLook, runsOf, search, select, setUsualIdle, toAddress } from '../../js/filter.js';
 import { byState, sentence, sumLedgers } from '../../js/ledger.js';
 import { small } from './fixture.js';
 
@@ -140,4 +140,15 @@ test('idle waiting is hidden, told, and can be shown or looked at alone', () => 
   assert.equal(select(q, look({ idle: 'show' }), null).total, 950);
   assert.equal(select(q, look({ idle: 'only' }), null).total, 50);
   assert.equal(hiddenIdle(q, look({ idle: 'show' })), 0);
+});
+
+test('a page may begin with idle time shown; a choice stays in its address', () => {
+  setUsualIdle('show');
+  assert.equal(fromAddress('', 4).idle, 'show');
+  assert.equal(toAddress(look({ idle: 'hide' })), 'idle=hide');
+  assert.equal(fromAddress('idle=hide', 4).idle, 'hide');
+  assert.equal(fromAddress('idle=never', 4).idle, 'show');
+  setUsualIdle('hide');
+  setUsualIdle('never');
+  assert.equal(fromAddress('', 4).idle, 'hide');
 });

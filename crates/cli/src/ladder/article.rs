@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wallscope_report::page::article::{Article, Section};
 
-use super::{MOST_CAUSES, Page, percent, place, resolution, saturation, what};
+use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
 use crate::rungs::Climbed;
 
 impl Page<'_> {
@@ -65,6 +65,25 @@ impl Page<'_> {
                 ..Section::default()
             },
         ];
+        if !self.shows_causes() {
+            sections.pop();
+        }
+        let (heading, rows) = self.apart();
+        if !heading.is_empty() {
+            sections.push(Section {
+                heading,
+                columns: vec![
+                    ("time", true),
+                    ("why", false),
+                    ("state", false),
+                    ("where", false),
+                ],
+                rows: (rows.iter().take(MOST_CAUSES * 4))
+                    .map(|row| apart::cells(row).to_vec())
+                    .collect(),
+                ..Section::default()
+            });
+        }
         let climbed = self
             .climbed
             .as_ref()
@@ -132,17 +151,31 @@ impl Page<'_> {
                 saturation(r)
             );
         }
-        out.push_str("\n| share | 95 % | state | where |\n|--:|---|---|---|\n");
-        for c in self.ladder.causes.iter().take(MOST_CAUSES) {
-            let _ = writeln!(
-                out,
-                "| {} | {}–{} | {} | `{}` |",
-                percent(c.share),
-                percent(c.interval.low),
-                percent(c.interval.high),
-                what(c),
-                place(c).replace('|', "\\|").replace('`', "'")
-            );
+        if self.shows_causes() {
+            out.push_str("\n| share | 95 % | state | where |\n|--:|---|---|---|\n");
+            for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+                let _ = writeln!(
+                    out,
+                    "| {} | {}–{} | {} | `{}` |",
+                    percent(c.share),
+                    percent(c.interval.low),
+                    percent(c.interval.high),
+                    what(c),
+                    escaped(&place(c))
+                );
+            }
+        }
+        let (heading, rows) = self.apart();
+        if !heading.is_empty() {
+            let _ = writeln!(out, "\n{heading}");
+        }
+        if !rows.is_empty() {
+            out.push_str("\n| time | why | state | where |\n|--:|---|---|---|\n");
+        }
+        for row in rows.iter().take(MOST_CAUSES) {
+            let [time, why, what, place] = apart::cells(row);
+            let place = escaped(&place);
+            let _ = writeln!(out, "| {time} | {why} | {what} | `{place}` |");
         }
         if self.explain {
             out.push_str("\n| rule | applied | looked at | speaks when |\n|---|---|---|---|\n");
@@ -161,4 +194,9 @@ impl Page<'_> {
         }
         out
     }
+}
+
+/// A name as code within a row.
+fn escaped(name: &str) -> String {
+    name.replace('|', "\\|").replace('`', "'")
 }

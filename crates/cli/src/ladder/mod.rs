@@ -1,10 +1,11 @@
 //! `wallscope ladder`: from a slow process to a named cause.
 //!
 //! ```text
-//! mod.rs      the verb, and what every form of the page says
+//! mod.rs      the verb, and what every form of the page says; apart.rs: what shares leave out
 //! text.rs     for a terminal; article.rs: HTML and Markdown; json.rs: for scripts
 //! ```
 
+mod apart;
 mod article;
 mod json;
 mod text;
@@ -22,6 +23,7 @@ use crate::failure::Failure;
 use crate::live::{Found, Source};
 use crate::output;
 use crate::record::parse_overhead;
+use crate::report::IdleArg;
 use crate::rungs::{self, Climbed, Ended};
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
@@ -51,6 +53,9 @@ pub struct Args {
     /// As a page of HTML that needs nothing but itself
     #[arg(long, group = "form")]
     html: bool,
+    /// What to do with the time that shares leave out: idle, parked, for want of work; JSON has it always
+    #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
+    idle: IdleArg,
     /// Print every rule that was tried, with the figures it looked at
     #[arg(long)]
     explain: bool,
@@ -139,6 +144,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ladder: &ladder,
         file: path.display().to_string(),
         explain: args.explain,
+        idle: args.idle,
         ended: ended.or_else(|| climbed.as_ref().and_then(Climbed::ended)),
         climbed,
     };
@@ -168,6 +174,8 @@ struct Page<'a> {
     ladder: &'a Ladder,
     file: String,
     explain: bool,
+    /// What becomes of the time that shares leave out.
+    idle: IdleArg,
     /// Rungs 3 and 4, where they were climbed.
     climbed: Option<Climbed>,
     /// Where the climb ended early.
@@ -328,7 +336,11 @@ impl Page<'_> {
             .map(|(ns, what)| format!("{what} ({})", seconds(*ns)))
             .collect();
         if !apart.is_empty() {
-            out.push(format!("set apart: {}", apart.join(", ")));
+            let shown = match self.idle {
+                IdleArg::Hide => " (--idle show)",
+                IdleArg::Show | IdleArg::Only => "",
+            };
+            out.push(format!("set apart: {}{shown}", apart.join(", ")));
         }
         let r = &self.ladder.requests;
         if let Some(mean) = r.mean_ns() {

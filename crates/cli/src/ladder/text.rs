@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wallscope_report::text::wrap;
 
-use super::{MOST_CAUSES, Page, percent, place, resolution, saturation, what};
+use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
 use crate::output;
 
 impl Page<'_> {
@@ -49,7 +49,11 @@ impl Page<'_> {
                 resolution(self.ladder.resolves)
             ),
         );
-        for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+        let causes = match self.shows_causes() {
+            true => self.ladder.causes.as_slice(),
+            false => &[],
+        };
+        for c in causes.iter().take(MOST_CAUSES) {
             say(
                 2,
                 &format!(
@@ -62,7 +66,20 @@ impl Page<'_> {
                 ),
             );
         }
-        let rest = self.ladder.causes.len().saturating_sub(MOST_CAUSES);
+        let rest = causes.len().saturating_sub(MOST_CAUSES);
+        if rest > 0 {
+            say(2, &format!("{rest} more (--json has all)"));
+        }
+        let (heading, rows) = self.apart();
+        if !heading.is_empty() {
+            say(0, "");
+            say(0, &heading);
+        }
+        for row in rows.iter().take(MOST_CAUSES) {
+            let [time, why, what, place] = apart::cells(row);
+            say(2, &format!("{time:>10}  {why:10}  {what:22} {place}"));
+        }
+        let rest = rows.len().saturating_sub(MOST_CAUSES);
         if rest > 0 {
             say(2, &format!("{rest} more (--json has all)"));
         }

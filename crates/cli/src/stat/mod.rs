@@ -14,7 +14,7 @@ mod show;
 
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -67,7 +67,7 @@ pub struct Args {
     /// As JSON (schema wallscope.stat/1); with -I, before it one object a line for each interval
     #[arg(long)]
     json: bool,
-    /// Write the results here
+    /// Write the results here, - for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to measure; default: the best that is allowed here
@@ -120,6 +120,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut show = Show::new(
         args.json,
         match &args.output {
+            Some(path) if path == Path::new("-") => Box::new(std::io::stdout()),
             Some(path) => Box::new(File::create(path).with_context(|| {
                 format!(
                     "cannot write '{}'; choose another place with -o",

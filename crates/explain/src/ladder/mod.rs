@@ -8,6 +8,7 @@
 //! Pure, like the rest of the crate. What counts calls or times them is not here: those rungs need
 //! probes in the live process.
 
+mod apart;
 mod callers;
 mod causes;
 mod circles;
@@ -39,6 +40,7 @@ use wallscope_model::{ContextId, Ledger, Recording, State};
 use threads::Threads;
 use waits::Waits;
 
+pub use apart::{Apart, Why};
 pub use causes::Cause;
 pub(crate) use delays::of_samples as delays;
 pub(crate) use enders::held_by_fellows;
@@ -63,6 +65,8 @@ pub struct Ladder {
     pub host: Vec<Resource>,
     /// Rung 2: causes of active wall time, largest first.
     pub causes: Vec<Cause>,
+    /// What shares of active wall time leave out, largest first.
+    pub apart: Vec<Apart>,
     /// Requests over connections that were followed.
     pub requests: Requests,
     /// Rung 2: shares of active wall time below this are noise in this recording.
@@ -212,6 +216,7 @@ pub fn climb(recording: &Recording) -> Ladder {
     let bottleneck = Bottleneck::new(recording, &threads);
     let host = host::resources(recording, &bottleneck);
     let causes = causes::causes(recording, &scaled, &waits, &threads, &bottleneck);
+    let apart = apart::apart(recording, &scaled, &waits, &threads);
     let work = work::Work::new(recording, &scaled, &waits, &threads);
     let requests = Requests::new(recording);
     let samples: u64 = recording.samples.iter().map(|s| s.count).sum();
@@ -229,6 +234,7 @@ pub fn climb(recording: &Recording) -> Ladder {
         bottleneck,
         host,
         causes,
+        apart,
         requests,
         resolves,
         verdict,

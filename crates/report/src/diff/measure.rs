@@ -109,6 +109,8 @@ pub(super) struct Run {
     normal: Blocks,
     /// Whether that is all time itself.
     shares: bool,
+    /// Idle time of the view that was left out, ns.
+    pub(super) hidden_idle_ns: u64,
     /// Length, s.
     pub(super) seconds: f64,
 }
@@ -142,6 +144,7 @@ impl Run {
             crowding: zero(),
             normal: zero(),
             shares: options.normal == Normal::Total,
+            hidden_idle_ns: analysis.total(options.view).hidden_idle_ns,
             seconds: rec.window.length_ns() as f64 / 1e9,
         };
         let frames: Vec<Vec<u32>> = (rec.frames.iter())

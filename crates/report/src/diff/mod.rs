@@ -30,7 +30,7 @@ use wallscope_model::merge::MergeError;
 use wallscope_model::{FrameKind, Recording, State, View, merge};
 
 use crate::format::UNTOLD;
-use crate::text::units::count;
+use crate::text::units::{count, ns};
 use crate::view::{FunctionName, Idle};
 use measure::{Names, Run, STATES, states_of};
 
@@ -166,6 +166,8 @@ pub struct Comparison {
     pub measured: wallscope_model::Unit,
     /// Runs of the base and of the new side.
     pub runs: (usize, usize),
+    /// Idle time of all of the base and of the new runs that was left out, ns.
+    pub hidden_idle_ns: (u64, u64),
     /// Their mean lengths, s.
     pub seconds: (f64, f64),
     /// The whole: all, then states, each followed by its reasons.
@@ -244,6 +246,15 @@ pub fn compare(
     if sides.0.iter().chain(&sides.1).any(no_cpu) {
         return Err(CompareError::NoCpuTime);
     }
+    let idle = |runs: &[Run]| runs.iter().map(|r| r.hidden_idle_ns).sum::<u64>();
+    let hidden_idle_ns = (idle(&sides.0), idle(&sides.1));
+    if hidden_idle_ns != (0, 0) {
+        notes.push(format!(
+            "idle time is left out: {} of the base, {} of the new runs (--idle show)",
+            ns(hidden_idle_ns.0),
+            ns(hidden_idle_ns.1)
+        ));
+    }
     let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
     if base.len() + new.len() == 2 {
         let blocks = [&base[0], &new[0]].iter().all(|r| r.slices.count > 0);
@@ -271,6 +282,7 @@ pub fn compare(
         prior,
         priors,
         runs: (base.len(), new.len()),
+        hidden_idle_ns,
         seconds: (mean(&sides.0), mean(&sides.1)),
         options: options.clone(),
         measured: first.domain.unit.clone(),

@@ -198,7 +198,7 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "html",
-        about: "the page that wallscope view writes",
+        about: "the page that wallscope view --idle show writes",
         reads: "",
         binary: false,
         one_view: false,
@@ -206,6 +206,8 @@ pub const FORMATS: &[Format] = &[
         write: Some(|rec, options, out| {
             let page = page::PageOptions {
                 finding: options.finding,
+                // Whoever exports is not asked what to leave out.
+                idle: Idle::Show,
                 ..page::PageOptions::default()
             };
             page::write(rec, &page, out)?;

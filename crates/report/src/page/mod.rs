@@ -34,6 +34,8 @@ use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use wallscope_model::Recording;
 
+use crate::view::Idle;
+
 /// What stands above every kind of page.
 const HEAD: &str = include_str!("../../../../web/head.html");
 const TEMPLATE: &str = include_str!("../../../../web/page.html");
@@ -46,6 +48,8 @@ pub struct PageOptions<'a> {
     pub title: &'a str,
     /// What was found, shown while nothing is filtered; `None`: the page's own words.
     pub finding: Option<Finding<'a>>,
+    /// What the page does with idle time until its reader chooses otherwise.
+    pub idle: Idle,
 }
 
 /// What was found, and what that rests on.
@@ -76,7 +80,7 @@ pub fn write(
         "" => recording.domain.target.as_str(),
         title => title,
     };
-    let payload = payload::payload(recording, title, options.finding);
+    let payload = payload::payload(recording, title, options);
     assemble(&RECORDING, title, &payload, out)
 }
 

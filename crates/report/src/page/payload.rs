@@ -9,10 +9,11 @@ use wallscope_model::{
     SliceValue, State, UnknownCause, scale,
 };
 
-use super::Finding;
+use super::PageOptions;
 use super::columns::Columns;
 use super::entries::{Entries, Entry};
 use super::trie::Builder;
+use crate::view::Idle;
 
 /// Above this many source lines along all stacks, only those of the leaves are kept.
 const MOST_STACK_LINES: usize = 1_500_000;
@@ -110,7 +111,7 @@ fn spread(total: u64, shape: &[SliceValue]) -> Vec<SliceValue> {
 }
 
 /// The page's data: `[u32 LE length of the JSON][JSON][columns]`, uncompressed.
-pub(super) fn payload(recording: &Recording, title: &str, finding: Option<Finding>) -> Vec<u8> {
+pub(super) fn payload(recording: &Recording, title: &str, options: &PageOptions<'_>) -> Vec<u8> {
     let mut columns = Columns::default();
     let mut entries = Entries::of(recording);
     let scaled = scale::scale(recording);
@@ -140,12 +141,18 @@ pub(super) fn payload(recording: &Recording, title: &str, finding: Option<Findin
     let (index, bytes) = columns.finish();
     let mut head = super::meta::meta(recording, &scaled);
     head["title"] = title.into();
-    head["finding"] = finding.map_or(Value::Null, |f| {
+    head["finding"] = options.finding.map_or(Value::Null, |f| {
         json!({
             "sentence": f.sentence, "rule": f.rule.0, "when": f.rule.1, "assumes": f.assumes,
             "evidence": f.evidence, "also": f.also,
         })
     });
+    head["idle"] = match options.idle {
+        Idle::Hide => "hide",
+        Idle::Show => "show",
+        Idle::Only => "only",
+    }
+    .into();
     head["waits"] = waits;
     head["columns"] = index;
     head["reasons"] = all_reasons().into();

@@ -1,5 +1,6 @@
 //! Each cause by its rule; who rests.
 
+use super::super::Why;
 use super::*;
 
 #[test]
@@ -79,6 +80,11 @@ fn parked_threads_are_set_apart() {
     assert_eq!(b.active_ns(), 100 * TENTH);
     assert_eq!(b.reading(), Reading::CpuFirst);
     assert_eq!(ladder.verdict.rule, "computing");
+    let apart: Vec<_> = (ladder.apart.iter())
+        .map(|a| (a.why, a.reason, &*a.function, a.ns))
+        .collect();
+    let each = |function| (Why::Parked, Some("lock"), function, 100 * TENTH);
+    assert_eq!(apart, [each("program::f1"), each("program::f2")]);
 }
 
 #[test]

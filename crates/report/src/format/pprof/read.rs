@@ -62,7 +62,10 @@ pub(in super::super) fn read(
         return Err(if source.cut() {
             ReadError::Truncated
         } else {
-            damaged("it looks like pprof, and its table of names is missing or cut off")
+            damaged(
+                "it looks like pprof, and its table of names is missing or cut off (a Perfetto trace \
+                 looks so too, and cannot be read)",
+            )
         });
     }
     let mut warnings = Vec::new();
