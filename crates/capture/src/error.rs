@@ -58,7 +58,7 @@ pub enum Error {
         why: String,
     },
     /// The command could not be started.
-    #[error("cannot start {command}: {cause}")]
+    #[error("cannot start '{command}': {cause}; {}", to_start(.code))]
     Start {
         /// The command.
         command: String,
@@ -103,6 +103,14 @@ pub enum Error {
         /// Cause.
         cause: io::Error,
     },
+}
+
+/// What to look at where a command does not start.
+fn to_start(code: &u8) -> &'static str {
+    match code {
+        127 => "check its name and path; what a shell does needs one: -- sh -c 'A | B'",
+        _ => "is it a program, or a script with its #! line, and may you run it?",
+    }
 }
 
 impl Error {

@@ -417,13 +417,16 @@ fn too_dear(facts: &Announced, plan: &Plan, options: &Options, rate: f64, cost: 
         [one] => one.name.clone(),
         many => format!("{} functions", many.len()),
     };
-    let each = facts.functions.iter().map(|f| f.3).max().unwrap_or(0);
+    // Hooks of system calls have no cost of their own that could be foretold.
+    let each = match facts.functions.iter().map(|f| f.3).max().unwrap_or(0) {
+        0 => format!("{:.1} µs", cost / rate.max(1.0) / 1e3),
+        ns => format!("up to {:.1} µs", ns as f64 / 1e3),
+    };
     Error::Refused {
         what,
         why: format!(
-            "a short trial counted {rate:.0} calls a second, already slowed by the probes, which at up to {:.1} µs a call \
+            "a short trial counted {rate:.0} calls a second, already slowed by the probes, which at {each} a call \
              is {} of one CPU, more than the {} % allowed",
-            each as f64 / 1e3,
             percent(cost / 1e9),
             options.max_overhead
         ),
