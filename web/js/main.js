@@ -65,7 +65,7 @@ export class Page {
     const { meta } = profile;
     byId('title').textContent = shorten(meta.title || meta.domain.target || 'a recording', 200);
     const when = meta.window.unix_ms > 0 ? `${new Date(meta.window.unix_ms).toISOString().slice(0, 16).replace('T', ' ')} UTC` : '';
-    byId('when').textContent = [time(profile.duration), when, meta.domain.kernel].filter((v) => v).join(' · ');
+    byId('when').textContent = [meta.window.end > meta.window.start ? time(profile.duration) : '', when, meta.domain.kernel].filter((v) => v).join(' · ');
     const change = (/** @type {Partial<import('./filter.js').Look>} */ c) => this.change(c);
     this.strip = new Strip(byId('strip'), profile, change);
     this.flame = new FlameGraph(byId('flame'), this.flameActs(() => this.flame));

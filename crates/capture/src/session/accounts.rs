@@ -658,6 +658,8 @@ mod tests {
         for now in [1100, 1200, 1300] {
             a.tick(now);
         }
+        d.now = 1300;
+        a.dump(&d, true);
         let (_, _, rows) = a.finish(1300);
         let by_slice: Vec<_> = rows
             .iter()

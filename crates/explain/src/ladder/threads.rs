@@ -179,6 +179,10 @@ fn awaits_an_answer(
 /// Whether a thread did nothing in the window but begin: it came to one place where it waits, or
 /// stood there all the time, and never left it to do anything.
 fn parked(ledger: &Ledger) -> bool {
+    // Of who was not seen nobody knows.
+    if ledger.unknown_ns() > ledger.wall_ns / 2 {
+        return false;
+    }
     let on_cpu = ledger.state_ns(State::OnCpu);
     if on_cpu == 0 && ledger.state_ns(State::Runnable) == 0 {
         return true;

@@ -88,6 +88,16 @@ fn parked_threads_are_set_apart() {
 }
 
 #[test]
+fn who_was_not_seen_is_not_said_to_rest() {
+    let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 0)]);
+    let ledger = &mut rec.contexts[0].ledger;
+    (ledger.unknown[0], ledger.wall_ns) = (100 * TENTH, 100 * TENTH);
+    let ladder = climb(&rec);
+    assert_eq!(ladder.verdict.rule, "unseen", "{}", ladder.verdict.cause);
+    assert_eq!(ladder.bottleneck.parked_threads, 0);
+}
+
+#[test]
 fn who_stands_with_something_to_give_or_at_a_disk_is_not_parked() {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Timer, 98),
