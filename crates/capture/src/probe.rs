@@ -22,10 +22,12 @@ use perf_event_open_sys::{self as perf, bindings as b};
 mod settings;
 mod standing;
 mod subject;
+mod uprobes;
 
 pub use settings::{Setting, settings};
 pub(crate) use standing::Standing;
 use subject::Subject;
+use uprobes::uprobes;
 
 use crate::{Error, backend::ebpf::Kernel};
 
@@ -78,6 +80,9 @@ const PERF_REMEDY: &str = "sudo sysctl kernel.perf_event_paranoid=2, or CAP_PERF
      container, a seccomp profile that permits perf_event_open";
 const KERNEL_REMEDY: &str = "sudo sysctl kernel.perf_event_paranoid=1, or CAP_PERFMON";
 const PERFMON_REMEDY: &str = "CAP_PERFMON, or root";
+const PROBES_REMEDY: &str = "CAP_BPF and CAP_PERFMON, or root; before Linux 6.6 root";
+const NAMESPACE_REMEDY: &str = "wallscope in the host's own user namespace (outside of this container, or in one that \
+     is not rootless): capabilities that this one gives do not count for it";
 const PARENT_REMEDY: &str = "start the program with wallscope: wallscope record -- CMD; or sudo \
      sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE";
 
@@ -105,7 +110,11 @@ pub fn probe() -> Vec<Finding> {
     let own_remedy = own
         .as_ref()
         .map_or_else(|e| Standing::now().remedy(e), |()| PERF_REMEDY);
-    let kernel_remedy = own.as_ref().map_or(own_remedy, |()| KERNEL_REMEDY);
+    let first = settings::is_first_user_namespace();
+    let privileged = |remedy| if first { remedy } else { NAMESPACE_REMEDY };
+    // What refuses even own events, refuses all others.
+    let kernel_remedy = (own.as_ref()).map_or(own_remedy, |()| privileged(KERNEL_REMEDY));
+    let system_remedy = (own.as_ref()).map_or(own_remedy, |()| privileged(PERFMON_REMEDY));
     let rows: Vec<Row> = vec![
         (
             "btf",
@@ -137,7 +146,7 @@ pub fn probe() -> Vec<Finding> {
             Tier::Ebpf,
             bpf_at_scheduler(),
             "each switch counted as it happens, kernel stacks, stacks of running threads of everybody",
-            BPF_REMEDY,
+            privileged(BPF_REMEDY),
         ),
         (
             "perf_system",
@@ -145,7 +154,7 @@ pub fn probe() -> Vec<Finding> {
             Tier::Ebpf,
             perf_system(),
             "the sampling clock and the mapping records of the eBPF backend",
-            PERFMON_REMEDY,
+            system_remedy,
         ),
         (
             "perf_own",
@@ -192,8 +201,8 @@ pub fn probe() -> Vec<Finding> {
             "probes in user programs",
             Tier::Extra,
             uprobes(),
-            "waits of runtimes and allocators by name",
-            PERFMON_REMEDY,
+            "count and latency: calls of single functions",
+            privileged(PROBES_REMEDY),
         ),
         (
             "child_schedstat",
@@ -265,7 +274,7 @@ pub fn probe() -> Vec<Finding> {
             Tier::Extra,
             kernel_names(),
             "kernel frames show as addresses",
-            "root, or CAP_SYSLOG and kernel.kptr_restrict below 2",
+            privileged("root, or CAP_SYSLOG and kernel.kptr_restrict below 2"),
         ),
         (
             "cgroup",
@@ -448,26 +457,6 @@ fn tracepoints() -> io::Result<()> {
     let path = |root: &str| format!("{root}/events/sched/sched_switch/id");
     readable(&path("/sys/kernel/tracing"))
         .or_else(|e| readable(&path("/sys/kernel/debug/tracing")).map_err(|_| e))
-}
-
-fn uprobes() -> io::Result<()> {
-    let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
-    let kind = kind
-        .trim()
-        .parse()
-        .map_err(|_| io::ErrorKind::InvalidData)?;
-    // This very function, which nobody else runs: the probe stays off and is gone at once.
-    let here = uprobes as fn() -> io::Result<()> as usize as u64;
-    let own = wallscope_object::maps::read(std::process::id())?;
-    let m = own
-        .iter()
-        .find(|m| (m.start..m.end).contains(&here))
-        .ok_or(io::ErrorKind::NotFound)?;
-    let path = c"/proc/self/exe";
-    let mut a = attributes(kind, 0);
-    a.__bindgen_anon_3.config1 = path.as_ptr() as u64;
-    a.__bindgen_anon_4.config2 = here - m.start + m.offset;
-    open_event(&mut a, 0, -1)
 }
 
 fn kernel_names() -> io::Result<()> {

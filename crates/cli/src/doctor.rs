@@ -1,6 +1,7 @@
 //! `wallscope doctor`: what this host allows, what is lost where it does not, and what helps.
 
 mod process;
+mod recipes;
 
 use std::io::{self, Write};
 
@@ -11,6 +12,7 @@ use wallscope_capture::{
 };
 
 use crate::failure::Failure;
+use recipes::Recipe;
 
 /// Show what this host allows, what is lost without it, and how to allow it
 #[derive(Debug, clap::Args)]
@@ -38,23 +40,10 @@ pub struct Args {
     print: Option<Recipe>,
 }
 
-/// Where rights are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Recipe {
-    /// `docker run`
-    Docker,
-    /// A Kubernetes pod
-    K8s,
-    /// Settings of the kernel, for ordinary users
-    Sysctl,
-    /// Capabilities of the program file
-    Setcap,
-}
-
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let text = match args.print {
-        Some(recipe) => recipe.text().to_owned(),
+        Some(recipe) => recipe.text(&probe::settings(), &own_path()),
         None => {
             let survey = args.pid.map(survey::of).transpose();
             let survey = survey.map_err(|e| Failure::of(e.exit_code(), e.into()))?;
@@ -72,6 +61,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::reader_gone()),
         other => Ok(other.context("cannot write to standard output")?),
     }
+}
+
+/// Where this program lies; its name where that is not known.
+fn own_path() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| "wallscope".into());
+    path.to_string_lossy().into_owned()
 }
 
 /// The best backend that the findings permit.
@@ -171,59 +166,6 @@ fn json(findings: &[Finding], settings: &[Setting], survey: Option<&Survey>) -> 
         whole["process"] = process::json(survey);
     }
     format!("{whole:#}\n")
-}
-
-impl Recipe {
-    fn text(self) -> &'static str {
-        match self {
-            Recipe::Docker => {
-                "\
-# eBPF in a container that measures itself and its neighbours. Docker's own seccomp profile permits
-# bpf, perf_event_open, ptrace and process_vm_readv to containers with these capabilities.
-docker run --pid=host \\
-  --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYSLOG \\
-  -v /sys/kernel/btf:/sys/kernel/btf:ro IMAGE wallscope record -p PID
-
-# Without any capability: measure what the container starts itself.
-docker run IMAGE wallscope record -- CMD
-"
-            }
-            Recipe::K8s => {
-                "\
-# For the container that runs wallscope; shareProcessNamespace lets it see the pod's others,
-# hostPID (on the pod) the whole node.
-spec:
-  shareProcessNamespace: true
-  containers:
-    - name: wallscope
-      image: IMAGE
-      securityContext:
-        runAsUser: 0
-        allowPrivilegeEscalation: false
-        capabilities:
-          drop: [ALL]
-          add: [BPF, PERFMON, SYS_PTRACE, SYSLOG]
-"
-            }
-            Recipe::Sysctl => {
-                "\
-# For ordinary users, until the next start; lines without `sysctl -w` go to /etc/sysctl.d/ to stay.
-# Perf events of own processes:
-sudo sysctl -w kernel.perf_event_paranoid=2
-# Reading own processes that wallscope did not start (-p):
-sudo sysctl -w kernel.yama.ptrace_scope=0
-"
-            }
-            Recipe::Setcap => {
-                "\
-# eBPF without root, for whoever may run this file:
-sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep \"$(command -v wallscope)\"
-# cap_bpf and cap_perfmon alone measure, but neither read other users' memory nor name the kernel's
-# functions. Undo: sudo setcap -r FILE
-"
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use wallscope_testkit::{Error, Tool};
 
 use crate::{
-    place::Place,
+    place::{Place, through},
     run::{self, Outcome, attach, record, retried, tool},
 };
 
@@ -342,4 +342,41 @@ fn who_switches_all_the_time_is_recorded_in_turns() {
         }
         Ok(told)
     });
+}
+
+/// The capabilities that `doctor` prints for containers, and no others, give all that the ebpf backend needs, and
+/// probes; where they are there, no finding asks for them.
+#[test]
+fn the_capabilities_of_the_recipe_are_enough() {
+    let Some(tool) = tool() else { return };
+    let recipe = tool
+        .run(&["doctor", "--print", "docker"])
+        .expect("it is printed");
+    let recipe = String::from_utf8(recipe.stdout).expect("text");
+    let words: Vec<&str> = recipe.split_ascii_whitespace().collect();
+    let given = words.windows(2).filter(|w| w[0] == "--cap-add");
+    let given: Vec<String> = given.map(|w| format!("+{}", w[1].to_lowercase())).collect();
+    assert!(given.len() > 1, "{recipe}");
+    let set = format!("-all,{}", given.join(","));
+    let line = [
+        "setpriv",
+        &*format!("--bounding-set={set}"),
+        &*format!("--inh-caps={set}"),
+    ];
+    let Some(line) = through("the capabilities of the recipe", &line) else {
+        return;
+    };
+    let path = tool.path().to_str().expect("a plain path");
+    let told = std::process::Command::new(&line[0])
+        .args(&line[1..])
+        .args([path, "doctor", "--json"])
+        .output()
+        .expect("it can be started");
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("json");
+    assert_eq!(told["backend"], "ebpf", "{told:#}");
+    let refused = told["items"].as_array().expect("items").iter();
+    for finding in refused.filter(|f| f["allowed"] == false) {
+        let remedy = finding["remedy"].as_str().unwrap_or_default();
+        assert!(!remedy.contains("CAP_PERFMON"), "{finding:#}");
+    }
 }
