@@ -473,6 +473,9 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
     )
 }
 
+/// Both times are those of looks, a percent or ten off: so much of one is as long.
+const ABOUT: f64 = 0.8;
+
 /// Time slept where nobody followed whose requests are, but looks at connections saw the process owe answers as
 /// long, and ask nobody, ns.
 fn slept_while_owed(e: &Evidence<'_>) -> Option<u64> {
@@ -486,7 +489,8 @@ fn slept_while_owed(e: &Evidence<'_>) -> Option<u64> {
         .upstream
         .as_ref()
         .is_some_and(|u| u.awaited_ns * 2 > r.owed_ns);
-    (!followed && answers && !asks && r.owed_ns >= slept).then_some(slept)
+    let owed = r.owed_ns as f64 >= ABOUT * slept as f64;
+    (!followed && answers && !asks && owed).then_some(slept)
 }
 
 /// Connections that fail while it sleeps: it may sleep between its tries.

@@ -196,7 +196,7 @@ pub const VERDICTS: &[VerdictRule] = &[
         name: "sleep-in-request",
         when: "threads slept by their own clock 20 % of active time or more while requests were in \
                flight, and longer than they waited for others; where nobody followed requests, 50 % or more, and it \
-               owed answers as long",
+               owed answers about as long",
         judge: rules_wait::sleep_in_request,
     },
     VerdictRule {

@@ -22,7 +22,8 @@ pub enum Talk {
         ago_ms: (u32, u32, u32),
         /// Bytes that were sent and acknowledged (with the connection's own SYN), and received.
         bytes: (u64, u64),
-        /// Segments with data that were sent, and received.
+        /// Segments with data that were sent (with what is written but held back, as Nagle's algorithm does with the rest
+        /// of an answer), and received.
         segments: (u32, u32),
         /// Whether something that was sent has not been acknowledged.
         unacknowledged: bool,
@@ -113,10 +114,12 @@ impl Asker {
 fn tcp_talk(body: &[u8]) -> Option<Talk> {
     let (_, info) =
         attributes(body.get(72..)?).find(|(number, _)| *number == ATTRIBUTE_TCP_INFO)?;
+    let held_back = word(info, 144)?.div_ceil(word(info, 16)?.max(1));
+    let sent = word(info, 156)?.wrapping_add(held_back);
     Some(Talk::Tcp {
         ago_ms: (word(info, 44)?, word(info, 52)?, word(info, 56)?),
         bytes: (double(info, 120)?, double(info, 128)?),
-        segments: (word(info, 156)?, word(info, 152)?),
+        segments: (sent, word(info, 152)?),
         unacknowledged: word(info, 24)? > 0,
         unread: word(body, 56)?,
     })
@@ -170,6 +173,34 @@ mod tests {
             panic!("a TCP connection");
         };
         assert_eq!((segments, bytes.1, unread), ((0, 1), 8, 4));
+    }
+
+    #[test]
+    fn what_is_held_back_counts_as_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _server = listener.accept().unwrap();
+        let on = 1;
+        // SAFETY: the value is an int, as the option wants it, and outlives the call.
+        let corked = unsafe {
+            libc::setsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(&client),
+                libc::IPPROTO_TCP,
+                libc::TCP_CORK,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        assert_eq!(corked, 0);
+        client.write_all(b"half an answer").unwrap();
+        let Some((asker, own)) = own() else { return };
+        let at = client.local_addr().unwrap();
+        let same = |s: &&Socket| matches!(&s.ends, Ends::Tcp { local, .. } if *local == at);
+        let talk = asker.talk(own.iter().find(same).expect("it is open"));
+        let Some(Talk::Tcp { segments, .. }) = talk else {
+            panic!("a TCP connection");
+        };
+        assert_eq!(segments, (1, 0));
     }
 
     #[test]

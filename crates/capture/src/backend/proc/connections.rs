@@ -120,8 +120,12 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
         return Some(asked < answered);
     }
     // Both within a tick. What we sent is acknowledged after what we heard: sent later.
-    if !inbound && acknowledged < heard {
-        return Some(true);
+    if acknowledged < heard {
+        return Some(!inbound);
+    }
+    // What callers ask acknowledges all that they were answered before: an answer that is not acknowledged came later.
+    if inbound && unacknowledged {
+        return Some(false);
     }
     let (pending, (sent, heard)) = before?;
     let more = (
@@ -533,6 +537,33 @@ mod tests {
         assert_eq!(in_flight(false, &tie, Some((false, (5, 5)))), Some(false));
         assert_eq!(in_flight(false, &tie, Some((false, (5, 6)))), Some(true));
         assert_eq!(in_flight(true, &tie, Some((true, (5, 6)))), Some(false));
+        // Answered within the tick: the caller has acknowledged that since, or has yet to.
+        let answered = talk((30, 30, 22), (6, 6));
+        assert_eq!(
+            in_flight(true, &answered, Some((true, (6, 5)))),
+            Some(false)
+        );
+        let Talk::Tcp {
+            ago_ms,
+            bytes,
+            segments,
+            unread,
+            ..
+        } = tie
+        else {
+            unreachable!()
+        };
+        let sent = Talk::Tcp {
+            ago_ms,
+            bytes,
+            segments,
+            unacknowledged: true,
+            unread,
+        };
+        assert_eq!(in_flight(true, &sent, Some((true, (6, 5)))), Some(false));
+        // An answer of two segments of which one was held back, then its caller's next request.
+        let next = talk((24, 24, 24), (58, 30));
+        assert_eq!(in_flight(true, &next, Some((false, (56, 28)))), Some(true));
         // Answers of a head and a body: one came, and the next request went out at once.
         let two = talk((30, 30, 30), (10, 18));
         assert_eq!(in_flight(false, &two, Some((true, (9, 16)))), Some(true));
