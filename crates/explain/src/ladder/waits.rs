@@ -12,8 +12,8 @@ use std::sync::Arc;
 use wallscope_model::place::parks;
 use wallscope_model::scale::Scaled;
 use wallscope_model::{
-    Above, Actor, BlockReason, ContextId, FrameKind, LabelValue, LabelsId, Recording, Role, Sample,
-    State,
+    Above, Actor, BlockReason, ContextId, FrameKind, LabelValue, LabelsId, Peer, Recording, Role,
+    Sample, State,
 };
 
 use super::delays::{self, Children, Delay};
@@ -153,9 +153,6 @@ impl Waits {
         // Where nobody knows who ended waits: who fills such a queue is a thread of the process, whose own time
         // tells what it does meanwhile.
         let unknown = recording.hops.is_empty();
-        if unknown {
-            self.find_consumers(recording);
-        }
         for (i, s) in recording.samples.iter().enumerate() {
             if unknown && !s.idle && !self.in_flight[i] && takes_from_endless_queue(recording, s) {
                 self.starved[i] = true;
@@ -173,6 +170,10 @@ impl Waits {
                 let group = (place.function, place.module, reason);
                 groups.entry(group).or_default().push(i as u32);
             }
+        }
+        if unknown {
+            self.find_consumers(recording);
+            self.find_quiet(recording);
         }
         if groups.is_empty() {
             return;
@@ -254,6 +255,56 @@ impl Waits {
             let all: u64 = theirs.map(|(_, ns)| ns).sum();
             let waits: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
             if (all.saturating_sub(waits) as f64) < AT_WORK * window as f64 {
+                for i in samples {
+                    self.starved[i as usize] = true;
+                }
+            }
+        }
+    }
+
+    /// Waits for news at conditions and the like, where nobody knows who ended them. Whoever brings the news is
+    /// another thread of the process, and as long as all of those rest there is none. Not where others ask the process
+    /// for something, which may be what is waited for.
+    fn find_quiet(&mut self, recording: &Recording) {
+        const AT_WORK: f64 = 0.5;
+        const OTHERS_AT_WORK: f64 = 0.2;
+        type Place = (Arc<str>, Arc<str>);
+        let is_asked = |p: &Peer| !p.asks && (p.requests > 0 || p.in_flight_ns > 0);
+        if recording.peers.iter().any(is_asked) {
+            return;
+        }
+        let mut groups: HashMap<Place, Vec<u32>> = HashMap::new();
+        for (i, s) in recording.samples.iter().enumerate() {
+            let open = !s.idle && !self.in_flight[i] && !self.starved[i];
+            if open
+                && s.reason == Some(BlockReason::Lock)
+                && is_for_news(recording, s, BlockReason::Lock)
+            {
+                let place = place(recording, &recording.stacks[s.stack.0 as usize]);
+                let group = groups.entry((place.function, place.module)).or_default();
+                group.push(i as u32);
+            }
+        }
+        let window = recording.window.length_ns() as f64;
+        for samples in groups.into_values() {
+            let waiters: HashSet<ContextId> = (samples.iter())
+                .map(|i| recording.samples[*i as usize].context)
+                .collect();
+            let pid = |c: &ContextId| recording.contexts[c.0 as usize].pid;
+            let pids: HashSet<u32> = waiters.iter().map(pid).collect();
+            let (mut own, mut others, mut any) = (0, 0, false);
+            for (i, s) in recording.samples.iter().enumerate() {
+                let rests = s.idle || self.starved[i] || self.rests(recording, i as u32);
+                if waiters.contains(&s.context) {
+                    own += if rests { 0 } else { self.sample_ns[i] };
+                } else if pids.contains(&pid(&s.context)) {
+                    any = true;
+                    others += if rests { 0 } else { self.sample_ns[i] };
+                }
+            }
+            let waits: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
+            let own = own.saturating_sub(waits) as f64;
+            if any && own < AT_WORK * window && (others as f64) < OTHERS_AT_WORK * window {
                 for i in samples {
                     self.starved[i as usize] = true;
                 }

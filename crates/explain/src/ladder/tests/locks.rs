@@ -524,6 +524,45 @@ fn without_wakers_who_takes_from_a_queue_and_hardly_works_has_none() {
 }
 
 #[test]
+fn without_wakers_who_waits_for_news_has_none_while_all_others_rest() {
+    use BlockReason::{Disk, Lock, Timer};
+    let with = |others: (u64, BlockReason), asked| {
+        let (on_cpu, reason) = others;
+        let mut rec = recording(&[(2, 0, 0, Lock, 98), (on_cpu, 0, 0, reason, 100 - on_cpu)]);
+        rec.domain.backend = "proc".into();
+        script(&mut rec, "work", ("Event.wait", "threading.py"));
+        rec.peers.extend(asked);
+        climb(&rec).verdict
+    };
+    let v = with((1, Timer), None);
+    assert!(!v.bottleneck, "{}", v.cause);
+    // One of them works, or waits for somebody, or the process is asked for something: it may be for that.
+    let caller = Peer {
+        pid: 1,
+        requests: 20,
+        in_flight_ns: 50 * TENTH,
+        ..Peer::default()
+    };
+    for (others, asked) in [
+        ((40, Timer), None),
+        ((1, Disk), None),
+        ((1, Timer), Some(caller)),
+    ] {
+        let v = with(others, asked);
+        assert_eq!(
+            (v.bottleneck, v.state),
+            (true, Some(State::Blocked)),
+            "{}",
+            v.cause
+        );
+    }
+    // Nobody is there who could bring any.
+    let mut rec = recording(&[(2, 0, 0, Lock, 98)]);
+    script(&mut rec, "work", ("Event.wait", "threading.py"));
+    assert!(climb(&rec).verdict.bottleneck);
+}
+
+#[test]
 fn without_wakers_a_script_that_listens_to_its_child_is_not_idle() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
     rec.domain.backend = "proc".into();
