@@ -117,7 +117,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
             annotate::text(&analysis, function, args.view.unwrap_or(View::Wall))?
         } else if let Some(key) = &args.by {
             let unit = &recording.domain.unit;
-            groups_text(&groups(&analysis, key), key, unit, usize::MAX - 1)
+            let rows = groups(&analysis, key);
+            if rows.iter().all(|row| row.value.is_none()) {
+                eprintln!(
+                    "wallscope: warning: --by {key} meets nothing in this recording; it has {}",
+                    keys(&recording).join(", ")
+                );
+            }
+            groups_text(&rows, key, unit, usize::MAX - 1)
         } else if args.md {
             markdown::render(&analysis, &headline)
         } else {
@@ -125,6 +132,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     output::to_stdout(|w| w.write_all(out.as_bytes()))
+}
+
+/// What time can be grouped by: the contract's own, then the file's labels.
+fn keys(recording: &Recording) -> Vec<&str> {
+    let mut labels: Vec<&str> = (recording.label_sets.iter().flatten())
+        .map(|label| &*label.key)
+        .collect();
+    labels.sort_unstable();
+    labels.dedup();
+    let own = ["thread", "process", "state", "reason", "cpu"];
+    own.into_iter().chain(labels).collect()
 }
 
 /// The sentence on top, and what it rests on.

@@ -1,5 +1,6 @@
 //! `wallscope why FILE`, or of a live target.
 
+use wallscope_model::Recording;
 use wallscope_report::view::{Analysis, Idle, Whose};
 use wallscope_report::waits;
 
@@ -50,7 +51,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let Found { recording, .. } = args.source.recording("why", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let whose = match (args.thread, args.function) {
-        (Some(name), _) => Whose::Thread(name),
+        (Some(name), _) => Whose::Thread(thread(&recording, name)?),
         (_, name) => {
             let found = annotate::find(&analysis, &name.unwrap_or_default())?;
             Whose::Function(found.to_string())
@@ -62,4 +63,23 @@ pub fn run(args: Args) -> Result<(), Failure> {
         waits::why_text(&analysis, &whose, args.least / 100.0)
     };
     output::to_stdout(|w| w.write_all(text.as_bytes()))
+}
+
+/// The most threads that are named.
+const MOST: usize = 8;
+
+/// `name`, if a thread is called so.
+fn thread(recording: &Recording, name: String) -> Result<String, Failure> {
+    if recording.contexts.iter().any(|c| *c.name == *name) {
+        return Ok(name);
+    }
+    let mut names: Vec<&str> = (recording.contexts.iter()).map(|c| &*c.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = if names.len() > MOST { ", …" } else { "" };
+    names.truncate(MOST);
+    Err(Failure::usage(format!(
+        "no thread of this recording is called '{name}'; its threads are: {}{more}",
+        names.join(", ")
+    )))
 }

@@ -542,3 +542,26 @@ fn a_dash_is_standard_output_and_input_once() {
         fails(&inside(verb), 2, &["standard input can be read once"]);
     }
 }
+
+#[test]
+fn what_is_not_in_a_recording_is_answered_with_what_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "a.pb.gz", 2);
+    let path = path.to_str().unwrap();
+    fails(
+        &run(&["why", path, "--thread", "wroker"]),
+        2,
+        &["'wroker'", "its threads are", "worker-1"],
+    );
+    let by = |key: &str| {
+        let out = run(&["report", path, "--by", key]);
+        assert!(out.status.success());
+        String::from_utf8(out.stderr).unwrap()
+    };
+    assert_eq!(by("thread"), "");
+    let warned = by("endpiont");
+    assert!(
+        warned.contains("--by endpiont meets nothing") && warned.contains("thread, process"),
+        "{warned}"
+    );
+}
