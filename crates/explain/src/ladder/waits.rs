@@ -262,12 +262,14 @@ impl Waits {
         }
     }
 
-    /// Waits for news at conditions and the like, where nobody knows who ended them. Whoever brings the news is
-    /// another thread of the process, and as long as all of those rest there is none. Not where others ask the process
-    /// for something, which may be what is waited for.
+    /// Waits of a script's threads for news at events and conditions, where nobody knows who ended them. Whoever brings
+    /// the news is another thread of the process, and as long as all of those rest there is none. Not where others ask
+    /// the process for something, which may be what is waited for; nor where the threads wake often: somebody may take
+    /// his time over each answer.
     fn find_quiet(&mut self, recording: &Recording) {
         const AT_WORK: f64 = 0.5;
         const OTHERS_AT_WORK: f64 = 0.2;
+        const SELDOM_NS: u64 = 50_000_000;
         type Place = (Arc<str>, Arc<str>);
         let is_asked = |p: &Peer| !p.asks && (p.requests > 0 || p.in_flight_ns > 0);
         if recording.peers.iter().any(is_asked) {
@@ -278,6 +280,7 @@ impl Waits {
             let open = !s.idle && !self.in_flight[i] && !self.starved[i];
             if open
                 && s.reason == Some(BlockReason::Lock)
+                && scripts(recording, s.stack).next().is_some()
                 && is_for_news(recording, s, BlockReason::Lock)
             {
                 let place = place(recording, &recording.stacks[s.stack.0 as usize]);
@@ -304,7 +307,11 @@ impl Waits {
             }
             let waits: u64 = samples.iter().map(|i| self.sample_ns[*i as usize]).sum();
             let own = own.saturating_sub(waits) as f64;
-            if any && own < AT_WORK * window && (others as f64) < OTHERS_AT_WORK * window {
+            let ledger = |c: &ContextId| &recording.contexts[c.0 as usize].ledger;
+            let wakes: u64 = waiters.iter().map(|c| ledger(c).voluntary_switches).sum();
+            let seldom = wakes.saturating_mul(SELDOM_NS) <= waits;
+            if any && seldom && own < AT_WORK * window && (others as f64) < OTHERS_AT_WORK * window
+            {
                 for i in samples {
                     self.starved[i as usize] = true;
                 }

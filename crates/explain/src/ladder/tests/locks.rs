@@ -556,6 +556,11 @@ fn without_wakers_who_waits_for_news_has_none_while_all_others_rest() {
             v.cause
         );
     }
+    // They wake twenty times a second and more: somebody may be slow to answer each time.
+    let mut rec = recording(&[(2, 0, 0, Lock, 98), (1, 0, 0, Timer, 99)]);
+    script(&mut rec, "work", ("Event.wait", "threading.py"));
+    rec.contexts[0].ledger.voluntary_switches = 300;
+    assert!(climb(&rec).verdict.bottleneck);
     // Nobody is there who could bring any.
     let mut rec = recording(&[(2, 0, 0, Lock, 98)]);
     script(&mut rec, "work", ("Event.wait", "threading.py"));
