@@ -129,6 +129,31 @@ fn programs_without_libraries_hold_their_own_ways_to_the_kernel() {
 }
 
 #[test]
+fn ways_to_the_kernel_in_static_programs_are_known_whatever_the_c_library() {
+    // musl, and glibc as compilers split it.
+    for way in [
+        &["sccp", "__timedwait_cp", "__pthread_mutex_timedlock"][..],
+        &["sccp", "semop"],
+        &["semtimedop"],
+        &["__new_sem_wait_slow64.constprop.0"],
+        &["__pthread_mutex_clocklock_common", "mtx_timedlock"],
+        &["sccp", "flock"],
+    ] {
+        let lines: Vec<[(&str, &str); 1]> = way.iter().map(|name| [(*name, "")]).collect();
+        let mut stack: Vec<Spec<'_>> = vec![(Kernel, "[kernel]", &[("schedule", "")])];
+        stack.extend(lines.iter().map(|l| (Native, "/srv/shop", &l[..])));
+        stack.push((Native, "/srv/shop", &[("shop_take_order", "shop.c")]));
+        assert_eq!(named(true, &stack), "shop_take_order", "{way:?}");
+    }
+    // Of a program whose C library is another file these may be its own functions.
+    let own: [Spec<'_>; 2] = [
+        (Native, LIBC, &[("__libc_read", "")]),
+        (Native, "/srv/shop", &[("lockfile", "shop.c")]),
+    ];
+    assert_eq!(named(true, &own), "lockfile");
+}
+
+#[test]
 fn a_name_is_worth_more_than_an_address() {
     let stack: [Spec<'_>; 4] = [
         (Native, LIBC, &[("fdatasync", "")]),
