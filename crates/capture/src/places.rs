@@ -349,11 +349,13 @@ impl Places {
     }
 }
 
+const TIMER: &str = "timer";
+
 /// Functions below which an interrupt was served in somebody else's name, and what for; the first on
 /// a stack, innermost first, that tells more than that it was an interrupt counts.
 const SERVED: &[(&str, &[&str])] = &[
     (
-        "timer",
+        TIMER,
         &[
             "hrtimer_wakeup",
             "process_timeout",
@@ -453,7 +455,8 @@ impl Interrupts {
                 told = what;
             }
         }
-        None
+        // A thread that runs timers after its own work has not made them expire.
+        (told == TIMER).then_some(TIMER)
     }
 }
 
@@ -533,6 +536,8 @@ mod tests {
         assert_eq!(all.served(&[at(5), at(4)]), Some("timer"));
         assert_eq!(all.served(&[at(4)]), Some(""));
         assert_eq!(all.served(&[at(6)]), None);
+        // Nobody makes a timer expire by running it.
+        assert_eq!(all.served(&[at(5), at(1), at(3)]), Some("timer"));
         assert_eq!(all.served(&[at(0), at(7), at(8)]), Some("network"));
     }
 

@@ -19,6 +19,11 @@ enum {
 	S_IFIFO = 0010000,
 };
 enum { AF_UNIX = 1, AF_INET6 = 10 };
+/*
+ * Not a reason yet: a file. Who waits for a disk sleeps so that no signal ends it, or in a function that tells; of a
+ * file that others fill (a tracer's pipe, the kernel's log) it is their news.
+ */
+enum { WS_FILE = 39 };
 /* Commands of fcntl(2) that wait for a lock. */
 enum { F_SETLKW = 7, F_OFD_SETLKW = 38 };
 
@@ -67,6 +72,7 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 		return sk && BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX ? WS_PIPE
 									       : WS_NETWORK;
 	case S_IFREG:
+		return WS_FILE;
 	case S_IFDIR:
 	case S_IFBLK:
 		return WS_DISK;
@@ -270,6 +276,8 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 		return place;
 	if (reason == WS_BY_PLACE)
 		return WS_PIPE;
+	if (reason == WS_FILE)
+		reason = cfg_places && !hard && !io ? WS_PIPE : WS_DISK;
 	if (reason == WS_PAGE_FAULT)
 		return reason;
 	if (io)

@@ -370,7 +370,15 @@ fn socket(e: &ResourceEvent) -> String {
         }
     };
     if ![libc::AF_INET, libc::AF_INET6].contains(&i32::from(e.family)) {
-        return format!("socket of family {}", e.family);
+        return match i32::from(e.family) {
+            libc::AF_NETLINK => "netlink socket".into(),
+            libc::AF_PACKET => "packet socket".into(),
+            libc::AF_VSOCK => "socket to another virtual machine or its host (vsock)".into(),
+            libc::AF_CAN => "CAN socket".into(),
+            libc::AF_BLUETOOTH => "Bluetooth socket".into(),
+            libc::AF_TIPC => "TIPC socket".into(),
+            family => format!("socket of family {family}"),
+        };
     }
     match u16::from_be(e.peer_port) {
         0 if e.asks != 0 => format!("answers to UDP port {}", e.local_port),
