@@ -117,10 +117,18 @@ fn samples_of(e: &Evidence<'_>, kind: Kind) -> Option<(String, u64)> {
         .map(|(name, ns)| (name.to_string(), ns))
 }
 
+/// CPUs: who computes less has nothing to do (as for idle).
+const NEXT_TO_NOTHING: f64 = 0.01;
+
 pub(super) fn shortage(e: &Evidence<'_>) -> Found {
     let b = e.bottleneck;
     let ns = b.ledger.runnable.woken + b.ledger.runnable.preempted;
     let (share, computing) = (e.share(ns), b.on_cpu());
+    // Threads that each do something now and then are late now and then where others compute.
+    let least = match b.busy_cpus() < NEXT_TO_NOTHING {
+        true => 0.05 * b.active_threads.max(1) as f64,
+        false => 0.05,
+    };
     let room = facts::room(e.recording, b);
     let told = room.as_ref().map_or_else(String::new, |r| {
         format!(
@@ -137,7 +145,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             words::share(computing),
         ),
         share >= 0.25
-            && b.load(ns) >= 0.05
+            && b.load(ns) >= least
             && share >= computing / 2.0
             && ns >= lock_or_half(e)
             && ns >= rules_tasks::held_ns(e) / 2,

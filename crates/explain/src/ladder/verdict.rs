@@ -127,7 +127,8 @@ pub const VERDICTS: &[VerdictRule] = &[
         name: "cpu-shortage",
         when: "threads waited for a CPU 25 % of active time or more, at least half as long as they \
                computed (a queue of one for two that run), at least half as long as for anything \
-               else, no shorter than for locks, and 5 % of the window or more (who has nothing to do is held up by nobody)",
+               else, no shorter than for locks, and 5 % of the window or more (who has nothing to do is held up by nobody), \
+               each of them where all compute less than 1 % of one CPU",
         judge: rules_cpu::shortage,
     },
     VerdictRule {

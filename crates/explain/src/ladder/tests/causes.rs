@@ -179,6 +179,13 @@ fn who_has_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus() {
     let idle = recording(&[(1, 3, 0, BlockReason::Timer, 0)]);
     let v = climb(&idle).verdict;
     assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
+    // Nor are threads of which each is late now and then, though all together are for 8 % of the window.
+    let mut pool = recording(&[(0, 2, 0, BlockReason::Timer, 0); 4]);
+    let v = climb(&pool).verdict;
+    assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
+    // One that hardly ever gets a CPU is.
+    pool = recording(&[(0, 80, 0, BlockReason::Timer, 10)]);
+    assert_eq!(climb(&pool).verdict.rule, "cpu-shortage");
 }
 
 #[test]
