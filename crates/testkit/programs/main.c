@@ -35,7 +35,7 @@ static const struct program PROGRAMS[] = {
     {"rpc", "backend-us compute-us", "a client waiting for a slow server over loopback",
      program_rpc},
     {"crowd", "threads cpu", "more busy threads than their one CPU can carry", program_crowd},
-    {"throttled", "quota-us period-us", "a busy thread in a cgroup with a CPU quota",
+    {"throttled", "quota-us period-us rival", "a busy thread in a cgroup with a CPU quota",
      program_throttled},
     {"migrate", "sleep-us", "blocks that begin on one CPU and end on another", program_migrate},
     {"fixed", "units piece", "a fixed amount of computing; prints its time", program_fixed},

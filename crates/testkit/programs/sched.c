@@ -5,10 +5,13 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // ---- crowd ----
@@ -113,7 +116,20 @@ static bool cgroup_enter(long quota, long period) {
 
 NAMED void throttled_spin(u64 units) { SPIN(units); }
 
+// Somebody of no group who computes on the same CPU: who has a new quota still has to wait for its turn.
+static int rival_start(void) {
+    int rival = fork();
+    CHECK(rival >= 0, "fork failed");
+    if (!rival) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        pin_to_cpu(0);
+        for (;;) SPIN(1000);
+    }
+    return rival;
+}
+
 static void throttled_run(struct worker *self) {
+    if (option_long("rival", 0)) pin_to_cpu(0);
     struct function_truth *spin = function_truth_new("throttled_spin", "");
     u64 units = 500 * units_per_us();
     while (!stopping()) {
@@ -131,6 +147,7 @@ static void throttled_counts(double *periods, double *throttled, double *ns) {
 
 void program_throttled(void) {
     double before[3], after[3];
+    int rival = option_long("rival", 0) ? rival_start() : 0;
     worker_start("throttled", throttled_run, NULL);
     if (!cgroup_enter(option_long("quota-us", 30000), option_long("period-us", 100000)))
         refuse("no cgroup with a CPU quota can be made (needs root and a writable cgroup cpu "
@@ -141,6 +158,10 @@ void program_throttled(void) {
     wait_for_end(false);
     throttled_counts(&after[0], &after[1], &after[2]);
     workers_settle();
+    if (rival) {
+        kill(rival, SIGKILL);
+        waitpid(rival, NULL, 0);
+    }
     cgroup_leave();
     extra_truth_set("periods", after[0] - before[0]);
     extra_truth_set("throttled_periods", after[1] - before[1]);

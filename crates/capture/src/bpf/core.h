@@ -93,6 +93,7 @@ struct rq {
 struct cfs_rq {
 	struct rq *rq;
 	int throttle_count;
+	u64 throttled_clock_self, throttled_clock_self_time;
 };
 
 struct sched_entity {

@@ -148,10 +148,46 @@ static __always_inline bool is_throttled(struct task_struct *p)
 {
 	struct cfs_rq *queue;
 
-	if (bpf_core_field_exists(p->throttled) && p->throttled)
-		return true;
+	/* Where tasks are throttled one by one (6.18), others of the group may still be queued, and wait as anybody does. */
+	if (bpf_core_field_exists(p->throttled))
+		return p->throttled;
 	queue = p->se.cfs_rq;
 	return queue && bpf_core_field_exists(queue->throttle_count) && queue->throttle_count > 0;
+}
+
+/*
+ * How long a queue has been throttled, ever; ~0 where the kernel does not say. Since when it is so now it dates by
+ * its run queue's clock.
+ */
+static __always_inline u64 throttled_ever(u64 address)
+{
+	struct cfs_rq *queue = (struct cfs_rq *)address;
+	u64 since, ever;
+
+	if (!queue || !bpf_core_field_exists(queue->throttled_clock_self_time))
+		return ~0ull;
+	ever = BPF_CORE_READ(queue, throttled_clock_self_time);
+	since = BPF_CORE_READ(queue, throttled_clock_self);
+	return since ? ever + BPF_CORE_READ(queue, rq, clock) - since : ever;
+}
+
+/* The thread leaves the CPU because its quota is used up. */
+static __always_inline void throttle_begins(struct ws_thread *t, struct task_struct *p)
+{
+	t->throttled_in = (u64)p->se.cfs_rq;
+	t->throttled_before = throttled_ever(t->throttled_in);
+}
+
+/*
+ * Of a wait of `length` that began with a quota used up, the part up to when there was a new one: after that it
+ * waits as anybody does, which no event tells.
+ */
+static __always_inline u64 throttled_part(struct ws_thread *t, u64 length)
+{
+	u64 now = throttled_ever(t->throttled_in), before = t->throttled_before;
+
+	t->throttled_in = 0;
+	return now == ~0ull || before == ~0ull || now <= before ? length : clamp(now - before, length);
 }
 
 /*
@@ -325,6 +361,8 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 		t->acc.involuntary++;
 		t->state = WS_RUNNABLE;
 		t->detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
+		if (t->detail == WS_THROTTLED)
+			throttle_begins(t, p);
 	} else {
 		t->acc.voluntary++;
 		if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD)) {
@@ -386,7 +424,12 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 
 	begin_change(t);
 	if (t->state == WS_RUNNABLE) {
-		book_runnable(t, t->detail, length);
+		waited = length;
+		if (t->detail == WS_THROTTLED && t->throttled_in) {
+			waited = throttled_part(t, length);
+			book_runnable(t, WS_PREEMPTED, length - waited);
+		}
+		book_runnable(t, t->detail, waited);
 		t->credit_runnable += length;
 		waited = length;
 	} else if (t->state == WS_BLOCKED) {

@@ -59,7 +59,8 @@ struct ws_thread {
 	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
 	u8 answers;       /* it has answered a request that another thread got */
-	u8 pad1[4];
+	u8 limited;       /* it waits with a time limit, and what lay around the lock is kept (limited.h) */
+	u8 pad1[3];
 	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 ticket;       /* names the user stack of the current stay in the kernel */
 	u64 dumped;       /* seq at the last dump */
@@ -77,6 +78,8 @@ struct ws_thread {
 	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */
 	u64 lock, lock_call;
 	u64 lock_total, lock_longest, lock_count;
+	/* The queue that it was throttled in last, and how long that had been so then, ever. */
+	u64 throttled_in, throttled_before;
 	u64 monitor, owner; /* the Java monitor it waits to enter, 0: none, and the word for whose it is */
 	u32 steps;        /* changes of state, ever */
 	s32 polled;       /* the one descriptor that it polls, -1: several or none */

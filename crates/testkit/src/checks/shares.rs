@@ -226,6 +226,31 @@ pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             "s",
         );
     }
+    // Short periods: what the counter lacks of the one that is open at its end is little then. Beside a rival the
+    // thread waits on when it has a new quota.
+    for rival in ["0", "1"] {
+        let flags = [
+            "--seconds",
+            &seconds,
+            "--rival",
+            rival,
+            "--quota-us",
+            "6000",
+            "--period-us",
+            "20000",
+        ];
+        let run = tool.measure("throttled", &flags, &Options::at(99))?;
+        let threads = run.truth.threads.iter();
+        let own = threads.filter_map(|t| run.report.thread(t.pid, t.tid));
+        let parts = own.filter_map(|t| t.runnable.get("throttled"));
+        card.near(
+            format!("throttled, of the group's own counter, beside {rival} others on the CPU"),
+            100.0,
+            100.0 * parts.sum::<u64>() as f64 / run.truth.extra("throttled_ns")?,
+            5.0,
+            "%",
+        );
+    }
     Ok(card)
 }
 
