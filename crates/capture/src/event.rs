@@ -50,6 +50,8 @@ pub mod kind {
     pub const OWNER: u32 = 0x1000b;
     /// Who had an interpreter's lock.
     pub const HOLDS: u32 = 0x1000c;
+    /// What lay around a lock.
+    pub const WORDS: u32 = 0x1000d;
     /// A connection is gone.
     pub const SOCKET: u32 = 0x10021;
     /// A request whose sender was sampled is over.
@@ -431,6 +433,33 @@ pub struct OwnerEvent {
     pub pad0: u32,
 }
 
+/// The futex among the words of a [`WordsEvent`].
+pub const WORDS_BEFORE: usize = 3;
+
+/// `struct ws_words`: what lay around a lock's futex when a thread began to wait for it with a time limit.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WordsEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// Record of who waited.
+    pub id: u64,
+    /// Begin of its wait, as in its sample.
+    pub begin: u64,
+    /// Of the futex.
+    pub address: u64,
+    /// Process of who waited.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// The second argument of its call.
+    pub op: u32,
+    /// The third: what the futex had to be.
+    pub value: u32,
+    /// Four bytes each; number [`WORDS_BEFORE`] is the futex.
+    pub word: [u32; 8],
+}
+
 /// `struct ws_hold`: from when on a thread has had an interpreter's lock.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -641,7 +670,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 30] = [
+pub const LOSSES: [&str; 31] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -672,6 +701,7 @@ pub const LOSSES: [&str; 30] = [
     "the Java monitor that was waited for could not be read",
     "who had an interpreter's lock could not be read",
     "table of events' hits full: hits not counted",
+    "what lies around a lock could not be read",
 ];
 
 /// The loss that leaves gaps in a timeline.
@@ -686,6 +716,7 @@ const _: () = {
     assert!(size_of::<ResourceEvent>() == 736);
     assert!(size_of::<WakeEvent>() == 344);
     assert!(size_of::<OwnerEvent>() == 40);
+    assert!(size_of::<WordsEvent>() == 80);
     assert!(size_of::<HoldsEvent>() == 272);
     assert!(size_of::<Resolve>() == 32);
     assert!(size_of::<RawHead>() == 208);

@@ -62,7 +62,7 @@ fn kind(rec: &Recording, stack: &Stack) -> Option<&'static str> {
 
 /// Whether a thread with this stack waits for a lock of the C library's that keeps its owner as `told` says.
 fn keeps_owner(rec: &Recording, stack: &Stack, told: &str) -> bool {
-    let begin = match told {
+    let begin = match told.strip_suffix(told_by::THEN).unwrap_or(told) {
         told_by::MUTEX => "pthread_mutex_",
         told_by::RWLOCK => "pthread_rwlock_",
         // The kernel's word, and a VM's.

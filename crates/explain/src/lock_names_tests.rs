@@ -171,9 +171,9 @@ fn who_has_a_lock_by_its_memory_is_believed_of_locks_that_keep_that() {
         ns: 1,
     };
     let kinds = [
+        told_by::MUTEX_THEN,
         told_by::MUTEX,
-        told_by::MUTEX,
-        told_by::RWLOCK,
+        told_by::RWLOCK_THEN,
         told_by::MUTEX,
     ];
     for (i, told) in (0..).zip(kinds) {

@@ -90,6 +90,14 @@ pub mod told_by {
     pub const FUTEX: &str = "futex";
     /// The VM's record of a Java monitor.
     pub const MONITOR: &str = "monitor";
+    /// How the values end of what the lock said when the wait began; the others are of the end of the recording.
+    pub const THEN: &str = " (when the wait began)";
+    /// A mutex, then.
+    pub const MUTEX_THEN: &str = "mutex (when the wait began)";
+    /// A read-write lock, then.
+    pub const RWLOCK_THEN: &str = "read-write lock (when the wait began)";
+    /// A futex of the kernel's, then.
+    pub const FUTEX_THEN: &str = "futex (when the wait began)";
 }
 
 /// What a hop hangs below.

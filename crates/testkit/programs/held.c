@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Locks that were taken before any recording and are not given up in it: a circle, and locks of every kind that
-// keeps its owner. Beside them what looks alike and keeps none, and waits for the end of a process.
+// keeps its owner. Some are waited for with a time limit again and again. Beside them what looks alike and keeps
+// none, and waits for the end of a process.
 #include "truth.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@ pthread_mutex_t held_own = PTHREAD_MUTEX_INITIALIZER, held_plain = PTHREAD_MUTEX
 pthread_mutex_t held_robust, held_pi;
 pthread_rwlock_t held_first = PTHREAD_RWLOCK_INITIALIZER, held_second = PTHREAD_RWLOCK_INITIALIZER;
 pthread_rwlock_t held_third = PTHREAD_RWLOCK_INITIALIZER;
+pthread_mutex_t held_limit_mutex = PTHREAD_MUTEX_INITIALIZER, held_limit_pi;
+pthread_rwlock_t held_limit_rw = PTHREAD_RWLOCK_INITIALIZER;
 sem_t held_semaphore;
 // As a mutex lies in memory that somebody has; but whoever waits here comes from elsewhere.
 struct { int word, count, owner; unsigned users; int kind, more[8]; } held_alike = {.word = 2, .users = 1};
@@ -43,6 +46,9 @@ static void *keeper(void *argument) {
     pthread_mutex_lock(&held_plain);
     pthread_mutex_lock(&held_robust);
     pthread_mutex_lock(&held_pi);
+    pthread_mutex_lock(&held_limit_mutex);
+    pthread_mutex_lock(&held_limit_pi);
+    pthread_rwlock_wrlock(&held_limit_rw);
     pthread_rwlock_wrlock(&held_first);
     pthread_rwlock_wrlock(&held_second);
     pthread_rwlock_rdlock(&held_third);
@@ -79,6 +85,31 @@ NAMED void held_to_write(pthread_rwlock_t *lock) { pthread_rwlock_wrlock(lock); 
 static void *reader(void *argument) { held_to_read(&held_first); return argument; }
 static void *writer(void *argument) { held_to_write(&held_second); return argument; }
 static void *behind(void *argument) { held_to_write(&held_third); return argument; }
+static struct timespec soon(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_nsec += 20000000;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+NAMED void held_try(pthread_mutex_t *lock) {
+    for (;;) {
+        struct timespec limit = soon();
+        CHECK(pthread_mutex_timedlock(lock, &limit) == ETIMEDOUT, "the lock is not held");
+        KEEP_FRAME();
+    }
+}
+NAMED void held_try_to_read(pthread_rwlock_t *lock) {
+    for (;;) {
+        struct timespec limit = soon();
+        CHECK(pthread_rwlock_timedrdlock(lock, &limit) == ETIMEDOUT, "the lock is not held");
+        KEEP_FRAME();
+    }
+}
+static void *again(void *argument) { held_try(&held_limit_mutex); return argument; }
+static void *pi_again(void *argument) { held_try(&held_limit_pi); return argument; }
+static void *rw_again(void *argument) { held_try_to_read(&held_limit_rw); return argument; }
 NAMED void held_count(void) { while (sem_wait(&held_semaphore) && errno == EINTR) {} KEEP_FRAME(); }
 static void *counter(void *argument) { held_count(); return argument; }
 NAMED void held_trap(void) {
@@ -103,6 +134,8 @@ static struct one all[] = {
     {"h-robust", robust, SYS_futex, 0},   {"h-pi", pi, SYS_futex, 0},
     {"h-reader", reader, SYS_futex, 0},   {"h-writer", writer, SYS_futex, 0},
     {"h-behind", behind, SYS_futex, 0},   {"h-counter", counter, SYS_futex, 0},
+    {"h-again", again, SYS_futex, 0},     {"h-pi-again", pi_again, SYS_futex, 0},
+    {"h-rw-again", rw_again, SYS_futex, 0},
     {"h-trap", trap, SYS_futex, 0},       {"h-parent", parent, SYS_wait4, 0},
     {"h-watcher", watcher, SYS_poll, 0},
 };
@@ -139,6 +172,7 @@ void program_held(void) {
     pthread_mutexattr_init(&kind);
     CHECK(!pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT), "no such mutexes");
     pthread_mutex_init(&held_pi, &kind);
+    pthread_mutex_init(&held_limit_pi, &kind);
     sem_init(&held_semaphore, 0, 0);
     child = fork();
     CHECK(child >= 0, "fork failed");

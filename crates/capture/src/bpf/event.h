@@ -92,6 +92,7 @@ enum ws_kind {
 	WS_EV_WAKE,             /* struct ws_wake */
 	WS_EV_OWNER,            /* struct ws_owner: who had a Java monitor */
 	WS_EV_HOLDS,            /* struct ws_holds: who had an interpreter's lock */
+	WS_EV_WORDS,            /* struct ws_words: what lay around a lock */
 	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
 	WS_EV_SOCKET,           /* struct ws_socket_event: a connection is gone */
 	WS_EV_ANSWER,           /* struct ws_answer: a request whose sender was sampled is over */
@@ -280,6 +281,19 @@ struct ws_owner {
 	u32 pid, pad0;
 };
 
+/* What lay around a lock's futex when a thread began to wait for it with a time limit. */
+#define WS_WORDS 8
+#define WS_WORDS_BEFORE 3 /* the futex itself is the fourth */
+struct ws_words {
+	struct ws_head head;
+	u64 id;      /* who waited, since */
+	u64 begin;
+	u64 address; /* of the futex */
+	u32 pid, tid;
+	u32 op, value; /* of its call */
+	u32 word[WS_WORDS];
+};
+
 /* From when on a thread (0: one without a record) has had an interpreter's lock. */
 struct ws_hold {
 	u64 since;
@@ -387,6 +401,7 @@ enum ws_loss {
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
 	WS_L_GIL,           /* who had an interpreter's lock could not be read */
 	WS_L_HITS_FULL,     /* table of event hits full */
+	WS_L_LIMITED,       /* what lies around a lock could not be read */
 	WS_LOSSES,
 };
 
@@ -404,5 +419,6 @@ _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrore
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_owner) == 40, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_words) == 80, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_holds) == 272, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 30, "named in event.rs");
+_Static_assert(WS_LOSSES == 31, "named in event.rs");

@@ -31,6 +31,8 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 		gil_tell(t);
 	if (t->detail == WS_LOCK && t->monitor)
 		monitor_tell(t);
+	else if (t->detail == WS_LOCK && t->limited)
+		limited_tell(t);
 	e = bpf_map_lookup_elem(&wakes, &zero);
 	k = bpf_map_lookup_elem(&kstacks, &key);
 	if (!e || !k)

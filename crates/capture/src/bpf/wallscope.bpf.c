@@ -31,6 +31,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "ledger.h"
 #include "gil.h"
 #include "monitor.h"
+#include "limited.h"
 #include "stack.h"
 #include "waker.h"
 #include "sampler.h"
@@ -69,6 +70,8 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 			gil_look(out, prev, now);
 		if (java_known && out->state == WS_BLOCKED && out->detail == WS_LOCK)
 			monitor_waits(out, prev);
+		if (out->state == WS_BLOCKED && out->detail == WS_LOCK)
+			limited_waits(out, prev);
 	}
 	sampler_switched(c, out, in, now);
 	if (in) {

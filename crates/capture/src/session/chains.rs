@@ -10,7 +10,8 @@
 //! waits for it is mostly woken by its own time limit.
 //!
 //! A wait that is not over at the end was ended by nobody. Where its lock itself says who has it
-//! (`owners.rs`), the wait is given to that one, from when a waiter was last seen to be let in.
+//! (`owners.rs`), the wait is given to that one, from when a waiter was last seen to be let in. So is one that
+//! ended by a time limit of its own, to who had the lock when it began.
 //!
 //! This is done some ticks after the wait, when the stacks of its chain have been read, so that
 //! nothing has to be kept for longer. What ends a chain: an interrupt, a thread that is not
@@ -41,6 +42,8 @@ mod follow;
 pub const MOST_HOPS: usize = 8;
 /// Waits and on-CPU samples that are remembered.
 const MOST_KEPT: usize = 200_000;
+/// Waits that are remembered until their locks' owners have done something.
+const MOST_POSTPONED: usize = 20_000;
 /// How long after its end a wait is followed, ns: the stacks of its chain are known by then.
 const DELAY: u64 = 100_000_000;
 
@@ -57,6 +60,9 @@ struct Wake {
     steps: Box<[Step]>,
 }
 
+/// Who had a lock, and by what that is known; `None`: a runtime tells.
+type Owned = (Who, Option<Told>);
+
 /// A charged wait.
 #[derive(Clone)]
 struct Block {
@@ -69,8 +75,8 @@ struct Block {
     user: User,
     detail: u8,
     resource: u64,
-    /// Who had the lock when the wait began, where a runtime tells.
-    owner: Option<u64>,
+    /// Who had the lock when the wait began, where a runtime or the lock tells.
+    owner: Option<Owned>,
     /// `None`: it is not over.
     wake: Option<Rc<Wake>>,
     /// Who has the lock then, and by what that is known.
@@ -104,13 +110,15 @@ pub struct Chains {
     past: FxHashMap<u64, Past>,
     kept: usize,
     pending: VecDeque<(u32, u64, Block)>,
+    /// Those whose locks' owners are not known to have done anything since.
+    postponed: VecDeque<(u32, u64, Block)>,
     /// Keys of the samples at the roots.
     roots: Vec<Key>,
     root_ids: FxHashMap<Key, u32>,
     /// What waits were divided into.
     pub parts: Parts,
     /// Who had the lock that a thread waited for from some time on.
-    owners: FxHashMap<(u64, u64), u64>,
+    owners: FxHashMap<(u64, u64), Owned>,
     /// Who has the lock that a thread still waits for, by record and begin of the wait.
     has: FxHashMap<(u64, u64), (Who, Told)>,
     /// When a wait for a lock was last seen to end, by what was waited for.
@@ -160,12 +168,13 @@ impl Chains {
         self.wakes.insert((e.id, e.begin), wake);
     }
 
-    /// When the thread with record `id` began to wait at `begin`, `owner` had the lock.
-    pub fn owned(&mut self, id: u64, begin: u64, owner: u64) {
+    /// When the thread with record `id` began to wait at `begin`, `owner` had the lock; `told`: by what that is
+    /// known, where not from a runtime.
+    pub fn owned(&mut self, id: u64, begin: u64, owner: Who, told: Option<Told>) {
         if self.owners.len() >= MOST_KEPT {
             self.owners.clear();
         }
-        self.owners.insert((id, begin), owner);
+        self.owners.insert((id, begin), (owner, told));
     }
 
     /// At the end the thread with record `id`, which has waited since `begin`, waits for a lock that `who` has.
@@ -271,15 +280,22 @@ impl Chains {
             let Some((root, id, block)) = self.pending.pop_front() else {
                 break;
             };
-            let follow = Follow {
-                root,
-                above: None,
-                from: block.begin,
-                to: block.end,
-                ns: block.ns,
-                count: block.count,
+            if now != u64::MAX && self.owner_is_behind(&block, kernel) {
+                self.postponed.push_back((root, id, block));
+            } else {
+                self.begin(root, id, &block, kernel);
+            }
+        }
+        for _ in 0..self.postponed.len() {
+            let Some((root, id, block)) = self.postponed.pop_front() else {
+                break;
             };
-            self.ended(follow, &block, kernel, &mut vec![id]);
+            let room = self.postponed.len() < MOST_POSTPONED;
+            if now != u64::MAX && room && self.owner_is_behind(&block, kernel) {
+                self.postponed.push_back((root, id, block));
+            } else {
+                self.begin(root, id, &block, kernel);
+            }
         }
         if self.kept > MOST_KEPT {
             self.forget();
@@ -289,6 +305,39 @@ impl Chains {
             .retain(|_, w| w.time.saturating_add(50 * DELAY) > now);
         self.tickets
             .retain(|_, w| w.iter().any(|w| w.time.saturating_add(50 * DELAY) > now));
+    }
+
+    /// Follows a wait from its beginning.
+    fn begin(&mut self, root: u32, id: u64, block: &Block, kernel: &FxHashMap<u64, Box<[u64]>>) {
+        let follow = Follow {
+            root,
+            above: None,
+            from: block.begin,
+            to: block.end,
+            ns: block.ns,
+            count: block.count,
+        };
+        self.ended(follow, block, kernel, &mut vec![id]);
+    }
+
+    /// Whether `block`, which ran out, is over before what the owner of its lock did in it is told: that is not
+    /// known to have done anything since, and may still be in a wait of its own.
+    fn owner_is_behind(&mut self, block: &Block, kernel: &FxHashMap<u64, Box<[u64]>>) -> bool {
+        let (Some((Who::Record(owner), _)), Some(wake)) = (&block.owner, &block.wake) else {
+            return false;
+        };
+        if self.interrupt(wake.kernel, kernel).is_none() {
+            return false;
+        }
+        !self.has_done_since(*owner, block.end)
+    }
+
+    /// Whether anything is known of what thread `id` did at or after `time`.
+    fn has_done_since(&self, id: u64, time: u64) -> bool {
+        self.past.get(&id).is_some_and(|past| {
+            let blocked = past.blocks.back().is_some_and(|b| b.end >= time);
+            blocked || past.on_cpu.back().is_some_and(|s| s.at >= time)
+        })
     }
 
     /// All parts, parents before children. What has not been followed yet is followed first.

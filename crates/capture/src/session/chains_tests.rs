@@ -269,6 +269,60 @@ fn who_has_a_lock_at_the_end_has_had_it_since_somebody_was_let_in_last() {
 }
 
 #[test]
+fn a_wait_for_a_lock_that_ran_out_is_given_to_who_had_it_when_it_began() {
+    const TIMER: u64 = 0xffff_ffff_8100_0000;
+    let names = "ffffffff81000000 T sysvec_apic_timer_interrupt\nffffffff81000100 T other\n";
+    let kernel: FxHashMap<u64, Box<[u64]>> = [(77, Box::from([TIMER + 8]))].into_iter().collect();
+    // The first runs out; 2, who has the lock, waits for a disk all the time. The other is let in by 3.
+    for (stack, holder) in [(77, 2), (0, 3)] {
+        let mut c = Chains::new(Interrupts::parse(names));
+        let mut e = wake(1, 0, 20 * MS, 3, &[(0, state::ON_CPU, 0)]);
+        e.kstack = stack;
+        c.wake(&e);
+        c.owned(1, 0, Who::Record(2), Some(Told::MutexThen));
+        let mut s = SampleEvent::new_zeroed();
+        (s.id, s.end, s.ns, s.state, s.count) = (1, 20 * MS, 20 * MS, state::BLOCKED, 1);
+        let lock = Key {
+            resource: 71,
+            detail: BlockReason::Lock as u8,
+            ..key(1, state::BLOCKED)
+        };
+        c.sample(lock, &s);
+        // What 2 does is told when it has done it.
+        c.settle(200 * MS, &kernel);
+        c.wake(&wake(2, 0, 300 * MS, 9, &[(0, state::ON_CPU, 0)]));
+        sample(&mut c, 2, 0, 300 * MS, state::BLOCKED);
+        let (roots, nodes) = c.finish(&kernel);
+        let of_1 = |role, who| -> u64 {
+            let all = find(&nodes, role, who).into_iter();
+            let own = all.filter(|n| roots[n.root as usize].id == 1);
+            own.map(|n| n.ns).sum()
+        };
+        let held = if holder == 2 { 20 * MS } else { 0 };
+        assert_eq!(of_1(Role::Held, 2), held);
+        assert_eq!(of_1(Role::Blocked, 2), held);
+        assert_eq!(of_1(Role::Woke, 3), 20 * MS - held);
+    }
+}
+
+#[test]
+fn of_an_owner_that_did_nothing_since_it_is_not_said_that_it_computes() {
+    const TIMER: u64 = 0xffff_ffff_8100_0000;
+    let names = "ffffffff81000000 T sysvec_apic_timer_interrupt\nffffffff81000100 T other\n";
+    let kernel: FxHashMap<u64, Box<[u64]>> = [(77, Box::from([TIMER + 8]))].into_iter().collect();
+    let mut c = Chains::new(Interrupts::parse(names));
+    let mut e = wake(1, 0, 20 * MS, 3, &[(0, state::ON_CPU, 0)]);
+    e.kstack = 77;
+    c.wake(&e);
+    c.owned(1, 0, Who::Record(2), Some(Told::MutexThen));
+    sample(&mut c, 1, 0, 20 * MS, state::BLOCKED);
+    let (_, nodes) = c.finish(&kernel);
+    assert_eq!(find(&nodes, Role::Held, 2)[0].ns, 20 * MS);
+    assert!(find(&nodes, Role::OnCpu, 2).is_empty());
+    assert_eq!(find(&nodes, Role::Cut, 2)[0].ns, 20 * MS);
+}
+
+#[test]
 fn a_sleep_was_not_ended_by_whom_its_interrupt_met() {
     for (detail, waker) in [(BlockReason::Timer, None), (BlockReason::Pipe, Some(9))] {
         let mut c = Chains::default();

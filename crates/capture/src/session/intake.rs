@@ -25,7 +25,8 @@ use crate::{
     backend::ebpf::Visited,
     event::{
         self, Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, Resolve,
-        ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind, state, what,
+        ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, WordsEvent, how, kind,
+        state, what,
     },
     places::Interrupts,
     syscalls::is_futex,
@@ -88,6 +89,8 @@ pub struct Intake {
     pub unnamed_vm: Vec<u64>,
     /// Owners of Java monitors that were waited for, as their VMs write them.
     owners: Vec<OwnerEvent>,
+    /// What lay around locks that were waited for with a time limit.
+    around: Vec<WordsEvent>,
     /// Records of threads, by process and thread.
     records: FxHashMap<(u32, u32), u64>,
     /// Futexes by the hash that samples refer to: (process, address).
@@ -130,6 +133,7 @@ impl Intake {
             unnamed: Vec::new(),
             unnamed_vm: Vec::new(),
             owners: Vec::new(),
+            around: Vec::new(),
             records: FxHashMap::default(),
             futexes: FxHashMap::default(),
             monitors: FxHashMap::default(),
@@ -222,6 +226,9 @@ impl Intake {
             kind::OWNER => self
                 .owners
                 .push(OwnerEvent::read_from_prefix(bytes).ok()?.0),
+            kind::WORDS => self
+                .around
+                .push(WordsEvent::read_from_prefix(bytes).ok()?.0),
             kind::HOLDS => self
                 .chains
                 .holders
@@ -278,14 +285,30 @@ impl Intake {
         self.looked = self.samples.done.len();
     }
 
-    /// Lets `java` tell whose the monitors were that its threads waited for.
+    /// Finds out whose the locks were that threads began to wait for; `java` knows whose its monitors were.
     pub fn tell_owners(&mut self, java: &Java) {
         for e in self.owners.drain(..) {
             if let Some(tid) = java.owner(e.pid, e.owner)
                 && let Some(owner) = self.records.get(&(e.pid, tid))
             {
-                self.chains.owned(e.id, e.begin, *owner);
+                self.chains.owned(e.id, e.begin, Who::Record(*owner), None);
             }
+        }
+        let mut reader = owners::Reader::default();
+        for e in std::mem::take(&mut self.around) {
+            let measured = |tid| self.records.contains_key(&(e.pid, tid));
+            if let Some(owner) = reader.had(&e, measured) {
+                let who = self.who(&owner);
+                self.chains
+                    .owned(e.id, e.begin, who, Some(owner.told.then()));
+            }
+        }
+    }
+
+    fn who(&self, owner: &Owner) -> Who {
+        match self.records.get(&(owner.pid, owner.tid)) {
+            Some(record) => Who::Record(*record),
+            None => owners::stranger(owner),
         }
     }
 
@@ -309,10 +332,7 @@ impl Intake {
                 None
             };
             let Some(owner) = owner else { continue };
-            let who = match self.records.get(&(owner.pid, owner.tid)) {
-                Some(record) => Who::Record(*record),
-                None => owners::stranger(&owner),
-            };
+            let who = self.who(&owner);
             self.chains.has_lock(s.id, s.begin, who, owner.told);
         }
     }

@@ -1,5 +1,5 @@
 //! Who has a lock of the C library's, as the lock's own memory says: of a wait that is not over at the end
-//! of a recording nobody was seen to let the lock go.
+//! of a recording, and of one that ends by a time limit of its own, nobody was seen to let the lock go.
 //!
 //! glibc keeps beside a mutex's word the id of the thread that has it, in the word itself for mutexes that are
 //! robust or hand on priorities; a read-write lock keeps its writer's. To the kernel each is a word of memory, as is
@@ -18,6 +18,7 @@ use wallscope_object::{maps, process};
 use super::parts::Who;
 use crate::{
     backend::proc::waiting::{Call, Where},
+    event::{WORDS_BEFORE, WordsEvent},
     syscalls,
     target::read_memory,
 };
@@ -51,6 +52,12 @@ pub enum Told {
     Futex = 3,
     /// A Java monitor.
     Monitor = 4,
+    /// A mutex, when the wait began.
+    MutexThen = 5,
+    /// A read-write lock, when the wait began.
+    RwLockThen = 6,
+    /// A futex of the kernel's, when the wait began.
+    FutexThen = 7,
 }
 
 impl Told {
@@ -61,9 +68,27 @@ impl Told {
             told_by::RWLOCK,
             told_by::FUTEX,
             told_by::MONITOR,
+            told_by::MUTEX_THEN,
+            told_by::RWLOCK_THEN,
+            told_by::FUTEX_THEN,
         ]
         .get(usize::from(number).checked_sub(1)?)
         .copied()
+    }
+
+    /// The same, of when the wait began.
+    pub fn then(self) -> Told {
+        match self {
+            Told::Mutex => Told::MutexThen,
+            Told::RwLock => Told::RwLockThen,
+            Told::Futex => Told::FutexThen,
+            other => other,
+        }
+    }
+
+    /// Whether it is of when the wait began.
+    pub fn was_then(self) -> bool {
+        matches!(self, Told::MutexThen | Told::RwLockThen | Told::FutexThen)
     }
 }
 
@@ -113,8 +138,35 @@ impl Reader {
         if word(0)? != now || call(pid, tid)? != before {
             return None;
         }
+        self.one(pid, address, candidates, |_| false)
+    }
+
+    /// Who had the lock that a thread began to wait for with a time limit, as what lay around its word said.
+    /// `measured`: whether that process has or had a thread of this id.
+    pub fn had(&mut self, e: &WordsEvent, measured: impl Fn(u32) -> bool) -> Option<Owner> {
+        let word = |offset: i64| {
+            let index = usize::try_from(offset / 4 + WORDS_BEFORE as i64).ok()?;
+            e.word.get(index).copied()
+        };
+        let candidates = owners(e.op, e.value, word);
+        if self.looked_into >= MOST || candidates.iter().all(Option::is_none) {
+            return None;
+        }
+        self.looked_into += 1;
+        self.one(e.pid, e.address, candidates, measured)
+    }
+
+    /// The one thread that is meant by those of `candidates` that there are.
+    fn one(
+        &mut self,
+        pid: u32,
+        address: u64,
+        candidates: [Option<(Told, u32)>; 2],
+        measured: impl Fn(u32) -> bool,
+    ) -> Option<Owner> {
         let mut alive = candidates.into_iter().flatten().filter_map(|(told, id)| {
-            let (pid, tid) = match self.thread(pid, id) {
+            let own = self.thread(pid, id).or_else(|| measured(id).then_some(id));
+            let (pid, tid) = match own {
                 Some(tid) => (pid, tid),
                 None => (sharer(pid, address, id)?, id),
             };
@@ -262,6 +314,32 @@ mod tests {
         assert_eq!(say(&written, 3, WAIT, 3), [(Told::RwLock, 77)]);
         let read = [8, 1, 3, 3, 0, 0, 77, 0];
         assert_eq!(say(&read, 2, WAIT, 3), []);
+    }
+
+    #[test]
+    fn what_lay_around_a_lock_says_who_had_it() {
+        use zerocopy::FromZeros;
+        // SAFETY: takes nothing.
+        let own = unsafe { libc::gettid() } as u32;
+        let mut e = WordsEvent::new_zeroed();
+        (e.pid, e.op, e.value) = (std::process::id(), WAIT as u32, 2);
+        e.word[WORDS_BEFORE..].copy_from_slice(&[2, 0, own, 1, 0]);
+        let mut reader = Reader::default();
+        let tid = |owner: Option<Owner>| owner.map(|o| (o.told, o.tid));
+        assert_eq!(tid(reader.had(&e, |_| false)), Some((Told::Mutex, own)));
+        // A thread that has ended since, and one that never was.
+        e.word[WORDS_BEFORE + 2] = u32::MAX >> 2;
+        assert_eq!(
+            tid(reader.had(&e, |_| true)),
+            Some((Told::Mutex, u32::MAX >> 2))
+        );
+        assert_eq!(tid(reader.had(&e, |_| false)), None);
+        // As a reader of a read-write lock sees it, and a writer.
+        e.value = 3;
+        e.word = [0, 3, 0, 3, 3, 0, 0, own];
+        assert_eq!(tid(reader.had(&e, |_| false)), Some((Told::RwLock, own)));
+        e.word = [3, 0, 3, 3, 0, 0, own, 0];
+        assert_eq!(tid(reader.had(&e, |_| false)), Some((Told::RwLock, own)));
     }
 
     /// The C library's own lock, held by this thread, and another that waits for it.

@@ -27,7 +27,9 @@ pub(super) fn of(recording: &Recording, stuck: &[ContextId]) -> Option<Held> {
         }
         for hop in hops {
             let h = &recording.hops[*hop as usize];
-            let told = text_label(recording, h.labels, told_by::KEY);
+            // Threads that wait for each other one after the other, each for a while, are in no circle.
+            let told = text_label(recording, h.labels, told_by::KEY)
+                .filter(|told| !told.ends_with(told_by::THEN));
             if let (Role::Held, Some(_), Actor::Context(by)) =
                 (h.role, told, &recording.actors[h.actor.0 as usize])
             {

@@ -91,8 +91,12 @@ impl Analysis<'_> {
     /// How who ended a wait did so, where that was not by giving what was waited for, or by what it is known
     /// that who had it did; else empty.
     pub(super) fn how_ended(&self, hop: &Hop) -> &'static str {
-        if self.told_by(hop).is_some() {
-            return " (so says the lock's own memory at the end)";
+        match self.told_by(hop) {
+            Some(told) if told.ends_with(told_by::THEN) => {
+                return " (so said the lock's own memory)";
+            }
+            Some(_) => return " (so says the lock's own memory at the end)",
+            None => {}
         }
         let actor = &self.recording.actors[hop.actor.0 as usize];
         let stack = hop.stack.map(|s| &self.recording.stacks[s.0 as usize]);

@@ -297,6 +297,37 @@ pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let what = format!("{lock} is had by: {holder} (found: {})", found.join(", "));
         card.at_least(what, f64::from(u8::from(right)), 1.0, "");
     }
+    // The first of these waits began before the recording, when nobody read the lock; of the last it says at the end.
+    for (lock, told) in [
+        ("held_limit_mutex", "mutex"),
+        ("held_limit_pi", "futex"),
+        ("held_limit_rw", "read-write lock"),
+    ] {
+        let rows = locks["locks"].as_array().into_iter().flatten();
+        let named = |r: &&serde_json::Value| r["name"].as_str().is_some_and(|n| n.contains(lock));
+        let all = rows
+            .filter(named)
+            .flat_map(|r| r["holders"].as_array().into_iter().flatten());
+        let (mut whole, mut right) = (0, 0);
+        for h in all {
+            let ns = h["ns"].as_u64().unwrap_or_default();
+            whole += ns;
+            let fits = h["thread"] == "h-keeper"
+                && h["told_by"].as_str().is_some_and(|t| t.starts_with(told))
+                && h["had_it"] == true;
+            right += if fits && h["function"] == "held_keep" {
+                ns
+            } else {
+                0
+            };
+        }
+        card.at_least(
+            format!("waits for {lock} that run out: held by h-keeper in held_keep"),
+            100.0 * right as f64 / f64::max(whole as f64, 1.0),
+            95.0,
+            "%",
+        );
+    }
     for (thread, holder) in [("h-left", "h-right"), ("h-self", "h-self")] {
         let why = run.recorded.json(&["why", "--thread", thread])?.to_string();
         let told = why.contains(&format!("held by {holder} (")) && why.contains("(a circle)");

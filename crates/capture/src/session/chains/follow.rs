@@ -31,9 +31,10 @@ impl Chains {
         if block.detail != BlockReason::Gil as u8 {
             // Who is woken by its own time limit tells by that nothing of who had the lock.
             let by_itself = block.owner.is_some() && self.interrupt(wake.kernel, kernel).is_some();
-            return match block.owner {
-                Some(owner) if by_itself && path.last() != Some(&owner) => {
-                    self.held(at, &Who::Record(owner), None, kernel, path);
+            let itself = |who: &Who| matches!(who, Who::Record(id) if path.last() == Some(id));
+            return match &block.owner {
+                Some((owner, told)) if by_itself && !itself(owner) => {
+                    self.held(at, owner, *told, kernel, path);
                 }
                 _ => self.follow(at, wake, kernel, path),
             };
@@ -122,8 +123,16 @@ impl Chains {
         path.push(holder);
         let blocked = self.earlier(&below, holder, who, to, at.ns, kernel, path);
         let rest = self.queued(&below, holder, who, at.ns - blocked);
-        if rest > 0 {
+        // It may be in a wait that is not over: then nobody knows yet what it does.
+        let known = !told.is_some_and(Told::was_then) || self.has_done_since(holder, at.to);
+        let left = match known {
+            true => 0,
+            false => self.computed(&below, holder, who, rest),
+        };
+        if known && rest > 0 {
             self.computing(&Follow { ns: rest, ..below }, holder, who);
+        } else if left > 0 {
+            self.parts.add(&below, Part::of(Role::Cut, who), left, 0);
         }
         path.pop();
     }
