@@ -4,11 +4,13 @@
 //! the cause, the value at fault and what to do next ([`failure`]).
 
 /// As the standard library's, but one who reads standard error and goes away is no reason to panic:
-/// a recording is worth more than what is said about it.
+/// a recording is worth more than what is said about it. Names of others may be in it, and do nothing to
+/// a terminal.
 macro_rules! eprintln {
     ($($message:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($message)*);
+        let text = $crate::output::harmless(&format!($($message)*));
+        let _ = writeln!(std::io::stderr(), "{text}");
     }};
 }
 

@@ -80,6 +80,6 @@ fn thread(recording: &Recording, name: String) -> Result<String, Failure> {
     names.truncate(MOST);
     Err(Failure::usage(format!(
         "no thread of this recording is called '{name}'; its threads are: {}{more}",
-        names.join(", ")
+        names.join(", ").replace('\n', " ")
     )))
 }

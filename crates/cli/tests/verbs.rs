@@ -565,3 +565,16 @@ fn what_is_not_in_a_recording_is_answered_with_what_is() {
         "{warned}"
     );
 }
+
+#[test]
+fn names_in_messages_do_nothing_to_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rec = synthetic::recording(1);
+    rec.contexts[0].name = "red\x1b[31m\nand\x07".into();
+    let path = dir.path().join("odd.pb.gz");
+    std::fs::write(&path, pprof::write(&rec, &scale(&rec), Vec::new()).unwrap()).unwrap();
+    let out = run(&["why", path.to_str().unwrap(), "--thread", "none"]);
+    fails(&out, 2, &["red", "and"]);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(!said.trim_end().contains(char::is_control), "{said:?}");
+}
