@@ -69,6 +69,7 @@ experiments! {
     mix "mix";
     shares "shares";
     cover "cover";
+    in_step "in-step";
     convoy "convoy";
     disk "disk";
     faults "faults";
