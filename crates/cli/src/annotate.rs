@@ -12,7 +12,7 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use wallscope_model::{Frame, FrameKind, Function, Module, ModuleId, ModuleKind, Recording, View};
 use wallscope_object::elf::{Elf, SymbolTable};
 use wallscope_object::mapped::MappedFile;
-use wallscope_report::text::units;
+use wallscope_report::text::{self, units};
 use wallscope_report::view::{Analysis, Annotation, Spent};
 use wallscope_symbolize::{Sources, resolve, without_arguments};
 
@@ -201,10 +201,7 @@ fn read(file: &str) -> Result<String, String> {
 
 /// Sources belong to somebody else: what a terminal would obey is shown instead.
 fn clean(line: &str) -> String {
-    line.replace('\t', "    ")
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    text::clean(&line.replace('\t', "    "))
 }
 
 /// A stretch of code, by addresses in memory as the file has them.

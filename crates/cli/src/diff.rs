@@ -1,6 +1,6 @@
 //! `wallscope diff BASE… -- NEW…`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -194,10 +194,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "--format junit reports conditions: add at least one, such as --fail-if 'on-cpu:+2%'",
         ));
     }
-    let place = how
-        .output
-        .as_deref()
-        .filter(|place| *place != Path::new("-"));
+    let place = output::file(how.output.as_deref());
     if form == Form::Pprof && place.is_none() && output::is_terminal() {
         return Err(Failure::usage(
             "pprof is binary and would garble the terminal: add -o FILE, or pipe it",

@@ -1,7 +1,7 @@
 //! `wallscope export FILE…`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -109,10 +109,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             format.name
         )));
     }
-    let place = args
-        .output
-        .as_deref()
-        .filter(|place| *place != Path::new("-"));
+    let place = output::file(args.output.as_deref());
     if place.is_none() && format.binary && output::is_terminal() {
         return Err(Failure::usage(format!(
             "{} is binary and would garble the terminal: add -o FILE, or pipe it",

@@ -15,7 +15,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use wallscope_model::State;
-use wallscope_report::text::units;
+use wallscope_report::text::{clean, units};
 use wallscope_report::view::Idle;
 
 use super::app::{App, By, Frame, Mode, Sort};
@@ -428,13 +428,6 @@ fn foot(app: &App, width: usize) -> Line<'static> {
         }
     };
     Line::styled(fit(&text, width), FAINT)
-}
-
-/// Names come from files and processes: what a terminal would obey is shown instead.
-fn clean(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 /// `text` in at most `width` cells; what was cut is marked.

@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 use wallscope_model::compare::Difference;
 
 use super::{Comparison, Metric, Normal, Outcome, Verdict};
-use crate::view::Idle;
 
 fn difference(d: &Difference) -> Value {
     json!({
@@ -28,11 +27,6 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
         Metric::Program => "program",
         Metric::Own => "own",
         Metric::Total => "total",
-    };
-    let idle = match o.idle {
-        Idle::Show => "show",
-        Idle::Hide => "hide",
-        Idle::Only => "only",
     };
     let functions: Vec<Value> = (c.functions.iter())
         .map(|r| {
@@ -80,7 +74,7 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
         .collect();
     let value = json!({
         "schema": "wallscope.diff/1",
-        "view": o.view.name(), "normal": normal, "by": metric, "idle": idle,
+        "view": o.view.name(), "normal": normal, "by": metric, "idle": o.idle.name(),
         "hidden_idle_ns": {"base": c.hidden_idle_ns.0, "new": c.hidden_idle_ns.1},
         "unit": if o.normal == Normal::Total { "share" } else { c.measured.name() },
         "false_discovery_rate": o.fdr,

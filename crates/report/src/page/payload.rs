@@ -13,7 +13,6 @@ use super::PageOptions;
 use super::columns::Columns;
 use super::entries::{Entries, Entry};
 use super::trie::Builder;
-use crate::view::Idle;
 
 /// Above this many source lines along all stacks, only those of the leaves are kept.
 const MOST_STACK_LINES: usize = 1_500_000;
@@ -147,12 +146,7 @@ pub(super) fn payload(recording: &Recording, title: &str, options: &PageOptions<
             "evidence": f.evidence, "also": f.also,
         })
     });
-    head["idle"] = match options.idle {
-        Idle::Hide => "hide",
-        Idle::Show => "show",
-        Idle::Only => "only",
-    }
-    .into();
+    head["idle"] = options.idle.name().into();
     head["waits"] = waits;
     head["columns"] = index;
     head["reasons"] = all_reasons().into();

@@ -76,7 +76,7 @@ pub(crate) fn pad(text: &str, width: isize) -> String {
 }
 
 /// Names come from files and processes: what a terminal would obey is shown instead.
-pub(crate) fn clean(name: &str) -> String {
+pub fn clean(name: &str) -> String {
     if name.chars().all(|c| !c.is_control()) {
         return name.to_string();
     }

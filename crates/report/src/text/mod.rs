@@ -11,14 +11,14 @@ pub(crate) mod shapes;
 mod tasks;
 pub mod units;
 
-pub use layout::wrap;
+pub use layout::{clean, wrap};
 use wallscope_model::{State, Unit, View};
 
 use crate::view::{
     Analysis, FunctionRow, StackRow, Value, ViewValue, audit_lines, cost_lines, domain_lines,
     loss_lines, scaling_lines, total_row,
 };
-use layout::{Ink, cells, clean, pad, shorten};
+use layout::{Ink, cells, pad, shorten};
 use units::{count, share_of};
 
 /// How to lay a report out.

@@ -52,6 +52,17 @@ pub enum Idle {
     Only,
 }
 
+impl Idle {
+    /// As options and files call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Idle::Show => "show",
+            Idle::Hide => "hide",
+            Idle::Only => "only",
+        }
+    }
+}
+
 /// A recording prepared for views.
 pub struct Analysis<'r> {
     /// The recording.

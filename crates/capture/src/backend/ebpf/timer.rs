@@ -106,7 +106,7 @@ impl Timer {
     fn tell(&self, value: u64) {
         for event in &self.events {
             // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old
-            // rate in force, which the samples' own weight then still states.
+            // rate in force; totals do not depend on it.
             unsafe { perf::ioctls::PERIOD(event.as_raw_fd(), &raw const value as u64) };
         }
     }

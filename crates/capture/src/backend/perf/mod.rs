@@ -108,7 +108,7 @@ pub struct Clock {
     pub with_kernel: bool,
     /// Time between two samples of a running thread that are of use, ns.
     pub period_ns: u64,
-    /// Time between two samples that are made, ns.
+    /// Mean time between two samples that are made, ns.
     told_ns: u64,
     uneven: Uneven,
     /// Threads whose events were refused.
