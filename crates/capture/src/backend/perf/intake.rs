@@ -215,19 +215,25 @@ impl Looker {
         }
     }
 
-    /// A thread was off the CPU by its own will from `begin` to `end`: what the last look saw, if it
-    /// was then, stands for that.
+    /// A thread was off the CPU by its own will from `begin` to `end`: what looks saw, if it was then,
+    /// stands for that.
     pub fn waited(&mut self, index: usize, begin: u64, end: u64) {
+        let seen = self.was_blocked(index, begin, end);
+        self.was_queued(index, begin, end, seen);
+    }
+
+    /// What the last look saw of a wait from `begin` to `end`, if it was then. Returns the stack, if that is
+    /// whole.
+    fn was_blocked(&mut self, index: usize, begin: u64, end: u64) -> Option<u32> {
         let t = &mut self.watch.threads[index];
         let length = end.saturating_sub(begin);
-        t.waits.add(length);
         let sight = t.sight.take_if(|s| s.at < end);
-        let Some(s) = sight.filter(|s| s.at >= begin) else {
-            return;
-        };
+        let sight = sight.filter(|s| s.at >= begin);
+        t.waits.add(length);
+        let s = sight?;
         let Some((reason, whole)) = s.of_wait(end) else {
             self.tally.raced += 1;
-            return;
+            return None;
         };
         let stack = match whole {
             true => s.stack,
@@ -244,10 +250,13 @@ impl Looker {
             true => of.into(),
             false => Weight::Innermost { sp, of },
         };
-        let late = s.late;
-        // A look that came late came just when some thread had blocked.
-        t.in_time += u32::from(!s.late);
-        let told = if s.late && t.in_time >= ENOUGH { 0 } else { ns };
+        let (late, late_round) = (s.is_late_for(length), s.late_ns > 0);
+        // Reasons are not told by length: short waits must not be left out alone.
+        t.in_time += u32::from(!late_round);
+        let told = match late_round && t.in_time >= ENOUGH {
+            true => 0,
+            false => ns,
+        };
         t.book.add(self.grid, begin, end, Kind::Seen(reason), told);
         let look = Look {
             thread: index as u32,
@@ -273,6 +282,12 @@ impl Looker {
             ..look
         };
         self.samples.add(self.grid, &wakeup);
+        if whole && !s.left {
+            self.samples
+                .queueing
+                .woke(stack, 1.0 / chance, s.late_ns > 0);
+        }
+        whole.then_some(stack)
     }
 
     /// A thread was born, and inherited its parent's events.

@@ -7,6 +7,7 @@
 //! intake.rs   records -> threads, their courses, samples
 //! running.rs  stacks of running threads
 //! hits/       stacks at events by name
+//! queued.rs   whose stacks threads have that were woken and wait for a CPU
 //! waits.rs    whose stacks those waits have that no look fell into
 //! ration.rs   threads that switch too often for a record of each
 //! ```
@@ -24,6 +25,7 @@
 mod course;
 mod hits;
 mod intake;
+mod queued;
 mod ration;
 mod record;
 mod running;
@@ -42,6 +44,7 @@ use super::ring::Ring;
 use crate::uneven::{self, Uneven};
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
+pub use queued::{Crowd, Place, Places, Queued};
 pub use ration::Ration;
 pub use record::{Record, Running};
 

@@ -16,7 +16,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    backend::perf::{Clock, Course, Hits, Lag, waits::Waits},
+    backend::perf::{Clock, Course, Crowd, Hits, Lag, waits::Waits},
     session::{self, managed, processes::Processes},
     syscalls,
     target::{Target, cgroup_members},
@@ -75,6 +75,8 @@ pub struct Looker {
     pub stopper: Option<Stopper>,
     pub connections: Option<Connections>,
     pub tally: Tally,
+    /// Threads that wait for a CPU, or seem to.
+    pub crowd: Crowd,
     /// Time between two rounds as it is at present, ns.
     pub spacing_ns: u64,
     /// What taking samples took, CPU time, ns.
@@ -114,6 +116,7 @@ impl Looker {
             stopper: None,
             connections: None,
             tally: Tally::default(),
+            crowd: Crowd::default(),
             spacing_ns: 0,
             sampling_ns: 0,
             lag: Lag::default(),
@@ -142,6 +145,7 @@ impl Looker {
         let now = session::now();
         self.tally.late += u64::from(late);
         self.rounds = self.rounds.wrapping_add(1);
+        self.crowd.turn();
         let since = now.saturating_sub(self.last_round_ns) * stride as u64;
         self.spacing_ns = if self.last_round_ns == 0 {
             period
@@ -198,7 +202,7 @@ impl Looker {
         for t in &mut self.watch.threads {
             if let Ok(books) = t.schedstat() {
                 t.begin(now, books);
-                (t.waits, t.sight) = (Waits::default(), None);
+                (t.waits, t.sight, t.queued) = (Waits::default(), None, None);
                 if t.course.is_some() {
                     t.course = Some(Course::waiting(now, books));
                 }
@@ -280,13 +284,17 @@ impl Looker {
         let at = session::now();
         // By its records it computes, and has for long: it hardly began to wait just now.
         let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.spacing_ns);
-        if known || computes {
-            self.tally.skipped += u64::from(known);
+        if known {
+            self.tally.skipped += 1;
+            self.see_again(index, at, late);
+            return true;
+        }
+        if computes {
             return true;
         }
         match self.see(index, at) {
             None => return true,
-            Some(Doing::Running) => {}
+            Some(Doing::Running) => self.see_queued(index, at, late),
             Some(Doing::Blocked(reason)) => {
                 let t = &mut self.watch.threads[index];
                 t.reason = reason;
@@ -301,7 +309,8 @@ impl Looker {
                         stack,
                         reason,
                         seen: t.seen,
-                        late,
+                        late_ns: if late { at - self.due_ns.min(at) } else { 0 },
+                        left: false,
                     });
                 }
             }

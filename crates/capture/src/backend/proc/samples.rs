@@ -2,11 +2,10 @@
 //!
 //! Where switches are recorded, a wait that was seen stands for all of its thread that were about as
 //! long ([`crate::backend::perf::waits`]). A look that came late, because no CPU was free, came just when some
-//! thread had blocked: it would favour short waits, and is used for them only where there are too few
-//! others.
+//! thread had blocked: it would favour some waits, and is used only where there are too few others of that length.
 //!
-//! Nobody sees a thread that waits for a CPU. One that was woken still stands where it blocked,
-//! and one that was put off the CPU where it computed: their time is given to those stacks. Many a
+//! A thread that waits for a CPU shows no stack. One that was woken still stands where it blocked, and one
+//! that was put off the CPU where it computed: their time is given to those stacks ([`woken`]). Many a
 //! thread is put off where it wakes another one, and hardly ever elsewhere. So time on a CPU that was
 //! sampled and ended so stands for what followed it, by how likely it was to be sampled: the more there
 //! is of such, the less is taken from where the thread computes at all.
@@ -21,6 +20,7 @@ use wallscope_model::{
 use wallscope_unwind::native::{FrameWord, TableSink};
 
 mod callers;
+mod woken;
 
 use super::book::spread;
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
     },
 };
 pub use callers::Meant;
+use woken::{Lengths, Queueing};
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended, and what is waited for there.
 type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd, Option<Arc<str>>);
@@ -81,11 +82,11 @@ pub enum Weight {
     },
 }
 
-/// Fewest looks in time that are enough for a thread's waits.
+/// Fewest looks in time that are enough for a thread's waits of a class.
 const ENOUGH: u64 = 20;
 
 /// Samples of time that ended with being put off the CPU say as much of where that happens as all
-/// samples of computing do if there are so many.
+/// samples of computing do if there are so many; and looks at waiting for a CPU as much as numbers of wake-ups.
 const AS_MUCH: u64 = 4;
 
 /// What one stack in one state adds up to.
@@ -141,6 +142,10 @@ pub struct Samples {
     begin: FxHashMap<(u32, u32), u64>,
     /// The keys of each thread, once nothing more is added.
     keys: FxHashMap<u32, Vec<Key>>,
+    /// What was seen of threads that wait for a CPU since being woken.
+    pub queueing: Queueing,
+    /// What that says, then.
+    lengths: Lengths,
 }
 
 /// One look at one thread.
@@ -224,6 +229,12 @@ impl Samples {
             })
     }
 
+    /// Whether a stack's native frames are these.
+    pub fn is_native(&self, stack: u32, frames: &[FrameWord]) -> bool {
+        let known = self.stacks[stack as usize].1.iter();
+        known.copied().eq(frames.iter().map(|w| w.0))
+    }
+
     /// How many there are.
     pub fn distinct(&self) -> usize {
         self.stacks.len()
@@ -271,6 +282,7 @@ impl Samples {
 
     /// Sorts by thread what was seen: from here on threads are settled one by one.
     pub fn by_thread(&mut self) {
+        self.lengths = self.queueing.lengths();
         for key in self.sums.keys() {
             self.keys.entry(key.0).or_default().push(*key);
         }
@@ -304,13 +316,16 @@ impl Samples {
     pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
         let own = self.with_callers(own);
-        let (mut in_time, mut on_cpu, mut put_off) = (0, 0, Sum::default());
+        let (mut on_cpu, mut put_off) = (0, Sum::default());
+        let mut in_time: BTreeMap<u8, u64> = BTreeMap::new();
         for key in &own {
             let Some(sum) = self.sums.get(key) else {
                 continue;
             };
             match key.5 {
-                Weight::Wait { late: false, .. } => in_time += sum.count,
+                Weight::Wait { class, late: false } => {
+                    *in_time.entry(class).or_default() += sum.count;
+                }
                 Weight::Own if key.2 == State::OnCpu => on_cpu += sum.ns,
                 Weight::PutOff => {
                     put_off.count += sum.count;
@@ -324,24 +339,21 @@ impl Samples {
             0 => known.preempted,
             _ => (u128::from(known.preempted) * u128::from(n) / u128::from(n + AS_MUCH)) as u64,
         };
-        let with_late = in_time < ENOUGH;
-        // What was sampled of each class, of waits and of wake-ups.
-        let mut seen: [BTreeMap<u8, u64>; 2] = Default::default();
+        let with_late = |class: u8| in_time.get(&class).is_none_or(|n| *n < ENOUGH);
+        // What was sampled of each class.
+        let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
         for key in &own {
-            let ns = self.sums.get(key).map_or(0, |sum| sum.ns);
             match key.5 {
-                Weight::Wait { class, late } if with_late || !late => {
-                    *seen[0].entry(class).or_default() += ns;
+                Weight::Wait { class, late } if !late || with_late(class) => {
+                    let ns = self.sums.get(key).map_or(0, |sum| sum.ns);
+                    *seen.entry(class).or_default() += ns;
                 }
-                Weight::Wakeup { class } => *seen[1].entry(class).or_default() += ns,
                 _ => {}
             }
         }
-        let [waits, wakeups] = [0, 1].map(|kind| {
-            let classes: Vec<u8> = seen[kind].keys().copied().collect();
-            known.waits.among(&classes)
-        });
-        let all = u128::from(known.waits.sum().count.max(1));
+        let classes: Vec<u8> = seen.keys().copied().collect();
+        let waits = known.waits.among(&classes);
+        let woken = self.divide_woken(&own, known);
         for key in &own {
             let (_, stack, state, reason, part, weight, seen_of) = *key;
             let as_own =
@@ -364,7 +376,7 @@ impl Samples {
                         sum.times(seen_put_off, put_off.ns),
                     )
                 }
-                Weight::Wait { late: true, .. } if !with_late => {
+                Weight::Wait { class, late: true } if !with_late(class) => {
                     self.sums.remove(key);
                     continue;
                 }
@@ -372,18 +384,15 @@ impl Samples {
                     let Some(sum) = self.sums.remove(key) else {
                         continue;
                     };
-                    let exact = sum.times(waits.of(class).ns, seen[0][&class]);
+                    let exact = sum.times(waits.of(class).ns, seen[&class]);
                     (as_own(state, reason, part), exact)
                 }
-                Weight::Wakeup { class } => {
+                Weight::Wakeup { .. } => {
                     let Some(sum) = self.sums.remove(key) else {
                         continue;
                     };
-                    let woken = u128::from(known.woken) * u128::from(wakeups.of(class).count) / all;
-                    (
-                        as_own(state, reason, part),
-                        sum.times(woken as u64, seen[1][&class]),
-                    )
+                    let (ns, whole) = (woken[key], sum.ns);
+                    (as_own(state, reason, part), sum.times(ns, whole))
                 }
             };
             self.sums.entry(key).or_default().add(exact);

@@ -17,7 +17,10 @@ use super::{
     looker::Looker,
     waiting::{self, Pages, Where},
 };
-use crate::session::{self, descriptors, resources::Locks as _};
+use crate::{
+    backend::perf::Place,
+    session::{self, descriptors, resources::Locks as _},
+};
 
 /// What is known of a wait that ended while it was looked at.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +157,14 @@ impl Looker {
             let what = what.map(Into::into);
             let stack = self.samples.wait(whose, stack.frames, words, end, what);
             self.samples.stands_at(index, stack, sp);
+            if recorded {
+                t.places.note(Place {
+                    sp,
+                    pc,
+                    call,
+                    stack,
+                });
+            }
             t.stack = Some(stack);
             (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
             t.glimpse = Some(Glimpse {

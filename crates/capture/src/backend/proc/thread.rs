@@ -13,7 +13,7 @@ use super::{
     spans::Spans,
 };
 use crate::{
-    backend::perf::{Course, Ration, waits::Waits},
+    backend::perf::{Course, Places, Queued, Ration, waits::Waits},
     session,
 };
 
@@ -42,11 +42,22 @@ pub struct Sight {
     pub reason: BlockReason,
     /// The connections that it waited for.
     pub seen: WaitSeen,
-    /// Whether the look came too late to be independent of what the thread did.
-    pub late: bool,
+    /// How late the look came because no CPU was free, ns; 0: in time.
+    pub late_ns: u64,
+    /// Whether the wait is followed no longer.
+    pub left: bool,
 }
 
+/// Waits that are so many times as long as a look was late are as likely seen by it as by any other.
+const LONG: u64 = 16;
+
 impl Sight {
+    /// Whether it came too late to be independent of a wait of `length` ns: a look that came late came just when
+    /// some thread had blocked.
+    pub fn is_late_for(&self, length: u64) -> bool {
+        length < LONG.saturating_mul(self.late_ns)
+    }
+
     /// What it says of a wait that ended at `end`: for what, and whether its stack is that of the wait. `None`:
     /// that had ended before anything was read.
     pub fn of_wait(&self, end: u64) -> Option<(BlockReason, bool)> {
@@ -110,6 +121,10 @@ pub struct Thread {
     pub called: bool,
     /// The same while its switches are recorded.
     pub sight: Option<Sight>,
+    /// Where it was seen to wait, while its switches are recorded.
+    pub places: Places,
+    /// Looks that may have seen it wait for a CPU.
+    pub queued: Option<Queued>,
     /// Until when the last look knows it to have stood where it was seen, ns.
     pub stood_ns: u64,
     /// Intervals off the CPU that records told of.
@@ -188,6 +203,8 @@ impl Thread {
             copied_ns: 0,
             called: false,
             sight: None,
+            places: Places::default(),
+            queued: None,
             stood_ns: 0,
             waits: Waits::default(),
             switches_by_records: None,
@@ -419,7 +436,8 @@ mod tests {
             stack: 1,
             reason: BlockReason::KernelLock,
             seen: WaitSeen::default(),
-            late: false,
+            late_ns: 0,
+            left: false,
         };
         assert_eq!(sight.of_wait(105), None);
         assert_eq!(sight.of_wait(111), Some((BlockReason::Disk, false)));
@@ -430,6 +448,12 @@ mod tests {
             ..sight
         };
         assert_eq!(nothing.of_wait(126), Some((BlockReason::Disk, false)));
+        let waited_for = Sight {
+            late_ns: 300,
+            ..sight
+        };
+        assert!(!sight.is_late_for(1) && waited_for.is_late_for(2000));
+        assert!(!waited_for.is_late_for(9000));
         // The call that led there is still on the stack.
         let called = Sight {
             called: true,

@@ -163,6 +163,11 @@ impl Course {
         (self.at == At::OnCpu).then_some(self.begun)
     }
 
+    /// Whether it was put off its CPU.
+    pub fn is_put_off(&self) -> bool {
+        self.at == At::PutOff
+    }
+
     /// What was counted is told: the counts begin anew.
     pub fn told(&mut self) {
         (self.voluntary, self.involuntary, self.repaired_ns) = (0, 0, 0);

@@ -1,0 +1,289 @@
+//! Whose stacks threads have that were woken and wait for a CPU.
+//!
+//! The kernel tells where a blocked thread stands; of one that was woken it says only that it "runs". But that
+//! one still stands where it blocked, and nothing on its stack has changed. So the stack is unwound from each
+//! of the places where the thread was seen to wait lately: from where it stands it is what it was then, and
+//! from where it has been since, a caller's call is another. Where two places fit none is taken. That it
+//! had been woken, and had no CPU yet when it was read, its switch records tell afterwards.
+//!
+//! Such looks tell how the time that threads wait for a CPU is divided among their stacks.
+
+use wallscope_model::StackEnd;
+use wallscope_unwind::native::FrameWord;
+
+use crate::{
+    backend::proc::{
+        looker::Looker,
+        thread::{Thread, thread_stat},
+        waiting::{Call, Pages, Where},
+    },
+    session,
+};
+
+/// Places that are kept of a thread.
+const PLACES: usize = 8;
+/// Stacks that are looked for in a round; of more, one of every so many.
+const IN_A_ROUND: u32 = 8;
+/// So many periods a wait is followed to its end, by more looks. Of those that are longer only how many they are
+/// counts: in the last of many periods a look would stand for too much.
+const FOLLOWED: u64 = 2;
+
+/// Where a thread was seen to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Stack pointer.
+    pub sp: u64,
+    /// Program counter.
+    pub pc: u64,
+    /// The call that it was in last there.
+    pub call: Option<Call>,
+    /// The stack, as an index of the samples' stacks.
+    pub stack: u32,
+}
+
+/// The places of one thread, the latest last.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Vec<Place>);
+
+impl Places {
+    /// A thread was seen to wait here.
+    pub fn note(&mut self, place: Place) {
+        let same = |p: &Place| (p.sp, p.pc) == (place.sp, place.pc);
+        if let Some(known) = self.0.iter().position(same) {
+            self.0.remove(known);
+        } else if self.0.len() == PLACES {
+            self.0.remove(0);
+        }
+        self.0.push(place);
+    }
+}
+
+/// What looks saw of a thread that seemed to have been woken, until it is known whether it had.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued {
+    /// When the first of them began, ns on the recording's clock.
+    pub at: u64,
+    /// When its stack had been read.
+    pub read: u64,
+    /// The stack, as an index of the samples' stacks, where it was found.
+    pub stack: Option<u32>,
+    /// The time that they stand for, ns.
+    pub ns: u64,
+    /// Whether the first came too late to be independent of what threads do.
+    pub late: bool,
+}
+
+/// How many of the stacks that could be looked for are, so that a crowd of threads does not cost as much.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crowd {
+    /// Met in this round.
+    met: u32,
+    /// In the last.
+    before: u32,
+    /// Rounds.
+    rounds: u32,
+}
+
+impl Crowd {
+    /// A round begins.
+    pub fn turn(&mut self) {
+        (self.before, self.met) = (self.met, 0);
+        self.rounds = self.rounds.wrapping_add(1);
+    }
+
+    /// Another one: how many it stands for, if its turn has come.
+    fn meet(&mut self) -> Option<u64> {
+        self.met += 1;
+        let every = (self.before / IN_A_ROUND).max(1);
+        (self.met.wrapping_add(self.rounds))
+            .is_multiple_of(every)
+            .then(|| every.into())
+    }
+}
+
+/// Whether a thread waits for the CPU that we are on: many such do because we are, and only for so long. Looks
+/// would see all of them, and of others as many as their time tells.
+fn is_behind_us(pid: u32, tid: u32) -> bool {
+    thread_stat(pid, tid).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
+}
+
+impl Thread {
+    /// A look at what may be a wait that began at `begin` saw it woken.
+    fn meet(&mut self, begin: u64, queued: Queued) {
+        match &mut self.queued {
+            Some(known) if known.at >= begin => known.ns += queued.ns,
+            slot => *slot = Some(queued),
+        }
+    }
+}
+
+impl Looker {
+    /// A look at `at` at a thread whose wait a look has seen into already: whether it was woken since.
+    pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
+        let t = &mut self.watch.threads[index];
+        let Some(begin) = t.course.as_ref().and_then(super::Course::off_since) else {
+            return;
+        };
+        let woken = t.queued.is_some_and(|q| q.at >= begin);
+        let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
+        let Some(sight) = t.sight.as_mut().filter(|s| !s.left) else {
+            return;
+        };
+        if !woken && !followed {
+            sight.left = true;
+            return;
+        }
+        let mut buffer = [0u8; 256];
+        let runs =
+            (t.place(&mut buffer)).is_ok_and(|text| Where::parse(text) == Some(Where::Running));
+        if runs && !is_behind_us(t.pid, t.tid) {
+            let queued = Queued {
+                at,
+                read: at,
+                stack: None,
+                ns: self.spacing_ns,
+                late,
+            };
+            t.meet(begin, queued);
+        }
+    }
+
+    /// A look at `at` at a thread that is on a CPU or waits for one, and whose wait before that nobody has seen.
+    pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
+        let t = &mut self.watch.threads[index];
+        let Some(course) = &t.course else { return };
+        if course.is_put_off() || t.places.0.is_empty() {
+            return;
+        }
+        // By its records it may be that it has not even begun to wait.
+        let begin = course.off_since().unwrap_or(at);
+        let ns = self.spacing_ns;
+        if t.queued.is_some_and(|q| q.at >= begin) {
+            let stack = None;
+            t.meet(
+                begin,
+                Queued {
+                    at,
+                    read: at,
+                    stack,
+                    ns,
+                    late,
+                },
+            );
+            return;
+        }
+        let Some(times) = self.crowd.meet() else {
+            return;
+        };
+        let (read, stack) = self.stack_of_queued(index);
+        let t = &mut self.watch.threads[index];
+        if is_behind_us(t.pid, t.tid) {
+            return;
+        }
+        let queued = Queued {
+            at,
+            read,
+            stack,
+            ns: ns * times,
+            late,
+        };
+        t.meet(begin, queued);
+    }
+
+    /// The one stack of a thread that stands where it was seen to wait before, and when it had been read.
+    fn stack_of_queued(&mut self, index: usize) -> (u64, Option<u32>) {
+        let t = &self.watch.threads[index];
+        let (pid, tid) = (t.pid, t.tid);
+        // What must be of one moment comes first.
+        let copy = |p: &Place| (*p, Pages::copy(pid, tid, p.sp, p.pc, p.call));
+        let copies: Vec<(Place, Pages)> = t.places.0.iter().map(copy).collect();
+        let mut read = session::now();
+        let tables = self.processes.files().tables();
+        let mut found: Option<(Place, Vec<FrameWord>, StackEnd)> = None;
+        for (place, mut pages) in copies {
+            let stack = pages.unwind(&mut self.unwinder, tables);
+            if stack.again {
+                read = session::now();
+            }
+            if !self.samples.is_native(place.stack, &stack.frames) {
+                continue;
+            }
+            if (found.as_ref()).is_some_and(|(known, ..)| known.stack != place.stack) {
+                return (read, None);
+            }
+            found = Some((place, stack.frames, stack.end));
+        }
+        let Some((place, frames, end)) = found else {
+            return (read, None);
+        };
+        let managed = self.processes.managed();
+        if !managed.interprets(pid, &frames) {
+            return (read, Some(place.stack));
+        }
+        // What the interpreter runs may be something else than then.
+        let managed = managed.read(&mut self.managed, pid, tid, &frames);
+        read = session::now();
+        let stack = managed.map(|m| {
+            self.processes.managed_mut().name(&m);
+            let whose = self.processes.whose(pid, read, &frames);
+            let end = m.end_with(end);
+            self.samples.stack(whose, frames, m.words, end)
+        });
+        (read, stack)
+    }
+
+    /// A wait from `begin` to `end` was over: what looks at it saw after the thread had been woken, if any
+    /// did, stands for its waiting for a CPU. `seen`: the stack, if an earlier look saw that.
+    pub(super) fn was_queued(&mut self, index: usize, begin: u64, end: u64, seen: Option<u32>) {
+        let t = &mut self.watch.threads[index];
+        let queued = t.queued.take_if(|q| q.at < end);
+        let Some(q) = queued.filter(|q| q.at >= begin) else {
+            return;
+        };
+        let found = q.stack.filter(|_| q.read < end);
+        (self.samples.queueing).queued(seen.or(found), q.ns, q.late);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(sp: u64, stack: u32) -> Place {
+        Place {
+            sp,
+            pc: 1,
+            call: None,
+            stack,
+        }
+    }
+
+    #[test]
+    fn the_latest_places_are_kept() {
+        let mut places = Places::default();
+        for sp in 0..PLACES as u64 {
+            places.note(place(sp, 0));
+        }
+        places.note(place(0, 7));
+        places.note(place(100, 0));
+        let kept: Vec<u64> = places.0.iter().map(|p| p.sp).collect();
+        assert_eq!(kept, [2, 3, 4, 5, 6, 7, 0, 100]);
+        assert_eq!(places.0[6].stack, 7);
+    }
+
+    #[test]
+    fn of_a_crowd_one_of_so_many_is_looked_for() {
+        let mut crowd = Crowd::default();
+        let mut round = |n: u32| {
+            crowd.turn();
+            (0..n).filter_map(|_| crowd.meet()).sum::<u64>()
+        };
+        assert_eq!(round(3), 3);
+        assert_eq!(round(10 * IN_A_ROUND), 80, "nobody knew");
+        // What is left out is stood for.
+        assert_eq!(round(80), 80);
+        assert_eq!(round(3), 0);
+        let some: u64 = (0..10).map(|_| round(3)).sum();
+        assert_eq!(some, 30);
+    }
+}

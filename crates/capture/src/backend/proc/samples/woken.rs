@@ -1,0 +1,179 @@
+//! For how long a thread waits for a CPU once it is woken, by where it was woken from.
+//!
+//! Each wake-up does not wait as long as any other: who is handed a lock by a thread that goes on waits for that
+//! one's CPU, who wakes of a timer mostly for none. Looks that saw threads wait so
+//! ([`crate::backend::perf`], `queued.rs`) tell how it is divided. They are few, so those of all threads
+//! are put together: whoever is woken in the same place waits for about as long.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::{AS_MUCH, ENOUGH, Key, Known, Samples, Weight};
+
+/// What was seen of wake-ups from one stack.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// How many there were, by the waits that were seen.
+    wakeups: f64,
+    /// Looks after them that saw the thread wait for a CPU.
+    looks: u64,
+    /// The time that these stand for, ns.
+    ns: u64,
+}
+
+impl Seen {
+    fn and(self, more: Seen) -> Seen {
+        Seen {
+            wakeups: self.wakeups + more.wakeups,
+            looks: self.looks + more.looks,
+            ns: self.ns + more.ns,
+        }
+    }
+}
+
+/// Of all stacks.
+#[derive(Clone, Debug, Default)]
+pub struct Queueing {
+    /// By looks in time, and by late ones.
+    seen: [FxHashMap<u32, Seen>; 2],
+    /// Looks whose stack was not found.
+    unplaced: [u64; 2],
+}
+
+/// How long waiting for a CPU is after wake-ups from each stack, as a multiple of the mean.
+#[derive(Debug, Default)]
+pub struct Lengths(FxHashMap<u32, f64>);
+
+impl Queueing {
+    /// A wait with this stack was seen that stands for so many. `late`: by a look that came late.
+    pub fn woke(&mut self, stack: u32, waits: f64, late: bool) {
+        let seen = self.seen[usize::from(late)].entry(stack).or_default();
+        seen.wakeups += waits;
+    }
+
+    /// A look that stands for `ns` saw a thread wait for a CPU that had been woken there, if that is known.
+    pub fn queued(&mut self, stack: Option<u32>, ns: u64, late: bool) {
+        let late = usize::from(late);
+        let Some(stack) = stack else {
+            self.unplaced[late] += 1;
+            return;
+        };
+        let seen = self.seen[late].entry(stack).or_default();
+        seen.looks += 1;
+        seen.ns += ns;
+    }
+
+    /// What all that says. Of a stack with few looks it is near the mean: as if there were some more of it like
+    /// all others.
+    pub fn lengths(&self) -> Lengths {
+        let mut seen = self.seen[0].clone();
+        let mut unplaced = self.unplaced[0];
+        if seen.values().map(|s| s.looks).sum::<u64>() < ENOUGH {
+            // Late looks favour whoever is woken just then, but are better than none.
+            unplaced += self.unplaced[1];
+            for (stack, late) in &self.seen[1] {
+                let all = seen.entry(*stack).or_default();
+                *all = all.and(*late);
+            }
+        }
+        let all = seen.values().copied().fold(Seen::default(), Seen::and);
+        if all.looks == 0 || all.wakeups <= 0.0 {
+            return Lengths::default();
+        }
+        let (mean, look) = (
+            all.ns as f64 / all.wakeups,
+            all.ns as f64 / all.looks as f64,
+        );
+        let more = AS_MUCH as f64 * look;
+        // Those that were not found may have been anywhere.
+        let placed = all.looks as f64 / (all.looks + unplaced) as f64;
+        let length = |s: &Seen| (s.ns as f64 + more) / (s.wakeups * mean + more);
+        let lengths = seen
+            .iter()
+            .map(|(stack, s)| (*stack, placed * length(s) + 1.0 - placed));
+        Lengths(lengths.collect())
+    }
+}
+
+impl Lengths {
+    /// After wake-ups from this stack.
+    pub fn of(&self, stack: u32) -> f64 {
+        self.0.get(&stack).copied().unwrap_or(1.0)
+    }
+}
+
+impl Samples {
+    /// Divides the time that a thread waited for a CPU once it was woken among its wake-ups, which are some of
+    /// its keys: their numbers, by how long each of them waits.
+    pub(super) fn divide_woken(&self, own: &[Key], known: Known<'_>) -> FxHashMap<Key, u64> {
+        let wakeups: Vec<(Key, u8, u64)> = (own.iter())
+            .filter_map(|key| match key.5 {
+                Weight::Wakeup { class } => {
+                    Some((*key, class, self.sums.get(key).map_or(0, |sum| sum.ns)))
+                }
+                _ => None,
+            })
+            .collect();
+        let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
+        for (_, class, ns) in &wakeups {
+            *seen.entry(*class).or_default() += ns;
+        }
+        let classes: Vec<u8> = seen.keys().copied().collect();
+        let waits = known.waits.among(&classes);
+        let weights = wakeups.iter().map(|(key, class, ns)| {
+            let part = *ns as f64 / seen[class].max(1) as f64;
+            waits.of(*class).count as f64 * part * self.lengths.of(key.1)
+        });
+        let weights: Vec<f64> = weights.collect();
+        let all: f64 = weights.iter().sum();
+        let each = |weight: f64| (known.woken as f64 * weight / all.max(1e-9)) as u64;
+        let shares = wakeups.iter().zip(weights);
+        shares
+            .map(|((key, ..), weight)| (*key, each(weight)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock and a timer, each with 1000 wake-ups, and so many looks after those from the lock.
+    fn lock_and_timer(looks: u64, late: bool) -> Queueing {
+        let mut q = Queueing::default();
+        for _ in 0..100 {
+            q.woke(1, 10.0, late);
+            q.woke(2, 10.0, late);
+        }
+        (0..looks).for_each(|_| q.queued(Some(1), 1000, late));
+        q
+    }
+
+    #[test]
+    fn lengths_are_what_was_seen_as_far_as_that_goes() {
+        let ratio = |q: &Queueing| q.lengths().of(1) / q.lengths().of(2);
+        assert!((ratio(&lock_and_timer(0, false)) - 1.0).abs() < 1e-9);
+        let [few, many] = [4, 400].map(|looks| ratio(&lock_and_timer(looks, false)));
+        assert!((1.5..5.0).contains(&few), "{few}");
+        assert!(many > 90.0, "{many}");
+        assert!((lock_and_timer(9, false).lengths().of(3) - 1.0).abs() < 1e-9);
+        // Looks that may have been anywhere say that it is not known.
+        let mut unplaced = lock_and_timer(400, false);
+        (0..1200).for_each(|_| unplaced.queued(None, 1000, false));
+        let told = ratio(&unplaced);
+        assert!((1.4..2.0).contains(&told), "{told}");
+    }
+
+    #[test]
+    fn late_looks_count_where_there_are_no_others() {
+        let mut q = lock_and_timer(400, true);
+        assert!(q.lengths().of(1) > 1.9);
+        for _ in 0..ENOUGH {
+            q.woke(1, 1.0, false);
+            q.woke(2, 1.0, false);
+            q.queued(Some(2), 1000, false);
+        }
+        assert!(q.lengths().of(1) < 0.5);
+    }
+}
