@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use wallscope_unwind::runtime::python::{
-    Walker,
+    Listed, Walker,
     abi::{End, Proc, WORD_ENTRY},
-    template,
+    template, threads,
 };
 
 /// Memory with words at addresses; what was not written is not there.
@@ -154,6 +154,31 @@ fn expected(entries: [bool; 3]) -> Vec<(u64, i32, bool)> {
         .zip(entries)
         .map(|(i, entry)| (CODES + i * 0x1000, 4 * (i as i32 + 1), entry))
         .collect()
+}
+
+#[test]
+fn all_threads_are_listed_with_their_ids() {
+    let listed = |tid, pointer, state| Listed {
+        tid,
+        pointer,
+        state,
+    };
+    let both = [listed(7, THREAD - 4096, OTHER), listed(8, THREAD, MINE)];
+    // Up to 3.10 the id is where the C library keeps it, then beside the pointer.
+    let mut m = memory(&V3_10);
+    m.put(THREAD - 4096 + 720, &7u64.to_ne_bytes());
+    m.put(THREAD + 720, &8u64.to_ne_bytes());
+    assert_eq!(threads(&process(10), |at, to| m.read(at, to)), both);
+    let mut m = memory(&V3_11);
+    m.word(OTHER + V3_11.thread + 8, 7);
+    m.word(MINE + V3_11.thread + 8, 8);
+    assert_eq!(threads(&process(11), |at, to| m.read(at, to)), both);
+    // One that leads into nothing, and one that leads back to itself: what there was is told, and it ends.
+    m.word(MINE + 8, 0x9999_0000);
+    assert_eq!(threads(&process(11), |at, to| m.read(at, to)), both);
+    m.word(MINE + 8, OTHER);
+    let all = threads(&process(11), |at, to| m.read(at, to));
+    assert!(all.len() > 1000 && all.starts_with(&both));
 }
 
 #[test]

@@ -13,16 +13,19 @@ use wallscope_unwind::{
     native::FrameWord,
     runtime::{
         Role,
-        python::{Walker, abi, thread_pointer},
+        python::{self, Walker, abi},
+        ruby,
     },
 };
 
 use super::{Managed, ManagedStack, reader};
-use crate::target::read_memory;
+use crate::{session, target::read_memory};
 
 /// A walk that a running thread spoilt is made so often at most.
 const TRIES: u8 = 3;
 const PAGE: u64 = 4096;
+/// A list of threads is read for one part in so many of the time at most.
+const SELDOM: u64 = 20;
 /// Pages that are kept during a walk; what lies beyond is read piece by piece.
 const PAGES: usize = 64;
 
@@ -44,6 +47,31 @@ pub struct Reader {
     walk: Walk,
     /// By process and thread: its pointer, and where the interpreter keeps it.
     threads: FxHashMap<(u32, u32), (u64, u64)>,
+    /// The interpreters' own lists of threads, by process.
+    lists: FxHashMap<u32, List>,
+}
+
+/// An interpreter's list of threads as it was read last.
+#[derive(Default)]
+struct List {
+    /// By the ids by which they know themselves: as above.
+    threads: FxHashMap<u32, (u64, u64)>,
+    /// When it may be read again, ns: the longer it is, the later.
+    next_ns: u64,
+}
+
+impl List {
+    /// The thread that knows itself as `tid`. The list is read again if it is not there.
+    fn find(&mut self, pid: u32, proc: &abi::Proc, tid: u32) -> Option<(u64, u64)> {
+        let now = session::now();
+        if !self.threads.contains_key(&tid) && now >= self.next_ns {
+            let all = python::threads(proc, reader(pid)).into_iter();
+            self.threads = all.map(|t| (t.tid, (t.pointer, t.state))).collect();
+            let end = session::now();
+            self.next_ns = end + SELDOM * (end - now);
+        }
+        self.threads.get(&tid).copied()
+    }
 }
 
 impl Reader {
@@ -54,6 +82,9 @@ impl Reader {
         if state == 0 {
             // Another program, or another thread with the number of one that is gone.
             self.threads.remove(&(pid, tid));
+            if let Some(list) = self.lists.get_mut(&pid) {
+                list.threads.clear();
+            }
         } else if let Some(known) = self.threads.get_mut(&(pid, tid)) {
             known.1 = state;
         }
@@ -145,7 +176,12 @@ impl Managed {
             Entry::Vacant(_) if proc.is_of_first_thread() => ((tid == pid).then_some(1)?, 0),
             Entry::Vacant(new) => {
                 let inner = inner_tid(tid).unwrap_or(tid);
-                *new.insert((thread_pointer(&proc, inner, reader(pid))?, 0))
+                let found = if proc.is_ruby() {
+                    (ruby::thread_pointer(&proc, inner, &mut reader(pid))?, 0)
+                } else {
+                    (reader_of.lists.entry(pid).or_default()).find(pid, &proc, inner)?
+                };
+                *new.insert(found)
             }
         };
         Some(Interpreted {

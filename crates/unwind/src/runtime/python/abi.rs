@@ -111,6 +111,11 @@ impl Proc {
         self.kind == KIND_PHP
     }
 
+    /// Whether it is Ruby's, whose threads are found one by one.
+    pub fn is_ruby(&self) -> bool {
+        self.kind == KIND_RUBY
+    }
+
     /// Whether a lock at `address` belongs to the GIL.
     pub fn is_gil(&self, address: u64) -> bool {
         self.gil != 0 && address.wrapping_sub(self.gil) < u64::from(self.gil_bytes)

@@ -26,7 +26,7 @@ use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 pub(super) use code::check;
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
-pub use walk::{Stack, Walker, thread_pointer};
+pub use walk::{Listed, Stack, Walker, threads};
 
 /// The row of the table.
 pub const RUNTIME: Runtime = Runtime {

@@ -11,47 +11,76 @@ pub struct Stack {
     pub end: End,
 }
 
-/// Most threads and interpreters that are looked at to find one.
-const MOST_HOPS: usize = 2048;
+/// Most threads and interpreters that are listed.
+const MOST_HOPS: usize = 16_384;
 /// Where glibc on x86-64 keeps a thread's id, from its pointer on; the same in all its versions.
 const GLIBC_TID: u64 = 720;
 
-/// The pointer of the thread that knows itself as `tid`, as the interpreter has it. For those who
-/// cannot see the thread's registers.
-pub fn thread_pointer(
+/// A thread as the interpreter knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The id by which it knows itself.
+    pub tid: u32,
+    /// Its pointer (`pthread_self()`).
+    pub pointer: u64,
+    /// Where the interpreter keeps it.
+    pub state: u64,
+}
+
+/// The threads of all interpreters of a CPython process, as far as they can be read: for those who cannot see
+/// a thread's registers. All at once, as each is found only by way of those before it.
+pub fn threads(proc: &Proc, read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Listed> {
+    let mut all = Vec::new();
+    list(proc, read, &mut all);
+    all
+}
+
+fn word_at(read: &mut impl FnMut(u64, &mut [u8]) -> bool, at: u64) -> Option<u64> {
+    let mut bytes = [0u8; 8];
+    (at != 0 && at.is_multiple_of(8) && read(at, &mut bytes)).then(|| u64::from_ne_bytes(bytes))
+}
+
+/// `None`: something could not be read, or there are too many.
+fn list(
     proc: &Proc,
-    tid: u32,
     mut read: impl FnMut(u64, &mut [u8]) -> bool,
-) -> Option<u64> {
-    if proc.kind == abi::KIND_RUBY {
-        return super::super::ruby::thread_pointer(proc, tid, &mut read);
-    }
-    let mut word = |at: u64| {
-        let mut bytes = [0u8; 8];
-        (at != 0 && at.is_multiple_of(8) && read(at, &mut bytes)).then(|| u64::from_ne_bytes(bytes))
+    all: &mut Vec<Listed>,
+) -> Option<()> {
+    let (next, thread) = (usize::from(proc.ts_next), usize::from(proc.ts_thread));
+    // From 3.11 on the interpreter has the id itself, right behind the pointer.
+    let own_ids = proc.kind != abi::KIND_OBJECTS;
+    let (from, to) = (next.min(thread), next.max(thread + 8) + 8);
+    let mut known = vec![0u8; to - from];
+    let word = |bytes: &[u8], at: usize| {
+        let bytes = bytes.get(at..at + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
     };
     let mut hops = 0..MOST_HOPS;
-    let mut interp = word(proc.runtime + u64::from(proc.interp_head))?;
+    let mut interp = word_at(&mut read, proc.runtime + u64::from(proc.interp_head))?;
     while interp != 0 {
-        let mut state = word(interp.checked_add(proc.interp_threads.into())?)?;
+        let mut state = word_at(&mut read, interp.checked_add(proc.interp_threads.into())?)?;
         while state != 0 {
             hops.next()?;
-            let at = state.checked_add(proc.ts_thread.into())?;
-            let pointer = word(at)?;
-            // From 3.11 on the interpreter has the id itself, right behind the pointer.
-            let found = match proc.kind {
-                abi::KIND_OBJECTS => word(pointer.checked_add(GLIBC_TID)?).map(|w| w as u32),
-                _ => word(at + 8).map(|w| w as u32),
-            };
-            if found == Some(tid) {
-                return Some(pointer);
+            if !state.is_multiple_of(8) || !read(state.checked_add(from as u64)?, &mut known) {
+                return None;
             }
-            state = word(state.checked_add(proc.ts_next.into())?)?;
+            let pointer = word(&known, thread - from)?;
+            let tid = match own_ids {
+                true => word(&known, thread - from + 8)?,
+                // A thread that has ended has no memory any more.
+                false => word_at(&mut read, pointer.wrapping_add(GLIBC_TID)).unwrap_or(0),
+            };
+            all.push(Listed {
+                tid: tid as u32,
+                pointer,
+                state,
+            });
+            state = word(&known, next - from)?;
         }
         hops.next()?;
-        interp = word(interp.checked_add(proc.interp_next.into())?)?;
+        interp = word_at(&mut read, interp.checked_add(proc.interp_next.into())?)?;
     }
-    None
+    Some(())
 }
 
 /// Walks one stack at a time; keep it, it is 17 KB.

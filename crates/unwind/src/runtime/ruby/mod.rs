@@ -136,7 +136,7 @@ const MOST_HOPS: usize = 2048;
 const GLIBC_TID: u64 = 720;
 
 /// The pointer of the thread that knows itself as `tid`, in the process that `proc` describes.
-pub(super) fn thread_pointer(
+pub fn thread_pointer(
     proc: &abi::Proc,
     tid: u32,
     read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
