@@ -1,6 +1,7 @@
 //! Whether the machine is fit to measure on. The host of a virtual machine, or what else runs, may take
 //! CPUs away for milliseconds: what a program knows of itself then no longer holds for anybody.
 
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -98,11 +99,87 @@ pub fn wait(what: &str) {
     );
 }
 
+/// What is measured counts if the host took no larger share of the CPUs' time meanwhile. Programs know
+/// when they ran by the clock, and not that they stood still.
+pub const MOST_STOLEN: f64 = 0.01;
+
+/// The CPUs' time since the machine's start, clock ticks.
+pub struct CpuTime {
+    stolen: u64,
+    total: u64,
+}
+
+impl CpuTime {
+    /// Up to now.
+    pub fn now() -> CpuTime {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let first = stat.lines().next().unwrap_or_default();
+        let ticks: Vec<u64> = first
+            .split_whitespace()
+            .skip(1)
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        CpuTime {
+            stolen: ticks.get(7).copied().unwrap_or(0),
+            // What follows is of guests, and in the user time already.
+            total: ticks.iter().take(8).sum(),
+        }
+    }
+
+    /// The share of the CPUs' time since then that the host gave to others.
+    pub fn stolen_since(&self) -> f64 {
+        let now = CpuTime::now();
+        let total = now.total.saturating_sub(self.total).max(1);
+        now.stolen.saturating_sub(self.stolen) as f64 / total as f64
+    }
+}
+
+/// What failed every time may not be the program's doing where the host took CPUs away every time.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    /// The share of the CPUs' time that it took in each.
+    stolen: Vec<f64>,
+}
+
+impl Attempts {
+    /// One more, which began at `begun`.
+    pub fn add(&mut self, begun: &CpuTime) {
+        self.stolen.push(begun.stolen_since());
+    }
+
+    /// Why `what`, which failed each time, says nothing here, in one line; `None`: the host let it run at least once,
+    /// or it is asked not to be left out (`WALLSCOPE_REQUIRE_LIVE`).
+    pub fn excuse(&self, what: &str) -> Option<String> {
+        let least = self.stolen.iter().copied().reduce(f64::min)?;
+        let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
+        (least > MOST_STOLEN && !required).then(|| {
+            format!(
+                "skipped {what}: it failed {} times, and in each of them the host took at least {:.1} % of the CPUs' time",
+                self.stolen.len(),
+                least * 100.0
+            )
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+
+    #[test]
+    fn only_a_host_that_took_cpus_every_time_excuses() {
+        let of = |stolen: &[f64]| Attempts {
+            stolen: stolen.to_vec(),
+        };
+        if std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_none() {
+            let said = of(&[0.05, 0.02]).excuse("mix").expect("an excuse");
+            assert!(said.starts_with("skipped mix: it failed 2 times") && said.contains("2.0 %"));
+        }
+        assert_eq!(of(&[0.05, 0.004, 0.02]).excuse("mix"), None);
+        assert_eq!(of(&[]).excuse("mix"), None);
+    }
 
     #[test]
     fn a_machine_with_more_to_do_than_cpus_is_not_calm() {

@@ -58,34 +58,3 @@ pub fn load() -> f64 {
     let first = text.split(' ').next();
     first.and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
-
-/// The CPUs' time since the machine's start, clock ticks.
-pub struct CpuTime {
-    stolen: u64,
-    total: u64,
-}
-
-impl CpuTime {
-    /// Up to now.
-    pub fn now() -> CpuTime {
-        let stat = line_of("/proc/stat");
-        let first = stat.lines().next().unwrap_or_default();
-        let ticks: Vec<u64> = first
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        CpuTime {
-            stolen: ticks.get(7).copied().unwrap_or(0),
-            // What follows is of guests, and in the user time already.
-            total: ticks.iter().take(8).sum(),
-        }
-    }
-
-    /// The share of the CPUs' time since then that the host gave to others.
-    pub fn stolen_since(&self) -> f64 {
-        let now = CpuTime::now();
-        let total = now.total.saturating_sub(self.total).max(1);
-        now.stolen.saturating_sub(self.stolen) as f64 / total as f64
-    }
-}

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use wallscope_testkit::{Error, Program, Tool, Truth, calm, folded, report::Report};
+use wallscope_testkit::calm::{self, Attempts, CpuTime};
+use wallscope_testkit::{Error, Program, Tool, Truth, folded, report::Report};
 
 use crate::place::{Place, USER};
 
@@ -37,13 +38,20 @@ pub fn tool() -> Option<Tool> {
 }
 
 /// Runs an experiment up to four times: what else runs on this machine is part of what is measured,
-/// but does not make it fail every time.
+/// but does not make it fail every time, unless the host takes CPUs away every time.
 pub fn retried(what: &str, run: impl Fn() -> Result<String, Error>) {
+    let mut attempts = Attempts::default();
     for last in [false, false, false, true] {
-        match run() {
+        let begun = CpuTime::now();
+        let outcome = run();
+        attempts.add(&begun);
+        match outcome {
             Ok(told) => return println!("{what}: {told}"),
             Err(Error::CannotRunHere(why)) => return println!("skipped {what}: {why}"),
-            Err(e) if last => panic!("{what}: {e}, again"),
+            Err(e) if last => match attempts.excuse(what) {
+                Some(excuse) => return println!("{excuse}"),
+                None => panic!("{what}: {e}, again"),
+            },
             Err(e) => {
                 println!("{what}: {e}; once more");
                 calm::wait(what);

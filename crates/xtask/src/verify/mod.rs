@@ -14,17 +14,13 @@ pub mod promise;
 use std::fs;
 use std::time::Instant;
 
+use wallscope_testkit::calm::{CpuTime, MOST_STOLEN};
 use wallscope_testkit::checks::{self, Check, Kind, Length};
 use wallscope_testkit::{Error, Tool};
 
 use crate::bench::{self, Effort};
-use crate::machine::CpuTime;
 use crate::{Outcome, machine, release_tool, root};
 use promise::{Experiment, PROMISES};
-
-/// An experiment counts if the host took no larger share of the CPUs' time meanwhile. Programs know
-/// when they ran by the clock, and not that they stood still.
-const MOST_STOLEN: f64 = 0.01;
 
 /// How often an experiment is made at most.
 const MOST_TIMES: usize = 3;
