@@ -283,9 +283,7 @@ impl Looker {
         };
         self.samples.add(self.grid, &wakeup);
         if whole && !s.left {
-            self.samples
-                .queueing
-                .woke(stack, 1.0 / chance, s.late_ns > 0);
+            (self.samples.queueing).woke(stack, 1.0 / chance, late_round);
         }
         whole.then_some(stack)
     }

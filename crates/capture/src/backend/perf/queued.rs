@@ -24,8 +24,8 @@ use crate::{
 const PLACES: usize = 8;
 /// Stacks that are looked for in a round; of more, one of every so many.
 const IN_A_ROUND: u32 = 8;
-/// So many periods a wait is followed to its end, by more looks. Of those that are longer only how many they are
-/// counts: in the last of many periods a look would stand for too much.
+/// So many periods a wait is followed to its end, by more looks. Longer ones say nothing of how long wake-ups wait:
+/// in the last of many periods a look would stand for too much.
 const FOLLOWED: u64 = 2;
 
 /// Where a thread was seen to wait.
@@ -157,37 +157,24 @@ impl Looker {
         }
         // By its records it may be that it has not even begun to wait.
         let begin = course.off_since().unwrap_or(at);
-        let ns = self.spacing_ns;
-        if t.queued.is_some_and(|q| q.at >= begin) {
-            let stack = None;
-            t.meet(
-                begin,
-                Queued {
-                    at,
-                    read: at,
-                    stack,
-                    ns,
-                    late,
-                },
-            );
-            return;
-        }
-        let Some(times) = self.crowd.meet() else {
-            return;
-        };
-        let (read, stack) = self.stack_of_queued(index);
-        let t = &mut self.watch.threads[index];
-        if is_behind_us(t.pid, t.tid) {
-            return;
-        }
-        let queued = Queued {
+        let mut queued = Queued {
             at,
-            read,
-            stack,
-            ns: ns * times,
+            read: at,
+            stack: None,
+            ns: self.spacing_ns,
             late,
         };
-        t.meet(begin, queued);
+        if t.queued.is_none_or(|q| q.at < begin) {
+            let Some(times) = self.crowd.meet() else {
+                return;
+            };
+            queued.ns *= times;
+            (queued.read, queued.stack) = self.stack_of_queued(index);
+        }
+        let t = &mut self.watch.threads[index];
+        if !is_behind_us(t.pid, t.tid) {
+            t.meet(begin, queued);
+        }
     }
 
     /// The one stack of a thread that stands where it was seen to wait before, and when it had been read.
