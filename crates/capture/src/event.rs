@@ -670,7 +670,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 31] = [
+pub const LOSSES: [&str; 33] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -702,6 +702,8 @@ pub const LOSSES: [&str; 31] = [
     "who had an interpreter's lock could not be read",
     "table of events' hits full: hits not counted",
     "what lies around a lock could not be read",
+    "switch-in not seen; when it was, the kernel kept, but no stack of the wait",
+    "wake-up not seen; when it was, the kernel kept, but not by whom",
 ];
 
 /// The loss that leaves gaps in a timeline.

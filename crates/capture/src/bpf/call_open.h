@@ -139,10 +139,11 @@ static __always_inline struct ws_thread *new_record(struct task_struct *p)
 	return t;
 }
 
-/* The thread's sums up to now, the open interval included; returns now. */
+/* The running thread's sums up to now, the open interval included; returns now. */
 static __always_inline u64 read_books(struct ws_thread *t, u64 *books)
 {
-	u64 before, now = 0, open;
+	struct task_struct *p = bpf_get_current_task_btf();
+	u64 before, now = 0, open, came, queued;
 
 	for (int try = 0; try < 4; try++) {
 		before = *(volatile u64 *)&t->seq;
@@ -155,6 +156,13 @@ static __always_inline u64 read_books(struct ws_thread *t, u64 *books)
 		books[1 + WS_PARTS + WS_OTHER] += t->acc.limbo;
 		now = bpf_ktime_get_ns();
 		open = elapsed(t, now);
+		came = unseen_arrival(t, p, now);
+		if (came) {
+			queued = unseen_queueing(t, p, came);
+			books[0] += now - came;
+			books[1 + WS_WOKEN] += queued;
+			open -= now - came + queued;
+		}
 		if (t->state == WS_BLOCKED && t->detail < WS_REASONS)
 			books[1 + WS_PARTS + t->detail] += open;
 		else if (t->state == WS_RUNNABLE && t->detail < WS_PARTS)

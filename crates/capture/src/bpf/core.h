@@ -102,7 +102,7 @@ struct sched_entity {
 };
 
 struct sched_info {
-	unsigned long long run_delay;
+	unsigned long long run_delay, last_arrival, last_queued;
 };
 
 struct super_block {

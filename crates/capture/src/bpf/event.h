@@ -133,7 +133,7 @@ struct ws_dump {
 	u64 utime, stime;      /* since birth */
 	char comm[16];
 };
-enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4, WS_F_ASKING = 8 };
+enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4, WS_F_ASKING = 8, WS_F_LATE = 16 };
 
 /*
  * A turn of a thread, told when it gets the CPU again: a stretch on the CPU, then blocked, then
@@ -402,6 +402,8 @@ enum ws_loss {
 	WS_L_GIL,           /* who had an interpreter's lock could not be read */
 	WS_L_HITS_FULL,     /* table of event hits full */
 	WS_L_LIMITED,       /* what lies around a lock could not be read */
+	WS_L_LATE_IN,       /* switch-in not seen: dated from the kernel's record */
+	WS_L_LATE_WAKE,     /* wake-up not seen: dated from the kernel's record */
 	WS_LOSSES,
 };
 
@@ -421,4 +423,4 @@ _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_owner) == 40, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_words) == 80, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_holds) == 272, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 31, "named in event.rs");
+_Static_assert(WS_LOSSES == 33, "named in event.rs");

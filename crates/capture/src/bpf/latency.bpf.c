@@ -198,7 +198,7 @@ int BPF_PROG(ws_calls_switch, bool preempt, struct task_struct *prev, struct tas
 	struct ws_thread *out = bpf_task_storage_get(&threads, prev, 0, 0);
 	struct ws_thread *in = bpf_task_storage_get(&threads, next, 0, 0);
 	struct ws_cpu *c = this_cpu();
-	u64 start, now;
+	u64 start, now, waited;
 	u32 cpu;
 
 	if (!c)
@@ -211,8 +211,10 @@ int BPF_PROG(ws_calls_switch, bool preempt, struct task_struct *prev, struct tas
 	start = time_run(c);
 	now = event_time(out ? prev : next);
 	cpu = bpf_get_smp_processor_id();
-	if (out)
+	if (out) {
+		come_unseen(out, c, prev, now, cpu, &waited);
 		leave_cpu(ctx, out, c, prev, preempt, prev_state, now, cpu);
+	}
 	if (in)
 		enter_cpu(in, c, next, now, cpu);
 	run_timed(c, start);

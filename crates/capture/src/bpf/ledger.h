@@ -3,10 +3,13 @@
  * The ledger of one thread: every interval between two events is added to exactly one place.
  *
  * Double entry. The kernel counts on-CPU time (se.sum_exec_runtime) and run-queue time
- * (sched_info.run_delay) by itself. Where the events that we saw do not fit together, or where a
- * stretch on the CPU is longer than the kernel's own figure by more than interrupts, steal and the
- * difference of the two clocks explain, an event was hidden from us, and the kernel's figures
- * divide the stretch. Every such nanosecond is added to `repaired`.
+ * (sched_info.run_delay) by itself, and keeps when a task was queued and when it got its CPU. Where
+ * the events that we saw do not fit together, one was hidden from us (some kernels show programs
+ * nothing of what happens in chosen tasks: a switch from such a task, or a wake-up by it); if it was
+ * a single one, its time is taken from the kernel, see unseen_arrival(). Where that cannot be, or
+ * where a stretch on the CPU is longer than the kernel's own figure by more than interrupts, steal
+ * and the difference of the two clocks explain, the kernel's figures divide the stretch. Every
+ * such nanosecond is added to `repaired`.
  *
  * Writers of one record are ordered by the scheduler's own locks (out, wake-up and in of a task
  * never overlap), so plain stores do; `seq` lets the iterator on another CPU notice a change.
@@ -21,6 +24,12 @@ static __always_inline struct rq *queue_of(struct task_struct *p)
 	return queue && bpf_core_field_exists(queue->rq) ? queue->rq : NULL;
 }
 
+/* A time of the run queues' clock as one of CLOCK_MONOTONIC: see below. */
+static __always_inline u64 dated(u64 time)
+{
+	return time + ((s64)(offset_before - offset_now) < 0 ? offset_before : offset_now);
+}
+
 /*
  * The time of a scheduler event as the kernel dates it: by the clock of the run queue, read when
  * the kernel began to switch or to enqueue, some hundred nanoseconds before our hook. Dated by our
@@ -28,11 +37,13 @@ static __always_inline struct rq *queue_of(struct task_struct *p)
  *
  * That clock has another origin than CLOCK_MONOTONIC and may drift against it. The smallest
  * difference seen in the last one or two tenths of a second is the offset; races between CPUs do
- * not matter, as each leaves a difference that was true.
+ * not matter, as each leaves a difference that was true. A hypervisor may take the CPU away between
+ * the kernel's reading and our hook, for many milliseconds: the kernel will count that as steal of
+ * what comes next, so it is the kernel's reading that counts, if it is not quite out of the question.
  */
 static __always_inline u64 event_time(struct task_struct *p)
 {
-	u64 now = bpf_ktime_get_ns(), difference, offset, dated;
+	u64 now = bpf_ktime_get_ns(), difference, time;
 	struct rq *rq = queue_of(p);
 
 	if (!rq)
@@ -45,9 +56,8 @@ static __always_inline u64 event_time(struct task_struct *p)
 	} else if ((s64)(difference - offset_now) < 0) {
 		offset_now = difference;
 	}
-	offset = (s64)(offset_before - offset_now) < 0 ? offset_before : offset_now;
-	dated = rq->clock + offset;
-	return now - dated < 1000000 ? dated : now; /* a clock that stood still is not believed */
+	time = dated(rq->clock);
+	return now - time < 100000000 ? time : now;
 }
 
 /*
@@ -205,6 +215,13 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 		excluded = clamp(excluded_ns(p) - t->excl0, length);
 		irq = cfg_irq_in_clock ? 0 : clamp(c->irq_ns - t->irq0, length);
 	}
+	/*
+	 * What the clock of tasks left out was not noted at an arrival that nobody saw. Elsewhere it may be
+	 * less than was noted: the kernel leaves out no more steal than time has passed by its reading.
+	 */
+	if (t->flags & WS_F_LATE || excluded > length - clamp(ran, length))
+		excluded = length - clamp(ran, length);
+	t->flags &= ~WS_F_LATE;
 	over = (s64)(length - ran - excluded);
 	if (t->flags & WS_F_AUDIT) {
 		if (over > tolerance(length)) {
@@ -324,6 +341,58 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason);
 static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now);
 
+static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
+				     u64 now, u32 cpu);
+static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now);
+
+/*
+ * When a thread that is on the CPU came there, if nobody saw that, else 0. The kernel's record of its
+ * last arrival is believed if with it the kernel's queue figure comes out too.
+ */
+static __always_inline u64 unseen_arrival(struct ws_thread *t, struct task_struct *p, u64 now)
+{
+	u64 came = dated(p->sched_info.last_arrival), queued = p->sched_info.run_delay - t->delay;
+	s64 length = came - t->since, over;
+
+	if (t->state != WS_RUNNABLE && t->state != WS_BLOCKED)
+		return 0;
+	if (!(t->flags & WS_F_AUDIT) || !t->since || length < 0 || (s64)(now - came) < 0)
+		return 0;
+	over = queued - t->rq_since_out - length;
+	if (over > tolerance(length) || (t->state == WS_RUNNABLE && -over > tolerance(length)))
+		return 0;
+	return came;
+}
+
+/* How much of a block that ends at an unseen arrival its wait for the CPU was. */
+static __always_inline u64 unseen_queueing(struct ws_thread *t, struct task_struct *p, u64 came)
+{
+	u64 queued = p->sched_info.run_delay - t->delay;
+
+	if (t->state != WS_BLOCKED || t->carried || queued <= t->rq_since_out)
+		return 0;
+	return clamp(queued - t->rq_since_out, elapsed(t, came));
+}
+
+/*
+ * Books what led to an arrival that nobody saw. Returns when it was, 0 if there is none that can be
+ * dated; `waited` becomes the runnable time that it ended.
+ */
+static __always_inline u64 come_unseen(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
+				       u64 now, u32 cpu, u64 *waited)
+{
+	u64 came = unseen_arrival(t, p, now);
+
+	if (!came)
+		return 0;
+	if (t->state == WS_BLOCKED)
+		wake(t, p, came - unseen_queueing(t, p, came));
+	*waited = enter_cpu(t, c, p, came, cpu);
+	t->flags |= WS_F_LATE;
+	c->losses[WS_L_LATE_IN]++;
+	return came;
+}
+
 /* The thread leaves the CPU now. */
 static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
 				      struct task_struct *p, bool preempted, u32 state, u64 now, u32 cpu)
@@ -371,6 +440,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->state = WS_BLOCKED;
 			t->detail = block_reason(ctx, p, state, t->block_reason);
 			t->block_reason = t->detail;
+			t->waker = 0;
 			t->block_begin = now;
 			note_argument(t, p);
 			lock_begins(t, p);
@@ -420,8 +490,16 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
 				     u64 now, u32 cpu)
 {
-	u64 length = elapsed(t, now), waited = 0;
+	u64 length, waited = 0, queued = p->sched_info.last_queued;
 
+	if (t->state == WS_BLOCKED && queued && !t->carried) { /* the wake-up was not seen */
+		queued = dated(queued);
+		if ((s64)(queued - t->since) >= 0 && (s64)(now - queued) >= 0) {
+			wake(t, p, queued);
+			c->losses[WS_L_LATE_WAKE]++;
+		}
+	}
+	length = elapsed(t, now);
 	begin_change(t);
 	if (t->state == WS_RUNNABLE) {
 		waited = length;
@@ -433,7 +511,7 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 		t->credit_runnable += length;
 		waited = length;
 	} else if (t->state == WS_BLOCKED) {
-		/* The wake-up was not seen (the kernel may switch a sleeper back in without one). */
+		/* The kernel may switch a sleeper back in without a wake-up. */
 		book_blocked(t, t->detail, length);
 		lock_ends(t, length);
 		t->block_len += length;

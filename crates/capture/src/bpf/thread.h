@@ -110,6 +110,7 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 				      u64 now)
 {
 	u8 asking = t->state == WS_BLOCKED ? was_in_flight(t, now) : t->asking;
+	u64 came;
 
 	d->head.size = sizeof(*d);
 	d->id = t->id;
@@ -134,6 +135,20 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->utime = p->utime - t->utime0;
 	d->stime = p->stime - t->stime0;
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
+	came = p->on_cpu ? unseen_arrival(t, p, now) : 0;
+	if (came) {
+		u64 queued = unseen_queueing(t, p, came), length = elapsed(t, came);
+
+		if (t->state == WS_BLOCKED && t->detail < WS_REASONS)
+			SUM_OF(d->acc.blocked, t->detail) += length - queued;
+		else if (t->state == WS_RUNNABLE && t->detail < WS_PARTS)
+			SUM_OF(d->acc.runnable, t->detail) += length;
+		SUM_OF(d->acc.runnable, WS_WOKEN) += queued;
+		d->since = came;
+		d->state = WS_ON_CPU;
+		d->detail = 0;
+		d->block = 0;
+	}
 }
 
 /* The last switch-out of a dead thread: its books are final. */
@@ -167,7 +182,7 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 	if (!v || t->state == WS_DEAD)
 		return;
 	read_ahead(v, t, p);
-	if (set_iter == ITER_DUMP && t->seq == t->dumped)
+	if (set_iter == ITER_DUMP && t->seq == t->dumped && !p->on_cpu)
 		return; /* nothing happened: user space can tell by itself */
 	for (try = 0; try < 10; try++) {
 		before = *(volatile u64 *)&t->seq;

@@ -44,6 +44,43 @@ static __always_inline struct ws_thread *record_of(struct task_struct *p)
 	return bpf_task_storage_get(&threads, p, 0, 0);
 }
 
+/* What kind of wait for a CPU a switch-in ends. */
+static __always_inline u32 part_of(struct ws_thread *t)
+{
+	return t->state == WS_RUNNABLE ? t->detail : WS_WOKEN;
+}
+
+/* `in` gets the CPU at `now`, having waited for it; see enter_cpu(). */
+static __always_inline void arrived(struct ws_thread *in, struct task_struct *p, u64 now, u64 waited,
+				    u32 part)
+{
+	tell_turn(in, in->since, in->block_len, waited, part);
+	shape_turn(in, p, waited, part);
+	if (in->block_len && in->block_reason == WS_GIL)
+		gil_comes(in, now);
+}
+
+/*
+ * `t` is on this CPU; if nobody saw it come, that is made good. What it waited is charged to no
+ * stack: it may long since stand elsewhere.
+ */
+static __always_inline void made_good(struct ws_cpu *c, struct ws_thread *t, struct task_struct *p,
+				      u64 now, u32 cpu)
+{
+	u32 part = part_of(t);
+	u64 waited = 0, came = come_unseen(t, c, p, now, cpu, &waited), period = set_period;
+
+	if (!came)
+		return;
+	arrived(t, p, came, waited, part);
+	if (period) {
+		due(&t->credit_blocked, t->block_len, period);
+		due(&t->credit_runnable, waited, period);
+	}
+	c->measured = 1;
+	c->came = came;
+}
+
 static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, struct task_struct *prev,
 				     struct task_struct *next, u32 state)
 {
@@ -61,6 +98,7 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 	now = event_time(out ? prev : next);
 	cpu = bpf_get_smp_processor_id();
 	if (out) {
+		made_good(c, out, prev, now, cpu);
 		leave_cpu(ctx, out, c, prev, preempt, state, now, cpu);
 		if (out->state == WS_DEAD)
 			thread_gone(out, prev);
@@ -75,13 +113,10 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 	}
 	sampler_switched(c, out, in, now);
 	if (in) {
-		u32 part = in->detail;
+		u32 part = part_of(in);
 		u64 waited = enter_cpu(in, c, next, now, cpu);
 
-		tell_turn(in, in->since, in->block_len, waited, part);
-		shape_turn(in, next, waited, part);
-		if (in->block_len && in->block_reason == WS_GIL)
-			gil_comes(in, now);
+		arrived(in, next, now, waited, part);
 		charge_off_cpu(in, c, next, now, waited, part, cpu);
 	}
 }
@@ -176,6 +211,8 @@ int ws_on_cpu(struct bpf_perf_event_data *ctx)
 	if (!c)
 		return 0;
 	start = bpf_ktime_get_ns();
+	if (t)
+		made_good(c, t, p, start, bpf_get_smp_processor_id());
 	if (sample_is_its(c, t, sample_due(ctx, start)))
 		sample_on_cpu(t, p, ctx);
 	if (t)
