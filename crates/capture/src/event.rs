@@ -144,7 +144,7 @@ pub struct Dump {
     pub state: u8,
     /// Part of runnable time, or reason of blocked time.
     pub detail: u8,
-    /// See [`FLAG_AUDIT`].
+    /// [`FLAG_KERNEL_THREAD`] and others.
     pub flags: u8,
     /// What for it was blocked in the turn under way.
     pub block_reason: u8,
@@ -156,16 +156,12 @@ pub struct Dump {
     pub block: u64,
     /// Closed intervals.
     pub acc: Account,
-    /// Growth of the kernel's on-CPU counter up to the last switch-out.
+    /// Growth of the kernel's on-CPU counter since birth.
     pub kernel_exec: u64,
     /// Growth of the kernel's run-queue counter, likewise.
     pub kernel_run_delay: u64,
     /// Growth of the kernel's switch counters since birth.
     pub kernel_switches: u64,
-    /// Own on-CPU figure to compare with `kernel_exec`.
-    pub audited_on_cpu: u64,
-    /// Own runnable figure to compare with `kernel_run_delay`.
-    pub audited_run_delay: u64,
     /// User-mode time by the kernel's tick, since birth.
     pub utime: u64,
     /// Kernel-mode time by the kernel's tick, since birth.
@@ -176,8 +172,6 @@ pub struct Dump {
 
 /// A thread of the kernel's: it has no user mode.
 pub const FLAG_KERNEL_THREAD: u8 = 1;
-/// The kernel's counters were anchored: the audit is valid.
-pub const FLAG_AUDIT: u8 = 2;
 /// The kernel's on-CPU counter leaves interrupt time out.
 pub const FLAG_IRQ_OUT: u8 = 4;
 /// A request of the thread was in flight when it last began to wait.
@@ -712,7 +706,7 @@ pub const RING_TURN: &str = "timeline ring full: a turn on a CPU lost";
 const _: () = {
     assert!(size_of::<Account>() == 184);
     assert!(size_of::<ThreadEvent>() == 56);
-    assert!(size_of::<Dump>() == 328);
+    assert!(size_of::<Dump>() == 312);
     assert!(size_of::<Turn>() == 48);
     assert!(size_of::<SampleEvent>() == 88);
     assert!(size_of::<ResourceEvent>() == 736);

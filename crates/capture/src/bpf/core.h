@@ -85,7 +85,7 @@ struct bpf_map {
 };
 
 struct rq {
-	u64 clock;
+	u64 clock, clock_task;
 	u64 prev_steal_time_rq;
 	u64 prev_irq_time;
 };
@@ -97,7 +97,7 @@ struct cfs_rq {
 };
 
 struct sched_entity {
-	u64 sum_exec_runtime;
+	u64 sum_exec_runtime, exec_start;
 	struct cfs_rq *cfs_rq;
 };
 

@@ -126,11 +126,9 @@ struct ws_dump {
 	u32 cpu;
 	u64 stretch, block; /* of the turn under way: on a CPU, then blocked for `block_reason` */
 	struct ws_account acc;
-	/* The kernel's counters since birth, as of the last switch-out (or now, if it never was). */
+	/* The kernel's counters since birth; see exec_at() and delay_at(). */
 	u64 kernel_exec, kernel_run_delay, kernel_switches;
-	u64 audited_on_cpu;    /* own on_cpu without what kernel_exec leaves out, same stretch */
-	u64 audited_run_delay; /* own runnable of the same stretch */
-	u64 utime, stime;      /* since birth */
+	u64 utime, stime; /* since birth */
 	char comm[16];
 };
 enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4, WS_F_ASKING = 8, WS_F_LATE = 16 };
@@ -409,7 +407,7 @@ enum ws_loss {
 
 _Static_assert(sizeof(struct ws_account) == 184, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_dump) == 328, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 208, "mirrored in event.rs");

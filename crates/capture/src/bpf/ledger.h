@@ -78,15 +78,56 @@ static __always_inline u64 excluded_ns(struct task_struct *p)
 	return sum;
 }
 
+static __always_inline u64 clamp(u64 value, u64 most)
+{
+	return value < most ? value : most;
+}
+
+/*
+ * The kernel's on-CPU figure of a task up to now. That of a running task is as of the kernel's last
+ * look at it, a tick ago at most; what has passed since is added, as the kernel will.
+ */
+static __always_inline u64 exec_at(struct task_struct *p, u64 now)
+{
+	u64 exec = p->se.sum_exec_runtime;
+	struct rq *rq = queue_of(p);
+	s64 since;
+
+	if (!p->on_cpu || !rq || !offset_since)
+		return exec;
+	since = rq->clock_task - p->se.exec_start + (now - dated(rq->clock));
+	return since > 0 ? exec + since : exec;
+}
+
+/* The kernel's run-queue figure of a task up to now, with the wait under way of one that is queued. */
+static __always_inline u64 delay_at(struct task_struct *p, u64 now)
+{
+	u64 delay = p->sched_info.run_delay, queued = p->sched_info.last_queued;
+
+	if (!queued || !offset_since || p->on_cpu || (s64)(now - dated(queued)) < 0)
+		return delay;
+	return delay + (now - dated(queued));
+}
+
+/*
+ * What the kernel's clock of tasks left out of a stretch on the CPU in which it let the task run for
+ * `ran`. Of an arrival that nobody saw it was not noted; elsewhere it may be less than was noted: the
+ * kernel leaves out no more steal than time has passed by its reading.
+ */
+static __always_inline u64 left_out(struct ws_thread *t, struct task_struct *p, u64 length, u64 ran,
+				    bool noted)
+{
+	u64 most = length - clamp(ran, length);
+
+	if (t->flags & WS_F_LATE)
+		return clamp(excluded_ns(p), most);
+	return noted ? clamp(excluded_ns(p) - t->excl0, most) : 0;
+}
+
 /* How far the kernel's figure may differ before an event must have been hidden. */
 static __always_inline s64 tolerance(u64 length)
 {
 	return 10000 + (length >> 12);
-}
-
-static __always_inline u64 clamp(u64 value, u64 most)
-{
-	return value < most ? value : most;
 }
 
 /*
@@ -208,19 +249,12 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 					 struct task_struct *p, u64 now, u64 exec, u64 delay,
 					 u32 cpu)
 {
-	u64 length = elapsed(t, now), ran = exec - t->exec, excluded = 0, irq = 0;
+	u64 length = elapsed(t, now), ran = exec - t->exec, irq = 0, excluded;
 	s64 over;
 
-	if (t->cpu == cpu) {
-		excluded = clamp(excluded_ns(p) - t->excl0, length);
-		irq = cfg_irq_in_clock ? 0 : clamp(c->irq_ns - t->irq0, length);
-	}
-	/*
-	 * What the clock of tasks left out was not noted at an arrival that nobody saw. Elsewhere it may be
-	 * less than was noted: the kernel leaves out no more steal than time has passed by its reading.
-	 */
-	if (t->flags & WS_F_LATE || excluded > length - clamp(ran, length))
-		excluded = length - clamp(ran, length);
+	excluded = left_out(t, p, length, ran, t->cpu == cpu);
+	if (t->cpu == cpu && !cfg_irq_in_clock)
+		irq = clamp(c->irq_ns - t->irq0, length);
 	t->flags &= ~WS_F_LATE;
 	over = (s64)(length - ran - excluded);
 	if (t->flags & WS_F_AUDIT) {
@@ -245,12 +279,10 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 			if (reason < WS_REASONS && SUM_OF(t->acc.blocked, reason) >= move) {
 				SUM_OF(t->acc.blocked, reason) -= move;
 				t->acc.on_cpu += move;
-				t->audited_on_cpu += move;
 				t->acc.repaired += move;
 				c->losses[WS_L_HOLE_BOTH]++;
 			}
 		}
-		t->audited_on_cpu += length - clamp(excluded, length);
 	}
 	t->acc.on_cpu += length;
 	t->stretch = length;
@@ -285,7 +317,6 @@ static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u
 	shape_turn(t, p, waited, part);
 	t->stretch = ran;
 	t->acc.on_cpu += ran;
-	t->audited_on_cpu += ran;
 	book_runnable(t, part, queued);
 	if (t->state == WS_BLOCKED)
 		book_blocked(t, t->detail, length - ran - queued);
@@ -414,13 +445,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 	}
 	settle_wakeup(t, c, delay);
 	t->block_len = 0;
-	if (t->flags & WS_F_AUDIT)
-		t->audited_run_delay += t->rq_since_out;
-	else { /* the kernel's figure of a running thread is stale until it leaves */
-		t->flags |= WS_F_AUDIT;
-		t->exec0 = exec;
-		t->delay0 = delay;
-	}
+	t->flags |= WS_F_AUDIT;
 	t->exec = exec;
 	t->delay = delay;
 	t->rq_since_out = 0;
@@ -474,8 +499,7 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 
 		begin_change(t);
 		t->acc.on_cpu += ran;
-		t->audited_on_cpu += ran;
-		t->acc.limbo += length - ran;
+			t->acc.limbo += length - ran;
 		t->acc.repaired += length - ran;
 		t->exec = p->se.sum_exec_runtime;
 		move_on(t, now);
@@ -520,8 +544,7 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
 
 		t->acc.on_cpu += ran;
-		t->audited_on_cpu += ran;
-		t->acc.limbo += length - ran;
+			t->acc.limbo += length - ran;
 		t->acc.repaired += length - ran;
 		t->exec = p->se.sum_exec_runtime;
 		c->losses[WS_L_HOLE_OUT]++;

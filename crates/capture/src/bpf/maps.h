@@ -47,7 +47,6 @@ struct ws_thread {
 	u64 since;        /* start of the current state */
 	u64 exec, delay;  /* kernel counters at the last switch-out (or at birth) */
 	u64 exec0, delay0, switches0, utime0, stime0;
-	u64 audited_on_cpu, audited_run_delay;
 	u64 rq_since_out; /* runnable time booked since the last switch-out */
 	u64 irq0, excl0;  /* interrupt time, and time the kernel leaves out, at switch-in */
 	u64 credit_blocked, credit_runnable;

@@ -34,7 +34,7 @@ static __always_inline void tell_thread(struct ws_thread *t, struct task_struct 
 static __always_inline void thread_born(struct task_struct *p, u32 how)
 {
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	u64 now;
+	u64 now = bpf_ktime_get_ns();
 
 	if (!t) {
 		lost(WS_L_NO_RECORD);
@@ -43,8 +43,9 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->id = __sync_fetch_and_add(&next_id, 1);
 	t->pid = p->tgid;
 	t->tid = p->pid;
-	t->exec = t->exec0 = p->se.sum_exec_runtime;
-	t->delay = t->delay0 = p->sched_info.run_delay;
+	t->exec = t->exec0 = exec_at(p, now);
+	t->delay = p->sched_info.run_delay;
+	t->delay0 = delay_at(p, now);
 	t->switches0 = p->nvcsw + p->nivcsw;
 	t->utime0 = p->utime;
 	t->stime0 = p->stime;
@@ -84,8 +85,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			t->polled = -1; /* its memory is not at hand */
 		}
 		if (t->state == WS_NONE) {
-			if (guess != WS_ON_CPU)
-				t->flags |= WS_F_AUDIT;
+			t->flags |= guess == WS_ON_CPU ? WS_F_LATE : WS_F_AUDIT;
 			t->detail = detail;
 			if (guess == WS_BLOCKED)
 				lock_begins(t, p);
@@ -110,7 +110,7 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 				      u64 now)
 {
 	u8 asking = t->state == WS_BLOCKED ? was_in_flight(t, now) : t->asking;
-	u64 came;
+	u64 came, exec;
 
 	d->head.size = sizeof(*d);
 	d->id = t->id;
@@ -127,14 +127,19 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->stretch = t->stretch;
 	d->block = t->state == WS_RUNNABLE ? t->block_len : 0;
 	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
-	d->kernel_exec = t->exec - t->exec0;
-	d->kernel_run_delay = t->delay - t->delay0;
+	exec = t->state == WS_DEAD ? t->exec : exec_at(p, now);
+	d->kernel_exec = exec - t->exec0;
+	d->kernel_run_delay = delay_at(p, now) - t->delay0;
 	d->kernel_switches = p->nvcsw + p->nivcsw - t->switches0;
-	d->audited_on_cpu = t->audited_on_cpu;
-	d->audited_run_delay = t->audited_run_delay;
 	d->utime = p->utime - t->utime0;
 	d->stime = p->stime - t->stime0;
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
+	if (t->state == WS_ON_CPU) {
+		u64 length = elapsed(t, now);
+		u64 out = left_out(t, p, length, exec - t->exec, true);
+
+		*(cfg_irq_in_clock ? &d->acc.irq : &d->acc.stolen) += out;
+	}
 	came = p->on_cpu ? unseen_arrival(t, p, now) : 0;
 	if (came) {
 		u64 queued = unseen_queueing(t, p, came), length = elapsed(t, came);

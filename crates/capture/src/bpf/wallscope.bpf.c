@@ -92,8 +92,11 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 	c->irq_depth = 0;
 	if (!out) {
 		barrier_var(in); /* or clang merges the two tests into pointer arithmetic */
-		if (!in)
+		if (!in) {
+			if (!offset_since)
+				event_time(next);
 			return;
+		}
 	}
 	now = event_time(out ? prev : next);
 	cpu = bpf_get_smp_processor_id();

@@ -226,6 +226,8 @@ impl<'o> Course<'o> {
 
     /// Makes the targets' records, and lets a command begin.
     fn go_live(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        // A switch, so that the programs know the scheduler's clock.
+        std::thread::sleep(Duration::from_micros(50));
         self.programs.visit(Visit::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
