@@ -34,8 +34,9 @@ impl Failure {
         }
     }
 
-    /// The measured command failed: its status is ours, and it has said what there is to say.
-    pub fn command(code: u8) -> Failure {
+    /// There is nothing to say, or it was said: the measured command failed, whose status is ours, or a
+    /// warning told of a file that is not whole.
+    pub fn told(code: u8) -> Failure {
         Failure { code, error: None }
     }
 

@@ -22,6 +22,15 @@ pub struct Reading {
 /// Whether standard input has been read: then there is nothing left in it.
 static STDIN_READ: AtomicBool = AtomicBool::new(false);
 
+/// Whether a file that was read ended in the middle.
+static CUT: AtomicBool = AtomicBool::new(false);
+
+/// Whether a part was missing of any file read so far. What there was is shown, and the exit code says
+/// that it is not all.
+pub fn was_cut() -> bool {
+    CUT.load(Ordering::Relaxed)
+}
+
 /// Reads the recording in `path`; warnings go to stderr.
 pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     let name = if path == Path::new("-") {
@@ -72,6 +81,7 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
         mut recording,
         warnings,
         unnamed,
+        cut,
     } = read.map_err(|e| {
         let next = match &e {
             ReadError::Empty => {
@@ -94,6 +104,7 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
         };
         Failure::unreadable(format!("cannot use {name}: {e}; {next}"))
     })?;
+    CUT.fetch_or(cut, Ordering::Relaxed);
     for warning in &warnings {
         eprintln!("wallscope: warning: {name}: {warning}");
     }

@@ -178,7 +178,7 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
     match (measured.stop, measured.command_end) {
         (Stop::Duration, _) | (_, None) => Ok(()),
         (_, Some(end)) if end.exit_code() == 0 => Ok(()),
-        (_, Some(end)) => Err(Failure::command(end.exit_code())),
+        (_, Some(end)) => Err(Failure::told(end.exit_code())),
     }
 }
 

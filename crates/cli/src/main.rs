@@ -49,6 +49,7 @@ mod top;
 mod view;
 mod why;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -93,7 +94,11 @@ fn main() -> ExitCode {
     // Without a handler the signal would end us; with one, the write fails, and can be told. A command that
     // is started has the signal as usual.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default());
-    let result = match Cli::parse().verb {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => return asked_or_wrong(&message),
+    };
+    let result = match cli.verb {
         Verb::Record(args) => record::run(args),
         Verb::Report(args) => report::run(args),
         Verb::View(args) => view::run(args),
@@ -112,7 +117,23 @@ fn main() -> ExitCode {
         Verb::Completions(args) => completions::run(args, Cli::command()),
     };
     match result {
+        Ok(()) if input::was_cut() => failure::Failure::told(5).report(),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// Prints what clap has to say: the help that was asked for, or what is wrong with the arguments.
+fn asked_or_wrong(message: &clap::Error) -> ExitCode {
+    let said = message.print().and_then(|()| std::io::stdout().flush());
+    match said {
+        Ok(()) => ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(1)),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {
+            failure::Failure::reader_gone().report()
+        }
+        Err(e) => {
+            failure::Failure::from(anyhow::Error::new(e).context("cannot write to standard output"))
+                .report()
+        }
     }
 }

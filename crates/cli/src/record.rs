@@ -296,7 +296,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let outcome = match (captured.stop, captured.command_end) {
         (Stop::Duration, _) | (_, None) => Ok(()),
         (_, Some(end)) if end.exit_code() == 0 => Ok(()),
-        (_, Some(end)) => Err(Failure::command(end.exit_code())),
+        (_, Some(end)) => Err(Failure::told(end.exit_code())),
     };
     Ok(Recorded {
         recording,

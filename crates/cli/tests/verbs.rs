@@ -218,6 +218,15 @@ fn unreadable_input_is_exit_code_5() {
         &["cut short", "record again"],
     );
     fails(&with("text", b"hello there"), 5, &["hello there"]);
+    // All of it can be read, but not that it is all: it is shown, and told.
+    let out = with("tail", &whole[..whole.len() - 8]);
+    assert_eq!(out.status.code(), Some(5));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("ends in the middle"));
+    assert!(!out.stdout.is_empty());
+    let padded = [&whole[..], &[0; 512]].concat();
+    let out = with("padded", &padded);
+    assert_eq!(out.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("is left out"));
     let mut broken = whole;
     let middle = broken.len() / 2;
     broken[middle..].fill(0x55);
@@ -295,6 +304,9 @@ fn places_that_cannot_be_written_are_exit_code_1() {
             .output()
             .unwrap();
         fails(&out, 1, &["cannot write to standard output"]);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let help = wallscope().arg("--help").stdout(full.unwrap()).output();
+        fails(&help.unwrap(), 1, &["cannot write to standard output"]);
     }
 }
 

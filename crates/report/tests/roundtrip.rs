@@ -106,6 +106,7 @@ fn a_file_cut_anywhere_is_an_error_or_says_so() {
     for len in 0..whole.len() {
         match read(&whole[..len], Bounds::default()) {
             Ok(read) => {
+                assert!(read.cut);
                 assert!(
                     read.warnings
                         .iter()

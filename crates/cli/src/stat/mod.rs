@@ -148,7 +148,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     show.whole(&options, &runs)?;
     match status {
         0 => Ok(()),
-        status => Err(Failure::command(status)),
+        status => Err(Failure::told(status)),
     }
 }
 

@@ -147,7 +147,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     shown?;
     match (ended.stop, ended.command_end) {
         (Stop::TargetEnded, Some(end)) if end.exit_code() != 0 => {
-            Err(Failure::command(end.exit_code()))
+            Err(Failure::told(end.exit_code()))
         }
         _ => Ok(()),
     }

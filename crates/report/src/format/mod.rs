@@ -207,6 +207,8 @@ pub struct Read {
     pub warnings: Vec<String>,
     /// Set where names were never in the file and remain to be found.
     pub unnamed: Option<Unnamed>,
+    /// The file ends in the middle or is damaged: a part of it is missing, and a warning says so.
+    pub cut: bool,
 }
 
 impl Read {
@@ -216,6 +218,7 @@ impl Read {
             recording,
             warnings,
             unnamed: None,
+            cut: false,
         }
     }
 }
@@ -296,7 +299,13 @@ pub fn open(input: impl io::Read + Send, mut options: Options) -> Result<Read, R
                 start: format!("\"{}\"", head.escape_ascii()),
             }
         })?;
-    (reader.read)(&mut source, &mut options)
+    let mut read = (reader.read)(&mut source, &mut options)?;
+    read.cut |= source.cut();
+    if source.followed() {
+        let warning = "what follows its compressed data is no more of it, and is left out";
+        read.warnings.push(warning.to_string());
+    }
+    Ok(read)
 }
 
 /// Reads bytes of any known format.

@@ -25,6 +25,7 @@ pub(super) struct Source<'a> {
     /// they bound themselves.
     most: u64,
     cut: bool,
+    followed: bool,
 }
 
 /// How many times [`Bounds::decompressed`] may pass by a reader that does not hold it.
@@ -56,6 +57,7 @@ impl<'a> Source<'a> {
                 u64::MAX
             },
             cut: false,
+            followed: false,
         };
         let mut head = vec![0; HEAD];
         let mut have = 0;
@@ -86,9 +88,14 @@ impl<'a> Source<'a> {
         &self.head
     }
 
-    /// Whether the compressed data ended in the middle.
+    /// Whether the compressed data ended in the middle, or its sum is wrong.
     pub(super) fn cut(&self) -> bool {
         self.cut
+    }
+
+    /// Whether something follows the compressed data.
+    pub(super) fn followed(&self) -> bool {
+        self.followed
     }
 
     /// What reading may take.
@@ -105,9 +112,10 @@ impl<'a> Source<'a> {
                 self.cut = true;
                 0
             }
-            // What follows whole data and is no more of it, such as zeros up to a block's end.
+            // What follows whole data and is no more of it; else the data does not sum up.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput && self.read > 0 => {
-                self.cut = true;
+                self.followed = e.to_string() == "invalid gzip header";
+                self.cut = !self.followed;
                 0
             }
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => {

@@ -66,7 +66,8 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         read_all(PerfFileReader::parse_file(file), order, memory, options)?
     };
     let (mut read, stopped) = opened;
-    if cut || stopped.is_some() {
+    read.cut = cut || stopped.is_some();
+    if read.cut {
         let why = stopped.map_or(String::new(), |e| format!(" ({e})"));
         warnings.push(format!(
             "the file ends in the middle or is damaged{why}: what came before is used; names of \
@@ -461,6 +462,7 @@ impl Reader<'_> {
             recording,
             warnings,
             unnamed: Some(Unnamed { kernel_text }),
+            cut: false,
         })
     }
 }

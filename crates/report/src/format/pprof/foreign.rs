@@ -74,6 +74,7 @@ pub(super) fn read(
         recording: to.finish(about(t, &chosen)),
         warnings,
         unnamed,
+        cut: t.cut,
     })
 }
 

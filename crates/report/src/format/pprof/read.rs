@@ -97,6 +97,7 @@ pub(in super::super) fn read(
     }
     warnings.append(&mut read.warnings);
     read.warnings = warnings;
+    read.cut = tables.cut;
     Ok(read)
 }
 
