@@ -166,6 +166,7 @@ struct ws_cpu {
 	u64 later_ns;  /* and of each stack that a thread read of itself */
 	u64 charges;   /* switches at which time was charged to a stack */
 	u64 hits_ns;   /* own run time of stacks taken at events */
+	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
 	u64 timed_tick; /* the jiffy whose first run was timed */
 	u32 untimed;    /* further runs since one of them was timed */
 	u32 stands_for; /* how many runs the one that is being timed stands for */
@@ -175,7 +176,8 @@ struct ws_cpu {
 	u64 left;      /* when the last one ended; 0: never */
 	u64 left_came; /* and had begun */
 	u64 left_id;   /* the thread that ended it */
-	u32 left_tid, pad1;
+	u32 left_tid;
+	u32 edges;     /* beginnings and ends of interrupts */
 	u64 asks_since, asks; /* stacks of senders, in a stretch of time */
 };
 /*
@@ -183,6 +185,7 @@ struct ws_cpu {
  * with a pattern of events.
  */
 #define WS_TIMED 31
+#define WS_EDGES_TIMED 16 /* the same of interrupts */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

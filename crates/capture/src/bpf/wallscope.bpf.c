@@ -309,58 +309,58 @@ int BPF_PROG(ws_cgroup_mkdir, struct cgroup *made, const char *path)
 	return 0;
 }
 
-static __always_inline int irq_begins(void)
+/* An interrupt begins, or ends; only the outermost counts. */
+static __always_inline int irq_edge(bool begins)
 {
 	struct ws_cpu *c = this_cpu();
+	u64 start;
 
-	if (c && c->measured && c->irq_depth++ == 0)
+	if (!c)
+		return 0;
+	start = ++c->edges % WS_EDGES_TIMED ? 0 : bpf_ktime_get_ns();
+	if (c->measured && begins && c->irq_depth++ == 0)
 		c->irq_begin = bpf_ktime_get_ns();
-	return 0;
-}
-
-static __always_inline int irq_ends(void)
-{
-	struct ws_cpu *c = this_cpu();
-
-	if (c && c->measured && c->irq_depth && --c->irq_depth == 0)
+	else if (c->measured && !begins && c->irq_depth && --c->irq_depth == 0)
 		c->irq_ns += bpf_ktime_get_ns() - c->irq_begin;
+	if (start)
+		c->edges_ns += (bpf_ktime_get_ns() - start) * WS_EDGES_TIMED;
 	return 0;
 }
 
 SEC("tp_btf/irq_handler_entry")
 int BPF_PROG(ws_irq_entry)
 {
-	return irq_begins();
+	return irq_edge(true);
 }
 
 SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(ws_irq_exit)
 {
-	return irq_ends();
+	return irq_edge(false);
 }
 
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(ws_softirq_entry)
 {
-	return irq_begins();
+	return irq_edge(true);
 }
 
 SEC("tp_btf/softirq_exit")
 int BPF_PROG(ws_softirq_exit)
 {
-	return irq_ends();
+	return irq_edge(false);
 }
 
 SEC("tp_btf/local_timer_entry")
 int BPF_PROG(ws_timer_entry)
 {
-	return irq_begins();
+	return irq_edge(true);
 }
 
 SEC("tp_btf/local_timer_exit")
 int BPF_PROG(ws_timer_exit)
 {
-	return irq_ends();
+	return irq_edge(false);
 }
 
 SEC("tp_btf/sock_send_length")

@@ -80,7 +80,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         );
     }
     notes.push(
-        "run time of the kernel programs: one switch or wake-up in 31 was timed, and each stack that was read".into(),
+        "run time of the kernel programs: one switch or wake-up in 31 and one edge of an interrupt in 16 was timed, and each stack that was read".into(),
     );
     Domain {
         unit: wallscope_model::Unit::Nanoseconds,

@@ -31,7 +31,7 @@ pub enum Event {
     Duration,
     /// All targets have ended.
     TargetEnded,
-    /// SIGINT, SIGTERM, SIGHUP, or a [`Stopper`].
+    /// SIGINT, SIGTERM, SIGHUP, SIGQUIT, or a [`Stopper`].
     Signal,
 }
 
@@ -323,7 +323,7 @@ fn ending() -> libc::sigset_t {
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             libc::sigaddset(&mut set, signal);
         }
         set

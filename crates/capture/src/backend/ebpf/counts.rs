@@ -29,12 +29,14 @@ pub struct RunTime {
     pub charges: u64,
     /// Stacks at events, ns.
     pub hits_ns: u64,
+    /// Beginnings and ends of interrupts, scaled from those that were timed, ns.
+    pub edges_ns: u64,
 }
 
 impl RunTime {
     /// All of it, ns.
     pub fn total_ns(&self) -> u64 {
-        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns
+        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns + self.edges_ns
     }
 }
 
@@ -81,20 +83,21 @@ impl Programs {
     /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
     pub fn run_time(&self) -> RunTime {
         let counters = self.counters();
-        let [hooks_ns, timer_ns, later_ns, charges, hits_ns] =
-            [0, 1, 2, 3, 4].map(|i| counters[LOSSES.len() + i]);
+        let [hooks_ns, timer_ns, later_ns, charges, hits_ns, edges_ns] =
+            [0, 1, 2, 3, 4, 5].map(|i| counters[LOSSES.len() + i]);
         RunTime {
             hooks_ns,
             timer_ns,
             later_ns,
             charges,
             hits_ns,
+            edges_ns,
         }
     }
 
     /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
     fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; LOSSES.len() + 5];
+        let mut sums = vec![0u64; LOSSES.len() + 6];
         let per_cpu = self
             .skel
             .maps
