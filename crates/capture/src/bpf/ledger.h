@@ -462,10 +462,10 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 		if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD)) {
 			t->state = WS_DEAD;
 		} else {
+			t->waker = 0; /* before the next line, from which on a waker notes itself */
 			t->state = WS_BLOCKED;
 			t->detail = block_reason(ctx, p, state, t->block_reason);
 			t->block_reason = t->detail;
-			t->waker = 0;
 			t->block_begin = now;
 			note_argument(t, p);
 			lock_begins(t, p);
@@ -499,7 +499,7 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 
 		begin_change(t);
 		t->acc.on_cpu += ran;
-			t->acc.limbo += length - ran;
+		t->acc.limbo += length - ran;
 		t->acc.repaired += length - ran;
 		t->exec = p->se.sum_exec_runtime;
 		move_on(t, now);
@@ -544,7 +544,7 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
 
 		t->acc.on_cpu += ran;
-			t->acc.limbo += length - ran;
+		t->acc.limbo += length - ran;
 		t->acc.repaired += length - ran;
 		t->exec = p->se.sum_exec_runtime;
 		c->losses[WS_L_HOLE_OUT]++;

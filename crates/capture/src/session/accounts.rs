@@ -27,9 +27,18 @@ impl Sums {
     /// The sums of `thread` by its figures in `dump`, as they stand at `now`.
     fn of(thread: &Thread, dump: &Dump, now: u64) -> Sums {
         let mut sums = Sums::at(dump, now);
-        let pipe = &mut sums.blocked[BlockReason::Pipe as usize];
-        *pipe = pipe.saturating_sub(thread.held);
+        let queued = sums.queued_while_held(thread);
+        sums.blocked[BlockReason::Pipe as usize] -= thread.held - queued;
+        sums.runnable = sums.runnable.saturating_sub(queued);
         sums
+    }
+
+    /// Of the time in which `thread` was held, all of it asleep at our pipe, what a repair took for a wait
+    /// for the CPU: the kernel's figure, which a hypervisor's pauses disturb, may say that it was woken
+    /// before it was let go.
+    fn queued_while_held(&self, thread: &Thread) -> u64 {
+        let asleep = self.blocked[BlockReason::Pipe as usize];
+        thread.held.saturating_sub(asleep)
     }
 
     /// The sums of `dump` as they stand at `now` (not before `dump.since`).
@@ -476,6 +485,7 @@ fn context(t: &Thread, ticks: &Ticks) -> Context {
     };
     ledger.unknown[UnknownCause::LostEvents as usize] = d.acc.limbo;
     let open = d.now.saturating_sub(d.since);
+    let queued_while_held = Sums::at(&d, d.now).queued_while_held(t);
     let mut runnable = d.acc.runnable;
     if d.state == state::RUNNABLE
         && let Some(part) = runnable.get_mut(d.detail as usize)
@@ -483,7 +493,7 @@ fn context(t: &Thread, ticks: &Ticks) -> Context {
         *part += open;
     }
     ledger.runnable = Runnable {
-        woken: runnable[0],
+        woken: runnable[0].saturating_sub(queued_while_held),
         preempted: runnable[1],
         throttled: runnable[2],
     };
@@ -497,7 +507,7 @@ fn context(t: &Thread, ticks: &Ticks) -> Context {
             } else {
                 0
             },
-        run_delay_ns: d.kernel_run_delay,
+        run_delay_ns: d.kernel_run_delay.saturating_sub(queued_while_held),
         switches: d.kernel_switches,
         valid: true,
     };
@@ -609,6 +619,27 @@ mod tests {
             rows.iter()
                 .all(|r| r.on_cpu_ns + r.blocked.iter().sum::<u64>() <= 110)
         );
+    }
+
+    #[test]
+    fn a_held_command_that_a_repair_woke_too_early_closes() {
+        let mut a = Accounts::new(1000, 100);
+        let mut d = dump(1, 1100, 1000, state::BLOCKED);
+        d.detail = BlockReason::Pipe as u8;
+        d.pid = 7;
+        a.dump(&d, false);
+        a.begins(7, 1300);
+        // Let go at 1300, it got the CPU at 1302; the kernel says that it had queued for 12.
+        let mut d = dump(1, 1500, 1302, state::ON_CPU);
+        d.pid = 7;
+        d.acc.blocked[BlockReason::Pipe as usize] = 290;
+        d.acc.runnable[0] = 12;
+        d.kernel_run_delay = 12;
+        a.dump(&d, true);
+        let (contexts, ..) = a.finish(1500);
+        let l = &contexts[0].ledger;
+        assert_eq!((l.wall_ns, l.residue_ns()), (200, 0));
+        assert_eq!((l.runnable.woken, l.audit.run_delay_ns), (2, 2));
     }
 
     #[test]
