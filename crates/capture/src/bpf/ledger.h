@@ -99,12 +99,15 @@ static __always_inline u64 exec_at(struct task_struct *p, u64 now)
 	return since > 0 ? exec + since : exec;
 }
 
-/* The kernel's run-queue figure of a task up to now, with the wait under way of one that is queued. */
+/*
+ * The kernel's run-queue figure of a task up to now, with the wait under way of one that is queued (and
+ * not asleep there: see settle_wakeup()).
+ */
 static __always_inline u64 delay_at(struct task_struct *p, u64 now)
 {
 	u64 delay = p->sched_info.run_delay, queued = p->sched_info.last_queued;
 
-	if (!queued || !offset_since || p->on_cpu || (s64)(now - dated(queued)) < 0)
+	if (!queued || !offset_since || p->on_cpu || p->__state || (s64)(now - dated(queued)) < 0)
 		return delay;
 	return delay + (now - dated(queued));
 }
