@@ -696,8 +696,8 @@ pub const LOSSES: [&str; 33] = [
     "who had an interpreter's lock could not be read",
     "table of events' hits full: hits not counted",
     "what lies around a lock could not be read",
-    "switch-in not seen; when it was, the kernel kept, but no stack of the wait",
-    "wake-up not seen; when it was, the kernel kept, but not by whom",
+    "switch-in not seen: dated from the kernel's own record; the wait has no stack",
+    "wake-up not seen: dated from the kernel's own record; by whom is not known",
 ];
 
 /// The loss that leaves gaps in a timeline.

@@ -3,8 +3,8 @@
 //! A program whose rounds take as long as samples are apart shows the same place of each round again and
 //! again: each sample says the same, and the intervals, made from what samples say, are narrow and wrong.
 
-/// By how much distances between samples differ from their mean at most: an eighth of it.
-pub const OF_SAMPLES: u64 = 8;
+/// By how much distances between samples differ from their mean at most: a quarter of it.
+pub const OF_SAMPLES: u64 = 4;
 /// By how much distances between rounds of looks do: a quarter.
 pub const OF_LOOKS: u64 = 4;
 

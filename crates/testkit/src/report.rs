@@ -9,6 +9,9 @@ use serde::Deserialize;
 pub struct Report {
     /// `wallscope.report/1`.
     pub schema: String,
+    /// How it was measured.
+    #[serde(default)]
+    pub domain: Domain,
     /// When.
     pub window: Window,
     /// Ledgers by thread.
@@ -28,6 +31,31 @@ pub struct Report {
     pub losses: Vec<Loss>,
     /// What it cost.
     pub cost: Cost,
+}
+
+/// How it was measured.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Domain {
+    /// By which events.
+    pub events: Vec<Event>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Event {
+    /// What it tells.
+    pub what: String,
+    /// How often, in words.
+    pub rate: String,
+}
+
+impl Domain {
+    /// How many on-CPU stacks a second there were in effect, where that is less than was asked for.
+    pub fn effective_hz(&self) -> Option<f64> {
+        let on_cpu = self.events.iter().find(|e| e.what == "on-CPU stacks")?;
+        let (before, _) = on_cpu.rate.split_once(" Hz effective")?;
+        before.rsplit(' ').next()?.parse().ok()
+    }
 }
 
 /// The window of the recording.

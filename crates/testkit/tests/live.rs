@@ -22,7 +22,7 @@ fn experiment(name: &str) {
     let _alone = alone();
     let check = checks::by_name(name).expect("the experiment is in the table");
     // What else runs on this machine is part of what is measured: a failure may be its doing, but
-    // not one that comes every time, unless the host took CPUs away every time.
+    // not one that comes every time, unless the host took CPUs away nearly every time.
     let mut attempts = Attempts::default();
     for last in [false, false, false, true] {
         let begun = CpuTime::now();

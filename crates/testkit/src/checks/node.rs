@@ -89,7 +89,8 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let took = |what| run.truth.extra(what);
     let truth = took("heavy_ns")? / (took("heavy_ns")? + took("light_ns")?);
     // By chance, two and a half standard deviations of so much time.
-    let samples = (heavy + light) / 1e9 * f64::from(hz);
+    let hz = run.report.domain.effective_hz().unwrap_or(f64::from(hz));
+    let samples = (heavy + light) / 1e9 * hz;
     let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();
     card.near(
         "on-cpu jsHeavy, of it and jsLight",
@@ -104,7 +105,7 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let six = six.into_iter().collect::<Result<Vec<_>, Error>>()?;
     let (measured, all): (f64, f64) =
         (six.iter()).fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
-    let samples = measured / 1e9 * f64::from(hz);
+    let samples = measured / 1e9 * hz;
     for (name, seen, truth) in six.iter().skip(3) {
         let truth = truth / all;
         let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::folded::{Line, parse};
-use crate::report::{Cost, Function, FunctionTimes, Report, Thread, Window};
+use crate::report::{Cost, Domain, Function, FunctionTimes, Report, Thread, Window};
 use crate::truth::{ChainTruth, FrameTruth, FunctionTruth, ThreadTruth, Truth};
 
 const MS: u64 = 1_000_000;
@@ -66,6 +66,7 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
     let pause = [0, 40 * MS, 300 * MS];
     let report = Report {
         schema: "wallscope.report/1".into(),
+        domain: Domain::default(),
         window: Window {
             start_ns: 5_000 * MS,
             end_ns: 6_000 * MS,

@@ -62,7 +62,7 @@ const NO_RING: &str = "no memory may be locked for their records (kernel.perf_ev
 const RESERVED: usize = 256;
 /// So many samples of a thread at most come at the same distance. That is told where one has just come, as a
 /// distance begins anew then.
-const SAME: u32 = 8;
+const SAME: u32 = 32;
 /// Longest that records may wait for something that takes time: their rings would overflow.
 const LONGEST: Duration = Duration::from_millis(5);
 
