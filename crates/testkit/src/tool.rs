@@ -52,6 +52,15 @@ pub struct Recorded {
     pub took: Took,
 }
 
+impl Run {
+    /// On-CPU stacks a second that there were of a running thread, where `asked` were asked for: fewer, if
+    /// they cost too much.
+    pub fn hz(&self, asked: u32) -> u32 {
+        let effective = self.report.domain.effective_hz();
+        effective.map_or(asked, |hz| (hz.round() as u32).clamp(1, asked))
+    }
+}
+
 /// A recording under way.
 #[derive(Debug)]
 pub struct Recorder {

@@ -63,8 +63,9 @@ impl Ring {
         ((self.pages + 1) * PAGE) as u64
     }
 
-    /// Takes what is there: each record's kind, its `misc` word and its body.
-    pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) {
+    /// Takes what is there: each record's kind, its `misc` word and its body. Returns what part of the ring
+    /// that was, 0..=1.
+    pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) -> f64 {
         let page = self.base.cast::<b::perf_event_mmap_page>();
         // SAFETY: the first page of the mapping is this structure; head and tail are its naturally
         // aligned u64 fields, shared with the kernel, so they are accessed atomically.
@@ -75,7 +76,8 @@ impl Ring {
             )
         };
         let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
+        let begin = tail.load(Ordering::Relaxed);
+        let mut at = begin;
         let mut wrapped = Vec::new();
         while at < end {
             let mut header = [0u8; 8];
@@ -93,6 +95,7 @@ impl Ring {
             at += size;
         }
         tail.store(end, Ordering::Release);
+        end.saturating_sub(begin) as f64 / (self.pages * PAGE) as f64
     }
 
     /// `len` bytes from position `at` of the ring: where they lie, or in `wrapped` if they go on at

@@ -149,6 +149,18 @@ impl Events {
             .map_err(|e| Error::io("cannot watch for new mappings", e))
     }
 
+    /// Whether to wake up for a ring, which is one of `sideband`, from now on.
+    ///
+    /// # Errors
+    /// It did already.
+    pub fn listen(&self, fd: &OwnedFd, on: bool) -> io::Result<()> {
+        if on {
+            return self.add(fd.as_fd(), NEWS);
+        }
+        // To ask for no events would not do: the kernel wakes us for a ring whatever was asked for.
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Also wakes up for the event ring.
     ///
     /// # Errors
@@ -213,16 +225,22 @@ impl Events {
 
     /// Waits for the next event.
     pub fn wait(&mut self) -> Event {
+        self.wait_for(None)
+    }
+
+    /// Waits for the next event: news, whether there are any or not, if nothing came for so long.
+    pub fn wait_for(&mut self, longest: Option<Duration>) -> Event {
+        let longest = longest.map(|d| timespec(d.as_nanos() as u64));
         loop {
             let mut buffer = [epoll::Event {
                 flags: EventFlags::empty(),
                 data: EventData::new_u64(0),
             }; 1];
-            let Ok(n) = epoll::wait(&self.epoll, &mut buffer[..], None) else {
+            let Ok(n) = epoll::wait(&self.epoll, &mut buffer[..], longest.as_ref()) else {
                 continue;
             };
             if n == 0 {
-                continue;
+                return Event::News;
             }
             let data = buffer[0].data.u64();
             match data {

@@ -89,7 +89,7 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let took = |what| run.truth.extra(what);
     let truth = took("heavy_ns")? / (took("heavy_ns")? + took("light_ns")?);
     // By chance, two and a half standard deviations of so much time.
-    let hz = run.report.domain.effective_hz().unwrap_or(f64::from(hz));
+    let hz = f64::from(run.hz(hz));
     let samples = (heavy + light) / 1e9 * hz;
     let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();
     card.near(

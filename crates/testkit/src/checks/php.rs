@@ -26,7 +26,7 @@ pub(super) fn php(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         };
         let program = php::start(&["--seconds", &format!("{seconds}")])?;
         let run = measure(program, tool, &options)?;
-        let mut judged = judge(&run, hz);
+        let mut judged = judge(&run, run.hz(hz));
         if !way.is_empty() {
             // What has run for a moment only may be over when it is read, and stops are too few for shares.
             let told = |what: &str| {

@@ -79,7 +79,7 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             };
             let program = interpreter.start(&["mix", "--seconds", &seconds])?;
             let run = measure(program, tool, &running)?;
-            let mut judged = running_functions(&run, running.hz);
+            let mut judged = running_functions(&run, run.hz(running.hz));
             // Who is on a CPU for moments only is hardly ever met by a look.
             let often = |what: &str| way == "by perf events" || what.contains("py-count");
             judged.rows.retain(|row| often(&row.what));

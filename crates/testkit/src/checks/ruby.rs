@@ -32,7 +32,7 @@ pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         };
         let program = ruby::start(&["--seconds", &format!("{length}")])?;
         let run = measure(program, tool, &options)?;
-        let mut judged = judge(&run, hz);
+        let mut judged = judge(&run, run.hz(hz));
         if !way.is_empty() {
             // What has run for a moment only may be over when it is read, and stops are too few for shares.
             let told = |what: &str| {

@@ -302,6 +302,8 @@ impl Looker {
         }
         let name = maker.map_or_else(String::new, |m| self.watch.threads[m].name.clone());
         if pid != parent {
+            // It may be gone in a moment.
+            self.attention.needed(session::now());
             self.processes
                 .news(&event(how::BORN, pid, tid, parent, &name, time));
         }
@@ -337,6 +339,7 @@ impl Looker {
                 thread.course = Some(Course::running(time));
                 self.watch.insert(thread);
             }
+            self.attention.needed(session::now());
             self.processes.change(Change::Exec { pid });
             let parent = wallscope_object::process::stat(pid).map_or(0, |s| s.parent);
             self.processes
@@ -378,6 +381,7 @@ impl Looker {
             return;
         }
         let ns = std::mem::take(&mut t.credit_ns);
+        self.sampled_ns += ns;
         let stack = self.running(r, time, now);
         self.watch.threads[index].sampled = Some(stack);
         let part = if r.user_mode {

@@ -10,6 +10,7 @@
 //! queued.rs   whose stacks threads have that were woken and wait for a CPU
 //! waits.rs    whose stacks those waits have that no look fell into
 //! ration.rs   threads that switch too often for a record of each
+//! attention.rs  whether samples are read at once
 //! ```
 //!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
@@ -22,6 +23,7 @@
 //! Where the kernel may not be sampled (`perf_event_paranoid` 2), samples fall on user code only;
 //! the rest of the time on a CPU is told by the tick. It does not see kernel stacks.
 
+mod attention;
 mod course;
 mod hits;
 mod intake;
@@ -42,6 +44,7 @@ use rustc_hash::FxHashMap;
 
 use super::ring::Ring;
 use crate::uneven::{self, Uneven};
+pub use attention::Attention;
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 pub use queued::{Crowd, Place, Places, Queued};
@@ -65,6 +68,11 @@ const RESERVED: usize = 256;
 const SAME: u32 = 32;
 /// Longest that records may wait for something that takes time: their rings would overflow.
 const LONGEST: Duration = Duration::from_millis(5);
+
+/// What part of a ring may fill while nobody looks at it, if it fills as fast as before.
+const FILLED: f64 = 0.125;
+/// Longest that rings are left alone.
+const REST: Duration = Duration::from_millis(50);
 
 /// The events of a thread.
 struct Joined {
@@ -107,6 +115,8 @@ pub struct Clock {
     held: Vec<(u64, Record)>,
     /// When the rings were emptied last.
     emptied: Instant,
+    /// How long they may be left alone, as fast as they filled lately.
+    rest: Duration,
     /// Whether samples fall on the kernel too.
     pub with_kernel: bool,
     /// Time between two samples of a running thread that are of use, ns.
@@ -145,6 +155,7 @@ impl Clock {
             events: FxHashMap::default(),
             held: Vec::new(),
             emptied: Instant::now(),
+            rest: Duration::ZERO,
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             told_ns: 1_000_000_000 / u64::from(hz.max(1)),
@@ -204,7 +215,8 @@ impl Clock {
         a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
         ask_for_stack(&mut a);
         a.__bindgen_anon_1.sample_period = period_ns;
-        // Each sample wakes us: what a running thread keeps elsewhere than on its stack is read at once.
+        // Each sample wakes us, if we listen: what a running thread keeps elsewhere than on the part of its
+        // stack that is copied is read at once.
         a.__bindgen_anon_2.wakeup_events = 1;
         a.set_inherit(1);
         a.set_exclude_kernel((!self.with_kernel).into());
@@ -252,8 +264,14 @@ impl Clock {
         }
     }
 
+    /// For how long nobody needs to look at the rings, as fast as they filled lately.
+    pub fn rest(&self) -> Duration {
+        self.rest
+    }
+
     fn hold(&mut self) {
-        self.emptied = Instant::now();
+        let since = std::mem::replace(&mut self.emptied, Instant::now()).elapsed();
+        let mut fullest = 0.0f64;
         let mut due = Vec::new();
         let Clock {
             rings,
@@ -265,7 +283,7 @@ impl Clock {
             ..
         } = self;
         for (index, (_, ring)) in rings.iter_mut().enumerate() {
-            ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
+            let part = ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
                 Some((time, Record::Lost(n))) => {
                     *lost += n;
                     held.push((time, Record::Lost(n)));
@@ -285,6 +303,11 @@ impl Clock {
                 Some(record) => held.push(record),
                 None => {}
             });
+            fullest = fullest.max(part);
+        }
+        // What came in an instant says little.
+        if fullest > FILLED || since > Duration::from_millis(1) {
+            self.rest = since.div_f64((fullest / FILLED).max(1e-3)).min(REST);
         }
         for (tid, index) in due {
             if let Some(joined) = events.get_mut(&tid) {

@@ -4,6 +4,8 @@
 //! and so are Python's frames, which lie elsewhere: the thread goes on meanwhile. What it has run for since,
 //! its switch records tell, so that one that was put off its CPU is as good as one that stands still.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 use wallscope_model::StackEnd;
 use wallscope_unwind::{
@@ -12,7 +14,11 @@ use wallscope_unwind::{
 };
 
 use super::{Record, Running};
-use crate::{backend::proc::looker::Looker, session, target::read_memory};
+use crate::{
+    backend::proc::looker::Looker,
+    session::{self, cost::thread_cpu_ns},
+    target::read_memory,
+};
 
 /// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
 const SEAM: usize = 512;
@@ -118,6 +124,8 @@ impl Looker {
                     let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
                         continue;
                     };
+                    self.attention.needed(now);
+                    let cpu = thread_cpu_ns();
                     let ran_ns = since.ran_since(*time) + session::now().saturating_sub(now);
                     if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
                         r.managed = self.managed.read_running(subject);
@@ -130,6 +138,7 @@ impl Looker {
                         }
                         None => self.tally.unread += 1,
                     }
+                    self.sampling_ns += thread_cpu_ns() - cpu;
                 }
                 _ => {}
             }
@@ -167,6 +176,7 @@ impl Looker {
 
     fn unwind_running(&mut self, r: &Running, time: u64) -> (Vec<FrameWord>, StackEnd) {
         let mut beyond = false;
+        let at_once = Cell::new(false);
         let mut deeper = Deeper {
             until: time + FRESH,
             same: None,
@@ -179,16 +189,28 @@ impl Looker {
             usize::MAX,
             |address, to| {
                 let n = match address < r.end() {
-                    true if r.is_below(address) => elsewhere(r, address, to),
+                    true if r.is_below(address) => {
+                        at_once.set(true);
+                        elsewhere(r, address, to)
+                    }
                     true => r.read(address, to),
-                    false => deeper.read(r, address, to),
+                    false => {
+                        at_once.set(true);
+                        deeper.read(r, address, to)
+                    }
                 };
                 beyond |= address >= r.end() && n == 0;
                 n
             },
             // What a VM keeps about its code, as it is now.
-            |address, to| read_memory(r.pid, address, to),
+            |address, to| {
+                at_once.set(true);
+                read_memory(r.pid, address, to)
+            },
         );
+        if at_once.get() {
+            self.attention.needed(session::now());
+        }
         let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
         self.processes.managed_mut().name_walked(&words, r.pid);
         let end = if beyond && stack.end == End::Unreadable {

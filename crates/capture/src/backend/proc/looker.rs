@@ -16,7 +16,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    backend::perf::{Clock, Course, Crowd, Hits, Lag, waits::Waits},
+    backend::perf::{Attention, Clock, Course, Crowd, Hits, Lag, waits::Waits},
     session::{self, managed, processes::Processes},
     syscalls,
     target::{Target, cgroup_members},
@@ -72,6 +72,7 @@ pub struct Looker {
     pub grid: Slices,
     pub clock: Option<Clock>,
     pub hits: Option<Hits>,
+    pub attention: Attention,
     pub stopper: Option<Stopper>,
     pub connections: Option<Connections>,
     pub tally: Tally,
@@ -79,8 +80,10 @@ pub struct Looker {
     pub crowd: Crowd,
     /// Time between two rounds as it is at present, ns.
     pub spacing_ns: u64,
-    /// What taking samples took, CPU time, ns.
+    /// What taking samples, and waking up for them, took, CPU time, ns.
     pub sampling_ns: u64,
+    /// Time on CPUs that samples stand for, ns.
+    pub sampled_ns: u64,
     /// How late switches in are recorded.
     pub lag: Lag,
     /// Up to when all records have been taken, ns.
@@ -113,12 +116,14 @@ impl Looker {
             grid,
             clock: None,
             hits: None,
+            attention: Attention::default(),
             stopper: None,
             connections: None,
             tally: Tally::default(),
             crowd: Crowd::default(),
             spacing_ns: 0,
             sampling_ns: 0,
+            sampled_ns: 0,
             lag: Lag::default(),
             drained_ns: 0,
             relist: false,

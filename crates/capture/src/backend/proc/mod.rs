@@ -70,7 +70,7 @@ use crate::{
 use assemble::Assembled;
 use connections::Connections;
 use looker::{LATE, Looker};
-use pace::{Pace, Used};
+use pace::{Pace, Used, Waking};
 use stop::Stopper;
 
 /// Between two searches for new threads and processes, ns.
@@ -210,8 +210,10 @@ pub(crate) fn record(
     let mut looked = start_ns;
     let (mut followed, mut reviewed) = (session::now(), session::now());
     let (mut looks_ns, mut searching_ns, mut due) = (0, 0, 0);
+    let mut waking = Waking::default();
     let ahead = Ahead::of_others();
     let stop = loop {
+        let cpu = thread_cpu_ns();
         if due == 0 {
             let now = session::now();
             let wait = pace.next_ns();
@@ -221,7 +223,21 @@ pub(crate) fn record(
             }
             due = now + wait;
         }
-        let event = events.wait();
+        let longest = match (&looker.clock, &looker.hits) {
+            (Some(clock), None) => {
+                let now = session::now();
+                looker.attention.before(&events, clock, now, due)
+            }
+            _ => None,
+        };
+        let event = events.wait_for(longest);
+        // Waking up is a part of what it was for; emptying the rings in time is for neither.
+        let price = waking.of(thread_cpu_ns() - cpu);
+        match event {
+            Event::Tick => looks_ns += price,
+            Event::News if longest.is_none() => looker.sampling_ns += price,
+            _ => {}
+        }
         let late = session::now() > due + LATE;
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             looker.drain(followed, session::now());
@@ -283,6 +299,8 @@ pub(crate) fn record(
                     cpu_ns: meter.own_ns(),
                     looks_ns: looks_ns + looker.stopper.as_ref().map_or(0, |s| s.cpu_ns),
                     samples_ns: looker.sampling_ns,
+                    sampled_ns: looker.sampled_ns,
+                    threads: looker.watch.live.len(),
                 };
                 if pace.check(now, used)
                     && let Some(clock) = &mut looker.clock

@@ -3,7 +3,8 @@
 //! Some of it cannot be slowed down: records of switches, new processes and what they run, the host's facts. What that
 //! costs is taken off the limit, of which looks and samples may always have half. Each of the two is slowed by what
 //! it costs itself: many threads that wait now and then make looks dear, which is no reason to sample computing ones
-//! less often, and processes that come and go are none to look less often at all.
+//! less often, and processes that come and go are none to look less often at all. To wake up is a part of what
+//! each of them costs, on virtual machines the largest.
 //!
 //! Rounds of looks stay so close to each other that nothing is noticed too late. Where they would have
 //! to be further apart, each looks at a part of the threads only.
@@ -18,6 +19,11 @@ const EVERY: u64 = 200_000_000;
 const LONGEST: Duration = Duration::from_millis(500);
 /// Longest time between two looks at one thread, and between two samples of one that runs.
 const SELDOM: Duration = Duration::from_secs(32);
+
+/// Looks, and samples, may always have so much of what both may cost.
+const LEAST: f64 = 0.2;
+/// By what one waking moves the median of what they cost.
+const MOVED: f64 = 1.05;
 
 /// What may be done more or less often, and takes time by how often it is done.
 struct Rate {
@@ -48,8 +54,11 @@ impl Rate {
         } else {
             return;
         };
-        let wanted = self.period.as_secs_f64() * factor;
-        self.period = Duration::from_secs_f64(wanted).clamp(self.asked.min(SELDOM), SELDOM);
+        let before = self.period.as_secs_f64();
+        self.period =
+            Duration::from_secs_f64(before * factor).clamp(self.asked.min(SELDOM), SELDOM);
+        // What it took at the old distance says what it will take at the new one: it is not held against it twice.
+        self.share *= before / self.period.as_secs_f64();
     }
 }
 
@@ -62,6 +71,33 @@ pub struct Used {
     pub looks_ns: u64,
     /// For samples.
     pub samples_ns: u64,
+    /// What samples stand for: time that threads computed.
+    pub sampled_ns: u64,
+    /// Threads there are.
+    pub threads: usize,
+}
+
+/// What waking up once costs as a rule, CPU time: the median, which moves by a part of itself with each. A
+/// virtual machine's pauses fall into its wakings, cost many times as much, and do not become fewer in step
+/// with them.
+#[derive(Default)]
+pub struct Waking {
+    median_ns: f64,
+}
+
+impl Waking {
+    /// What it is to be counted as, ns, if it took `ns` this time.
+    pub fn of(&mut self, ns: u64) -> u64 {
+        if self.median_ns < 1.0 {
+            self.median_ns = ns as f64;
+        }
+        self.median_ns *= if ns as f64 > self.median_ns {
+            MOVED
+        } else {
+            1.0 / MOVED
+        };
+        ns.min((2.0 * self.median_ns) as u64)
+    }
 }
 
 /// The rates in force.
@@ -145,18 +181,29 @@ impl Pace {
         let looks = of_time(used.looks_ns, self.last.looks_ns);
         let samples = of_time(used.samples_ns, self.last.samples_ns);
         let fixed = of_time(used.cpu_ns, self.last.cpu_ns) - looks - samples;
-        (self.last, self.last_ns) = (used, now);
+        let last = std::mem::replace(&mut self.last, used);
+        self.last_ns = now;
         self.sampled += time as f64 / 1e9 / self.samples.period.as_secs_f64();
         let budget = (self.limit - fixed.max(0.0)).max(self.limit / 2.0);
         let before = self.samples.period;
-        // What one of them leaves of its half is the other's.
+        let part = part_of_samples(of_time(used.sampled_ns, last.sampled_ns), used.threads);
+        // What one of them leaves of its part is the other's.
         let (by_looks, by_samples) = (self.looks.share, self.samples.share);
         self.looks
-            .adapt(looks, (budget - by_samples).max(budget / 2.0));
+            .adapt(looks, (budget - by_samples).max(budget * (1.0 - part)));
         self.samples
-            .adapt(samples, (budget - by_looks).max(budget / 2.0));
+            .adapt(samples, (budget - by_looks).max(budget * part));
         self.samples.period != before
     }
+}
+
+/// What part of what both may cost is for samples, where on average `computing` of so many `threads` were on a
+/// CPU: that makes the error of both together smallest, if one of each costs the same. A sample is of one
+/// thread that computes, a look of all that do not.
+fn part_of_samples(computing: f64, threads: usize) -> f64 {
+    let waiting = (threads as f64 - computing).max(0.0);
+    let part = computing / (computing + waiting.sqrt()).max(f64::MIN_POSITIVE);
+    part.clamp(LEAST, 1.0 - LEAST)
 }
 
 #[cfg(test)]
@@ -170,6 +217,7 @@ mod tests {
             cpu_ns: looks_ns + fixed_ns + samples_ns,
             looks_ns,
             samples_ns,
+            ..Used::default()
         }
     }
 
@@ -208,6 +256,45 @@ mod tests {
         assert!(p.check(S, used(S / 500, 0, S / 25)));
         assert!(p.sample_ns() > 15_000_000);
         assert_eq!(p.period_ns(), 10_000_000);
+    }
+
+    #[test]
+    fn who_computes_is_sampled_and_who_waits_looked_at() {
+        assert_eq!(part_of_samples(1.0, 1), 1.0 - LEAST);
+        assert_eq!(part_of_samples(0.0, 1), LEAST);
+        assert_eq!(part_of_samples(0.0, 0), LEAST);
+        assert_eq!(part_of_samples(2.0, 6), 0.5);
+        // Both cost 0.2 ms each: a thread that computes all the time is sampled oftener than looked at.
+        let mut p = Pace::new(100, 1.0, 0, 0);
+        let mut all = Used {
+            threads: 1,
+            ..Used::default()
+        };
+        for tenth in 1..200 {
+            let each = |period: u64| S / 10 * 200_000 / period;
+            all.looks_ns += each(p.period_ns());
+            all.samples_ns += each(p.sample_ns());
+            all.sampled_ns += S / 10;
+            all.cpu_ns = all.looks_ns + all.samples_ns;
+            p.check(tenth * S / 10, all);
+        }
+        let (looks, samples) = (S / p.period_ns(), S / p.sample_ns());
+        assert!((8..=14).contains(&looks), "{looks}");
+        assert!((33..=48).contains(&samples), "{samples}");
+    }
+
+    #[test]
+    fn a_waking_counts_as_it_costs_as_a_rule() {
+        let mut waking = Waking::default();
+        for _ in 0..100 {
+            waking.of(50_000);
+        }
+        // A pause of the machine, and something dearer that stays so.
+        assert!((90_000..110_000).contains(&waking.of(1_000_000)));
+        for _ in 0..100 {
+            waking.of(200_000);
+        }
+        assert_eq!(waking.of(200_000), 200_000);
     }
 
     #[test]
