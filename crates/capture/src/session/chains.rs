@@ -9,6 +9,10 @@
 //! A wait for an interpreter's lock is divided first among those who had the lock in it (`gil.rs`): who
 //! waits for it is mostly woken by its own time limit.
 //!
+//! While a thread waits for a lock it may pass through several hands: whoever lets another waiter in had it until then. So
+//! such a wait is cut at these moments, and where another wait began of which the lock's owner is known, and each
+//! piece given to who had the lock at its end (`chains/handed.rs`).
+//!
 //! A wait that is not over at the end was ended by nobody. Where its lock itself says who has it
 //! (`owners.rs`), the wait is given to that one, from when a waiter was last seen to be let in. So is one that
 //! ended by a time limit of its own, to who had the lock when it began.
@@ -37,6 +41,9 @@ use crate::{
 };
 
 mod follow;
+mod handed;
+
+use handed::{By, Handed};
 
 /// Wakers that are followed from one wait.
 pub const MOST_HOPS: usize = 8;
@@ -121,8 +128,8 @@ pub struct Chains {
     owners: FxHashMap<(u64, u64), Owned>,
     /// Who has the lock that a thread still waits for, by record and begin of the wait.
     has: FxHashMap<(u64, u64), (Who, Told)>,
-    /// When a wait for a lock was last seen to end, by what was waited for.
-    let_in: FxHashMap<u64, u64>,
+    /// Who had locks when.
+    handed: Handed,
     /// Who had interpreters' locks.
     pub holders: Holders,
     interrupts: Interrupts,
@@ -168,6 +175,11 @@ impl Chains {
         self.wakes.insert((e.id, e.begin), wake);
     }
 
+    /// What is called `resource` is not one lock but several of a kind.
+    pub fn is_a_kind(&mut self, resource: u64) {
+        self.handed.leave_out(resource);
+    }
+
     /// When the thread with record `id` began to wait at `begin`, `owner` had the lock; `told`: by what that is
     /// known, where not from a runtime.
     pub fn owned(&mut self, id: u64, begin: u64, owner: Who, told: Option<Told>) {
@@ -211,6 +223,10 @@ impl Chains {
             wake,
             has,
         };
+        if let (Some((who, None)), true) = (&block.owner, block.detail == BlockReason::Lock as u8) {
+            self.handed
+                .add(block.resource, block.begin, By::Owner(who.clone()));
+        }
         let past = &mut self.past.entry(s.id).or_default().blocks;
         let at = past.partition_point(|b| b.begin <= block.begin);
         past.insert(at, block.clone());
@@ -239,8 +255,9 @@ impl Chains {
                 let Some(wake) = self.wakes.remove(&(s.id, s.begin)) else {
                     return;
                 };
-                if key.detail == BlockReason::Lock as u8 && key.resource != 0 {
-                    self.was_let_in(key.resource, wake.time);
+                if key.detail == BlockReason::Lock as u8 {
+                    self.handed
+                        .add(key.resource, wake.time, By::Wake(Rc::clone(&wake)));
                 }
                 self.block(key, s, Some(wake), None);
             }
@@ -260,14 +277,6 @@ impl Chains {
             _ => return,
         }
         self.kept += 1;
-    }
-
-    fn was_let_in(&mut self, resource: u64, time: u64) {
-        if self.let_in.len() >= MOST_KEPT {
-            self.let_in.clear();
-        }
-        let last = self.let_in.entry(resource).or_default();
-        *last = time.max(*last);
     }
 
     /// Follows what ended long enough ago. `kernel`: kernel stacks by hash.
@@ -358,6 +367,7 @@ impl Chains {
             self.kept += left;
             left > 0
         });
+        self.handed.forget();
     }
 
     /// What the interrupt served in whose name a wake-up with this kernel stack came, if it was one.

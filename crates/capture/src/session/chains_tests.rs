@@ -342,3 +342,51 @@ fn a_sleep_was_not_ended_by_whom_its_interrupt_met() {
         assert_eq!(ended.first().map(|_| 9), waker, "{detail:?}");
     }
 }
+
+#[test]
+fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
+    let mut c = Chains::default();
+    let lock = |c: &mut Chains, id, begin, end, waker, resource| {
+        c.wake(&wake(id, begin, end, waker, &[(0, state::ON_CPU, 0)]));
+        let mut s = SampleEvent::new_zeroed();
+        (s.id, s.begin, s.end, s.state) = (id, begin, end, state::BLOCKED);
+        (s.ns, s.count) = (end - begin, 1);
+        let key = Key {
+            resource,
+            detail: BlockReason::Lock as u8,
+            ..key(id, state::BLOCKED)
+        };
+        c.sample(key, &s);
+    };
+    // 4 lets 2 in, 2 lets 3 in, and 5, which came in between, lets 1 in. Elsewhere 6 lets 7 in.
+    lock(&mut c, 2, 2 * MS, 10 * MS, 4, 71);
+    lock(&mut c, 7, 2 * MS, 11 * MS, 6, 72);
+    lock(&mut c, 3, 2 * MS, 13 * MS, 2, 71);
+    lock(&mut c, 1, 4 * MS, 20 * MS, 5, 71);
+    // When 12 began to wait 13 had the lock, says its runtime.
+    c.owned(12, 12 * MS, Who::Record(13), None);
+    lock(&mut c, 12, 12 * MS, 22 * MS, 5, 74);
+    lock(&mut c, 14, 8 * MS, 18 * MS, 5, 74);
+    // What one name stands for may be many locks.
+    c.is_a_kind(73);
+    lock(&mut c, 8, 0, 10 * MS, 9, 73);
+    lock(&mut c, 10, 0, 15 * MS, 11, 73);
+    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let of = |root: u64, who| -> (u64, u64) {
+        let all = find(&nodes, Role::Woke, who).into_iter();
+        let own = all.filter(|n| roots[n.root as usize].id == root && n.parent.is_none());
+        own.fold((0, 0), |sum, n| (sum.0 + n.ns, sum.1 + n.count))
+    };
+    assert_eq!(
+        [of(1, 4), of(1, 2), of(1, 5)],
+        [(6 * MS, 0), (3 * MS, 0), (7 * MS, 1)]
+    );
+    assert_eq!(
+        [of(2, 4), of(3, 4), of(3, 2)],
+        [(8 * MS, 1), (8 * MS, 0), (3 * MS, 1)]
+    );
+    assert_eq!(
+        [of(7, 6), of(10, 9), of(10, 11)],
+        [(9 * MS, 1), (0, 0), (15 * MS, 1)]
+    );
+}

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     backend::ebpf::Visited,
     event::{
-        self, Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, Resolve,
+        self, Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, PARKED, Resolve,
         ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, WordsEvent, how, kind,
         state, what,
     },
@@ -217,6 +217,9 @@ impl Intake {
                     self.futexes.insert(e.hash, (e.pid, e.address));
                 } else if e.what == what::MONITOR {
                     self.monitors.insert(e.hash, (e.pid, e.address));
+                    if e.address & PARKED != 0 {
+                        self.chains.is_a_kind(e.hash);
+                    }
                 }
                 self.resources.take(e);
             }

@@ -13,6 +13,7 @@ use super::{
         samples::User,
     },
     Block, Chains, MOST_HOPS, Wake,
+    handed::By,
 };
 use crate::event::{Step, state};
 
@@ -36,7 +37,10 @@ impl Chains {
                 Some((owner, told)) if by_itself && !itself(owner) => {
                     self.held(at, owner, *told, kernel, path);
                 }
-                _ => self.follow(at, wake, kernel, path),
+                _ if by_itself || block.detail != BlockReason::Lock as u8 => {
+                    self.follow(at, wake, kernel, path);
+                }
+                _ => self.let_in(at, block, kernel, path),
             };
         }
         let length = at.to.saturating_sub(at.from).max(1);
@@ -73,8 +77,7 @@ impl Chains {
         let Some((who, told)) = &block.has else {
             return;
         };
-        let let_in = self.let_in.get(&block.resource).copied().unwrap_or(0);
-        let from = let_in.clamp(at.from, at.to);
+        let from = self.handed.last(block.resource).clamp(at.from, at.to);
         let length = u128::from((at.to - at.from).max(1));
         let since = Follow {
             from,
@@ -83,6 +86,33 @@ impl Chains {
         };
         if since.ns > 0 {
             self.held(since, who, Some(*told), kernel, path);
+        }
+    }
+
+    /// `block`, or the part of it that `at` is, is over: somebody let it have the lock, and others were let in
+    /// before.
+    fn let_in(
+        &mut self,
+        at: Follow,
+        block: &Block,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        let Some(last) = &block.wake else { return };
+        for (piece, by) in self.handed.pieces(at, block.resource, last.time) {
+            // Who waits did not have it, and an interrupt never does.
+            let waits = |id: u64| path.last() == Some(&id);
+            match by {
+                Some(By::Wake(wake))
+                    if !waits(wake.waker) && self.interrupt(wake.kernel, kernel).is_none() =>
+                {
+                    self.follow(piece, &wake, kernel, path);
+                }
+                Some(By::Owner(who)) if !matches!(who, Who::Record(id) if waits(id)) => {
+                    self.held(piece, &who, None, kernel, path);
+                }
+                _ => self.follow(piece, last, kernel, path),
+            }
         }
     }
 
@@ -386,10 +416,35 @@ impl Chains {
             // Of waits that interrupts end only the thread is known that the interrupt met.
             None if woken_by != 0 && !ends_by_interrupt(step.detail) => {
                 let who = Who::Record(woken_by);
-                self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
+                let woke = self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
+                if let (Some(above), true) = (woke, step.detail == BlockReason::Lock as u8) {
+                    let above = Some(above);
+                    self.let_go(&Follow { above, ..below }, woken_by, &who, kernel, path);
+                }
             }
             None => {}
         }
+    }
+
+    /// `at` is a wait for a lock that was too short to be charged, which `id` ended: what that one did in it, as far as
+    /// its samples tell.
+    fn let_go(
+        &mut self,
+        at: &Follow,
+        id: u64,
+        who: &Who,
+        kernel: &FxHashMap<u64, Box<[u64]>>,
+        path: &mut Vec<u64>,
+    ) {
+        // Where it ends in a circle that is no news: they take the lock in turn.
+        if path.contains(&id) || path.len() >= MOST_HOPS {
+            return;
+        }
+        path.push(id);
+        let blocked = self.earlier(at, id, who, at.to, at.ns, kernel, path);
+        let rest = self.queued(at, id, who, at.ns - blocked);
+        self.computed(at, id, who, rest);
+        path.pop();
     }
 
     /// Where `id` was blocked up to `until`, of which `ns` are to be given away, as far as its samples
