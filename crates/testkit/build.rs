@@ -15,6 +15,7 @@ const C_FILES: &[&str] = &[
     "reclaim",
     "userfault",
     "chain",
+    "hands",
     "held",
     "sched",
     "lives",

@@ -31,6 +31,7 @@ static const struct program PROGRAMS[] = {
      program_reclaim},
     {"chain", "sleep-us compute-us", "a lock whose holder waits for another process",
      program_chain},
+    {"hands", "", "a lock that passes through many hands while others wait for it", program_hands},
     {"held", "", "locks that nobody gives up, and others that only look alike", program_held},
     {"rpc", "backend-us compute-us", "a client waiting for a slow server over loopback",
      program_rpc},

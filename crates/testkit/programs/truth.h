@@ -176,6 +176,7 @@ void program_rpc(void);
 void program_reasons(void);
 void program_reclaim(void);
 void program_chain(void);
+void program_hands(void);
 void program_held(void);
 void program_crowd(void);
 void program_throttled(void);

@@ -84,6 +84,7 @@ experiments! {
     reasons "reasons";
     userfault "userfault";
     chain "chain";
+    hands "hands";
     held "held";
     crowd "crowd";
     throttled "throttled";

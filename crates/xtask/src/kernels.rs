@@ -30,8 +30,8 @@ const EMULATOR: &str = "qemu-system-x86_64";
 /// What is asked of a kernel unless something else is named: what needs no disk, no quota, no other
 /// program.
 const USUAL: &[&str] = &[
-    "mix", "shares", "convoy", "rpc", "chain", "crowd", "micro", "migrate", "lengths", "short",
-    "span", "execs", "rename", "odd",
+    "mix", "shares", "convoy", "rpc", "chain", "hands", "crowd", "micro", "migrate", "lengths",
+    "short", "span", "execs", "rename", "odd",
 ];
 /// The first word of each line by which the inside tells the outside.
 const TELLS: &str = "KERNELS:";

@@ -120,6 +120,7 @@ checks! {
     Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";
     Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";
     Truth "chain" why::chain: "a lock, its holder, and what that one waited for";
+    Truth "hands" why::hands: "a lock that passes through many hands while others wait for it";
     Truth "held" why::held: "whose the locks are that nobody gave up, by the locks' own memory";
     Truth "crowd" shares::crowd: "busy threads that share one CPU";
     Truth "throttled" shares::throttled: "a CPU quota";

@@ -180,6 +180,51 @@ fn entries(list: &serde_json::Value) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
+/// A wait passes while several threads have the lock, one after the other.
+pub(super) fn hands(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let run = tool.measure("hands", &["--seconds", &length.text()], &Options::at(99))?;
+    let mut card = reasons_right(&run)?;
+    let kinds = [
+        ("h-long", "long_ns", "is blocked (timer)"),
+        ("h-short", "short_ns", "is blocked (timer)"),
+        ("h-busy", "busy_ns", "computes"),
+    ];
+    let truth = kinds.map(|(_, extra, _)| run.truth.extra(extra));
+    let truth = truth.into_iter().collect::<Result<Vec<f64>, _>>()?;
+    let whole: f64 = truth.iter().sum();
+
+    let locks = run.recorded.json(&["locks"])?;
+    let lock = (locks["locks"].as_array().into_iter().flatten())
+        .find(|l| {
+            l["name"]
+                .as_str()
+                .is_some_and(|n| n.contains("hands_mutex"))
+        })
+        .ok_or_else(|| Error::Output("no lock is called hands_mutex".into()))?;
+    let holders = || lock["holders"].as_array().into_iter().flatten();
+    let ns = |value: &serde_json::Value| value["ns"].as_f64().unwrap_or(0.0);
+    let all: f64 = holders().map(ns).sum();
+    let mut right = 0.0;
+    for ((thread, _, deed), truth) in kinds.into_iter().zip(&truth) {
+        let of_kind = || holders().filter(|h| h["thread"] == thread);
+        let given: f64 = of_kind().map(ns).sum();
+        let (share, true_share) = (100.0 * given / all, 100.0 * truth / whole);
+        right += share.min(true_share);
+        card.near(format!("waits under {thread}"), true_share, share, 5.0, "%");
+        let did = of_kind().flat_map(|h| h["meanwhile"].as_array().into_iter().flatten());
+        let so = did.filter(|d| d["what"].as_str().is_some_and(|w| w.contains(deed)));
+        let so: f64 = so.map(ns).sum();
+        card.at_least(
+            format!("meanwhile {thread} {deed}"),
+            100.0 * so / given,
+            75.0,
+            "%",
+        );
+    }
+    card.at_least("given to who had the lock", right, 95.0, "%");
+    Ok(card)
+}
+
 pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     // On a busy machine the samplers would slow down, and short waits not be followed any more.
