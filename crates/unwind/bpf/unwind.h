@@ -91,6 +91,9 @@ struct {
 	__type(value, struct hs_proc);
 } hs_procs SEC(".maps");
 
+/* Whether any is in it, as user space tells: most often none, and each walk is spared a look. */
+u32 hs_processes;
+
 typedef void *uw_table;
 
 static __always_inline struct uw_rule *uw_get_rule(u32 id)
@@ -107,6 +110,8 @@ static __always_inline struct uw_proc *uw_get_proc(u32 tgid)
 }
 static __always_inline struct hs_proc *hs_get_proc(u32 tgid)
 {
+	if (!hs_processes)
+		return NULL;
 	return bpf_map_lookup_elem(&hs_procs, &tgid);
 }
 static __always_inline uw_table uw_open_table(u32 file)
@@ -123,7 +128,7 @@ static __always_inline u64 *uw_table_word(uw_table table, u32 index)
 /* Bytes fetched at a time. In an interrupt few, since a short stack should stay cheap; where each
  * read takes locks, whole pages. */
 #ifndef UW_PROBE_BYTES
-#define UW_PROBE_BYTES 1024
+#define UW_PROBE_BYTES 512
 #endif
 #define UW_FAULT_BYTES 2048
 #define UW_REMOTE_BYTES 4096

@@ -172,9 +172,9 @@ struct uw_work {
 	/* memory at hand */
 	u64 base[2];
 	u64 len[2];
-	u64 buf[UW_WINDOW_BYTES / 8];
-	struct uw_stack out;
 	struct hs_walk hs;	/* in code of a HotSpot VM */
+	struct uw_stack out;
+	u64 buf[UW_WINDOW_BYTES / 8];
 	struct uw_cached cache[UW_CACHE_SIZE];
 };
 

@@ -152,7 +152,7 @@ impl<'o> Course<'o> {
         if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
             processes.prepare_command(held.pid(), &argv[0]);
         }
-        programs.set_managed(processes.managed().processes());
+        programs.set_managed(processes.managed().processes(), processes.vms());
         let java = &mut processes.managed_mut().java;
         java.look_at_threads();
         programs.add_java_threads(&java.take_threads());

@@ -49,6 +49,8 @@ pub struct Files<S = KernelTables> {
     by_unwinder: FxHashMap<u16, u16>,
     /// The same for stacks that are unwound after the recording.
     by_late: FxHashMap<u16, u16>,
+    /// VMs that the unwinder has been told of.
+    vms: usize,
     unopened: u64,
     refused: u64,
 }
@@ -98,6 +100,7 @@ impl<S: TableSink> Files<S> {
             known: FxHashMap::default(),
             by_unwinder: FxHashMap::default(),
             by_late: FxHashMap::default(),
+            vms: 0,
             unopened: 0,
             refused: 0,
         })
@@ -257,7 +260,14 @@ impl<S: TableSink> Files<S> {
 
     /// Tells the unwinder of a process's HotSpot VM; whether it could be told.
     pub fn set_hotspot(&mut self, pid: u32, vm: &hotspot::abi::Proc) -> bool {
-        self.store.set_hotspot(pid, vm).is_ok()
+        let told = self.store.set_hotspot(pid, vm).is_ok();
+        self.vms += usize::from(told);
+        told
+    }
+
+    /// VMs that the unwinder has been told of, so far.
+    pub fn vms(&self) -> usize {
+        self.vms
     }
 
     /// Frees what the kernel side holds for a process that is gone.

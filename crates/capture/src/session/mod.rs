@@ -126,10 +126,11 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
     }
 }
 
-/// Slices are fine for short recordings: some sixteen of them. Each has its price: it wakes us up.
+/// Slices are fine for short recordings: ten of them. Each has its price: it wakes us up. Of a second they
+/// come when the host is looked at as well.
 pub(crate) fn first_slice(duration: Option<Duration>) -> u64 {
     match duration {
-        Some(d) => (d.as_nanos() as u64 / 16).clamp(50_000_000, LONGEST_SLICE),
+        Some(d) => (d.as_nanos() as u64 / 10).clamp(50_000_000, LONGEST_SLICE),
         None => LONGEST_SLICE / 2,
     }
 }

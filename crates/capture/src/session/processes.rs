@@ -293,6 +293,11 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
+    /// VMs that the unwinder has been told of, so far.
+    pub fn vms(&self) -> usize {
+        self.files.vms()
+    }
+
     /// Managed code.
     pub fn managed(&self) -> &Managed {
         &self.managed

@@ -136,7 +136,7 @@ impl Upkeep {
         java.look_at_threads();
         programs.add_java_threads(&java.take_threads());
         intake.tell_owners(java);
-        programs.set_managed(processes.managed().processes());
+        programs.set_managed(processes.managed().processes(), processes.vms());
         processes.unwind_late(&mut intake, false);
         if intake.raws.len() < late::MOST {
             programs.allow_raw(late::RATION);

@@ -234,9 +234,9 @@ pub(crate) struct Work {
     pub tls: u64,
     base: [u64; 2],
     len: [u64; 2],
-    buf: [u64; WINDOW_BYTES / 8],
-    pub out: RawStack,
     hs: hotspot::Walk,
+    pub out: RawStack,
+    buf: [u64; WINDOW_BYTES / 8],
     cache: [Cached; CACHE_SIZE],
 }
 

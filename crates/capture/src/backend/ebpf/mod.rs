@@ -327,10 +327,12 @@ impl Programs {
         }
     }
 
-    /// Tells the programs in how many processes managed frames can be read.
-    pub fn set_managed(&mut self, processes: usize) {
+    /// Tells the programs in how many processes managed frames can be read, and how many VMs the
+    /// unwinder knows: where there are none, nobody looks for them.
+    pub fn set_managed(&mut self, processes: usize, vms: usize) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.py_processes = processes as u32;
+            state.hs_processes = vms as u32;
         }
     }
 
