@@ -226,6 +226,7 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
         return out;
     }
     let cut = (whole as f64 * least) as u64;
+    let why = why.gathered(cut);
     tree(&mut out, &why.tree, whole, cut, "", "");
     out.push_str("\nIn the end it was spent on:\n");
     let mut rest = 0;
@@ -321,7 +322,7 @@ struct JsonWhy {
 pub fn why_json(analysis: &Analysis<'_>, whose: &Whose) -> String {
     fn node(n: WhyNode) -> JsonNode {
         JsonNode {
-            what: n.what,
+            what: n.what.to_string(),
             ns: n.ns,
             own_ns: n.own_ns,
             parts: n.parts.into_iter().map(node).collect(),
@@ -341,7 +342,10 @@ pub fn why_json(analysis: &Analysis<'_>, whose: &Whose) -> String {
         tree: node(tree),
         ends: ends
             .into_iter()
-            .map(|(what, ns)| JsonShare { what, ns })
+            .map(|(what, ns)| JsonShare {
+                what: what.to_string(),
+                ns,
+            })
             .collect(),
     })
 }

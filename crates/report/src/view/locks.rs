@@ -177,7 +177,7 @@ impl Analysis<'_> {
                     let b = &rec.hops[*below as usize];
                     let line = match b.role {
                         Role::Woke | Role::Held => continue,
-                        _ => hop_line(self, b),
+                        _ => hop_line(self, b).to_string(),
                     };
                     let ns = waits.ns[*below as usize];
                     // Of who had it, what it ran is known part by part.

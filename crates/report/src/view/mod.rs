@@ -36,7 +36,7 @@ pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait};
 pub(crate) use waits::queues;
 pub use waits::{RESOURCE, Waits};
-pub use why::{Whose, Why, WhyNode};
+pub use why::{Line, Whose, Why, WhyNode};
 
 use code::Code;
 

@@ -7,7 +7,7 @@ use wallscope_model::{
     Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
 };
 
-use super::Analysis;
+use super::{Analysis, Line};
 
 /// The key of the label that says what a thread waited for.
 pub const RESOURCE: &str = "resource";
@@ -173,7 +173,7 @@ impl Analysis<'_> {
 
     /// What somebody does in a hop, as one line of a tree.
     pub fn hop_line(&self, hop: &Hop) -> String {
-        hop_line(self, hop)
+        hop_line(self, hop).to_string()
     }
 
     /// All functions of a stack, leaf first, as folded output has them.
@@ -233,7 +233,7 @@ fn only_wakes(name: &str) -> bool {
 }
 
 /// See [`Analysis::hop_line`].
-pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
+pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> Line {
     let stands = hop.stack.and_then(|s| a.place(s));
     let at = |word: &str| {
         stands
@@ -241,7 +241,7 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
             .map_or(String::new(), |p| format!(" {word} {p}"))
     };
     let who = a.actor(hop);
-    match hop.role {
+    let line = match hop.role {
         Role::Woke => match a.recording.actors[hop.actor.0 as usize] {
             Actor::Context(_) => {
                 let place = a.waker_place(hop);
@@ -259,13 +259,13 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> String {
             // A word that only this thread parks on says nothing.
             let stack = |s: StackId| &a.recording.stacks[s.0 as usize];
             let parks = (hop.stack).is_some_and(|s| place::parks(a.recording, stack(s)));
-            let what = (a.resource(hop.labels).filter(|_| !parks))
-                .map_or(String::new(), |r| format!(": {r}"));
-            format!("{who} is blocked ({reason}{what}){}", at("in"))
+            let name = a.resource(hop.labels).filter(|_| !parks);
+            return Line::blocked(&format!("{who} is "), reason, name.as_deref(), &at("in"));
         }
         Role::Circle => format!("{who} waits for somebody above (a circle)"),
         Role::Cut => format!("{who}: not followed further"),
-    }
+    };
+    line.into()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Chains of waits as a tree: what the time of a thread or function was really spent on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use wallscope_model::{Role, State};
 
@@ -18,11 +19,54 @@ pub enum Whose {
     Function(String),
 }
 
+/// A line of the tree in words; of a wait for something that has a name, in three parts, so that waits for
+/// different things of one kind can be put together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line {
+    before: String,
+    name: Option<String>,
+    behind: String,
+}
+
+impl Line {
+    /// A wait: "`who`blocked (disk: /some/file)`place`".
+    pub(super) fn blocked(who: &str, reason: &str, name: Option<&str>, place: &str) -> Line {
+        let colon = if name.is_some() { ": " } else { "" };
+        Line {
+            before: format!("{who}blocked ({reason}{colon}"),
+            name: name.map(str::to_owned),
+            behind: format!("){place}"),
+        }
+    }
+
+    fn of(mut self, who: &str) -> Line {
+        self.before = format!("{who} {}", self.before);
+        self
+    }
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Line {
+        Line {
+            before: text,
+            name: None,
+            behind: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_deref().unwrap_or_default();
+        write!(f, "{}{name}{}", self.before, self.behind)
+    }
+}
+
 /// A part of the asked time. Its children sum to it, with `own_ns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhyNode {
     /// What it is.
-    pub what: String,
+    pub what: Line,
     /// Time, ns.
     pub ns: u64,
     /// The part that is in none of the children, ns.
@@ -37,34 +81,104 @@ pub struct Why {
     /// The tree; its time is the asked time.
     pub tree: WhyNode,
     /// What the time was spent on in the end, most first; sums to the asked time.
-    pub ends: Vec<(String, u64)>,
+    pub ends: Vec<(Line, u64)>,
     /// Of that, time whose chain was cut: not followed further.
     pub cut_ns: u64,
     /// Samples that match.
     pub samples: u64,
 }
 
+impl Why {
+    /// The same, with waits shorter than `least` together put together where they differ by nothing but what
+    /// was waited for: a program that reads a thousand files waits for the disk, and for no file much.
+    pub fn gathered(mut self, least: u64) -> Why {
+        self.tree.parts = gathered(self.tree.parts, least);
+        let ends = self.ends.into_iter().map(|(what, ns)| WhyNode {
+            what,
+            ns,
+            own_ns: ns,
+            parts: Vec::new(),
+        });
+        let ends = gathered(ends.collect(), least);
+        self.ends = ends.into_iter().map(|e| (e.what, e.ns)).collect();
+        self
+    }
+}
+
+fn gathered(parts: Vec<WhyNode>, least: u64) -> Vec<WhyNode> {
+    let (small, mut out): (Vec<_>, Vec<_>) = parts
+        .into_iter()
+        .partition(|p| p.ns < least && p.what.name.is_some());
+    let mut alike: BTreeMap<_, Vec<WhyNode>> = BTreeMap::new();
+    for part in small {
+        let around = (part.what.before.clone(), part.what.behind.clone());
+        alike.entry(around).or_default().push(part);
+    }
+    for ((before, behind), mut parts) in alike {
+        let n = parts.len();
+        if n > 1 {
+            parts.iter_mut().for_each(|p| p.what.name = None);
+            parts = joined(parts);
+            let name = Some(format!("{n} different"));
+            parts.iter_mut().for_each(|p| {
+                p.what = Line {
+                    before: before.clone(),
+                    name: name.clone(),
+                    behind: behind.clone(),
+                };
+            });
+        }
+        out.append(&mut parts);
+    }
+    for part in &mut out {
+        part.parts = gathered(std::mem::take(&mut part.parts), least);
+    }
+    most_first(out)
+}
+
+/// Parts that say the same are one, and so are theirs.
+fn joined(parts: Vec<WhyNode>) -> Vec<WhyNode> {
+    let mut by_line: BTreeMap<Line, WhyNode> = BTreeMap::new();
+    for mut part in parts {
+        match by_line.get_mut(&part.what) {
+            Some(same) => {
+                same.ns += part.ns;
+                same.own_ns += part.own_ns;
+                same.parts.append(&mut part.parts);
+            }
+            None => {
+                by_line.insert(part.what.clone(), part);
+            }
+        }
+    }
+    let joined = by_line.into_values().map(|mut part| {
+        part.parts = joined(part.parts);
+        part
+    });
+    joined.collect()
+}
+
+fn most_first(mut parts: Vec<WhyNode>) -> Vec<WhyNode> {
+    parts.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.what.cmp(&b.what)));
+    parts
+}
+
 #[derive(Default)]
 struct Building {
     ns: u64,
-    parts: HashMap<String, Building>,
+    parts: HashMap<Line, Building>,
 }
 
 impl Building {
-    fn part(&mut self, what: String, ns: u64) -> &mut Building {
+    fn part(&mut self, what: Line, ns: u64) -> &mut Building {
         let part = self.parts.entry(what).or_default();
         part.ns += ns;
         part
     }
 
-    fn finish(self, what: String) -> WhyNode {
-        let mut parts: Vec<WhyNode> = self
-            .parts
-            .into_iter()
-            .map(|(what, b)| b.finish(what))
-            .filter(|p| p.ns > 0)
-            .collect();
-        parts.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.what.cmp(&b.what)));
+    fn finish(self, what: Line) -> WhyNode {
+        let parts = self.parts.into_iter().map(|(what, b)| b.finish(what));
+        let parts = most_first(parts.filter(|p| p.ns > 0).collect());
         let inside: u64 = parts.iter().map(|p| p.ns).sum();
         WhyNode {
             what,
@@ -81,7 +195,7 @@ impl Analysis<'_> {
         let rec = self.recording;
         let waits = self.waits();
         let mut root = Building::default();
-        let mut ends: HashMap<String, u64> = HashMap::new();
+        let mut ends: HashMap<Line, u64> = HashMap::new();
         let (mut cut, mut samples) = (0, 0);
         for (i, s) in rec.samples.iter().enumerate() {
             let ns = waits.sample_ns[i];
@@ -100,15 +214,13 @@ impl Analysis<'_> {
             root.ns += ns;
             let place = self.place(s.stack).unwrap_or_else(|| "[no stack]".into());
             let what = match s.state {
-                State::OnCpu => format!("computes in {place}"),
-                State::Runnable => queues(s.part).to_string(),
-                State::Unknown => "not seen".to_string(),
+                State::OnCpu => format!("computes in {place}").into(),
+                State::Runnable => queues(s.part).to_string().into(),
+                State::Unknown => "not seen".to_string().into(),
                 State::Blocked => {
                     let reason = s.reason_name().unwrap_or("blocked");
-                    let what = self
-                        .resource(s.labels)
-                        .map_or(String::new(), |r| format!(": {r}"));
-                    format!("blocked ({reason}{what}) in {place}")
+                    let name = self.resource(s.labels);
+                    Line::blocked("", reason, name.as_deref(), &format!(" in {place}"))
                 }
             };
             let part = root.part(what.clone(), ns);
@@ -118,17 +230,12 @@ impl Analysis<'_> {
                 ends: &mut ends,
                 cut: &mut cut,
             };
-            walk.below(
-                part,
-                &waits.below_sample[i],
-                ns,
-                &format!("{thread} {what}"),
-            );
+            walk.below(part, &waits.below_sample[i], ns, &what.of(thread));
         }
         if let Whose::Thread(name) = whose {
             for u in &self.scaled.unsampled {
                 if *rec.contexts[u.context.0 as usize].name == **name {
-                    let what = format!("{} without a sample", u.state.name());
+                    let what = Line::from(format!("{} without a sample", u.state.name()));
                     root.ns += u.ns;
                     root.part(what.clone(), u.ns);
                     *ends.entry(what).or_default() += u.ns;
@@ -139,10 +246,10 @@ impl Analysis<'_> {
             Whose::Thread(name) => format!("thread {name}"),
             Whose::Function(name) => format!("function {name}"),
         };
-        let mut ends: Vec<(String, u64)> = ends.into_iter().filter(|(_, ns)| *ns > 0).collect();
+        let mut ends: Vec<(Line, u64)> = ends.into_iter().filter(|(_, ns)| *ns > 0).collect();
         ends.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         Why {
-            tree: root.finish(title),
+            tree: root.finish(title.into()),
             ends,
             cut_ns: cut,
             samples,
@@ -153,13 +260,13 @@ impl Analysis<'_> {
 struct Walk<'w, 'r> {
     a: &'w Analysis<'r>,
     waits: &'w Waits,
-    ends: &'w mut HashMap<String, u64>,
+    ends: &'w mut HashMap<Line, u64>,
     cut: &'w mut u64,
 }
 
 impl Walk<'_, '_> {
     /// Adds `hops` below `to`, which holds `ns` and is an end called `end` where nothing follows.
-    fn below(&mut self, to: &mut Building, hops: &[u32], ns: u64, end: &str) {
+    fn below(&mut self, to: &mut Building, hops: &[u32], ns: u64, end: &Line) {
         let mut inside = 0;
         for id in hops {
             let hop = &self.a.recording.hops[*id as usize];
@@ -174,7 +281,7 @@ impl Walk<'_, '_> {
             // A waker of whom nothing more is known leaves the wait itself as the end.
             let end = match hop.role {
                 Role::Woke | Role::Held => end,
-                _ => line.as_str(),
+                _ => &line,
             };
             if matches!(hop.role, Role::Cut | Role::Circle) {
                 *self.cut += part_ns;
@@ -182,6 +289,60 @@ impl Walk<'_, '_> {
             // Depth is bounded by the capture, a few hops of two levels each.
             self.below(part, next, part_ns, end);
         }
-        *self.ends.entry(end.to_string()).or_default() += ns.saturating_sub(inside);
+        *self.ends.entry(end.clone()).or_default() += ns.saturating_sub(inside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(name: &str, ns: u64) -> WhyNode {
+        WhyNode {
+            what: Line::blocked("cc1 is ", "disk", Some(name), " in lex"),
+            ns,
+            own_ns: 1,
+            parts: vec![WhyNode {
+                what: "woken by a disk interrupt".to_string().into(),
+                ns: ns - 1,
+                own_ns: ns - 1,
+                parts: Vec::new(),
+            }],
+        }
+    }
+
+    #[test]
+    fn small_waits_for_different_things_are_one() {
+        let tree = WhyNode {
+            what: "thread cc1".to_string().into(),
+            ns: 200,
+            own_ns: 0,
+            parts: vec![read("/big", 100), read("/b", 55), read("/a", 45)],
+        };
+        let ends = tree.parts.iter().map(|p| (p.what.clone(), p.ns)).collect();
+        let why = Why {
+            tree,
+            ends,
+            cut_ns: 0,
+            samples: 3,
+        };
+        assert_eq!(why.clone().gathered(50), why, "one small one stays");
+        let why = why.gathered(60);
+        let lines: Vec<_> = why
+            .tree
+            .parts
+            .iter()
+            .map(|p| (p.what.to_string(), p.ns, p.own_ns, p.parts.len()))
+            .collect();
+        let big = "cc1 is blocked (disk: /big) in lex".to_string();
+        let rest = "cc1 is blocked (disk: 2 different) in lex".to_string();
+        assert_eq!(lines, [(big.clone(), 100, 1, 1), (rest.clone(), 100, 2, 1)]);
+        assert_eq!(why.tree.parts[1].parts[0].ns, 98);
+        let ends: Vec<_> = why
+            .ends
+            .iter()
+            .map(|(w, ns)| (w.to_string(), *ns))
+            .collect();
+        assert_eq!(ends, [(big, 100), (rest, 100)]);
     }
 }
