@@ -51,7 +51,7 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
         let Some(function) = recording
             .functions
             .iter()
-            .find(|f| f.name == cause.function)
+            .find(|f| f.name == cause.function && !f.is_unnamed())
         else {
             continue;
         };

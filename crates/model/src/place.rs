@@ -304,7 +304,8 @@ pub fn called(recording: &Recording, stack: &Stack, (frame, line): At) -> Option
     let inner = frame.checked_sub(1)?;
     let callee = &recording.frames[stack.frames[inner].0 as usize];
     let outermost = callee.lines.len().checked_sub(1)?;
-    (callee.kind != FrameKind::Kernel).then_some((inner, Some(outermost)))
+    let name = &recording.functions[callee.lines[outermost].function.0 as usize];
+    (callee.kind != FrameKind::Kernel && !name.is_unnamed()).then_some((inner, Some(outermost)))
 }
 
 /// Whose code a frame's function is, the one at `line` of its lines.
@@ -333,7 +334,7 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     if !in_program(recording, frame) {
         return Whose::System;
     }
-    if line.is_none() {
+    if function.is_none_or(|f| f.is_unnamed()) {
         return Whose::Unnamed;
     }
     let bare = bare(name);

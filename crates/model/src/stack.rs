@@ -85,6 +85,15 @@ pub struct Function {
     pub start_line: u32,
 }
 
+impl Function {
+    /// Whether it has no name, and is called after the place where it begins: `module+0x1f3a`.
+    pub fn is_unnamed(&self) -> bool {
+        let hex = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_hexdigit());
+        self.system_name.is_empty()
+            && (self.name.rsplit_once("+0x")).is_some_and(|(m, at)| !m.is_empty() && hex(at))
+    }
+}
+
 /// One function at one place in the source: an address may stand for several by inlining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {

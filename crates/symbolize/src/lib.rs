@@ -3,8 +3,9 @@
 //! [`resolve`] fills [`Frame::lines`] and [`Recording::functions`] for every frame that has none.
 //! Names come from, in this order: Go's own table; DWARF, with inlined functions and lines; `.symtab`;
 //! `.gnu_debugdata`; `.dynsym`; names of linkage stubs (`malloc@plt`); `/proc/kallsyms`; perf maps.
-//! DWARF and `.symtab` may lie in a separate debug file. What none of them knows stays unresolved,
-//! is counted by cause and returned: a miss is a value, never an error.
+//! DWARF and `.symtab` may lie in a separate debug file. What none of them knows goes by where its function
+//! begins (`module+0x1f3a`) as far as unwind information tells that, else it stays unresolved; both are
+//! counted by cause and returned: a miss is a value, never an error.
 //!
 //! Late and all at once, because then the addresses are known before a table is opened. One module
 //! at a time is mapped into memory, its addresses are sorted, every table of it is streamed once
@@ -38,6 +39,7 @@ mod module;
 pub mod names;
 mod source;
 mod table;
+mod unnamed;
 
 use std::sync::Arc;
 

@@ -18,6 +18,7 @@ use crate::go;
 use crate::losses::Losses;
 use crate::source::{ModuleSource, Sources, open_seen_from};
 use crate::table::Table;
+use crate::unnamed;
 
 /// Bytes of functions without a size that are looked at in one module: a hostile one could have many that
 /// never end.
@@ -158,7 +159,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         };
         let found = self.lookup(&addresses, &search);
         let mut without_symbols = 0;
-        let lines = mapped
+        let mut lines: Vec<Vec<Line>> = mapped
             .iter()
             .map(|address| {
                 let lines = address
@@ -171,7 +172,21 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             .collect();
         self.losses
             .add(format!("no symbols: module {}", self.name), without_symbols);
+        self.tell_apart(&mapped, &mut lines);
         lines
+    }
+
+    /// Functions without a name go by where they begin, as far as that is known.
+    fn tell_apart(&mut self, mapped: &[Option<u64>], lines: &mut [Vec<Line>]) {
+        let (at, addresses): (Vec<usize>, Vec<u64>) = (mapped.iter().enumerate())
+            .filter_map(|(i, address)| Some((i, (*address).filter(|_| lines[i].is_empty())?)))
+            .unzip();
+        for (i, start) in at.into_iter().zip(unnamed::starts(self.elf, &addresses)) {
+            if let Some(offset) = start.and_then(|s| self.elf.offset_of_vaddr(s)) {
+                let function = self.table.unnamed(self.name, offset);
+                lines[i] = vec![Line { function, line: 0 }];
+            }
+        }
     }
 
     /// The lines at each of `addresses` (virtual, ascending).

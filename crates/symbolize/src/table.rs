@@ -58,6 +58,17 @@ impl<'r> Table<'r> {
         self.source(raw, &Arc::default(), 0)
     }
 
+    /// The function without a name that begins at `offset` in the file of a module.
+    pub(crate) fn unnamed(&mut self, module: &str, offset: u64) -> FunctionId {
+        let name = self.text(&format!("{module}+0x{offset:x}"));
+        self.intern(Function {
+            name,
+            system_name: Arc::default(),
+            file: Arc::default(),
+            start_line: 0,
+        })
+    }
+
     /// The same, declared at `line` of `file`.
     pub(crate) fn source(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
         let name = self.text(&printable(raw));

@@ -12,7 +12,7 @@ use wallscope_model::compare::{Estimate, estimate};
 use wallscope_model::crowding::Crowding;
 use wallscope_model::place;
 use wallscope_model::stats::MAX_BLOCKS;
-use wallscope_model::{Column, Frame, FrameKind, Recording, State, View};
+use wallscope_model::{Column, Frame, FrameKind, Line, Recording, State, View};
 
 use super::holders::{self, Holder};
 use super::{Metric, Normal};
@@ -58,7 +58,8 @@ impl Names {
             module: module.clone(),
             kind: frame.kind,
         };
-        if frame.lines.is_empty() {
+        let function = |l: &Line| &rec.functions[l.function.0 as usize];
+        if frame.lines.iter().all(|l| function(l).is_unnamed()) {
             let nameless = match (frame.kind, &*module) {
                 (FrameKind::Jit, _) | (_, "") => Arc::from("[no name]"),
                 (_, module) => Arc::from(format!("[{module}, no name]")),
@@ -66,7 +67,7 @@ impl Names {
             return vec![self.id(name(nameless))];
         }
         (frame.lines.iter())
-            .map(|l| self.id(name(rec.functions[l.function.0 as usize].name.clone())))
+            .map(|l| self.id(name(function(l).name.clone())))
             .collect()
     }
 
