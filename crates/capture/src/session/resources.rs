@@ -7,7 +7,7 @@ use std::{
     collections::VecDeque,
     fs,
     net::{Ipv4Addr, Ipv6Addr},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -20,6 +20,9 @@ use wallscope_object::{
 };
 use wallscope_symbolize::demangle;
 
+mod shared;
+
+use self::shared::Shared;
 use super::{
     descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
     heap::{self, Block},
@@ -58,17 +61,6 @@ pub struct Resources {
     shared: FxHashMap<Shared, u64>,
     /// Further hashes of these, and the first, since that was asked for last.
     same: Vec<(u64, u64)>,
-}
-
-/// A lock by what is the same for all processes, each of which has a hash of its own for it.
-#[derive(PartialEq, Eq, Hash)]
-enum Shared {
-    /// In a file or in memory that is mapped shared: device, inode, offset.
-    Memory((u32, u32), u64, u64),
-    /// Of a file: device, inode, system call.
-    File(u32, u64, u32),
-    /// System V semaphores: their number, and in which namespace of such numbers.
-    Semaphores(u64, Option<PathBuf>),
 }
 
 /// A variable of a file.
@@ -112,7 +104,7 @@ impl Resources {
             self.sets.push((e.hash, e));
         }
         self.names.insert(e.hash, name.into());
-        if let Some(lock) = self.shared(&e) {
+        if let Some(lock) = Shared::of(&e, self.maps.get(&e.pid)) {
             let first = *self.shared.entry(lock).or_insert(e.hash);
             if first != e.hash {
                 self.same.push((e.hash, first));
@@ -124,28 +116,6 @@ impl Resources {
     /// Hashes of locks that other processes know by another one, and that; each is told once.
     pub fn take_same(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.same)
-    }
-
-    /// What `e`, which has been named, is, if it is a lock that processes may share.
-    fn shared(&self, e: &ResourceEvent) -> Option<Shared> {
-        match e.what {
-            what::LOCK if syscalls::is_futex(e.call.into()) => {
-                let all = self.maps.get(&e.pid)?;
-                let m = all
-                    .iter()
-                    .find(|m| (m.start..m.end).contains(&e.address) && m.shared)?;
-                let offset = e.address - m.start + m.offset;
-                Some(Shared::Memory(m.device, m.inode, offset))
-            }
-            what::LOCK if syscalls::is_semaphore(e.call) => {
-                let numbers = fs::read_link(format!("/proc/{}/ns/ipc", e.pid)).ok();
-                Some(Shared::Semaphores(e.address, numbers))
-            }
-            what::FILE if syscalls::locks_file(e.call) => {
-                Some(Shared::File(e.device, e.address, e.call))
-            }
-            _ => None,
-        }
     }
 
     /// Names what is known better at the end.
@@ -501,45 +471,6 @@ mod tests {
         assert_eq!(&*other, "flock of inode 78");
         let semaphores = all.lock(1, 3, libc::SYS_semtimedop as u64, &Gil(0));
         assert_eq!(&*semaphores, "System V semaphores 3");
-    }
-
-    #[test]
-    fn a_lock_that_processes_share_is_the_same_for_all_of_them() {
-        let mut all = Resources::default();
-        // Each has a hash of its own for it; their processes are gone, so that nothing else is known of them.
-        let mut take = |hash, what, address, device, call: libc::c_long, pid| {
-            all.take(ResourceEvent {
-                hash,
-                address,
-                device,
-                what,
-                pid,
-                call: call as u32,
-                ..ResourceEvent::new_zeroed()
-            });
-            assert!(all.settle_one(&Gil(0)));
-            all.take_same()
-        };
-        let gone = u32::MAX;
-        assert_eq!(take(1, what::FILE, 77, 5, libc::SYS_flock, gone), []);
-        assert_eq!(
-            take(2, what::FILE, 77, 5, libc::SYS_flock, gone - 1),
-            [(2, 1)]
-        );
-        // Of another file system, another kind of lock, no lock.
-        assert_eq!(take(3, what::FILE, 77, 6, libc::SYS_flock, gone), []);
-        assert_eq!(take(4, what::FILE, 77, 5, libc::SYS_fcntl, gone), []);
-        assert_eq!(take(5, what::FILE, 77, 5, libc::SYS_fsync, gone), []);
-        assert_eq!(take(6, what::LOCK, 9, 0, libc::SYS_semop, gone), []);
-        assert_eq!(
-            take(7, what::LOCK, 9, 0, libc::SYS_semop, gone - 1),
-            [(7, 6)]
-        );
-        // At the same address of two processes there are two locks, if memory is not shared.
-        let own = std::process::id();
-        let address = &raw const LOCK as u64;
-        assert_eq!(take(8, what::LOCK, address, 0, libc::SYS_futex, own), []);
-        assert_eq!(take(9, what::LOCK, address, 0, libc::SYS_futex, own), []);
     }
 
     #[test]
