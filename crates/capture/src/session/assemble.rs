@@ -44,8 +44,8 @@ pub(super) fn assemble(
     .max(1) as u32
         - 1;
     let mut sums = intake.samples.finish(last_slice);
-    intake.settle(u64::MAX);
     intake.resources.finish(processes.managed());
+    intake.settle(u64::MAX);
     stacks.kernel_functions(&intake.kernel);
     sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
     let peers = std::mem::take(&mut intake.samples.peers);

@@ -180,6 +180,11 @@ impl Chains {
         self.handed.leave_out(resource);
     }
 
+    /// `resource` is what another process calls `lock`.
+    pub fn is_same(&mut self, resource: u64, lock: u64) {
+        self.handed.is_same(resource, lock);
+    }
+
     /// When the thread with record `id` began to wait at `begin`, `owner` had the lock; `told`: by what that is
     /// known, where not from a runtime.
     pub fn owned(&mut self, id: u64, begin: u64, owner: Who, told: Option<Told>) {

@@ -349,6 +349,9 @@ impl Intake {
     /// Follows the waits that ended some time before `now`.
     pub fn settle(&mut self, now: u64) {
         self.looked = 0;
+        for (resource, lock) in self.resources.take_same() {
+            self.chains.is_same(resource, lock);
+        }
         for (key, s) in self.samples.done.drain(..) {
             self.chains.sample(key, &s);
         }

@@ -20,6 +20,9 @@ use wallscope_object::{
 };
 use wallscope_symbolize::demangle;
 
+mod shared;
+
+use self::shared::Shared;
 use super::{
     descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
     heap::{self, Block},
@@ -54,6 +57,10 @@ pub struct Resources {
     processes: FxHashMap<u32, String>,
     /// Epoll sets, to be looked at again at the end.
     sets: Vec<(u64, ResourceEvent)>,
+    /// What processes share, by the hash that the first of them knows it by.
+    shared: FxHashMap<Shared, u64>,
+    /// Further hashes of these, and the first, since that was asked for last.
+    same: Vec<(u64, u64)>,
 }
 
 /// A variable of a file.
@@ -97,7 +104,18 @@ impl Resources {
             self.sets.push((e.hash, e));
         }
         self.names.insert(e.hash, name.into());
+        if let Some(lock) = Shared::of(&e, self.maps.get(&e.pid)) {
+            let first = *self.shared.entry(lock).or_insert(e.hash);
+            if first != e.hash {
+                self.same.push((e.hash, first));
+            }
+        }
         true
+    }
+
+    /// Hashes of locks that other processes know by another one, and that; each is told once.
+    pub fn take_same(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.same)
     }
 
     /// Names what is known better at the end.

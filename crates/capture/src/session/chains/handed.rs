@@ -27,10 +27,12 @@ pub(super) enum By {
 /// Who had locks.
 #[derive(Default)]
 pub(super) struct Handed {
-    /// Moments at which it is known, by what was waited for, by time.
+    /// Moments at which it is known, by lock, by time.
     known: FxHashMap<u64, VecDeque<(u64, By)>>,
     /// What stands for more than one lock.
     kinds: FxHashSet<u64>,
+    /// Further names of locks that several processes share, and the one that they are known by here.
+    same: FxHashMap<u64, u64>,
 }
 
 impl Handed {
@@ -39,6 +41,7 @@ impl Handed {
         if resource == 0 || self.kinds.contains(&resource) {
             return;
         }
+        let resource = self.lock(resource);
         let known = self.known.entry(resource).or_default();
         let at = known.partition_point(|k| k.0 <= time);
         known.insert(at, (time, by));
@@ -53,9 +56,22 @@ impl Handed {
         self.known.remove(&resource);
     }
 
+    /// `resource` is another process's name for `lock`.
+    pub fn is_same(&mut self, resource: u64, lock: u64) {
+        self.same.insert(resource, lock);
+        for (time, by) in self.known.remove(&resource).unwrap_or_default() {
+            self.add(lock, time, by);
+        }
+    }
+
+    /// The one name of the lock that `resource` is a name of.
+    fn lock(&self, resource: u64) -> u64 {
+        *self.same.get(&resource).unwrap_or(&resource)
+    }
+
     /// When somebody was let in last, 0: it is not known that anybody ever was.
     pub fn last(&self, resource: u64) -> u64 {
-        let known = self.known.get(&resource).into_iter().flatten();
+        let known = self.known.get(&self.lock(resource)).into_iter().flatten();
         let last = known.rev().find(|(_, by)| matches!(by, By::Wake(_)));
         last.map_or(0, |(time, _)| *time)
     }
@@ -64,14 +80,17 @@ impl Handed {
     /// after it and before `until` at which that is known; what comes after all of these is last, with nobody. The times
     /// of pieces sum to that of `at`, and the last one counts.
     pub fn pieces(&self, at: Follow, resource: u64, until: u64) -> Vec<(Follow, Option<By>)> {
-        let known: Vec<&(u64, By)> = self.known.get(&resource).map_or(Vec::new(), |known| {
-            let first = known.partition_point(|k| k.0 <= at.from);
-            known
-                .iter()
-                .skip(first)
-                .take_while(|k| k.0 < until)
-                .collect()
-        });
+        let known: Vec<&(u64, By)> =
+            self.known
+                .get(&self.lock(resource))
+                .map_or(Vec::new(), |known| {
+                    let first = known.partition_point(|k| k.0 <= at.from);
+                    known
+                        .iter()
+                        .skip(first)
+                        .take_while(|k| k.0 < until)
+                        .collect()
+                });
         let known = &known[known.len().saturating_sub(MOST_PIECES)..];
         let length = u128::from(at.to.saturating_sub(at.from).max(1));
         let upto = |time: u64| (u128::from(at.ns) * u128::from(time - at.from) / length) as u64;
