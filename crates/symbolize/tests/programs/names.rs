@@ -212,7 +212,7 @@ fn a_debug_file_is_found_by_build_id_and_by_link() {
     bytes.push(0);
     std::fs::write(&linked, bytes).unwrap();
     let (found, _) = lookup().addresses(&full, &[hidden]);
-    assert!(found[0].is_empty());
+    assert!(names(&found[0])[0].contains("+0x"));
 }
 
 #[test]
