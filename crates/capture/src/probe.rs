@@ -24,7 +24,7 @@ mod standing;
 mod subject;
 mod uprobes;
 
-pub use settings::{Setting, settings};
+pub use settings::{Setting, proc_is_ours, settings};
 pub(crate) use standing::Standing;
 use subject::Subject;
 use uprobes::uprobes;
@@ -85,6 +85,9 @@ const NAMESPACE_REMEDY: &str = "wallscope in the host's own user namespace (outs
      is not rootless): capabilities that this one gives do not count for it";
 const PARENT_REMEDY: &str = "start the program with wallscope: wallscope record -- CMD; or sudo \
      sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE";
+/// What helps where `/proc` is missing, or is that of another pid namespace.
+pub const PROC_REMEDY: &str =
+    "mount -t proc proc /proc (in the pid namespace's own mount namespace: unshare --mount-proc)";
 
 /// Name, what, needed for, outcome, what is lost, what helps.
 type Row = (
@@ -203,6 +206,14 @@ pub fn probe() -> Vec<Finding> {
             uprobes(),
             "count and latency: calls of single functions",
             privileged(PROBES_REMEDY),
+        ),
+        (
+            "proc_own",
+            "a /proc that shows process ids as they are here",
+            Tier::Proc,
+            proc_is_ours(),
+            "everything without eBPF: other processes would be measured than those named",
+            PROC_REMEDY,
         ),
         (
             "child_schedstat",
@@ -492,7 +503,7 @@ mod tests {
             println!("{:16} {:?}", f.id, f.outcome);
         }
         // Any process may see the books of its own child.
-        assert!(allowed(&all, "child_schedstat"));
+        assert!(allowed(&all, "proc_own") && allowed(&all, "child_schedstat"));
     }
 
     #[test]

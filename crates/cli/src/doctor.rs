@@ -77,7 +77,10 @@ fn best(findings: &[Finding]) -> Option<Tier> {
     };
     if whole(Tier::Ebpf) {
         Some(Tier::Ebpf)
-    } else if !probe::allowed(findings, "child_schedstat") {
+    } else if !["proc_own", "child_schedstat"]
+        .iter()
+        .all(|id| probe::allowed(findings, id))
+    {
         None
     } else if whole(Tier::Perf) {
         Some(Tier::Perf)

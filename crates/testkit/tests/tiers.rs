@@ -269,3 +269,31 @@ fn what_proc_hides_is_refused_with_the_reason() {
     let o = run::launch_through(&tool, &before, &[]).unwrap_or_else(|e| panic!("hidepid: {e}"));
     println!("hidepid: own programs by {}", o.domain["backend"]);
 }
+
+#[test]
+fn a_proc_of_other_process_ids_is_refused_with_the_reason() {
+    let Some(tool) = tool() else { return };
+    let Some(before) = through("pid namespace", &["unshare", "-U", "-r", "-p", "-f"]) else {
+        return;
+    };
+    let folder = run::folder();
+    let said = |arguments: &[&str]| {
+        let output = Command::new(&before[0])
+            .args(&before[1..])
+            .arg(tool.path())
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("it starts");
+        let said = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    };
+    let (code, refusal) = said(&["record", "-o", "out.pb.gz", "--", "true"]);
+    assert_eq!(code, Some(3), "{refusal}");
+    assert!(refusal.contains("another pid namespace"), "{refusal}");
+    assert!(said(&["doctor"]).1.starts_with("Nothing"), "doctor knows");
+}

@@ -1,6 +1,6 @@
 //! Settings of the host and of this process that explain what was allowed and what not.
 
-use std::fs;
+use std::{fs, io};
 
 /// A setting and its present value.
 #[derive(Clone, Debug)]
@@ -120,4 +120,20 @@ fn container() -> String {
         Some((_, name)) => (*name).into(),
         None => std::env::var("container").unwrap_or_else(|_| "none that shows".into()),
     }
+}
+
+/// Whether `/proc` names processes by the ids that they have here.
+///
+/// # Errors
+/// It does not know us by our own, or is not there.
+pub fn proc_is_ours() -> io::Result<()> {
+    let named = fs::read_link("/proc/self")?;
+    if named.as_os_str() == std::process::id().to_string().as_str() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "it is that of another pid namespace: there we are {}, here {}",
+        named.display(),
+        std::process::id()
+    )))
 }

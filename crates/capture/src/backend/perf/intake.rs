@@ -117,6 +117,12 @@ impl Looker {
                     self.ran(&running, time, since, now);
                     self.sampling_ns += thread_cpu_ns() - cpu;
                 }
+                Record::Leaving { of, thread } => {
+                    self.settle();
+                    let cpu = thread_cpu_ns();
+                    self.leaves(&thread, of, time, now);
+                    self.sampling_ns += thread_cpu_ns() - cpu;
+                }
                 Record::Hit(hit) => {
                     self.settle();
                     let cpu = thread_cpu_ns();
@@ -185,9 +191,18 @@ impl Looker {
             Step::In => None,
             Step::Out { .. } | Step::End => t.sampled.take(),
         };
-        if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
+        let leaves = t.leaves.take();
+        if let (Step::Out { preempted: true }, Some((stack, switches))) = (step, leaves) {
+            t.put_off = Some(PutOff {
+                since: time,
+                stack,
+                chance: 1.0 / switches as f64,
+            });
+        } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
             (step, sampled, course.on_since(), &self.clock)
+            && (t.ration.is_some_and(|r| r.share < 1.0) || !clock.tells_leaving())
         {
+            // Where the end of its time on the CPU is not seen, the sampled time stands for that.
             let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
             t.put_off = Some(PutOff {
                 since: time,
@@ -404,6 +419,20 @@ impl Looker {
                 seen: WaitSeen::default(),
             },
         );
+    }
+
+    /// A thread is about to be put off its CPU, which stands for so many `switches`.
+    fn leaves(&mut self, r: &Running, switches: u64, time: u64, now: u64) {
+        let managed = self.processes.managed();
+        let has_more = managed.subject(&mut self.managed, r.pid, r.tid).is_some();
+        if has_more && (r.managed.is_none() || r.late) {
+            // It has run on: what it ran then nobody knows any more.
+            return;
+        }
+        if let Some(index) = self.watch.find(r.pid, r.tid) {
+            let stack = self.running(r, time, now);
+            self.watch.threads[index].leaves = Some((stack, switches));
+        }
     }
 
     /// Reads a process's mappings again, unless that was done a moment ago.

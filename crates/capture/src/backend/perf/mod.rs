@@ -11,6 +11,7 @@
 //! waits.rs    whose stacks those waits have that no look fell into
 //! ration.rs   threads that switch too often for a record of each
 //! attention.rs  whether samples are read at once
+//! leaving.rs  stacks of threads that are put off their CPU
 //! ```
 //!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
@@ -21,12 +22,14 @@
 //! counters, which otherwise serve as the second witness.
 //!
 //! Where the kernel may not be sampled (`perf_event_paranoid` 2), samples fall on user code only;
-//! the rest of the time on a CPU is told by the tick. It does not see kernel stacks.
+//! the rest of the time on a CPU is told by the tick. It does not see kernel stacks, nor where threads are when
+//! they are put off their CPU.
 
 mod attention;
 mod course;
 mod hits;
 mod intake;
+mod leaving;
 mod queued;
 mod ration;
 mod record;
@@ -47,6 +50,7 @@ use crate::uneven::{self, Uneven};
 pub use attention::Attention;
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
+use leaving::Leaving;
 pub use queued::{Crowd, Place, Places, Queued};
 pub use ration::Ration;
 pub use record::{Record, Running};
@@ -78,6 +82,8 @@ const REST: Duration = Duration::from_millis(50);
 struct Joined {
     /// One for each ring, in their order.
     events: Vec<Ticks>,
+    /// Those that count its switches, if it has any.
+    leaving: Vec<OwnedFd>,
     /// Its samples come so many times as often as others'.
     share: f64,
 }
@@ -124,6 +130,7 @@ pub struct Clock {
     /// Mean time between two samples that are made, ns.
     told_ns: u64,
     uneven: Uneven,
+    leaving: Leaving,
     /// Threads whose events were refused.
     pub left_out: u64,
     /// Records that did not fit.
@@ -160,6 +167,7 @@ impl Clock {
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             told_ns: 1_000_000_000 / u64::from(hz.max(1)),
             uneven: Uneven::new(),
+            leaving: Leaving::new(hz),
             left_out: 0,
             lost: 0,
         })
@@ -186,26 +194,68 @@ impl Clock {
                 }
                 other => other?,
             };
-            let to = self.rings[index].1.event().as_raw_fd();
-            // SAFETY: both descriptors are perf events of ours.
-            if unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), to) } < 0 {
-                return Err(io::Error::last_os_error());
-            }
+            self.write_to(&event, index)?;
             events.push(Ticks {
                 event,
                 distance: first,
                 same: 0,
             });
         }
-        self.room -= events.len();
-        self.events.insert(tid, Joined { events, share });
+        // Of who switches too often for a record of each, copies would cost too much as well.
+        let leaving = match share < 1.0 {
+            true => Vec::new(),
+            false => self.tell_leaving(tid, events.len()),
+        };
+        self.room -= events.len() + leaving.len();
+        let joined = Joined {
+            events,
+            leaving,
+            share,
+        };
+        self.events.insert(tid, joined);
         Ok(())
+    }
+
+    /// Opens the events that count a thread's switches, beside `others`, if they can be had.
+    fn tell_leaving(&mut self, tid: u32, others: usize) -> Vec<OwnedFd> {
+        let opened = |clock: &Clock| {
+            if !clock.with_kernel || clock.room < others + clock.rings.len() {
+                return None;
+            }
+            let each = clock.rings.iter().enumerate().map(|(index, (cpu, _))| {
+                let event = clock.leaving.event(tid, *cpu)?;
+                clock.write_to(&event, index).map(|()| event)
+            });
+            each.collect::<io::Result<Vec<OwnedFd>>>().ok()
+        };
+        let events = opened(self);
+        self.leaving.complete &= events.is_some();
+        events.unwrap_or_default()
+    }
+
+    fn write_to(&self, event: &OwnedFd, index: usize) -> io::Result<()> {
+        let to = self.rings[index].1.event().as_raw_fd();
+        // SAFETY: both descriptors are perf events of ours.
+        match unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), to) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Whether threads are sampled when they are put off their CPU, but for those whose switches are too many.
+    pub fn tells_leaving(&self) -> bool {
+        self.leaving.complete
+    }
+
+    /// How often at most one thread is then on one CPU, Hz.
+    pub fn leaving_hz(&self) -> u64 {
+        self.leaving.hz
     }
 
     /// Closes the events of a thread, and what its children inherited of them.
     pub fn leave(&mut self, tid: u32) {
         if let Some(events) = self.events.remove(&tid) {
-            self.room += events.events.len();
+            self.room += events.events.len() + events.leaving.len();
         }
     }
 
@@ -280,8 +330,11 @@ impl Clock {
             events,
             uneven,
             told_ns,
+            leaving,
+            period_ns,
             ..
         } = self;
+        let most = 500_000_000 / (*period_ns).max(1) * rings.len() as u64;
         for (index, (_, ring)) in rings.iter_mut().enumerate() {
             let part = ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
                 Some((time, Record::Lost(n))) => {
@@ -300,7 +353,10 @@ impl Clock {
                     }
                     held.push((time, Record::Sample(r)));
                 }
-                Some(record) => held.push(record),
+                Some(record) => {
+                    held.push(record);
+                    leaving::settle(held, leaving, most);
+                }
                 None => {}
             });
             fullest = fullest.max(part);

@@ -14,6 +14,13 @@ use crate::{
 pub enum Record {
     /// A thread on a CPU.
     Sample(Box<Running>),
+    /// A thread on its way off a CPU, and for how many such switches that stands.
+    Leaving {
+        /// Switches.
+        of: u64,
+        /// The thread as it was.
+        thread: Box<Running>,
+    },
     /// A thread got a CPU.
     In {
         /// Process.
@@ -186,22 +193,29 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
     match kind {
         b::PERF_RECORD_SAMPLE => {
             let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
+            // Samples of the clock tell their period here, those at switches an address, which is none.
             let period_ns = u64_at(16)?;
-            let (registers, stack) = user_part(body, 24)?;
-            Some((
-                time,
-                Record::Sample(Box::new(Running {
-                    pid,
-                    tid,
-                    period_ns,
-                    user_mode: is_user_mode(misc),
-                    registers,
-                    stack,
-                    managed: None,
-                    late: false,
-                    moved: None,
-                })),
-            ))
+            let is_leaving = period_ns == 0;
+            let (registers, stack) = user_part(body, if is_leaving { 32 } else { 24 })?;
+            let running = Box::new(Running {
+                pid,
+                tid,
+                period_ns,
+                user_mode: is_user_mode(misc),
+                registers,
+                stack,
+                managed: None,
+                late: false,
+                moved: None,
+            });
+            let record = match is_leaving {
+                true => Record::Leaving {
+                    of: u64_at(24)?,
+                    thread: running,
+                },
+                false => Record::Sample(running),
+            };
+            Some((time, record))
         }
         b::PERF_RECORD_SWITCH => {
             let (pid, tid, time) = (u32_at(0)?, u32_at(4)?, u64_at(8)?);
@@ -299,6 +313,20 @@ mod tests {
             (8, [0, 0, 0, 0, 5, 5, 5, 5])
         );
         assert_eq!((r.read(107 - 64, &mut to), to), (8, [0; 8]));
+    }
+
+    #[test]
+    fn a_sample_at_a_switch_has_no_period() {
+        let mut body = sample(24);
+        // An address of zero, then for how many switches it stands.
+        body[16..24].fill(0);
+        body.splice(24..24, 31u64.to_ne_bytes());
+        let Some((99, Record::Leaving { of: 31, thread })) = parse(b::PERF_RECORD_SAMPLE, 1, &body)
+        else {
+            panic!("a sample at a switch");
+        };
+        assert_eq!((thread.tid, thread.stack.len()), (8, 24));
+        assert_eq!(thread.registers.ip, 108);
     }
 
     #[test]

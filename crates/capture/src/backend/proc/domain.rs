@@ -6,7 +6,10 @@ use super::{
     looker::{Looker, Tally},
     thread::Thread,
 };
-use crate::{backend::perf::Hits, session};
+use crate::{
+    backend::perf::{Clock, Hits},
+    session,
+};
 
 /// What stopping running threads came to.
 pub struct Stops {
@@ -74,7 +77,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
         notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
-        notes.push("stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing just before, or where that was rarely seen, computing at all".into());
+        notes.push(queueing(clock.is_some_and(Clock::tells_leaving)).into());
         notes.push("throttled time stands as preempted or woken".into());
         notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
         notes.push("time stolen by the host of a virtual machine is what the switch records have beyond the kernel's counter, a tick a thread left out, and at most what the host took from the machine".into());
@@ -322,10 +325,31 @@ pub fn describe(f: Facts<'_>) -> Domain {
         notes,
     };
     domain.events.extend(on_cpu);
+    let put_off = clock.filter(|c| c.tells_leaving()).map(|c| EventSource {
+        what: "stacks of threads put off their CPU".into(),
+        event: "context-switches (software), with registers and 8 KiB of stack".into(),
+        rate: format!(
+            "some of them: {} Hz of each thread and CPU at most",
+            c.leaving_hz()
+        ),
+    });
+    domain.events.extend(put_off);
     domain
         .events
         .extend(f.looker.hits.iter().flat_map(Hits::describe));
     domain
+}
+
+/// Whose stacks queueing time has. `told`: threads are sampled when they are put off their CPU.
+fn queueing(told: bool) -> &'static str {
+    match told {
+        true => {
+            "stacks of queueing time: one put off the CPU stands where it was then, as samples of such switches tell (threads that switch very often: where it was seen computing); that a woken thread stands where it had blocked is inferred"
+        }
+        false => {
+            "stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing just before, or where that was rarely seen, computing at all; of one that gives up its CPU by a call or wakes another one that takes it, that is the wrong place (the ebpf backend sees it, and perf events that may sample the kernel)"
+        }
+    }
 }
 
 /// What is not known of threads whose switches were recorded for a part of the time.

@@ -108,6 +108,7 @@ pub(crate) fn record(
     if perf == PerfEvents::Not {
         refusal::of_stacks_at(&options.events, &reason)?;
     }
+    refusal::of_foreign_proc()?;
     let descriptors = most_descriptors();
     let mut held = match &options.target {
         Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),

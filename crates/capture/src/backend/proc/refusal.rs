@@ -50,6 +50,15 @@ pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
     })
 }
 
+/// Process ids mean something else in `/proc` than here: whoever is named would not be who is measured.
+pub fn of_foreign_proc() -> Result<(), Error> {
+    probe::proc_is_ours().map_err(|e| Error::NotPermitted {
+        what: "what is read of processes (/proc)".into(),
+        why: e.to_string(),
+        remedy: probe::PROC_REMEDY.into(),
+    })
+}
+
 /// The books of the target's first process cannot be read.
 pub fn of_books(pid: u32) -> Error {
     let file = format!("/proc/{pid}/task/{pid}/schedstat");

@@ -139,7 +139,10 @@ pub struct Thread {
     pub credit_ns: u64,
     /// The last sample of the present time on a CPU, as an index of the samples' stacks.
     pub sampled: Option<u32>,
-    /// Put off the CPU in sampled time on it.
+    /// The stack at which it is put off the CPU next, as an index of the samples' stacks, and for how many switches
+    /// that stands.
+    pub leaves: Option<(u32, u64)>,
+    /// Put off the CPU in sampled time on it, or at a stack that is known.
     pub put_off: Option<PutOff>,
     /// Looks to leave out: it sleeps for long.
     pub skip: u32,
@@ -212,6 +215,7 @@ impl Thread {
             beyond_ns: 0,
             credit_ns: 0,
             sampled: None,
+            leaves: None,
             put_off: None,
             skip: 0,
             quiet: 0,
