@@ -192,6 +192,7 @@ impl Looker {
             Step::Out { .. } | Step::End => t.sampled.take(),
         };
         let leaves = t.leaves.take();
+        let interpreted = self.processes.managed().is_interpreted(pid);
         if let (Step::Out { preempted: true }, Some((stack, switches))) = (step, leaves) {
             t.put_off = Some(PutOff {
                 since: time,
@@ -200,7 +201,7 @@ impl Looker {
             });
         } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
             (step, sampled, course.on_since(), &self.clock)
-            && (t.ration.is_some_and(|r| r.share < 1.0) || !clock.tells_leaving())
+            && (interpreted || t.ration.is_some_and(|r| r.share < 1.0) || !clock.tells_leaving())
         {
             // Where the end of its time on the CPU is not seen, the sampled time stands for that.
             let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
@@ -421,12 +422,10 @@ impl Looker {
         );
     }
 
-    /// A thread is about to be put off its CPU, which stands for so many `switches`.
+    /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames
+    /// change as soon as it runs on, and are not read.
     fn leaves(&mut self, r: &Running, switches: u64, time: u64, now: u64) {
-        let managed = self.processes.managed();
-        let has_more = managed.subject(&mut self.managed, r.pid, r.tid).is_some();
-        if has_more && (r.managed.is_none() || r.late) {
-            // It has run on: what it ran then nobody knows any more.
+        if self.processes.managed().is_interpreted(r.pid) {
             return;
         }
         if let Some(index) = self.watch.find(r.pid, r.tid) {

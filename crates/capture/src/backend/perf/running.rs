@@ -109,7 +109,6 @@ impl Looker {
         let mut since: FxHashMap<u32, Since> = FxHashMap::default();
         let now = session::now();
         for (time, record) in records.iter_mut().rev() {
-            let leaves = matches!(record, Record::Leaving { .. });
             match record {
                 Record::In { tid, .. } => since.entry(*tid).or_insert(Since::until(now)).got(*time),
                 Record::Out { tid, preempted, .. } => {
@@ -118,6 +117,9 @@ impl Looker {
                         .or_insert(Since::until(now))
                         .left(*time, *preempted);
                 }
+                // What it ran then nobody knows any more.
+                Record::Leaving { thread, .. }
+                    if self.processes.managed().is_interpreted(thread.pid) => {}
                 Record::Sample(r) | Record::Leaving { thread: r, .. } => {
                     let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
                     r.moved = Some(since.moved(*time, now));
@@ -137,8 +139,6 @@ impl Looker {
                             self.tally.read += 1;
                             self.tally.read_after_ns += ran_ns;
                         }
-                        // One of those that are put off the CPU is left out then.
-                        None if leaves => {}
                         None => self.tally.unread += 1,
                     }
                     self.sampling_ns += thread_cpu_ns() - cpu;

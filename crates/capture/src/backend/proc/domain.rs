@@ -344,7 +344,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
 fn queueing(told: bool) -> &'static str {
     match told {
         true => {
-            "stacks of queueing time: one put off the CPU stands where it was then, as samples of such switches tell (threads that switch very often: where it was seen computing); that a woken thread stands where it had blocked is inferred"
+            "stacks of queueing time: one put off the CPU stands where it was then, as samples of such switches tell (threads that switch very often, and those of interpreters: where it was seen computing); that a woken thread stands where it had blocked is inferred"
         }
         false => {
             "stacks of queueing time are inferred: a woken thread stands where it had blocked, one put off the CPU where it was seen computing just before, or where that was rarely seen, computing at all; of one that gives up its CPU by a call or wakes another one that takes it, that is the wrong place (the ebpf backend sees it, and perf events that may sample the kernel)"

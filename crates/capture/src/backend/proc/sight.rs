@@ -116,7 +116,8 @@ impl Looker {
             let t = &mut self.watch.threads[index];
             let managed = self.processes.managed();
             let interprets = managed.interprets(pid, &stack.frames);
-            let called = !interprets && {
+            // What does not reach its root was written over further up: its caller is gone, if not its callee.
+            let called = !interprets && stack.end.is_whole() && {
                 let tables = self.processes.files().tables();
                 let (calls, unwinder) = (&mut self.calls, &mut self.unwinder);
                 calls.proves(pid, &pages, &stack.frames, unwinder, tables)

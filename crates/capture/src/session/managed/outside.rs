@@ -168,6 +168,11 @@ impl Pages {
 }
 
 impl Managed {
+    /// Whether frames of process `pid` are kept elsewhere than on the stack, by an interpreter.
+    pub fn is_interpreted(&self, pid: u32) -> bool {
+        self.spaces.contains_key(&pid)
+    }
+
     /// How to read Python's frames of thread `tid` of `pid`; `None` where it has none.
     pub fn subject(&self, reader_of: &mut Reader, pid: u32, tid: u32) -> Option<Interpreted> {
         let proc = self.spaces.get(&pid)?.proc;
