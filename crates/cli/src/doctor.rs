@@ -192,17 +192,19 @@ mod tests {
 
     #[test]
     fn the_verdict_follows_what_was_tried() {
-        let of = |bpf, perf, books| {
+        let of = |bpf, perf, own, books| {
             [
                 finding("bpf_sched", Tier::Ebpf, bpf),
                 finding("perf_own", Tier::Perf, perf),
+                finding("proc_own", Tier::Proc, own),
                 finding("child_schedstat", Tier::Proc, books),
             ]
         };
-        assert_eq!(best(&of(true, true, true)), Some(Tier::Ebpf));
-        assert_eq!(best(&of(false, true, true)), Some(Tier::Perf));
-        assert_eq!(best(&of(false, false, true)), Some(Tier::Proc));
-        assert_eq!(best(&of(false, true, false)), None);
+        assert_eq!(best(&of(true, true, true, true)), Some(Tier::Ebpf));
+        assert_eq!(best(&of(false, true, true, true)), Some(Tier::Perf));
+        assert_eq!(best(&of(false, false, true, true)), Some(Tier::Proc));
+        assert_eq!(best(&of(false, true, true, false)), None);
+        assert_eq!(best(&of(false, true, false, true)), None);
     }
 
     #[test]

@@ -20,9 +20,9 @@ use wallscope_object::{
 };
 use wallscope_symbolize::demangle;
 
-mod shared;
+mod interprocess;
 
-use self::shared::Shared;
+use self::interprocess::Shared;
 use super::{
     descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
     heap::{self, Block},

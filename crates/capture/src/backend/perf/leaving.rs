@@ -18,7 +18,7 @@ use perf_event_open_sys::bindings as b;
 
 use super::{Record, ask_for_stack, attributes, open};
 
-/// For how long copies are counted before it is judged how many to leave out, ns.
+/// For how long copies are counted before it is judged anew how many to leave out, ns.
 const JUDGED: u64 = 100_000_000;
 
 /// What is taken of the copies.
@@ -30,7 +30,7 @@ pub struct Leaving {
     pub hz: u64,
     /// One of so many is taken.
     every: u64,
-    /// Came since the first of them was due.
+    /// Came since one was taken.
     met: u64,
     /// Came since `since`, ns.
     counted: u64,
@@ -70,16 +70,17 @@ impl Leaving {
     fn judge(&mut self, time: u64, most: u64, of: u64) -> Option<u64> {
         self.counted += 1;
         let passed = time.saturating_sub(self.since);
+        let allowed = |ns: u64| (most.saturating_mul(ns) / 1_000_000_000).max(1);
         if passed >= JUDGED {
-            let allowed = most.saturating_mul(passed.min(10 * JUDGED)) / 1_000_000_000;
-            self.every = self.counted.div_ceil(allowed.max(1)).max(1);
+            let allowed = allowed(passed.min(10 * JUDGED));
+            self.every = self.counted.div_ceil(allowed).max(1);
             (self.counted, self.since) = (0, time);
+        } else if self.counted > 2 * allowed(JUDGED) * self.every {
+            // More than was to be expected: not only from the next stretch on.
+            self.every *= 2;
         }
         self.met += 1;
-        (self.met >= self.every).then(|| {
-            self.met = 0;
-            of * self.every
-        })
+        (self.met >= self.every).then(|| of * std::mem::take(&mut self.met))
     }
 }
 
