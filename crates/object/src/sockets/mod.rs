@@ -62,11 +62,14 @@ pub struct Socket {
 }
 
 const TYPE_SOCK_DIAG: u16 = 20;
+const TYPE_TCP_DIAG: u16 = 18;
 const FLAGS_DUMP: u16 = 0x301; // NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 const TCP: u8 = 6;
 const TCP_LISTEN: u8 = 10;
+/// All states of [`TCP_STATES`]: for those that are merely bound the kernel would look through one more table.
+const ALL_STATES: u32 = (1 << TCP_STATES.len()) - 2;
 const ATTRIBUTE_TCP_INFO: u16 = 2;
 
 /// TCP's states by their numbers in the kernel.
@@ -95,20 +98,19 @@ fn open_diag() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// TCP sockets in the given states, a bit each by the kernel's numbers.
+/// TCP sockets in the given states, a bit each by the kernel's numbers; of both families, as the older of the two
+/// requests lists them: the kernel looks through its whole table for a list, which is long on a large machine.
 fn list_tcp(netlink: &OwnedFd, states: u32, mut take: impl FnMut(Socket)) -> io::Result<()> {
-    for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
-        // struct inet_diag_req_v2: family, protocol, extensions, padding, states, address.
-        let mut request = vec![family, TCP, 1 << (ATTRIBUTE_TCP_INFO - 1), 0];
-        request.extend(states.to_ne_bytes());
-        request.extend([0; 48]);
-        dump(netlink, &request, |body| {
-            if let Some(socket) = tcp(body) {
-                take(socket);
-            }
-        })?;
-    }
-    Ok(())
+    // struct inet_diag_req: family, lengths of addresses, extensions, addresses, states, one word more.
+    let mut request = vec![0, 0, 0, 1 << (ATTRIBUTE_TCP_INFO - 1)];
+    request.extend([0; 48]);
+    request.extend(states.to_ne_bytes());
+    request.extend([0; 4]);
+    dump(netlink, TYPE_TCP_DIAG, &request, |body| {
+        if let Some(socket) = tcp(body) {
+            take(socket);
+        }
+    })
 }
 
 /// The TCP sockets of this network namespace that wait for connections: cheap, however many
@@ -129,30 +131,33 @@ pub fn listening() -> io::Result<Vec<Socket>> {
 pub fn list() -> io::Result<Vec<Socket>> {
     let netlink = open_diag()?;
     let mut all = Vec::new();
-    list_tcp(&netlink, u32::MAX, |s| all.push(s))?;
+    list_tcp(&netlink, ALL_STATES, |s| all.push(s))?;
     // struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
     let mut request = vec![libc::AF_UNIX as u8, 0, 0, 0];
     for word in [u32::MAX, 0, 1 | 4, 0, 0] {
         request.extend(word.to_ne_bytes());
     }
-    dump(&netlink, &request, |body| all.extend(unix(body)))?;
+    dump(&netlink, TYPE_SOCK_DIAG, &request, |body| {
+        all.extend(unix(body))
+    })?;
     Ok(all)
 }
 
-fn dump(netlink: &OwnedFd, request: &[u8], take: impl FnMut(&[u8])) -> io::Result<()> {
-    exchange(netlink, request, FLAGS_DUMP, take)
+fn dump(netlink: &OwnedFd, kind: u16, request: &[u8], take: impl FnMut(&[u8])) -> io::Result<()> {
+    exchange(netlink, kind, request, FLAGS_DUMP, take)
 }
 
 /// Sends a request and takes the answers: of a dump up to its end, otherwise one.
 fn exchange(
     netlink: &OwnedFd,
+    kind: u16,
     request: &[u8],
     flags: u16,
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let mut message = Vec::new();
     message.extend((16 + request.len() as u32).to_ne_bytes());
-    message.extend(TYPE_SOCK_DIAG.to_ne_bytes());
+    message.extend(kind.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
     message.extend([0; 8]);
     message.extend(request);

@@ -5,7 +5,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use super::{ATTRIBUTE_TCP_INFO, Ends, Socket, TCP, attributes, double, exchange, open_diag, word};
+use super::{
+    ATTRIBUTE_TCP_INFO, Ends, Socket, TCP, TYPE_SOCK_DIAG, attributes, double, exchange, open_diag,
+    word,
+};
 
 /// `NLM_F_REQUEST`.
 const FLAGS_ONE: u16 = 1;
@@ -65,7 +68,8 @@ impl Asker {
 
     fn ask(&self, request: &[u8], mut read: impl FnMut(&[u8]) -> Option<Talk>) -> Option<Talk> {
         let mut talk = None;
-        let done = exchange(&self.netlink, request, FLAGS_ONE, |body| talk = read(body));
+        let take = |body: &[u8]| talk = read(body);
+        let done = exchange(&self.netlink, TYPE_SOCK_DIAG, request, FLAGS_ONE, take);
         done.ok().and(talk)
     }
 

@@ -67,6 +67,8 @@ pub struct Connections {
     gone: Vec<SocketRecord>,
     /// Inodes of the watched processes' sockets -> cookies; `None`: no connection.
     inodes: FxHashMap<u32, Option<u64>>,
+    /// Those of them that wait for connections, and will never be one.
+    listeners: HashSet<u32>,
     /// Epoll sets by process and descriptor: until when they are believed, and the inodes of their sockets.
     sets: FxHashMap<(u32, u32), (u64, Vec<u32>)>,
     talkers: HashSet<u32>,
@@ -226,6 +228,7 @@ impl Connections {
             open: FxHashMap::default(),
             gone: Vec::new(),
             inodes: FxHashMap::default(),
+            listeners: HashSet::new(),
             sets: FxHashMap::default(),
             talkers: HashSet::new(),
             arguments: syscalls::arguments(),
@@ -242,6 +245,8 @@ impl Connections {
             all.asker = Some(asker);
             all.list(pids.iter().copied(), now)
         });
+        // What the first list took was no part of the recording.
+        all.soon_ns = now;
         match begun {
             Ok(listed) if !all.open.is_empty() => {
                 let owners = sockets::owners();
@@ -274,7 +279,9 @@ impl Connections {
         self.wanted = false;
         self.sets.clear();
         // The kernel looks through all its tables for a list, however short it is.
-        let known = |inode| matches!(self.inodes.get(inode), Some(Some(_)));
+        let known = |inode| {
+            matches!(self.inodes.get(inode), Some(Some(_))) || self.listeners.contains(inode)
+        };
         let nothing_new = own.iter().all(|(_, inode)| known(inode));
         let all = match nothing_new {
             true => Vec::new(),
@@ -289,10 +296,12 @@ impl Connections {
         let by_inode: FxHashMap<u32, &Socket> = all.iter().map(|s| (s.inode, s)).collect();
         let listening = Listening::of(&all);
         self.inodes.clear();
+        self.listeners.clear();
         for (pid, inode) in own {
             let socket = by_inode.get(&inode);
-            if socket.is_some() {
+            if let Some(socket) = socket {
                 self.talkers.insert(pid);
+                self.listeners.extend(socket.listens.then_some(inode));
             }
             let connected = socket.filter(|s| !s.listens && is_connected(s));
             let cookie = connected.map(|s| s.cookie);
