@@ -11,7 +11,7 @@ use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
 use wallscope_explain::ladder::{Cause, Ladder};
 use wallscope_model::calls::Calls;
-use wallscope_model::{ModuleKind, Recording};
+use wallscope_model::{Function, ModuleKind, Recording};
 use wallscope_report::calls::{self, Look};
 use wallscope_report::text::units::{count, ns};
 
@@ -29,8 +29,9 @@ const TIMED: Duration = Duration::from_secs(5);
 /// A function as probes are placed by.
 struct Named<'a> {
     cause: &'a Cause,
-    module: String,
-    name: String,
+    spec: Spec,
+    /// The same as a command takes it.
+    text: String,
 }
 
 /// The functions of the program's own code that the causes name, each once: the verdict's first.
@@ -51,7 +52,7 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
         let Some(function) = recording
             .functions
             .iter()
-            .find(|f| f.name == cause.function && !f.is_unnamed())
+            .find(|f| f.name == cause.function)
         else {
             continue;
         };
@@ -61,17 +62,36 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
         if known || !probed || small || found.len() == MOST {
             continue;
         }
-        let raw = match &*function.system_name {
-            "" => &*function.name,
-            raw => raw,
+        let Some((spec, text)) = asked(module.name(), function) else {
+            continue;
         };
-        found.push(Named {
-            cause,
-            module: module.name().to_owned(),
-            name: raw.split('@').next().unwrap_or(raw).to_owned(),
-        });
+        found.push(Named { cause, spec, text });
     }
     found
+}
+
+/// How a function of `module` is asked for: by its name, or where it has none by where it begins.
+fn asked(module: &str, function: &Function) -> Option<(Spec, String)> {
+    if function.is_unnamed() {
+        let (_, digits) = function.name.rsplit_once("+0x")?;
+        let place = Spec::Place {
+            module: module.to_owned(),
+            offset: u64::from_str_radix(digits, 16).ok()?,
+        };
+        return Some((place, function.name.to_string()));
+    }
+    let raw = match &*function.system_name {
+        "" => &*function.name,
+        raw => raw,
+    };
+    let name = raw.split('@').next().unwrap_or(raw).to_owned();
+    let text = format!("{module}:{name}");
+    let spec = Spec::Function {
+        module: Some(module.to_owned()),
+        name,
+        offset: None,
+    };
+    Some((spec, text))
 }
 
 /// The commands that climb them by hand; `next`: of the target's next run, as this one has ended.
@@ -85,16 +105,10 @@ pub fn commands(recording: &Recording, ladder: &Ladder, next: bool) -> Vec<Strin
     let Some(first) = named.first() else {
         return Vec::new();
     };
-    let all: Vec<String> = named
-        .iter()
-        .map(|n| format!("'{}:{}'", n.module, n.name))
-        .collect();
+    let all: Vec<String> = named.iter().map(|n| format!("'{}'", n.text)).collect();
     vec![
         format!("wallscope count {} {target} -d 5", all.join(" ")),
-        format!(
-            "wallscope latency '{}:{}' {target} -d 10",
-            first.module, first.name
-        ),
+        format!("wallscope latency '{}' {target} -d 10", first.text),
     ]
 }
 
@@ -272,11 +286,7 @@ fn measured(
     loop {
         let options = Options {
             target: target.alive().ok_or(Why::Target)?,
-            asked: vec![Spec::Function {
-                module: Some(n.module.clone()),
-                name: n.name.clone(),
-                offset: None,
-            }],
+            asked: vec![n.spec.clone()],
             timed,
             duration: Some(if timed { TIMED } else { COUNTED }),
             max_overhead,
@@ -386,5 +396,41 @@ impl Climbed {
             None => Value::Null,
         };
         json!({"counted": counted, "timed": timed})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_asked_for_by_name_or_by_where_they_begin() {
+        let function = |name: &str, raw: &str| Function {
+            name: name.into(),
+            system_name: raw.into(),
+            file: "".into(),
+            start_line: 0,
+        };
+        let text = |f: &Function| asked("app", f).map(|(_, text)| text);
+        let named = function("ns::f(int)", "_ZN2ns1fEi");
+        assert_eq!(text(&named).as_deref(), Some("app:_ZN2ns1fEi"));
+        let versioned = function("memcpy", "memcpy@@GLIBC_2.14");
+        assert_eq!(text(&versioned).as_deref(), Some("app:memcpy"));
+        let (spec, text) = asked("app", &function("app+0x40c0", "")).unwrap();
+        let offset = 0x40c0;
+        let module = "app".to_owned();
+        assert_eq!(spec, Spec::Place { module, offset });
+        // What is asked for by the text is the same, but that a function may be called so.
+        let name = "app".to_owned();
+        let parsed = wallscope_capture::probes::spec::parse(&text);
+        let (module, offset) = (None, Some(offset));
+        assert_eq!(
+            parsed,
+            Ok(Spec::Function {
+                module,
+                name,
+                offset
+            })
+        );
     }
 }

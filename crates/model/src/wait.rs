@@ -18,7 +18,7 @@ pub struct ActorId(pub u32);
 pub enum Actor {
     /// A context of this recording.
     Context(ContextId),
-    /// A thread that was not measured.
+    /// A thread that was not measured, or whose time was not selected.
     Stranger {
         /// Process id.
         pid: u32,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use wallscope_model::shape::{Shape, ShapeRow};
 use wallscope_model::*;
-use wallscope_report::format::{Bounds, folded, pprof, read};
+use wallscope_report::format::{Bounds, folded, off_wake, pprof, read};
 use wallscope_report::json;
 use wallscope_report::select::{SelectError, Selection};
 use wallscope_report::text::Headline;
@@ -442,4 +442,104 @@ fn nothing_selected_refers_to_what_was_left_out() {
             assert!(!report.is_empty());
         }
     }
+}
+
+/// Whoever waits is woken by the first thread for 6 tenths of it, which computed for half of that.
+fn with_wakers(mut rec: Recording) -> Recording {
+    rec.actors = vec![Actor::Context(ContextId(0))];
+    let hop = |above, role, ns| Hop {
+        above,
+        role,
+        actor: ActorId(0),
+        stack: Some(StackId(0)),
+        reason: None,
+        part: None,
+        labels: None,
+        count: 1,
+        ns,
+    };
+    for (i, s) in rec.samples.iter().enumerate() {
+        if s.state == State::Blocked {
+            let woke = rec.hops.len() as u32;
+            let ns = s.ns / 10 * 6;
+            rec.hops.push(hop(Above::Sample(i as u32), Role::Woke, ns));
+            rec.hops.push(hop(Above::Hop(woke), Role::OnCpu, ns / 2));
+        }
+    }
+    rec
+}
+
+/// The lines of the view off-wake, with the thread's name and reason in front.
+fn off_wake(rec: &Recording) -> BTreeMap<String, u64> {
+    let options = folded::Options {
+        with_thread: true,
+        with_reason: true,
+        ..folded::Options::default()
+    };
+    let mut out = Vec::new();
+    off_wake::write(rec, &options, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let lines = text.lines().map(|l| l.rsplit_once(' ').unwrap());
+    lines
+        .map(|(stack, ns)| (stack.to_string(), ns.parse().unwrap()))
+        .collect()
+}
+
+#[test]
+fn who_ended_waits_stays_with_the_waits_that_are_selected() {
+    let rec = with_wakers(synthetic::recording(2));
+    let whole = off_wake(&rec);
+    let reason = BlockReason::Lock.name();
+    let locks = Selection {
+        reasons: vec![reason],
+        ..Selection::default()
+    };
+    let selected = select(&rec, &locks);
+    let of_locks = off_wake(&selected);
+    let is_lock = |line: &&String| line.rsplit(';').next() == Some(reason);
+    let want: Vec<&String> = whole.keys().filter(is_lock).collect();
+    assert_eq!(of_locks.keys().collect::<Vec<_>>(), want);
+    for (line, ns) in &of_locks {
+        assert!(
+            ns.abs_diff(whole[line]) <= 16,
+            "{line}: {ns}, {}",
+            whole[line]
+        );
+    }
+    assert!(want.iter().any(|l| l.contains("[woken by ")), "{want:?}");
+    let below = |h: &Hop| matches!(h.above, Above::Hop(_)).then_some(h.ns);
+    assert!(selected.hops.iter().filter_map(below).sum::<u64>() > 0);
+
+    // Of another thread alone: who woke it is known by name, and is not in the recording.
+    let woken = rec
+        .contexts
+        .iter()
+        .skip(1)
+        .find(|c| c.ledger.state_ns(State::Blocked) > 0);
+    let woken = woken.unwrap().name.to_string();
+    let one = Selection {
+        threads: vec![woken.clone()],
+        ..Selection::default()
+    };
+    let selected = select(&rec, &one);
+    assert!(selected.contexts.iter().all(|c| *c.name == *woken));
+    let name = &rec.contexts[0].name;
+    assert!(matches!(&selected.actors[..], [Actor::Stranger { name: n, .. }] if n == name));
+    let theirs = off_wake(&selected);
+    let all: u64 = theirs.values().sum();
+    let seen = theirs.iter().filter(|(l, _)| l.contains("[woken by "));
+    let seen: u64 = seen.map(|(_, ns)| ns).sum();
+    assert!(
+        (seen as f64 / all as f64 - 0.6).abs() < 0.01,
+        "{seen} of {all}"
+    );
+
+    let time = Selection {
+        time: Some(0..u64::MAX / 2),
+        ..Selection::default()
+    };
+    let selected = time.apply(rec).unwrap().recording;
+    assert!(selected.hops.is_empty());
+    let noted = |n: &String| n.contains("who ended waits is not kept");
+    assert!(selected.domain.notes.iter().any(noted));
 }

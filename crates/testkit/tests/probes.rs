@@ -1,6 +1,6 @@
 //! Probes that cannot be placed, and why: the exit code and the words.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use wallscope_testkit::{Error, Program, Tool};
 
@@ -87,6 +87,75 @@ fn of_several_functions_those_that_return_are_timed() {
         said.contains("left out") && said.contains("fail: it never returns"),
         "{said}"
     );
+    drop(program);
+}
+
+#[test]
+fn a_function_without_a_name_is_probed_by_where_it_begins() {
+    let whole = wallscope_testkit::program::plain();
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    // A name without a dot, which a function could have too.
+    let stripped = folder.path().join("worker");
+    let done = Command::new("strip")
+        .arg("-o")
+        .args([&stripped, whole])
+        .status();
+    let symbols = Command::new("nm").arg(whole).output();
+    let (Ok(true), Ok(symbols)) = (done.map(|s| s.success()), symbols) else {
+        eprintln!("skipped functions without names: no strip and nm (binutils) here");
+        return;
+    };
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let line = symbols.lines().find(|l| l.ends_with(" calls_paced"));
+    let address = line.and_then(|l| u64::from_str_radix(l.split(' ').next()?, 16).ok());
+    // The linker lays code of such programs out in the file as in memory.
+    let name = format!(
+        "worker+{:#x}",
+        address.expect("the program has that function")
+    );
+    let ready = Tool::find().and_then(|tool| {
+        let mut command = Command::new(&stripped);
+        command.args(["--seconds", "20"]);
+        let mut program = Program::start_command("plain", command)?;
+        program.release()?;
+        Ok((tool, program))
+    });
+    let (tool, program) = match ready {
+        Ok(ready) => ready,
+        Err(Error::CannotRunHere(why)) => {
+            eprintln!("skipped functions without names: {why}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let pid = program.pids()[0].to_string();
+    for verb in ["count", "latency"] {
+        let arguments = [
+            verb,
+            &name,
+            "-p",
+            &pid,
+            "-d",
+            "700ms",
+            "--max-overhead",
+            "20",
+            "--json",
+        ];
+        let output = tool.run(&arguments).expect("the tool runs");
+        let said = says(&output);
+        if output.status.code() == Some(3) {
+            eprintln!("skipped: {said}");
+            continue;
+        }
+        assert!(output.status.success(), "{verb}: {said}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let function = &json["functions"][0];
+        assert_eq!(function["name"], name.as_str(), "{json}");
+        assert!(function["calls"].as_u64() > Some(100), "{json}");
+        if verb == "latency" {
+            assert!(function["mean_ns"].as_u64() > Some(0), "{json}");
+        }
+    }
     drop(program);
 }
 

@@ -73,40 +73,11 @@ pub fn functions_named(
     {
         return Err(no_module(modules, module));
     }
-    let pattern = is_pattern(asked);
-    let mut fitting: BTreeMap<(usize, u64), Candidate> = BTreeMap::new();
-    let mut cold: Vec<(usize, Vec<u8>, u64, u64)> = Vec::new();
-    for (index, module) in chosen(modules, among) {
-        let Some(elf) = module.elf() else { continue };
-        every(&elf, module, &mut |s| {
-            if let Some(at) = find_cold(s.name) {
-                cold.push((index, s.name[..at].to_vec(), s.address, s.size));
-                return;
-            }
-            let Some((fit, name)) = fit(asked, pattern, s.name) else {
-                return;
-            };
-            let new = Candidate {
-                fit,
-                raw: s.name.to_vec(),
-                name,
-                size: s.size,
-                exported: s.binding != Binding::Local,
-                resolver: s.resolver,
-            };
-            match fitting.get_mut(&(index, s.address)) {
-                Some(old) if rank(old) <= rank(&new) => {}
-                Some(old) => *old = new,
-                None => {
-                    fitting.insert((index, s.address), new);
-                }
-            }
-        });
-    }
+    let (mut fitting, cold) = fitting(modules, among, asked);
     let best = fitting.values().map(|c| c.fit).min();
     fitting.retain(|_, c| Some(c.fit) == best);
     // The resolver's own calls are not what is meant, nor are an old version's.
-    if !pattern && fitting.values().any(|c| c.resolver) {
+    if !is_pattern(asked) && fitting.values().any(|c| c.resolver) {
         return Err(Error::NoFunction {
             asked: asked.to_owned(),
             why:
@@ -138,6 +109,52 @@ pub fn functions_named(
         return Err(missing(modules, among, asked));
     }
     Ok(found)
+}
+
+/// By module and address.
+type Fitting = BTreeMap<(usize, u64), Candidate>;
+/// Parts put elsewhere: module, whose, address and size.
+type Cold = Vec<(usize, Vec<u8>, u64, u64)>;
+
+/// What fits at all.
+fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, Cold) {
+    let pattern = is_pattern(asked);
+    let mut fitting = Fitting::new();
+    let mut cold = Vec::new();
+    for (index, module) in chosen(modules, among) {
+        let Some(elf) = module.elf() else { continue };
+        every(&elf, module, &mut |s| {
+            if let Some(at) = find_cold(s.name) {
+                cold.push((index, s.name[..at].to_vec(), s.address, s.size));
+                return;
+            }
+            let Some((fit, name)) = fit(asked, pattern, s.name) else {
+                return;
+            };
+            let new = Candidate {
+                fit,
+                raw: s.name.to_vec(),
+                name,
+                size: s.size,
+                exported: s.binding != Binding::Local,
+                resolver: s.resolver,
+            };
+            match fitting.get_mut(&(index, s.address)) {
+                Some(old) if rank(old) <= rank(&new) => {}
+                Some(old) => *old = new,
+                None => {
+                    fitting.insert((index, s.address), new);
+                }
+            }
+        });
+    }
+    (fitting, cold)
+}
+
+/// A place in the file that is called `asked`, unless a function is: as reports name code without a symbol.
+pub fn unnamed(modules: &[Module], asked: &str, offset: u64) -> Option<Result<Vec<Found>, Error>> {
+    let is_file = modules.iter().any(|m| m.is_called(asked));
+    (is_file && fitting(modules, None, asked).0.is_empty()).then(|| place(modules, asked, offset))
 }
 
 /// A place in a module's file, by offset.

@@ -35,6 +35,13 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
                 name,
                 offset,
             } => {
+                // A program's file may have any name: as reports print code without a symbol.
+                if let (None, Some(offset)) = (module, *offset)
+                    && let Some(place) = find::unnamed(modules, name, offset)
+                {
+                    items.extend(place?.into_iter().map(|f| Item::Function(f, false)));
+                    continue;
+                }
                 let mut found = find::functions_named(modules, module.as_deref(), name)?;
                 for f in found.iter_mut().filter(|_| offset.is_some_and(|o| o > 0)) {
                     let by = offset.unwrap_or(0);

@@ -3,7 +3,9 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{ContextId, FrameId, FunctionId, LabelsId, LedgerSlice, ModuleId, Recording};
+use wallscope_model::{
+    Actor, ActorId, ContextId, FrameId, FunctionId, LabelsId, LedgerSlice, ModuleId, Recording,
+};
 
 /// New numbers for those of `used`, in their order; the list keeps only those.
 fn keep<T>(list: &mut Vec<T>, used: impl Fn(u32) -> bool) -> FxHashMap<u32, u32> {
@@ -48,10 +50,29 @@ pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
         s.context = ContextId(contexts[&s.context.0]);
     }
 
-    let sets = set(rec.samples.iter().filter_map(|s| s.labels.map(|l| l.0)));
+    for l in &mut rec.locks {
+        l.context = ContextId(contexts[&l.context.0]);
+    }
+    let actors = set(rec.hops.iter().map(|h| h.actor.0));
+    let actors = keep(&mut rec.actors, |i| actors.contains(&i));
+    for actor in &mut rec.actors {
+        if let Actor::Context(c) = actor {
+            *c = ContextId(contexts[&c.0]);
+        }
+    }
+    for h in &mut rec.hops {
+        h.actor = ActorId(actors[&h.actor.0]);
+    }
+
+    let labels = rec.samples.iter().map(|s| s.labels);
+    let labels = labels.chain(rec.hops.iter().map(|h| h.labels));
+    let labels = labels.chain(rec.locks.iter().map(|l| l.labels));
+    let sets = set(labels.filter_map(|l| l.map(|l| l.0)));
     let sets = keep(&mut rec.label_sets, |i| sets.contains(&i));
-    for s in &mut rec.samples {
-        s.labels = s.labels.map(|l| LabelsId(sets[&l.0]));
+    let labels = rec.samples.iter_mut().map(|s| &mut s.labels);
+    let labels = labels.chain(rec.hops.iter_mut().map(|h| &mut h.labels));
+    for l in labels.chain(rec.locks.iter_mut().map(|l| &mut l.labels)) {
+        *l = l.map(|l| LabelsId(sets[&l.0]));
     }
 
     let frames = set(rec.stacks.iter().flat_map(|s| s.frames.iter().map(|f| f.0)));

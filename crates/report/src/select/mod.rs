@@ -14,8 +14,9 @@
 //!
 //! What it does not do: it keeps no switch counts, audit or repair of threads of which only a part
 //! is selected, since they are not known for the part. Requests are those of the processes that are left,
-//! whichever of their threads, states or stacks are selected.
+//! whichever of their threads, states or stacks are selected. Who ended waits is not known by time.
 
+mod chains;
 mod compact;
 mod ledger;
 mod stacks;
@@ -32,6 +33,7 @@ use wallscope_model::{
     State,
 };
 
+use chains::Went;
 use stacks::Stacks;
 
 /// What to select; the default selects everything. Conditions of different kinds must all hold, of
@@ -231,7 +233,7 @@ impl Selection {
             label_sets: &labelled,
             slices: slices.as_ref(),
         };
-        let samples = self.samples(&rec, &scaled, &wants, &mut stacks);
+        let (samples, went) = self.samples(&rec, &scaled, &wants, &mut stacks);
         let keeps_unsampled = |u: &scale::Unsampled| {
             wanted.get(u.context.0 as usize) == Some(&true)
                 && self.wants_state(u.state, u.reason)
@@ -244,6 +246,11 @@ impl Selection {
 
         let lengths = self.shapes(&rec, &wanted, &mut stacks);
         let senders = senders(&rec, &wanted, &mut stacks);
+        let hops = match self.time {
+            Some(_) => Vec::new(),
+            None => chains::hops(&rec, &went, &mut stacks),
+        };
+        let locks = chains::locks(self, &rec, &wanted);
 
         let mut out = rec;
         stacks.put_into(&mut out);
@@ -266,10 +273,17 @@ impl Selection {
         if let Some(range) = slices {
             cut_time(&mut out, range);
         }
-        // Hops hang below samples as they were measured, which are cut and joined here.
-        if !out.hops.is_empty() || !out.locks.is_empty() || out.timeline.is_some() {
-            let note = "who ended waits, exact waits by lock, and the timeline are not kept in a \
-                        selection";
+        if self.time.is_some() && !out.hops.is_empty() {
+            let note =
+                "who ended waits is not kept in a selection of time: it is known of all of it only";
+            out.domain.notes.push(note.into());
+        }
+        if locks.is_empty() && !out.locks.is_empty() {
+            let note = "exact waits by lock are kept of whole threads only";
+            out.domain.notes.push(note.into());
+        }
+        if out.timeline.is_some() {
+            let note = "the timeline is not kept in a selection";
             out.domain.notes.push(note.into());
         }
         if !out.tasks.is_empty() {
@@ -284,8 +298,8 @@ impl Selection {
             out.domain.notes.push(note.into());
             out.events.clear();
         }
-        (out.actors, out.hops, out.locks) = Default::default();
-        out.timeline = None;
+        (out.hops, out.locks, out.timeline) = (hops, locks, None);
+        chains::leave_out(&mut out, &wanted);
         compact::compact(&mut out, &wanted);
         out.domain.notes.push(format!(
             "selected: {self}; what is not selected is left out of every figure, wall included"
@@ -354,14 +368,16 @@ impl Selection {
         Ok(Some(from..to))
     }
 
-    /// The selected samples, their time scaled; those that came to look the same are one.
+    /// The selected samples, their time scaled; those that came to look the same are one. And where the time of
+    /// each old one is.
     fn samples(
         &self,
         rec: &Recording,
         scaled: &Scaled,
         wants: &Wants<'_>,
         stacks: &mut Stacks<'_>,
-    ) -> Vec<Sample> {
+    ) -> (Vec<Sample>, Vec<Vec<Went>>) {
+        let mut went: Vec<Vec<Went>> = vec![Vec::new(); rec.samples.len()];
         let slices = wants.slices;
         let mut out: Vec<Sample> = Vec::new();
         let mut places: FxHashMap<(ContextId, StackId, u64), Vec<u32>> = FxHashMap::default();
@@ -414,16 +430,22 @@ impl Selection {
                 let bucket = (p.context, stack, s.state as u64);
                 let same = places.entry(bucket).or_default();
                 let like = |i: &&u32| alike(&out[**i as usize], &sample);
-                match same.iter().find(like) {
-                    Some(i) => add(&mut out[*i as usize], sample),
-                    None => {
-                        same.push(out.len() as u32);
-                        out.push(sample);
+                let to = match same.iter().find(like).copied() {
+                    Some(i) => {
+                        add(&mut out[i as usize], sample);
+                        i
                     }
-                }
+                    None => {
+                        let new = out.len() as u32;
+                        same.push(new);
+                        out.push(sample);
+                        new
+                    }
+                };
+                went[first.sample as usize].push(Went { to, ns: p.ns });
             }
         }
-        out
+        (out, went)
     }
 }
 

@@ -186,6 +186,11 @@ impl<'s> Stacks<'s> {
         Some(self.place(stack))
     }
 
+    /// `stack` as it was, whatever is selected.
+    pub(super) fn kept(&mut self, rec: &Recording, stack: StackId) -> StackId {
+        self.place(rec.stacks[stack.0 as usize].clone())
+    }
+
     fn of(&self, frame: FrameId) -> &[Call] {
         let i = frame.0 as usize;
         let from = if i == 0 { 0 } else { self.ends[i - 1] };

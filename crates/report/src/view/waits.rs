@@ -81,7 +81,7 @@ impl Analysis<'_> {
         match &self.recording.actors[hop.actor.0 as usize] {
             Actor::Context(c) => self.recording.contexts[c.0 as usize].name.to_string(),
             Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
-            Actor::Stranger { pid, name, .. } => format!("{name} ({pid}, not measured)"),
+            Actor::Stranger { pid, name, .. } => format!("{name} ({pid}, not in this recording)"),
             Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
             Actor::Interrupt(served) => format!("a {served} interrupt"),
             Actor::Unknown => "nobody yet".into(),

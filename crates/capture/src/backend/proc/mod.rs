@@ -7,7 +7,7 @@
 //! waiting.rs   what a waiting thread waits for, and its stack, without stopping it; called.rs: whether what
 //!              was copied too late is its stack still
 //! stop.rs      short stops of running threads, where they are permitted; halt.rs: what they show
-//! connections.rs  with whom connections are, and which have a request in flight
+//! connections.rs  with whom connections are, and which have a request in flight; connection.rs: one of them
 //! counters.rs  a thread's time by the scheduler's counters
 //! book.rs      a thread's time by slice; samples.rs: stacks and the time they stand for
 //! assemble.rs  all of it -> the recording; domain.rs: what this could not see
@@ -27,6 +27,7 @@
 mod assemble;
 pub(crate) mod book;
 mod called;
+mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;

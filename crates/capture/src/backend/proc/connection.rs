@@ -1,0 +1,323 @@
+//! One connection: whose turn it is to speak, and what was asked over it so far.
+
+use wallscope_object::sockets::{Socket, Talk};
+
+use crate::event::SocketRecord;
+
+/// Messages without any answer after which a connection is no dialogue.
+const ONE_WAY: u32 = 8;
+/// A request that goes unanswered is believed for so long, ms.
+const BELIEVED_MS: u32 = 60_000;
+
+/// One connection.
+pub(super) struct Connection {
+    /// Its addresses.
+    pub socket: Socket,
+    /// What is known of it.
+    pub record: SocketRecord,
+    /// Whether a request is in flight; `None`: that cannot be told.
+    pub pending: Option<bool>,
+    /// The same when it was first asked for.
+    at_first: bool,
+    /// Segments sent and received when it was first asked for, and last.
+    segments: [(u32, u32); 2],
+    asked_ns: u64,
+}
+
+/// Who owes the next word on a connection, and since when it is not believed any more.
+fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> Option<bool> {
+    let (ago_ms, segments, unacknowledged, unread) = match *talk {
+        Talk::Unix {
+            unread,
+            unread_there,
+        } => return (unread > 0 || unread_there > 0).then_some(true),
+        Talk::Tcp {
+            ago_ms,
+            segments,
+            unacknowledged,
+            unread,
+            ..
+        } => (ago_ms, segments, unacknowledged, unread),
+    };
+    let (sent, heard, acknowledged) = ago_ms;
+    // As seen by the one who asks: messages there, and answers back.
+    let (messages, answers, asked, answered) = if inbound {
+        (segments.1, segments.0, heard, sent)
+    } else {
+        (segments.0, segments.1, sent, heard)
+    };
+    if messages == 0 || (answers == 0 && messages >= ONE_WAY) || asked > BELIEVED_MS {
+        return Some(false);
+    }
+    if answers == 0 || (inbound && unread > 0) || (!inbound && unacknowledged) {
+        return Some(true);
+    }
+    if asked != answered {
+        return Some(asked < answered);
+    }
+    // Both within a tick. What we sent is acknowledged after what we heard: sent later.
+    if acknowledged < heard {
+        return Some(!inbound);
+    }
+    // What callers ask acknowledges all that they were answered before: an answer that is not acknowledged came later.
+    if inbound && unacknowledged {
+        return Some(false);
+    }
+    let (pending, (sent, heard)) = before?;
+    let more = (
+        segments.0.wrapping_sub(sent),
+        segments.1.wrapping_sub(heard),
+    );
+    let more = if inbound { (more.1, more.0) } else { more };
+    // A message may have several segments, and an answer others: how many is told by all that there were.
+    let answered = f64::from(more.1) * f64::from(messages) / f64::from(answers);
+    match f64::from(more.0) - answered {
+        more if more >= HALF_A_MESSAGE => Some(true),
+        less if less <= -HALF_A_MESSAGE => Some(false),
+        _ => Some(pending),
+    }
+}
+
+/// Messages without an answer, from here on; below it is by chance of how many segments they had.
+const HALF_A_MESSAGE: f64 = 0.5;
+
+impl Connection {
+    /// One that is looked at from `now` on.
+    pub fn new(socket: &Socket, record: SocketRecord, now: u64) -> Connection {
+        Connection {
+            socket: socket.clone(),
+            record,
+            pending: None,
+            at_first: false,
+            segments: [(0, 0); 2],
+            asked_ns: now,
+        }
+    }
+
+    /// Takes what it is now; what it is stands for the time since `asked_ns`.
+    pub fn take(&mut self, talk: &Talk, now: u64, is_first: bool) {
+        let inbound = self.record.inbound != 0;
+        let segments = match talk {
+            Talk::Tcp { segments, .. } => *segments,
+            Talk::Unix { .. } => (0, 0),
+        };
+        let before = self.pending.filter(|_| !is_first);
+        let before = before.map(|pending| (pending, self.segments[1]));
+        let started = self.pending != Some(true);
+        self.pending = in_flight(inbound, talk, before);
+        let pending = self.pending == Some(true);
+        if is_first {
+            self.at_first = pending;
+            self.segments = [segments; 2];
+        } else if pending {
+            self.record.in_flight += now.saturating_sub(self.asked_ns);
+        }
+        self.segments[1] = segments;
+        self.asked_ns = now;
+        self.record.requests = match talk {
+            Talk::Tcp { .. } => self.requests(inbound, pending),
+            // As many as were seen to begin.
+            Talk::Unix { .. } => self.record.requests + u32::from(pending && started),
+        };
+    }
+
+    /// What is known of it when it is gone. How long a request took whose answer was not seen is not known.
+    pub fn ended(mut self) -> SocketRecord {
+        if self.pending == Some(true) {
+            self.record.requests = self.record.requests.saturating_sub(1);
+        }
+        self.record
+    }
+
+    /// Adds the time for which a request was in flight before the connection was seen first, of `at_most` ns.
+    pub fn was_asked(&mut self, talk: &Talk, at_most: u64) {
+        if let (true, Talk::Tcp { ago_ms, .. }) = (self.at_first, talk) {
+            let asked_ms = match self.record.inbound {
+                0 => ago_ms.0,
+                _ => ago_ms.1,
+            };
+            self.record.in_flight += (u64::from(asked_ms) * 1_000_000).min(at_most);
+        }
+    }
+
+    /// Messages each way were as many, but for those that were open at the edges: of both counts the
+    /// smaller one, as a message may have several segments.
+    fn requests(&self, inbound: bool, pending: bool) -> u32 {
+        let [first, last] = self.segments;
+        let sent = last.0.wrapping_sub(first.0);
+        let heard = last.1.wrapping_sub(first.1);
+        let (messages, answers) = if inbound {
+            (heard, sent)
+        } else {
+            (sent, heard)
+        };
+        (messages + u32::from(self.at_first)).min(answers + u32::from(pending))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wallscope_object::sockets::Ends;
+
+    use super::*;
+
+    fn talk(ago_ms: (u32, u32, u32), segments: (u32, u32)) -> Talk {
+        Talk::Tcp {
+            ago_ms,
+            bytes: (0, 0),
+            segments,
+            unacknowledged: false,
+            unread: 0,
+        }
+    }
+
+    #[test]
+    fn who_was_sent_to_last_owes_the_next_word() {
+        // We asked 8 ms ago, and heard before that.
+        assert_eq!(
+            in_flight(false, &talk((8, 90, 90), (5, 4)), None),
+            Some(true)
+        );
+        assert_eq!(
+            in_flight(false, &talk((90, 8, 90), (5, 5)), None),
+            Some(false)
+        );
+        assert_eq!(
+            in_flight(true, &talk((90, 8, 90), (4, 5)), None),
+            Some(true)
+        );
+        assert_eq!(
+            in_flight(true, &talk((8, 90, 8), (5, 5)), None),
+            Some(false)
+        );
+        // Nothing was said, or never an answer to anything, or too long ago.
+        assert_eq!(
+            in_flight(false, &talk((0, 0, 0), (0, 0)), None),
+            Some(false)
+        );
+        assert_eq!(
+            in_flight(false, &talk((1, 90, 1), (40, 0)), None),
+            Some(false)
+        );
+        assert_eq!(in_flight(false, &talk((1, 1, 1), (1, 0)), None), Some(true));
+        let old = BELIEVED_MS + 1;
+        assert_eq!(
+            in_flight(false, &talk((old, old + 9, 0), (5, 4)), None),
+            Some(false)
+        );
+    }
+
+    #[test]
+    fn within_a_tick_acknowledgements_and_counts_decide() {
+        // An answer, and the next request at once, which was acknowledged a tick later.
+        assert_eq!(
+            in_flight(false, &talk((30, 30, 22), (6, 5)), None),
+            Some(true)
+        );
+        let tie = talk((30, 30, 30), (6, 6));
+        assert_eq!(in_flight(false, &tie, None), None);
+        assert_eq!(in_flight(false, &tie, Some((true, (5, 5)))), Some(true));
+        assert_eq!(in_flight(false, &tie, Some((false, (5, 5)))), Some(false));
+        assert_eq!(in_flight(false, &tie, Some((false, (5, 6)))), Some(true));
+        assert_eq!(in_flight(true, &tie, Some((true, (5, 6)))), Some(false));
+        // Answered within the tick: the caller has acknowledged that since, or has yet to.
+        let answered = talk((30, 30, 22), (6, 6));
+        assert_eq!(
+            in_flight(true, &answered, Some((true, (6, 5)))),
+            Some(false)
+        );
+        let Talk::Tcp {
+            ago_ms,
+            bytes,
+            segments,
+            unread,
+            ..
+        } = tie
+        else {
+            unreachable!()
+        };
+        let sent = Talk::Tcp {
+            ago_ms,
+            bytes,
+            segments,
+            unacknowledged: true,
+            unread,
+        };
+        assert_eq!(in_flight(true, &sent, Some((true, (6, 5)))), Some(false));
+        // An answer of two segments of which one was held back, then its caller's next request.
+        let next = talk((24, 24, 24), (58, 30));
+        assert_eq!(in_flight(true, &next, Some((false, (56, 28)))), Some(true));
+        // Answers of a head and a body: one came, and the next request went out at once.
+        let two = talk((30, 30, 30), (10, 18));
+        assert_eq!(in_flight(false, &two, Some((true, (9, 16)))), Some(true));
+        assert_eq!(in_flight(false, &two, Some((false, (9, 16)))), Some(false));
+        assert_eq!(in_flight(false, &two, Some((false, (9, 18)))), Some(true));
+        assert_eq!(in_flight(false, &two, Some((true, (10, 16)))), Some(false));
+    }
+
+    fn connection() -> Connection {
+        Connection {
+            socket: Socket {
+                cookie: 1,
+                inode: 2,
+                listens: false,
+                state: "established",
+                queues: None,
+                retransmits: 0,
+                held_back: false,
+                ends: Ends::Unix {
+                    path: None,
+                    peer_inode: 3,
+                },
+                last_ms: None,
+                bytes: None,
+            },
+            record: SocketRecord::default(),
+            pending: None,
+            at_first: false,
+            segments: [(0, 0); 2],
+            asked_ns: 0,
+        }
+    }
+
+    #[test]
+    fn requests_are_counted_with_those_at_the_edges() {
+        let mut c = connection();
+        // One is open at the start, three more are asked, of which the last one is open at the end;
+        // answers have two segments each.
+        c.take(&talk((8, 90, 90), (7, 12)), 10, true);
+        c.take(&talk((8, 90, 90), (10, 18)), 30, false);
+        assert_eq!((c.record.requests, c.record.in_flight), (4, 20));
+    }
+
+    #[test]
+    fn what_was_asked_before_a_connection_was_seen_counts_since_then() {
+        let mut c = connection();
+        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.was_asked(&talk((8, 90, 90), (1, 0)), 5_000_000_000);
+        assert_eq!(c.record.in_flight, 8_000_000);
+        // Not before the recording, and not what is answered.
+        let mut c = connection();
+        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.was_asked(&talk((8, 90, 90), (1, 0)), 3_000_000);
+        assert_eq!(c.record.in_flight, 3_000_000);
+        let mut c = connection();
+        c.take(&talk((90, 8, 90), (1, 1)), 10, true);
+        c.was_asked(&talk((90, 8, 90), (1, 1)), 5_000_000_000);
+        assert_eq!(c.record.in_flight, 0);
+    }
+
+    #[test]
+    fn a_request_that_went_with_its_connection_has_no_length() {
+        let mut c = connection();
+        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.take(&talk((28, 90, 90), (1, 0)), 30, false);
+        assert_eq!(c.record.requests, 1);
+        let gone = c.ended();
+        assert_eq!((gone.requests, gone.in_flight), (0, 20));
+        let mut c = connection();
+        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.take(&talk((90, 8, 90), (1, 1)), 30, false);
+        assert_eq!(c.ended().requests, 1);
+    }
+}
