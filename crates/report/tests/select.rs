@@ -446,6 +446,16 @@ fn nothing_selected_refers_to_what_was_left_out() {
 
 /// Whoever waits is woken by the first thread for 6 tenths of it, which computed for half of that.
 fn with_wakers(mut rec: Recording) -> Recording {
+    let mut waiter = rec.contexts.iter().skip(1);
+    let waiter = waiter.position(|c| c.ledger.state_ns(State::Blocked) > 0);
+    rec.locks.push(LockWait {
+        context: ContextId(1 + waiter.unwrap() as u32),
+        labels: None,
+        address: 0x1000,
+        total_ns: 5,
+        longest_ns: 3,
+        count: 2,
+    });
     rec.actors = vec![Actor::Context(ContextId(0))];
     let hop = |above, role, ns| Hop {
         above,
@@ -507,6 +517,9 @@ fn who_ended_waits_stays_with_the_waits_that_are_selected() {
         );
     }
     assert!(want.iter().any(|l| l.contains("[woken by ")), "{want:?}");
+    // A lock may have been waited for by other reasons too.
+    let of_locks = |n: &String| n.contains("exact waits by lock are kept");
+    assert!(selected.locks.is_empty() && selected.domain.notes.iter().any(of_locks));
     let below = |h: &Hop| matches!(h.above, Above::Hop(_)).then_some(h.ns);
     assert!(selected.hops.iter().filter_map(below).sum::<u64>() > 0);
 
@@ -523,6 +536,14 @@ fn who_ended_waits_stays_with_the_waits_that_are_selected() {
     };
     let selected = select(&rec, &one);
     assert!(selected.contexts.iter().all(|c| *c.name == *woken));
+    assert_eq!(selected.locks.len(), 1);
+    assert!(!selected.domain.notes.iter().any(of_locks));
+    let first = Selection {
+        threads: vec![rec.contexts[0].name.to_string()],
+        ..Selection::default()
+    };
+    let without = select(&rec, &first);
+    assert!(without.locks.is_empty() && !without.domain.notes.iter().any(of_locks));
     let name = &rec.contexts[0].name;
     assert!(matches!(&selected.actors[..], [Actor::Stranger { name: n, .. }] if n == name));
     let theirs = off_wake(&selected);

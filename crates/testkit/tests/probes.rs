@@ -1,4 +1,4 @@
-//! Probes that cannot be placed, and why: the exit code and the words.
+//! How what is to be probed may be named, and probes that cannot be placed, and why: the exit code and the words.
 
 use std::process::{Command, Output};
 

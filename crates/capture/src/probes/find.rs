@@ -151,7 +151,11 @@ fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, Co
     (fitting, cold)
 }
 
-/// A place in the file that is called `asked`, unless a function is: as reports name code without a symbol.
+/// A place in the file that is called `asked`, as reports name code without a symbol. `None`: a function is called
+/// so, or no file.
+///
+/// # Errors
+/// The file has no code there.
 pub fn unnamed(modules: &[Module], asked: &str, offset: u64) -> Option<Result<Vec<Found>, Error>> {
     let is_file = modules.iter().any(|m| m.is_called(asked));
     (is_file && fitting(modules, None, asked).0.is_empty()).then(|| place(modules, asked, offset))

@@ -124,7 +124,7 @@ pub fn listening() -> io::Result<Vec<Socket>> {
     Ok(all)
 }
 
-/// Every TCP and unix stream socket of this network namespace.
+/// Every TCP and unix stream socket of this network namespace, but for TCP sockets that are no more than bound.
 ///
 /// # Errors
 /// The kernel has no `sock_diag`, or refuses it.

@@ -6,8 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
-    Above, Actor, ActorId, BlockReason, Hop, LabelsId, LockWait, Part, Recording, Role, StackId,
-    State,
+    Above, Actor, ActorId, BlockReason, Hop, LabelsId, Part, Recording, Role, StackId, State,
 };
 
 use super::{Selection, stacks::Stacks};
@@ -105,14 +104,12 @@ pub(super) fn hops(rec: &Recording, went: &[Vec<Went>], stacks: &mut Stacks<'_>)
     out
 }
 
-/// The exact waits by lock of the `wanted` contexts, where what is selected is known of them by itself.
-pub(super) fn locks(selection: &Selection, rec: &Recording, wanted: &[bool]) -> Vec<LockWait> {
-    let whole = !selection.is_estimated()
+/// Whether waits by lock, which are exact, are known of what is selected by itself.
+pub(super) fn knows_locks(selection: &Selection) -> bool {
+    !selection.is_estimated()
         && selection.time.is_none()
         && selection.reasons.is_empty()
-        && (selection.states.is_empty() || selection.states.contains(&State::Blocked));
-    let is_wanted = |l: &&LockWait| whole && wanted.get(l.context.0 as usize) == Some(&true);
-    rec.locks.iter().filter(is_wanted).copied().collect()
+        && (selection.states.is_empty() || selection.states.contains(&State::Blocked))
 }
 
 /// Those whose time is not selected are in it by name only.

@@ -29,8 +29,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::scale::{self, NOT_SAMPLED, Scaled};
 use wallscope_model::shape::ShapeRow;
 use wallscope_model::{
-    BlockReason, ContextId, Label, Part, Peer, PeerStack, Recording, Sample, SliceValue, StackId,
-    State,
+    BlockReason, ContextId, Label, LockWait, Part, Peer, PeerStack, Recording, Sample, SliceValue,
+    StackId, State,
 };
 
 use chains::Went;
@@ -250,7 +250,6 @@ impl Selection {
             Some(_) => Vec::new(),
             None => chains::hops(&rec, &went, &mut stacks),
         };
-        let locks = chains::locks(self, &rec, &wanted);
 
         let mut out = rec;
         stacks.put_into(&mut out);
@@ -278,9 +277,13 @@ impl Selection {
                 "who ended waits is not kept in a selection of time: it is known of all of it only";
             out.domain.notes.push(note.into());
         }
-        if locks.is_empty() && !out.locks.is_empty() {
+        if chains::knows_locks(self) {
+            let is_wanted = |l: &LockWait| wanted.get(l.context.0 as usize) == Some(&true);
+            out.locks.retain(is_wanted);
+        } else if !out.locks.is_empty() {
             let note = "exact waits by lock are kept of whole threads only";
             out.domain.notes.push(note.into());
+            out.locks.clear();
         }
         if out.timeline.is_some() {
             let note = "the timeline is not kept in a selection";
@@ -298,7 +301,7 @@ impl Selection {
             out.domain.notes.push(note.into());
             out.events.clear();
         }
-        (out.hops, out.locks, out.timeline) = (hops, locks, None);
+        (out.hops, out.timeline) = (hops, None);
         chains::leave_out(&mut out, &wanted);
         compact::compact(&mut out, &wanted);
         out.domain.notes.push(format!(

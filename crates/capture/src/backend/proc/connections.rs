@@ -44,16 +44,25 @@ const SET_LASTS: u64 = 10_000_000;
 const SET_SHARE: u64 = 200;
 /// Most descriptors of a set that are looked at.
 const MOST_OF_SET: usize = 256;
+
+/// What a socket of a watched process was when sockets were listed last.
+enum Known {
+    /// A connection, by its cookie.
+    Connection(u64),
+    /// It waits for connections, and will never be one.
+    Listens,
+    /// Not connected yet, or nothing that is.
+    Other,
+}
+
 /// All of them.
 pub struct Connections {
     asker: Option<Asker>,
     /// By cookie.
     open: FxHashMap<u64, Connection>,
     gone: Vec<SocketRecord>,
-    /// Inodes of the watched processes' sockets -> cookies; `None`: no connection.
-    inodes: FxHashMap<u32, Option<u64>>,
-    /// Those of them that wait for connections, and will never be one.
-    listeners: HashSet<u32>,
+    /// The watched processes' sockets, by inode.
+    inodes: FxHashMap<u32, Known>,
     /// Epoll sets by process and descriptor: until when they are believed, and the inodes of their sockets.
     sets: FxHashMap<(u32, u32), (u64, Vec<u32>)>,
     talkers: HashSet<u32>,
@@ -83,7 +92,6 @@ impl Connections {
             open: FxHashMap::default(),
             gone: Vec::new(),
             inodes: FxHashMap::default(),
-            listeners: HashSet::new(),
             sets: FxHashMap::default(),
             talkers: HashSet::new(),
             arguments: syscalls::arguments(),
@@ -134,9 +142,7 @@ impl Connections {
         self.wanted = false;
         self.sets.clear();
         // The kernel looks through all its tables for a list, however short it is.
-        let known = |inode| {
-            matches!(self.inodes.get(inode), Some(Some(_))) || self.listeners.contains(inode)
-        };
+        let known = |inode| !matches!(self.inodes.get(inode), None | Some(Known::Other));
         let nothing_new = own.iter().all(|(_, inode)| known(inode));
         let all = match nothing_new {
             true => Vec::new(),
@@ -151,16 +157,18 @@ impl Connections {
         let by_inode: FxHashMap<u32, &Socket> = all.iter().map(|s| (s.inode, s)).collect();
         let listening = Listening::of(&all);
         self.inodes.clear();
-        self.listeners.clear();
         for (pid, inode) in own {
             let socket = by_inode.get(&inode);
-            if let Some(socket) = socket {
+            if socket.is_some() {
                 self.talkers.insert(pid);
-                self.listeners.extend(socket.listens.then_some(inode));
             }
             let connected = socket.filter(|s| !s.listens && is_connected(s));
-            let cookie = connected.map(|s| s.cookie);
-            self.inodes.insert(inode, cookie);
+            let known = match (connected, socket) {
+                (Some(s), _) => Known::Connection(s.cookie),
+                (None, Some(s)) if s.listens => Known::Listens,
+                _ => Known::Other,
+            };
+            self.inodes.insert(inode, known);
             let Some(socket) = connected.filter(|s| !self.open.contains_key(&s.cookie)) else {
                 continue;
             };
@@ -220,9 +228,8 @@ impl Connections {
         let (mut any, mut awaits, mut new) = (false, false, false);
         for inode in named {
             let state = match self.inodes.get(&inode) {
-                // A datagram socket, or a listening one.
-                Some(None) => continue,
-                Some(Some(cookie)) => self.open.get(cookie).and_then(|c| c.pending),
+                Some(Known::Listens | Known::Other) => continue,
+                Some(Known::Connection(cookie)) => self.open.get(cookie).and_then(|c| c.pending),
                 None => {
                     self.wanted = true;
                     new = true;
@@ -255,8 +262,10 @@ impl Connections {
 
     /// Whether requests on the connection of that inode are the process's own.
     fn asks(&self, inode: u32) -> bool {
-        let cookie = self.inodes.get(&inode).and_then(|c| c.as_ref());
-        let open = cookie.and_then(|cookie| self.open.get(cookie));
+        let Some(Known::Connection(cookie)) = self.inodes.get(&inode) else {
+            return false;
+        };
+        let open = self.open.get(cookie);
         open.is_some_and(|c| c.record.inbound == 0)
     }
 
