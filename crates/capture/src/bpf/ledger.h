@@ -16,10 +16,11 @@
  */
 #pragma once
 #include "lock.h"
+#include "walked.h"
 
 static __always_inline struct rq *queue_of(struct task_struct *p)
 {
-	struct cfs_rq *queue = p->se.cfs_rq;
+	struct cfs_rq *queue = walked(p)->se.cfs_rq;
 
 	return queue && bpf_core_field_exists(queue->rq) ? queue->rq : NULL;
 }
@@ -205,7 +206,7 @@ static __always_inline bool is_throttled(struct task_struct *p)
 	/* Where tasks are throttled one by one (6.18), others of the group may still be queued, and wait as anybody does. */
 	if (bpf_core_field_exists(p->throttled))
 		return p->throttled;
-	queue = p->se.cfs_rq;
+	queue = walked(p)->se.cfs_rq;
 	return queue && bpf_core_field_exists(queue->throttle_count) && queue->throttle_count > 0;
 }
 
@@ -228,7 +229,7 @@ static __always_inline u64 throttled_ever(u64 address)
 /* The thread leaves the CPU because its quota is used up. */
 static __always_inline void throttle_begins(struct ws_thread *t, struct task_struct *p)
 {
-	t->throttled_in = (u64)p->se.cfs_rq;
+	t->throttled_in = (u64)walked(p)->se.cfs_rq;
 	t->throttled_before = throttled_ever(t->throttled_in);
 }
 

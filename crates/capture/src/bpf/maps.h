@@ -16,7 +16,6 @@ const volatile u32 cfg_due = 0;            /* timer programs may ask when a samp
 const volatile u32 cfg_task_work = 0;      /* read user stacks by task work, not from a window */
 const volatile u32 cfg_all = 0;            /* measure every task of the machine */
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
-const volatile u64 cfg_timerfd_read = 0;   /* the kernel function that reads a timerfd, 0: unknown */
 const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
 
 /* Settings that user space changes while programs run. */

@@ -20,16 +20,19 @@ struct ws_place {
 };
 
 /*
- * Sorted by start; written before the programs are loaded. Not read-only: the verifier knows the values
- * of what is, and would follow each of the thousands of ways through the search by itself.
+ * Sorted by start. User space reads the kernel's names while the programs are loaded, and fills these
+ * before they run. (Of what never changes the verifier would know the values, and follow each of the
+ * thousands of ways through the search by itself.)
  */
 struct ws_place places[WS_PLACES] = {};
 u32 set_places = 0;
-const volatile u32 cfg_places = 0; /* there are any */
+u64 set_timerfd_read = 0; /* the function that reads a timerfd, 0: unknown */
 
 #define WS_PLACE_FRAMES 48
 struct ws_standing {
 	u64 pc[WS_PLACE_FRAMES];
+	/* Where a search is. Kept here and not in registers: the verifier would follow all its ways. */
+	volatile u32 low, high;
 };
 
 struct {
@@ -40,24 +43,29 @@ struct {
 } standing SEC(".maps");
 
 /* The reason that the function at `pc` tells, WS_REASONS for none. Global: verified once. */
-__noinline u32 ws_reason_at(u64 pc)
+__noinline u32 ws_reason_at(struct ws_standing *at, u64 pc)
 {
-	u32 low = 0, high = set_places;
+	u32 found;
 
+	if (!at)
+		return WS_REASONS;
+	at->low = 0;
+	at->high = set_places;
 	for (int i = 0; i < 13; i++) {
-		u32 middle = (low + high) / 2;
+		u32 low = at->low, high = at->high, middle = (low + high) / 2;
 
 		if (low >= high)
 			break;
 		if (places[middle & (WS_PLACES - 1)].start <= pc)
-			low = middle + 1;
+			at->low = middle + 1;
 		else
-			high = middle;
+			at->high = middle;
 	}
-	if (!low)
+	found = at->low;
+	if (!found)
 		return WS_REASONS;
-	low = (low - 1) & (WS_PLACES - 1);
-	return pc - places[low].start < places[low].size ? places[low].reason : WS_REASONS;
+	found = (found - 1) & (WS_PLACES - 1);
+	return pc - places[found].start < places[found].size ? places[found].reason : WS_REASONS;
 }
 
 struct ws_verdict {
@@ -72,7 +80,7 @@ static long judge_frame(u32 i, struct ws_verdict *v)
 
 	if (i >= v->n || i >= WS_PLACE_FRAMES)
 		return 1;
-	reason = ws_reason_at(v->at->pc[i]);
+	reason = ws_reason_at(v->at, v->at->pc[i]);
 	if (reason >= WS_REASONS)
 		return 0;
 	if (v->reason == WS_REASONS)
@@ -93,7 +101,7 @@ static __always_inline u32 reason_by_place(void *ctx, struct task_struct *p)
 	u32 key = 0;
 	long bytes;
 
-	if (!cfg_places)
+	if (!set_places)
 		return WS_REASONS;
 	v.at = bpf_map_lookup_elem(&standing, &key);
 	if (!v.at)

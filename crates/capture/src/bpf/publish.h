@@ -49,10 +49,28 @@ static __always_inline void publish(u64 hash, void *record, u32 size, u32 manage
 		lost(WS_L_SEEN_FULL);
 }
 
+/*
+ * A hash of the first `n` frames. Global, thus verified once: else the verifier goes through all that
+ * follows once for each number of frames.
+ */
+__noinline u64 ws_hash_frames(struct ws_kstack *k, u32 n)
+{
+	u64 hash = 0x9e3779b97f4a7c15ull;
+
+	if (!k)
+		return 0;
+	for (u32 i = 0; i < WS_KFRAMES; i++) {
+		if (i >= n)
+			break;
+		hash = mix(hash, k->pc[i]);
+	}
+	return hash;
+}
+
 /* The frames in `k->pc`, `bytes` of them as the helper returned: their hash, 0 for none. */
 static __always_inline u64 kernel_hash(struct ws_kstack *k, long bytes)
 {
-	u64 hash = 0x9e3779b97f4a7c15ull;
+	u64 hash;
 	u32 n;
 
 	if (bytes <= 0) {
@@ -63,11 +81,7 @@ static __always_inline u64 kernel_hash(struct ws_kstack *k, long bytes)
 	n = (u64)bytes / 8;
 	if (n > WS_KFRAMES)
 		n = WS_KFRAMES;
-	for (u32 i = 0; i < WS_KFRAMES; i++) {
-		if (i >= n)
-			break;
-		hash = mix(hash, k->pc[i]);
-	}
+	hash = ws_hash_frames(k, n);
 	k->head.kind = WS_EV_KSTACK;
 	k->head.size = sizeof(*k);
 	k->hash = hash;

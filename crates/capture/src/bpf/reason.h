@@ -8,6 +8,7 @@
  */
 #pragma once
 #include "place.h"
+#include "walked.h"
 
 /* Kinds of file, as in stat(2). */
 enum {
@@ -29,7 +30,7 @@ enum { F_SETLKW = 7, F_OFD_SETLKW = 38 };
 
 static __always_inline struct file *file_of(struct task_struct *p, u64 fd)
 {
-	struct files_struct *files = p->files;
+	struct files_struct *files = walked(p)->files;
 	struct fdtable *table;
 	struct file *file = NULL, **slot;
 
@@ -77,7 +78,7 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 	case S_IFBLK:
 		return WS_DISK;
 	case 0: /* eventfd, timerfd, signalfd and the like: all without a kind */
-		return cfg_timerfd_read && file_reader(file) == cfg_timerfd_read ? WS_TIMER : WS_PIPE;
+		return set_timerfd_read && file_reader(file) == set_timerfd_read ? WS_TIMER : WS_PIPE;
 	default:
 		return WS_PIPE; /* pipe, FIFO, terminal */
 	}
@@ -277,11 +278,11 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 	if (reason == WS_BY_PLACE)
 		return WS_PIPE;
 	if (reason == WS_FILE)
-		reason = cfg_places && !hard && !io ? WS_PIPE : WS_DISK;
+		reason = set_places && !hard && !io ? WS_PIPE : WS_DISK;
 	if (reason == WS_PAGE_FAULT)
 		return reason;
 	if (io)
 		return WS_DISK;
 	/* It sleeps where its call would not, and nothing tells why. */
-	return cfg_places && hard && call_says_all(reason) ? WS_OTHER : reason;
+	return set_places && hard && call_says_all(reason) ? WS_OTHER : reason;
 }

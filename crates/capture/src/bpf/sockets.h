@@ -234,8 +234,12 @@ static __always_inline bool is_own_pair(struct ws_socket *s)
 	return s->family == AF_UNIX && !s->path[0] && s->peer_pid == s->pid;
 }
 
+/*
+ * `inbound` is what the socket says, known to the compiler: what is received never makes an asker, and
+ * its program need not carry all that reads stacks.
+ */
 static __always_inline void request_begins(struct ws_socket *s, struct sock *sk, struct ws_thread *t,
-					   struct task_struct *p, u64 now)
+					   struct task_struct *p, bool inbound, u64 now)
 {
 	struct ws_requests *r;
 
@@ -251,16 +255,16 @@ static __always_inline void request_begins(struct ws_socket *s, struct sock *sk,
 		return;
 	s->since = now;
 	s->requests++;
-	if (!s->inbound)
+	if (!inbound)
 		s->pid = t->pid; /* who has it may have it from a parent */
 	s->owner = s->reader = t->tid;
-	if (s->inbound) {
+	if (inbound) {
 		r = requests_of(t->tid);
 		if (r && r->passes_on >= WS_PASSES_ON)
 			s->owner = t->pid | WS_OF_PROCESS | WS_PASSED_ON;
 	}
-	request_counts(s->owner, s->inbound);
-	if (s->inbound)
+	request_counts(s->owner, inbound);
+	if (inbound)
 		return;
 	s->loop = loop_of_socket(sk);
 	if (s->loop)
@@ -349,7 +353,7 @@ static __always_inline int talked(struct sock *sk, int ret, bool sent)
 	}
 	now = bpf_ktime_get_ns();
 	if (ret > 0 && sent != s->inbound) {
-		request_begins(s, sk, t, p, now);
+		request_begins(s, sk, t, p, !sent, now);
 		return 0;
 	}
 	if (ret == 0 && sent)

@@ -40,7 +40,7 @@ struct {
 
 static __always_inline bool no_user_stack(struct task_struct *p)
 {
-	return (p->flags & PF_IN_KERNEL_ONLY) || !p->mm;
+	return (p->flags & PF_IN_KERNEL_ONLY) || !walked(p)->mm;
 }
 
 #include "publish.h"

@@ -176,31 +176,44 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	stack_thread_gone(t);
 }
 
+/* A thread whose books are being copied. */
+struct ws_copy {
+	struct ws_dump *d;
+	struct ws_thread *t;
+	struct task_struct *p;
+	u64 seq; /* of the thread, before they were */
+	bool whole;
+};
+
+/* A callback and no loop: the verifier goes through it once. */
+static long copy_books(u32 i, struct ws_copy *c)
+{
+	c->seq = *(volatile u64 *)&c->t->seq;
+	barrier();
+	fill_dump(c->d, c->t, c->p, bpf_ktime_get_ns());
+	barrier();
+	c->whole = !(c->seq & 1) && c->seq == *(volatile u64 *)&c->t->seq;
+	return c->whole;
+}
+
 /* Copies a thread's books to the reader of the iterator, whole or not at all. */
 static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, struct task_struct *p)
 {
 	u32 key = 0;
 	struct ws_visit *v = bpf_map_lookup_elem(&visits, &key);
-	u64 before = 0;
-	int try;
+	struct ws_copy c = { .t = t, .p = p };
 
 	if (!v || t->state == WS_DEAD)
 		return;
 	read_ahead(v, t, p);
 	if (set_iter == ITER_DUMP && t->seq == t->dumped && !p->on_cpu)
 		return; /* nothing happened: user space can tell by itself */
-	for (try = 0; try < 10; try++) {
-		before = *(volatile u64 *)&t->seq;
-		barrier();
-		fill_dump(&v->d, t, p, bpf_ktime_get_ns());
-		barrier();
-		if (!(before & 1) && before == *(volatile u64 *)&t->seq)
-			break;
-	}
-	if (try == 10)
+	c.d = &v->d;
+	bpf_loop(10, copy_books, &c, 0);
+	if (!c.whole)
 		lost(WS_L_TORN);
 	v->d.head.kind = WS_EV_EXIT;
-	t->dumped = before;
+	t->dumped = c.seq;
 	if (set_iter == ITER_END) {
 		if (t->state == WS_BLOCKED)
 			lock_ends(t, v->d.now - t->since);

@@ -103,15 +103,14 @@ impl Programs {
             .expect("the programs have settings");
         rodata.cfg_irq_in_clock = u32::from(kernel.clock_leaves_irq_out);
         rodata.cfg_self = std::process::id();
-        rodata.cfg_timerfd_read = settings.places.timerfd_read;
         rodata.cfg_choose = u32::from(settings.choose);
         rodata.cfg_count_only = u32::from(!settings.timed);
-        rodata.cfg_places = u32::from(!settings.places.ranges.is_empty());
         let state = open
             .maps
             .bss_data
             .as_deref_mut()
             .expect("the programs have state");
+        state.set_timerfd_read = settings.places.timerfd_read;
         state.set_places = settings.places.ranges.len() as u32;
         for (slot, place) in state.places.iter_mut().zip(&settings.places.ranges) {
             slot.start = place.start;

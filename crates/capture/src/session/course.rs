@@ -117,9 +117,6 @@ impl<'o> Course<'o> {
             Timer::none()
         };
         let taps = hits::open(options, &cpus)?;
-        // What cannot be read tells nothing, which the domain says.
-        let symbols = kallsyms::read().unwrap_or_default();
-        let interrupts = Interrupts::parse(&symbols);
         let settings = Settings {
             off_cpu_period: if options.stacks {
                 options.off_cpu_period
@@ -128,12 +125,19 @@ impl<'o> Course<'o> {
             },
             mechanism,
             all: matches!(options.target, Target::All),
-            places: Places::parse(&symbols),
             timeline: options.timeline.is_some(),
             events: hits::kinds(&taps),
         };
-        let kernel_named = !settings.places.ranges.is_empty();
+        // The kernel takes long to check the programs; meanwhile its names can be read.
+        let kernel_code = std::thread::spawn(|| {
+            // What cannot be read tells nothing, which the domain says.
+            let symbols = kallsyms::read().unwrap_or_default();
+            (Places::parse(&symbols), Interrupts::parse(&symbols))
+        });
         let mut programs = Programs::load(kernel, &settings)?;
+        let (places, interrupts) = kernel_code.join().expect("reading names does not panic");
+        let kernel_named = !places.ranges.is_empty();
+        programs.set_places(&places);
         let sideband = Sideband::open(&cpus).map_err(|e| {
             Error::io(
                 "cannot follow new mappings (perf_event_open on every CPU)",

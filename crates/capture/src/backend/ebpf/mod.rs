@@ -57,8 +57,6 @@ pub struct Settings {
     pub mechanism: Mechanism,
     /// Every task of the machine.
     pub all: bool,
-    /// What the kernel's code tells about waits.
-    pub places: Places,
     /// Every turn of every thread is told.
     pub timeline: bool,
     /// Stacks are taken at events: at software or hardware ones, at tracepoints.
@@ -172,19 +170,6 @@ impl Programs {
         rodata.cfg_all = u32::from(settings.all);
         rodata.cfg_self = std::process::id();
         rodata.cfg_timeline = u32::from(settings.timeline);
-        rodata.cfg_timerfd_read = settings.places.timerfd_read;
-        rodata.cfg_places = u32::from(!settings.places.ranges.is_empty());
-        let state = open
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .expect("the programs have state");
-        for (slot, place) in state.places.iter_mut().zip(&settings.places.ranges) {
-            slot.start = place.start;
-            slot.size = place.size;
-            slot.reason = place.reason as u32;
-            state.set_places += 1;
-        }
         if !settings.timeline {
             open.maps.turns.set_max_entries(NO_TIMELINE)?;
         }
@@ -210,6 +195,20 @@ impl Programs {
             }
         }
         open.load()
+    }
+
+    /// Tells the programs what the kernel's code tells about waits; before they are attached.
+    pub fn set_places(&mut self, places: &Places) {
+        let Some(state) = self.skel.maps.bss_data.as_deref_mut() else {
+            return;
+        };
+        for (slot, place) in state.places.iter_mut().zip(&places.ranges) {
+            slot.start = place.start;
+            slot.size = place.size;
+            slot.reason = place.reason as u32;
+        }
+        state.set_places = places.ranges.len().min(state.places.len()) as u32;
+        state.set_timerfd_read = places.timerfd_read;
     }
 
     /// Attaches all hooks. Without records they do nothing, so their order does not matter.
