@@ -1,9 +1,9 @@
 //! Exit codes and bad days of the real binary, as the contract has them. Where the binary or the
 //! privilege is missing, one line says so.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use wallscope_testkit::tool::Options;
@@ -98,7 +98,7 @@ fn a_recording_survives_those_who_stop_listening() {
         let file = folder.path().join("out.pb.gz");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let status = std::process::Command::new(tool.path())
+        let status = Command::new(tool.path())
             .args([
                 "record",
                 "-F",
@@ -128,10 +128,10 @@ fn a_second_interruption_loses_nothing() {
         let mut program = Program::start("mix", &["--seconds", "60"])?;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("out.pb.gz");
-        let mut recorder = std::process::Command::new(tool.path())
+        let mut recorder = Command::new(tool.path())
             .args(["record", "-o", file.to_str().unwrap(), "-p"])
             .arg(program.pids()[0].to_string())
-            .stderr(std::process::Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(recorder.stderr.take().unwrap()).lines();
@@ -224,7 +224,7 @@ fn a_command_passes_its_status_on() {
 fn among_process_ids_that_are_not_the_kernel_s_nobody_else_is_measured() {
     with_tool("pid namespace", |tool| {
         let apart = |arguments: &[&str]| {
-            let mut command = std::process::Command::new("unshare");
+            let mut command = Command::new("unshare");
             command.args(["--pid", "--fork", "--mount-proc"]);
             command.args(arguments).output()
         };
@@ -289,7 +289,7 @@ fn who_may_not_look_into_a_process_is_told_so() {
         let mut program = Program::start("mix", &["--seconds", "0.3"])?;
         let pid = program.pids()[0].to_string();
         for verb in ["count", "latency"] {
-            let mut command = std::process::Command::new(tool.path());
+            let mut command = Command::new(tool.path());
             command.args([verb, "mix_spin", "-p", &pid, "-d", "1"]);
             let output = std::os::unix::process::CommandExt::uid(&mut command, 65534).output();
             ended_with(&output.map_err(|e| Error::Start(e.to_string()))?, 3);
@@ -391,4 +391,43 @@ fn a_live_target_is_measured_by_the_backend_that_is_named() {
         ended_with(&output, 2);
         Ok(())
     });
+}
+
+/// Processes come and go faster than anybody can look at each: that ends in time all the same.
+#[test]
+fn a_storm_of_forks_does_not_hold_up_the_end() {
+    for backend in ["ebpf", "perf", "proc"] {
+        with_tool(&format!("storm of forks by {backend}"), |tool| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("out.pb.gz");
+            let record = ["record", "--backend", backend, "-d", "4", "-o"];
+            let storm = ["--", "sh", "-c", "while :; do (:); done"];
+            // It once never ended, and a test must.
+            let mut recorder = Command::new("timeout")
+                .args(["--signal=KILL", "60"])
+                .arg(tool.path())
+                .args(record)
+                .arg(&file)
+                .args(storm)
+                .stdin(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut said = String::new();
+            let mut stderr = recorder.stderr.take().unwrap();
+            stderr.read_to_string(&mut said).unwrap();
+            match recorder.wait().unwrap().code() {
+                Some(3) => return Err(Error::CannotRunHere(said)),
+                status => assert_eq!(status, Some(0), "{backend}: {said}"),
+            }
+            let report = tool.run(&["report".as_ref(), file.as_os_str(), "--json".as_ref()])?;
+            let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+            assert_eq!(report["domain"]["backend"], backend);
+            // It was there to be seen: even a busy machine makes hundreds a second.
+            let threads = report["threads"].as_array().unwrap().len();
+            let least = if backend == "proc" { 1 } else { 100 };
+            assert!(threads >= least, "{backend}: {threads} threads");
+            Ok(())
+        });
+    }
 }

@@ -22,6 +22,7 @@ use super::{
     jit::{self, Jit},
     late::{Late, Raw, Snapshot},
     managed::Managed,
+    now,
     space::{Space, facts},
 };
 use crate::{
@@ -47,6 +48,20 @@ fn is_greenlet(path: &str) -> bool {
     name.trim_start_matches('_').starts_with("greenlet.") && name.ends_with(".so")
 }
 
+/// Reading every process again, because a record was lost that nobody knows the process of.
+#[derive(Default)]
+struct Again {
+    /// When the last such record was lost, ns; 0: since the last reading none was.
+    lost_ns: u64,
+    /// When that reading began: what was lost before is no loss any more.
+    read_ns: u64,
+    /// Not before this time: reading them all may be what makes records be lost.
+    due_ns: u64,
+}
+
+/// A reading of all processes may take this part of the time.
+const AGAIN_SHARE: u64 = 20;
+
 /// All processes of the recording.
 pub struct Processes<S = KernelTables> {
     spaces: FxHashMap<u32, Space>,
@@ -61,6 +76,7 @@ pub struct Processes<S = KernelTables> {
     jit: Jit,
     late: Option<Late>,
     lost_mappings: u64,
+    again: Again,
     /// No stack will be read: what processes have mapped is of no interest.
     facts_only: bool,
 }
@@ -90,6 +106,7 @@ impl<S: TableSink> Processes<S> {
             jit: Jit::new(),
             late: None,
             lost_mappings: 0,
+            again: Again::default(),
             facts_only: false,
         }
     }
@@ -189,7 +206,7 @@ impl<S: TableSink> Processes<S> {
                     name: intake::comm(e).into(),
                     ..space.facts
                 };
-                space.threads = 1;
+                (space.threads, space.ended) = (1, false);
                 self.jit.born(e.pid, e.parent, e.time);
                 self.spaces.insert(e.pid, space);
                 self.changed.insert(e.pid);
@@ -211,6 +228,7 @@ impl<S: TableSink> Processes<S> {
             space.threads = space.threads.saturating_sub(1);
             if space.threads == 0 {
                 space.clear();
+                space.ended = true;
                 self.changed.remove(&pid);
                 self.files.forget(pid);
                 self.managed.forget(pid);
@@ -219,8 +237,8 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// A mapping was made, or an exec voided all of them. Strangers' are ignored.
-    pub fn change(&mut self, change: Change) {
+    /// A mapping was made, or an exec voided all of them, at `time`. Strangers' are ignored.
+    pub fn change(&mut self, time: u64, change: Change) {
         match change {
             Change::Map(_) if self.facts_only => {}
             Change::Map(m) => {
@@ -240,21 +258,35 @@ impl<S: TableSink> Processes<S> {
                 }
             }
             Change::Lost(n) => {
-                // Whose they were is not known: every living process is read again.
                 self.lost_mappings += n;
-                let pids: Vec<u32> = self.spaces.keys().copied().collect();
-                for pid in pids
-                    .into_iter()
-                    .filter(|pid| Path::new(&format!("/proc/{pid}")).exists())
-                {
-                    self.found(pid);
+                if time > self.again.read_ns {
+                    self.again.lost_ns = time;
                 }
             }
         }
     }
 
+    /// Reads every living process again after a loss, if it is time to.
+    fn read_again(&mut self) {
+        let begin = now();
+        if self.again.lost_ns == 0 || begin < self.again.due_ns {
+            return;
+        }
+        (self.again.lost_ns, self.again.read_ns) = (0, begin);
+        let living = self.spaces.iter().filter(|(_, space)| !space.ended);
+        let pids: Vec<u32> = living.map(|(pid, _)| *pid).collect();
+        for pid in pids {
+            if Path::new(&format!("/proc/{pid}")).exists() {
+                self.found(pid);
+            }
+        }
+        let end = now();
+        self.again.due_ns = end + AGAIN_SHARE * (end - begin);
+    }
+
     /// Hands changed mappings to the kernel side; `meanwhile`: what cannot wait until that is done.
     pub fn settle(&mut self, meanwhile: &mut dyn FnMut()) {
+        self.read_again();
         for pid in std::mem::take(&mut self.changed) {
             if let Some(space) = self.spaces.get(&pid) {
                 self.files.install(pid, &space.mappings, meanwhile);

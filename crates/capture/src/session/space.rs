@@ -32,6 +32,8 @@ pub struct Space {
     pub root: Option<Arc<TargetRoot>>,
     /// Threads alive.
     pub threads: u32,
+    /// The last one has ended.
+    pub ended: bool,
     /// The mappings as they are, once somebody asked; void when they change.
     pub(super) snapshot: Option<Snapshot>,
     /// Addresses at which code without a file was seen at any time.

@@ -163,9 +163,9 @@ impl Upkeep {
     fn tell(&mut self, upto: u64, processes: &mut Processes, intake: &mut Intake) {
         self.steps.sort_by_key(|(time, step)| (*time, step.rank()));
         let until = self.steps.partition_point(|(time, _)| *time <= upto);
-        for (_, step) in self.steps.drain(..until) {
+        for (time, step) in self.steps.drain(..until) {
             match step {
-                Step::Change(change) => processes.change(change),
+                Step::Change(change) => processes.change(time, change),
                 Step::Thread(e) => {
                     // The number of a process may be another's by now.
                     let ended = self.ended.remove(&e.pid).unwrap_or(0);

@@ -161,8 +161,8 @@ impl Looker {
                     name,
                     exec,
                 } => self.named(pid, tid, name, exec, time),
-                Record::Change(change) => self.processes.change(*change),
-                Record::Lost(_) => self.lost(),
+                Record::Change(change) => self.processes.change(time, *change),
+                Record::Lost(_) => self.lost(time),
             }
         }
         self.settle();
@@ -184,6 +184,8 @@ impl Looker {
         let Some(index) = self.watch.find(pid, tid) else {
             return;
         };
+        let heir_of = self.watch.threads[index].heir_of;
+        let has_events = heir_of.map_or(tid, |root| self.watch.threads[root].tid);
         let t = &mut self.watch.threads[index];
         let Some(course) = &mut t.course else { return };
         t.ran = true;
@@ -201,7 +203,9 @@ impl Looker {
             });
         } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
             (step, sampled, course.on_since(), &self.clock)
-            && (interpreted || t.ration.is_some_and(|r| r.share < 1.0) || !clock.tells_leaving())
+            && (interpreted
+                || t.ration.is_some_and(|r| r.share < 1.0)
+                || !clock.tells_leaving_of(has_events))
         {
             // Where the end of its time on the CPU is not seen, the sampled time stands for that.
             let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
@@ -356,7 +360,7 @@ impl Looker {
                 self.watch.insert(thread);
             }
             self.attention.needed(session::now());
-            self.processes.change(Change::Exec { pid });
+            self.processes.change(time, Change::Exec { pid });
             let parent = wallscope_object::process::stat(pid).map_or(0, |s| s.parent);
             self.processes
                 .news(&event(how::EXEC, pid, tid, parent, &name, time));
@@ -367,13 +371,13 @@ impl Looker {
     }
 
     /// Records did not fit, of nobody knows whom.
-    fn lost(&mut self) {
+    fn lost(&mut self, time: u64) {
         for index in &self.watch.live {
             if let Some(course) = &mut self.watch.threads[*index].course {
                 course.mistrust();
             }
         }
-        self.processes.change(Change::Lost(0));
+        self.processes.change(time, Change::Lost(0));
         self.relist = true;
     }
 
@@ -389,6 +393,7 @@ impl Looker {
             self.tally.strangers += 1;
             return;
         };
+        let interpreted = self.processes.managed().is_interpreted(r.pid);
         let t = &mut self.watch.threads[index];
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
         // differ a little is no reason to leave one out.
@@ -397,6 +402,9 @@ impl Looker {
             return;
         }
         let ns = std::mem::take(&mut t.credit_ns);
+        if let Some(clock) = self.clock.as_mut().filter(|_| !interpreted) {
+            clock.computes(r.tid);
+        }
         self.sampled_ns += ns;
         let stack = self.running(r, time, now);
         self.watch.threads[index].sampled = Some(stack);

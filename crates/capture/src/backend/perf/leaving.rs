@@ -10,6 +10,8 @@
 //! cannot be told. Of what comes in spite of that, so many are left out that for all threads together there are
 //! no more stacks than half of those by the clock if all CPUs are busy.
 //!
+//! Where threads are many, those that nobody met computing have no such event ([`CROWD`]).
+//!
 //! Who may not measure the kernel is refused copies at switches, which happen there.
 
 use std::os::fd::OwnedFd;
@@ -18,6 +20,9 @@ use perf_event_open_sys::bindings as b;
 
 use super::{Record, ask_for_stack, attributes, open};
 
+/// Beyond so many threads each must have been met computing before it has these events: who hardly runs is hardly
+/// put off, and of a thousand that only wake now and then each switch would be copied.
+pub const CROWD: usize = 64;
 /// For how long copies are counted before it is judged anew how many to leave out, ns.
 const JUDGED: u64 = 100_000_000;
 
@@ -26,6 +31,8 @@ const JUDGED: u64 = 100_000_000;
 pub struct Leaving {
     /// No thread was refused these events.
     pub complete: bool,
+    /// There are so many threads that only those have them that were met computing.
+    pub crowd: bool,
     /// Copies a second of one thread on one CPU that the kernel aims at.
     pub hz: u64,
     /// One of so many is taken.
@@ -42,6 +49,7 @@ impl Leaving {
     pub fn new(hz: u32) -> Leaving {
         Leaving {
             complete: true,
+            crowd: false,
             hz: u64::from(hz / 2).max(1),
             every: 1,
             met: 0,

@@ -50,7 +50,7 @@ use crate::uneven::{self, Uneven};
 pub use attention::Attention;
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
-use leaving::Leaving;
+use leaving::{CROWD, Leaving};
 pub use queued::{Crowd, Place, Places, Queued};
 pub use ration::Ration;
 pub use record::{Record, Running};
@@ -201,8 +201,9 @@ impl Clock {
                 same: 0,
             });
         }
+        self.leaving.crowd |= self.events.len() >= CROWD;
         // Of who switches too often for a record of each, copies would cost too much as well.
-        let leaving = match share < 1.0 {
+        let leaving = match share < 1.0 || self.leaving.crowd {
             true => Vec::new(),
             false => self.tell_leaving(tid, events.len()),
         };
@@ -214,6 +215,21 @@ impl Clock {
         };
         self.events.insert(tid, joined);
         Ok(())
+    }
+
+    /// A thread was met computing: from now on it is sampled at switches, if it is not yet.
+    pub fn computes(&mut self, tid: u32) {
+        let lacks = |j: &&Joined| j.share >= 1.0 && j.leaving.is_empty();
+        let Some(others) = (self.events.get(&tid).filter(lacks)).map(|j| j.events.len()) else {
+            return;
+        };
+        if self.leaving.crowd && self.leaving.complete {
+            let leaving = self.tell_leaving(tid, others);
+            self.room -= leaving.len();
+            if let Some(joined) = self.events.get_mut(&tid) {
+                joined.leaving = leaving;
+            }
+        }
     }
 
     /// Opens the events that count a thread's switches, beside `others`, if they can be had.
@@ -245,6 +261,17 @@ impl Clock {
     /// Whether threads are sampled when they are put off their CPU, but for those whose switches are too many.
     pub fn tells_leaving(&self) -> bool {
         self.leaving.complete
+    }
+
+    /// The same of one thread, which has events of its own.
+    pub fn tells_leaving_of(&self, tid: u32) -> bool {
+        let has = |j: &Joined| !j.leaving.is_empty();
+        self.leaving.complete && (!self.leaving.crowd || self.events.get(&tid).is_some_and(has))
+    }
+
+    /// Whether threads are so many that only those are that were met computing.
+    pub fn is_crowd(&self) -> bool {
+        self.leaving.crowd
     }
 
     /// How often at most one thread is then on one CPU, Hz.

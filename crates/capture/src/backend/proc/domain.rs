@@ -329,8 +329,13 @@ pub fn describe(f: Facts<'_>) -> Domain {
         what: "stacks of threads put off their CPU".into(),
         event: "context-switches (software), with registers and 8 KiB of stack".into(),
         rate: format!(
-            "some of them: {} Hz of each thread and CPU at most",
-            c.leaving_hz()
+            "some of them: {} Hz of each thread and CPU at most{}",
+            c.leaving_hz(),
+            if c.is_crowd() {
+                "; threads are many, and those are left out that were never met computing"
+            } else {
+                ""
+            }
         ),
     });
     domain.events.extend(put_off);

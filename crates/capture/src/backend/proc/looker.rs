@@ -160,7 +160,7 @@ impl Looker {
         };
         self.last_round_ns = now;
         if let Some(connections) = &mut self.connections {
-            connections.follow(self.watch.processes.keys().copied(), now);
+            connections.follow(self.watch.living.iter().copied(), now);
             connections.look(now);
         }
         let mut gone = Vec::new();

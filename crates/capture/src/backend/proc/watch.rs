@@ -12,7 +12,7 @@
 //! thread's files are kept open, which fail for good when it is gone.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     os::unix::fs::MetadataExt,
 };
@@ -34,6 +34,8 @@ const NEWS: u64 = 200_000_000;
 pub struct Watch {
     /// By process id.
     pub processes: BTreeMap<u32, Watched>,
+    /// Those that have not ended.
+    pub living: BTreeSet<u32>,
     /// All threads ever seen.
     pub threads: Vec<Thread>,
     /// Those that are alive, as indices.
@@ -59,6 +61,7 @@ impl Watch {
     pub fn new(room: usize) -> Watch {
         Watch {
             processes: BTreeMap::new(),
+            living: BTreeSet::new(),
             threads: Vec::new(),
             live: Vec::new(),
             ids: FxHashMap::default(),
@@ -106,6 +109,7 @@ impl Watch {
     fn admit(&mut self, pid: u32, mut watched: Watched) {
         watched.before = self.processes.get(&pid).map_or(0, Watched::cpu_ns);
         self.processes.insert(pid, watched);
+        self.living.insert(pid);
     }
 
     /// Lists the threads of a process that it did not have at `since`.
@@ -122,9 +126,7 @@ impl Watch {
 
     /// Lists everybody's threads: those that are found were there at the start.
     pub fn list_all(&mut self, now: u64) {
-        let alive = self.processes.iter().filter(|(_, p)| !p.ended);
-        let pids: Vec<u32> = alive.map(|(pid, _)| *pid).collect();
-        for pid in pids {
+        for pid in self.living.clone() {
             self.list(pid, None, now);
         }
     }
@@ -216,8 +218,7 @@ impl Watch {
                     .filter_map(|c| c.parse::<u32>().ok()),
             );
         }
-        let pids: Vec<u32> = self.processes.keys().copied().collect();
-        for pid in pids {
+        for pid in self.living.clone() {
             let Some(p) = self.processes.get_mut(&pid) else {
                 continue;
             };
@@ -226,9 +227,7 @@ impl Watch {
                 .as_ref()
                 .and_then(|t| t.metadata().ok())
                 .map(|m| m.nlink());
-            let (Some(links), false) = (links, p.ended) else {
-                continue;
-            };
+            let Some(links) = links else { continue };
             let ran = p.tick(pid);
             if ran {
                 let exe = exe(pid);
@@ -273,6 +272,10 @@ impl Watch {
         p.alive = p.alive.saturating_sub(1);
         // The last one that is known; threads that have not been listed yet may outlive it.
         p.ended = p.alive == 0 && !(p.is_still(pid) && is_populated(pid));
+        if p.ended {
+            p.task = None;
+            self.living.remove(&pid);
+        }
         p.ended
     }
 
