@@ -235,6 +235,11 @@ impl fmt::Display for Comparison {
         let width = self.standings.iter().map(|s| s.peer.len()).max();
         let width = width.unwrap_or(0);
         for s in &self.standings {
+            if s.figure.is_nan() {
+                let why = "no round counts: the machine was not steady around any";
+                writeln!(f, "  {:width$}  {why}", s.peer)?;
+                continue;
+            }
             write!(
                 f,
                 "  {:width$}  {:>9.1}  {:>6.3} × ({:.3} – {:.3})",
