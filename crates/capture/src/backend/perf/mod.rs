@@ -203,9 +203,12 @@ impl Clock {
         }
         self.leaving.crowd |= self.events.len() >= CROWD;
         // Of who switches too often for a record of each, copies would cost too much as well.
-        let leaving = match share < 1.0 || self.leaving.crowd {
-            true => Vec::new(),
-            false => self.tell_leaving(tid, events.len()),
+        let leaving = if share < 1.0 || self.leaving.crowd {
+            Vec::new()
+        } else {
+            let opened = self.tell_leaving(tid, events.len());
+            self.leaving.complete &= opened.is_some();
+            opened.unwrap_or_default()
         };
         self.room -= events.len() + leaving.len();
         let joined = Joined {
@@ -224,7 +227,8 @@ impl Clock {
             return;
         };
         if self.leaving.crowd && self.leaving.complete {
-            let leaving = self.tell_leaving(tid, others);
+            // It may be gone by now; of others that is no sign.
+            let leaving = self.tell_leaving(tid, others).unwrap_or_default();
             self.room -= leaving.len();
             if let Some(joined) = self.events.get_mut(&tid) {
                 joined.leaving = leaving;
@@ -233,20 +237,15 @@ impl Clock {
     }
 
     /// Opens the events that count a thread's switches, beside `others`, if they can be had.
-    fn tell_leaving(&mut self, tid: u32, others: usize) -> Vec<OwnedFd> {
-        let opened = |clock: &Clock| {
-            if !clock.with_kernel || clock.room < others + clock.rings.len() {
-                return None;
-            }
-            let each = clock.rings.iter().enumerate().map(|(index, (cpu, _))| {
-                let event = clock.leaving.event(tid, *cpu)?;
-                clock.write_to(&event, index).map(|()| event)
-            });
-            each.collect::<io::Result<Vec<OwnedFd>>>().ok()
-        };
-        let events = opened(self);
-        self.leaving.complete &= events.is_some();
-        events.unwrap_or_default()
+    fn tell_leaving(&self, tid: u32, others: usize) -> Option<Vec<OwnedFd>> {
+        if !self.with_kernel || self.room < others + self.rings.len() {
+            return None;
+        }
+        let each = self.rings.iter().enumerate().map(|(index, (cpu, _))| {
+            let event = self.leaving.event(tid, *cpu)?;
+            self.write_to(&event, index).map(|()| event)
+        });
+        each.collect::<io::Result<Vec<OwnedFd>>>().ok()
     }
 
     fn write_to(&self, event: &OwnedFd, index: usize) -> io::Result<()> {
