@@ -36,6 +36,11 @@ impl Attention {
         self.until_ns = now + EXPECTED;
     }
 
+    /// Whether at `now` something may have to be read at once.
+    pub fn is_needed(&self, now: u64) -> bool {
+        now < self.until_ns
+    }
+
     /// Before a wait from `now` until `due` at most: whether samples of `clock` end it. Returns after how
     /// long it has to end to keep the rings from overflowing, where that is sooner.
     pub fn before(
@@ -45,7 +50,7 @@ impl Attention {
         now: u64,
         due: u64,
     ) -> Option<Duration> {
-        let listen = now < self.until_ns || clock.rest() < SHORTEST;
+        let listen = self.is_needed(now) || clock.rest() < SHORTEST;
         if listen != self.listening {
             for fd in clock.descriptors() {
                 // One that cannot be changed wakes us as before.

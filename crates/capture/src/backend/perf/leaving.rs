@@ -128,6 +128,7 @@ mod tests {
             pid: 1,
             tid,
             period_ns: 0,
+            cpu: None,
             user_mode: false,
             registers: Registers::default(),
             stack: Vec::new(),

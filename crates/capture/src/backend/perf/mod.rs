@@ -11,6 +11,7 @@
 //! waits.rs    whose stacks those waits have that no look fell into
 //! ration.rs   threads that switch too often for a record of each
 //! attention.rs  whether samples are read at once
+//! nearby.rs   on which CPU they are read
 //! leaving.rs  stacks of threads that are put off their CPU
 //! ```
 //!
@@ -30,6 +31,7 @@ mod course;
 mod hits;
 mod intake;
 mod leaving;
+mod nearby;
 mod queued;
 mod ration;
 mod record;
@@ -51,6 +53,7 @@ pub use attention::Attention;
 pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 use leaving::{CROWD, Leaving};
+pub use nearby::Nearby;
 pub use queued::{Crowd, Place, Places, Queued};
 pub use ration::Ration;
 pub use record::{Record, Running};
@@ -361,7 +364,7 @@ impl Clock {
             ..
         } = self;
         let most = 500_000_000 / (*period_ns).max(1) * rings.len() as u64;
-        for (index, (_, ring)) in rings.iter_mut().enumerate() {
+        for (index, (cpu, ring)) in rings.iter_mut().enumerate() {
             let part = ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
                 Some((time, Record::Lost(n))) => {
                     *lost += n;
@@ -377,6 +380,7 @@ impl Clock {
                             due.push((r.tid, index));
                         }
                     }
+                    r.cpu = Some(*cpu);
                     held.push((time, Record::Sample(r)));
                 }
                 Some(record) => {

@@ -88,6 +88,8 @@ pub struct Running {
     pub tid: u32,
     /// The time that the sample stands for, ns.
     pub period_ns: u64,
+    /// The CPU it was on, where that says where it may be read from.
+    pub cpu: Option<u32>,
     /// Whether it was in user mode.
     pub user_mode: bool,
     /// Its user registers.
@@ -201,6 +203,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                 pid,
                 tid,
                 period_ns,
+                cpu: None,
                 user_mode: is_user_mode(misc),
                 registers,
                 stack,

@@ -122,14 +122,16 @@ impl Looker {
                     if self.processes.managed().is_interpreted(thread.pid) => {}
                 Record::Sample(r) | Record::Leaving { thread: r, .. } => {
                     let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
-                    r.moved = Some(since.moved(*time, now));
+                    let moved = since.moved(*time, now);
+                    r.moved = Some(moved);
                     let managed = self.processes.managed();
                     let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
                         continue;
                     };
                     self.attention.needed(now);
+                    self.nearby.read_from(r.cpu, now);
                     let cpu = thread_cpu_ns();
-                    let ran_ns = since.ran_since(*time) + session::now().saturating_sub(now);
+                    let ran_ns = moved.by(session::now());
                     if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
                         r.managed = self.managed.read_running(subject);
                         r.late = ran_ns > FRESH;
@@ -212,7 +214,9 @@ impl Looker {
             },
         );
         if at_once.get() {
-            self.attention.needed(session::now());
+            let now = session::now();
+            self.attention.needed(now);
+            self.nearby.read_from(r.cpu, now);
         }
         let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
         self.processes.managed_mut().name_walked(&words, r.pid);
@@ -307,6 +311,7 @@ mod tests {
             pid: std::process::id(),
             tid: std::process::id(),
             period_ns: 0,
+            cpu: None,
             user_mode: true,
             registers: wallscope_unwind::native::Registers::default(),
             stack: own[..1024].to_vec(),

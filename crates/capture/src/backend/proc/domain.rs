@@ -215,6 +215,9 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "the ebpf backend",
         ));
     }
+    if f.looker.nearby.times > 0 {
+        notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
+    }
     if f.unreadable > 0 {
         limits.push(limit(
             format!("what the threads of {} processes waited for, and their stacks: reading them is refused", f.unreadable),

@@ -127,6 +127,7 @@ impl Looker {
             pid: t.pid,
             tid: t.tid,
             period_ns: 0,
+            cpu: None,
             user_mode: true,
             registers: halted.registers,
             stack: halted.stack,

@@ -16,7 +16,7 @@ use super::{
     watch::Watch,
 };
 use crate::{
-    backend::perf::{Attention, Clock, Course, Crowd, Hits, Lag, waits::Waits},
+    backend::perf::{Attention, Clock, Course, Crowd, Hits, Lag, Nearby, waits::Waits},
     session::{self, managed, processes::Processes},
     syscalls,
     target::{Target, cgroup_members},
@@ -73,6 +73,7 @@ pub struct Looker {
     pub clock: Option<Clock>,
     pub hits: Option<Hits>,
     pub attention: Attention,
+    pub nearby: Nearby,
     pub stopper: Option<Stopper>,
     pub connections: Option<Connections>,
     pub tally: Tally,
@@ -117,6 +118,7 @@ impl Looker {
             clock: None,
             hits: None,
             attention: Attention::default(),
+            nearby: Nearby::default(),
             stopper: None,
             connections: None,
             tally: Tally::default(),

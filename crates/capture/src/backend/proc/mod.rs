@@ -257,6 +257,7 @@ pub(crate) fn record(
             }
             Event::Tick => {
                 let now = session::now();
+                looker.stay_near(now, due);
                 let review = now >= reviewed + REVIEW;
                 if review {
                     reviewed = now;
@@ -320,6 +321,7 @@ pub(crate) fn record(
     };
 
     observer.over();
+    looker.nearby.leave();
     looker.finish(followed, pace.period_ns(), stop == Stop::TargetEnded);
     drop(ahead);
     let end_ns = session::now();

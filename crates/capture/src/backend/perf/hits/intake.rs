@@ -54,6 +54,7 @@ pub fn parse(
                     pid,
                     tid,
                     period_ns: 0,
+                    cpu: None,
                     user_mode: record::is_user_mode(misc),
                     registers,
                     stack,

@@ -1,0 +1,150 @@
+//! On which CPU this thread runs: where those are that it reads from.
+//!
+//! A sample wakes us on the CPU that it is on. If another one sleeps, the scheduler has that wake up for us,
+//! which on a virtual machine takes a tenth of a millisecond and often more, and the thread goes on
+//! meanwhile. On its own CPU it is put off for us, at once, and stands still while its frames are read.
+//! That pays where one CPU has most of what must be read at once, as with an interpreter that has one lock.
+
+use crate::backend::proc::looker::Looker;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// So many more reads on one CPU than on all others, of late, take us there.
+const MOST: u32 = 8;
+/// So late no look comes on a CPU that is shared fairly, ns.
+const FORSAKEN: u64 = 20_000_000;
+/// After a look that came late because we were put there we stay away for so long, ns.
+const AWAY: u64 = 10_000_000_000;
+
+/// Where what is read at once was sampled lately.
+#[derive(Debug, Default)]
+pub struct Nearby {
+    /// The CPU that leads.
+    cpu: u32,
+    lead: u32,
+    /// Where we may run otherwise, while we are there.
+    elsewhere: Option<CpuSet>,
+    not_before: u64,
+    /// How often we went there.
+    pub times: u64,
+}
+
+impl Nearby {
+    /// At `now` something had to be read that was sampled on `cpu`.
+    pub fn read_from(&mut self, cpu: Option<u32>, now: u64) {
+        let Some(cpu) = cpu else { return };
+        self.vote(cpu);
+        match (&self.elsewhere, self.lead) {
+            (Some(_), 0) => self.leave(),
+            (None, MOST) if now >= self.not_before => self.go(now),
+            _ => {}
+        }
+    }
+
+    fn vote(&mut self, cpu: u32) {
+        match (self.cpu == cpu, self.lead) {
+            (true, lead) => self.lead = (lead + 1).min(MOST),
+            (false, 0) if self.elsewhere.is_none() => (self.cpu, self.lead) = (cpu, 1),
+            (false, lead) => self.lead = lead.saturating_sub(1),
+        }
+    }
+
+    fn go(&mut self, now: u64) {
+        let mut only = CpuSet::new();
+        let fits = (self.cpu as usize) < CpuSet::MAX_CPU;
+        if fits {
+            only.set(self.cpu as usize);
+        }
+        let before = sched_getaffinity(None);
+        match before {
+            Ok(before) if fits && sched_setaffinity(None, &only).is_ok() => {
+                self.elsewhere = Some(before);
+                self.times += 1;
+            }
+            // We may not run there, or anywhere else.
+            _ => self.not_before = now + AWAY,
+        }
+    }
+
+    /// At `now` a look that was due at `due` begins. If it comes too late, whoever has that CPU may not let
+    /// us have it.
+    fn look(&mut self, now: u64, due: u64) {
+        if now > due + FORSAKEN && self.elsewhere.is_some() {
+            self.leave();
+            self.not_before = now + AWAY;
+        }
+    }
+
+    /// Nothing has to be read at once any more.
+    pub fn leave(&mut self) {
+        self.lead = 0;
+        if let Some(before) = self.elsewhere.take() {
+            // Refused only where none of these CPUs is left to us; then the kernel has chosen others.
+            let _ = sched_setaffinity(None, &before);
+        }
+    }
+}
+
+impl Looker {
+    /// At `now` a look that was due at `due` begins.
+    pub fn stay_near(&mut self, now: u64, due: u64) {
+        match self.attention.is_needed(now) {
+            true => self.nearby.look(now, due),
+            false => self.nearby.leave(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_most_is_read_we_run_until_it_is_read_elsewhere() {
+        std::thread::spawn(|| {
+            let all = sched_getaffinity(None).unwrap();
+            let one = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap() as u32;
+            let mut nearby = Nearby::default();
+            for _ in 1..MOST {
+                nearby.read_from(Some(one), 0);
+            }
+            assert!(nearby.elsewhere.is_none());
+            nearby.read_from(Some(one), 0);
+            let now = sched_getaffinity(None).unwrap();
+            assert_eq!((now.count(), now.is_set(one as usize)), (1, true));
+            for _ in 0..MOST {
+                nearby.read_from(Some(one + 1), 0);
+            }
+            assert_eq!(sched_getaffinity(None).unwrap(), all);
+            // Even on all: nowhere.
+            for cpu in (0..100).map(|n| one + n % 2) {
+                nearby.read_from(Some(cpu), 0);
+            }
+            assert!(nearby.elsewhere.is_none());
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn where_looks_come_late_we_do_not_stay() {
+        std::thread::spawn(|| {
+            let all = sched_getaffinity(None).unwrap();
+            let one = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap() as u32;
+            let mut nearby = Nearby::default();
+            (0..MOST).for_each(|_| nearby.read_from(Some(one), 0));
+            assert!(nearby.elsewhere.is_some());
+            nearby.look(FORSAKEN + 6, 6);
+            assert!(nearby.elsewhere.is_some());
+            nearby.look(FORSAKEN + 7, 6);
+            assert_eq!(sched_getaffinity(None).unwrap(), all);
+            (0..2 * MOST).for_each(|_| nearby.read_from(Some(one), FORSAKEN + 6 + AWAY));
+            assert!(nearby.elsewhere.is_none());
+            nearby.read_from(Some(one), FORSAKEN + 7 + AWAY);
+            assert!(nearby.elsewhere.is_some());
+            nearby.leave();
+            assert_eq!(sched_getaffinity(None).unwrap(), all);
+        })
+        .join()
+        .unwrap();
+    }
+}
