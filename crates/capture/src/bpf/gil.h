@@ -8,13 +8,16 @@
  * anything else, after it gave the lock back. Who had been waiting for the lock before has it since it
  * got the CPU.
  *
- * The last changes are kept by process, and sent with the ends of waits that are charged to stacks.
+ * The last changes are kept by process, and sent with the ends of waits that are charged to stacks, or
+ * before they are overwritten.
  */
 #pragma once
 
 /* Where every version from 3.8 to 3.13 keeps the thread that took the lock last; for Ruby `gil` is told so. */
 #define GIL_HOLDER 8
 #define GIL_COMERS 8
+/* Changes that no charged wait asks for are sent no more often, ns. */
+#define GIL_TOLD_EVERY 200000
 
 struct ws_gil {
 	u64 holder;  /* the interpreter's own address of that thread; 0: nobody yet */
@@ -22,6 +25,7 @@ struct ws_gil {
 	u32 told;
 	u32 comers;
 	u32 free; /* Ruby: when somebody looked last, nobody had it */
+	u64 told_at;
 	struct ws_hold hold[WS_HOLDS];
 	struct ws_hold comer[GIL_COMERS]; /* who got the CPU after a wait for the lock, and when */
 };
@@ -65,6 +69,45 @@ static __always_inline void gil_thread(struct ws_thread *t, struct task_struct *
 		bpf_map_update_elem(&selves, &self, &t->id, BPF_ANY);
 }
 
+/* Sends the last changes of the lock of process `tgid`. */
+static __noinline int gil_send(struct ws_gil *g, u32 tgid, u64 now)
+{
+	struct ws_holds *e;
+	u32 zero = 0;
+
+	e = bpf_map_lookup_elem(&holds, &zero);
+	if (!g || !e)
+		return 0;
+	e->head.kind = WS_EV_HOLDS;
+	e->head.size = sizeof(*e);
+	e->pid = tgid;
+	e->changes = g->changes;
+	__builtin_memcpy(e->hold, g->hold, sizeof(e->hold));
+	g->told_at = now;
+	if (bpf_ringbuf_output(&events, e, sizeof(*e), ring_flags()))
+		lost(WS_L_RING_WAKE);
+	else
+		g->told = e->changes;
+	return 0;
+}
+
+/* From `since` on the thread with record `id` has the lock. */
+static __noinline int gil_changes(struct ws_gil *g, u32 tgid, u64 since, u64 id, u64 now)
+{
+	struct ws_hold *h;
+
+	if (!g)
+		return 0;
+	/* Threads that let it go for each call of the system pass it on many times between two waits that count. */
+	if (g->changes - g->told >= WS_HOLDS && now - g->told_at >= GIL_TOLD_EVERY)
+		gil_send(g, tgid, now);
+	h = &g->hold[g->changes & (WS_HOLDS - 1)];
+	h->since = since;
+	h->id = id;
+	g->changes++;
+	return 0;
+}
+
 /* `p` leaves the CPU to wait, in its own address space: for the lock, or with it, or after it. */
 static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p, u64 now)
 {
@@ -73,7 +116,6 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	u32 tgid = p->tgid, last;
 	struct py_proc *proc;
 	struct ws_gil *g;
-	struct ws_hold *h;
 
 	g = bpf_map_lookup_elem(&gils, &tgid);
 	/* Where nobody has waited for the lock, nobody asks who has it. */
@@ -119,10 +161,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	if (!since || (g->changes && since <= g->hold[last & (WS_HOLDS - 1)].since))
 		since = now;
 	g->holder = holder;
-	h = &g->hold[g->changes & (WS_HOLDS - 1)];
-	h->since = since;
-	h->id = id ? *id : 0;
-	g->changes++;
+	gil_changes(g, tgid, since, id ? *id : 0, now);
 }
 
 /* `t` gets the CPU after a wait for the lock: it may have it now. */
@@ -141,35 +180,19 @@ static __always_inline void gil_comes(struct ws_thread *t, u64 now)
 	if (!g->free)
 		return;
 	/* Ruby's lock was given up, and this is who takes it; if not, whoever looks next sees who did. */
-	h = &g->hold[g->changes & (WS_HOLDS - 1)];
-	h->since = now;
-	h->id = t->id;
-	g->changes++;
+	gil_changes(g, tgid, now, t->id, now);
 	g->holder = 0;
 	g->free = 0;
 }
 
-/* A wait for the lock, which will be charged to a stack, is over: sends what changed meanwhile. */
-static __always_inline void gil_tell(struct ws_thread *t)
+/* At `now` a wait for the lock, which will be charged to a stack, is over: sends what changed meanwhile. */
+static __always_inline void gil_tell(struct ws_thread *t, u64 now)
 {
-	u32 tgid = t->pid, zero = 0;
+	u32 tgid = t->pid;
 	struct ws_gil *g = bpf_map_lookup_elem(&gils, &tgid);
-	struct ws_holds *e;
 
-	if (!g || g->told == g->changes)
-		return; /* nothing new */
-	e = bpf_map_lookup_elem(&holds, &zero);
-	if (!e)
-		return;
-	e->head.kind = WS_EV_HOLDS;
-	e->head.size = sizeof(*e);
-	e->pid = tgid;
-	e->changes = g->changes;
-	__builtin_memcpy(e->hold, g->hold, sizeof(e->hold));
-	if (bpf_ringbuf_output(&events, e, sizeof(*e), ring_flags()))
-		lost(WS_L_RING_WAKE);
-	else
-		g->told = e->changes;
+	if (g && g->told != g->changes)
+		gil_send(g, tgid, now);
 }
 
 /* The interpreter of this process is gone. */

@@ -28,7 +28,7 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 	u32 zero = 0, key = 2;
 
 	if (t->detail == WS_GIL)
-		gil_tell(t);
+		gil_tell(t, now);
 	if (t->detail == WS_LOCK && t->monitor)
 		monitor_tell(t);
 	else if (t->detail == WS_LOCK && t->limited)

@@ -1,7 +1,8 @@
 //! Who had an interpreter's lock, and when.
 //!
-//! The kernel programs send the last changes of each interpreter now and then. A change that was
-//! overwritten before it was sent leaves a gap, in which nobody is known.
+//! The kernel programs send the last changes of each interpreter now and then, and before they overwrite
+//! them, as far as these are not too many. A change that was overwritten before it was sent leaves a gap, in
+//! which nobody is known.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::event::{HOLDS, HoldsEvent};
 
 /// Changes that are remembered of one interpreter.
-const MOST: usize = 4096;
+const MOST: usize = 16_384;
 
 /// The holders of one interpreter's lock.
 #[derive(Default)]

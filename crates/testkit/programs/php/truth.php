@@ -15,13 +15,23 @@ function option($name, $otherwise)
     return $at === false ? $otherwise : (float) $argv[$at + 1];
 }
 
-/** CPU time and time in the run queue of this thread, ns. */
-function books()
+/** CPU time of this thread, ns. */
+function computed()
 {
     $used = getrusage();
-    $cpu = ($used['ru_utime.tv_sec'] + $used['ru_stime.tv_sec']) * 1000000000
+    return ($used['ru_utime.tv_sec'] + $used['ru_stime.tv_sec']) * 1000000000
         + ($used['ru_utime.tv_usec'] + $used['ru_stime.tv_usec']) * 1000;
-    return [$cpu, (int) explode(' ', file_get_contents('/proc/self/schedstat'))[1]];
+}
+
+/** Its time in the run queue, ns. */
+function queued()
+{
+    return (int) explode(' ', file_get_contents('/proc/self/schedstat'))[1];
+}
+
+function books()
+{
+    return [computed(), queued()];
 }
 
 $functions = [];
@@ -31,8 +41,9 @@ $operations = 0;
 function measure($function, $reason)
 {
     global $functions;
-    $before = books();
-    // Wall time innermost: each of the other clocks is a system call.
+    $delay = queued();
+    // Wall time innermost, and no file read between two clocks: each is a system call.
+    $cpu = computed();
     $wall = hrtime(true);
     $function();
     $wall = hrtime(true) - $wall;
@@ -43,8 +54,8 @@ function measure($function, $reason)
     $truth = &$functions[$function];
     $truth[1] += 1;
     $truth[2] += $wall;
-    $truth[3] += $after[0] - $before[0];
-    $truth[4] += $after[1] - $before[1];
+    $truth[3] += $after[0] - $cpu;
+    $truth[4] += $after[1] - $delay;
 }
 
 /** Writes down who called the caller, once. */
