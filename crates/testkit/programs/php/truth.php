@@ -29,6 +29,7 @@ function queued()
     return (int) explode(' ', file_get_contents('/proc/self/schedstat'))[1];
 }
 
+/** Both. */
 function books()
 {
     return [computed(), queued()];

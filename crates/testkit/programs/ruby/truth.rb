@@ -27,6 +27,7 @@ def queued
   File.read('/proc/thread-self/schedstat').split[1].to_i
 end
 
+# Both.
 def books
   [computed, queued]
 end

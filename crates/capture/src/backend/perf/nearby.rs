@@ -5,8 +5,9 @@
 //! meanwhile. On its own CPU it is put off for us, at once, and stands still while its frames are read.
 //! That pays where one CPU has most of what must be read at once, as with an interpreter that has one lock.
 
-use crate::backend::proc::looker::Looker;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::backend::proc::looker::Looker;
 
 /// So many more reads on one CPU than on all others, of late, take us there.
 const MOST: u32 = 8;
@@ -23,14 +24,15 @@ pub struct Nearby {
     lead: u32,
     /// Where we may run otherwise, while we are there.
     elsewhere: Option<CpuSet>,
+    /// When we may go there, ns.
     not_before: u64,
-    /// How often we went there.
-    pub times: u64,
+    /// We were there.
+    pub went: bool,
 }
 
 impl Nearby {
     /// At `now` something had to be read that was sampled on `cpu`.
-    pub fn read_from(&mut self, cpu: Option<u32>, now: u64) {
+    fn read_from(&mut self, cpu: Option<u32>, now: u64) {
         let Some(cpu) = cpu else { return };
         self.vote(cpu);
         match (&self.elsewhere, self.lead) {
@@ -54,11 +56,10 @@ impl Nearby {
         if fits {
             only.set(self.cpu as usize);
         }
-        let before = sched_getaffinity(None);
-        match before {
+        match sched_getaffinity(None) {
             Ok(before) if fits && sched_setaffinity(None, &only).is_ok() => {
                 self.elsewhere = Some(before);
-                self.times += 1;
+                self.went = true;
             }
             // We may not run there, or anywhere else.
             _ => self.not_before = now + AWAY,
@@ -85,6 +86,12 @@ impl Nearby {
 }
 
 impl Looker {
+    /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
+    pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
+        self.attention.needed(now);
+        self.nearby.read_from(cpu, now);
+    }
+
     /// At `now` a look that was due at `due` begins.
     pub fn stay_near(&mut self, now: u64, due: u64) {
         match self.attention.is_needed(now) {
@@ -98,11 +105,19 @@ impl Looker {
 mod tests {
     use super::*;
 
+    /// Runs `test` in a thread of its own, with where it may run and the first such CPU.
+    fn somewhere(test: impl FnOnce(CpuSet, u32) + Send + 'static) {
+        let run = || {
+            let all = sched_getaffinity(None).unwrap();
+            let one = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
+            test(all, one as u32);
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
     #[test]
     fn where_most_is_read_we_run_until_it_is_read_elsewhere() {
-        std::thread::spawn(|| {
-            let all = sched_getaffinity(None).unwrap();
-            let one = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap() as u32;
+        somewhere(|all, one| {
             let mut nearby = Nearby::default();
             for _ in 1..MOST {
                 nearby.read_from(Some(one), 0);
@@ -120,16 +135,12 @@ mod tests {
                 nearby.read_from(Some(cpu), 0);
             }
             assert!(nearby.elsewhere.is_none());
-        })
-        .join()
-        .unwrap();
+        });
     }
 
     #[test]
     fn where_looks_come_late_we_do_not_stay() {
-        std::thread::spawn(|| {
-            let all = sched_getaffinity(None).unwrap();
-            let one = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap() as u32;
+        somewhere(|all, one| {
             let mut nearby = Nearby::default();
             (0..MOST).for_each(|_| nearby.read_from(Some(one), 0));
             assert!(nearby.elsewhere.is_some());
@@ -143,8 +154,6 @@ mod tests {
             assert!(nearby.elsewhere.is_some());
             nearby.leave();
             assert_eq!(sched_getaffinity(None).unwrap(), all);
-        })
-        .join()
-        .unwrap();
+        });
     }
 }

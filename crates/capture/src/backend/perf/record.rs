@@ -88,7 +88,7 @@ pub struct Running {
     pub tid: u32,
     /// The time that the sample stands for, ns.
     pub period_ns: u64,
-    /// The CPU it was on, where that says where it may be read from.
+    /// The CPU it was on, of samples of the clock.
     pub cpu: Option<u32>,
     /// Whether it was in user mode.
     pub user_mode: bool,

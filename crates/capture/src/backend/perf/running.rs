@@ -128,8 +128,7 @@ impl Looker {
                     let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
                         continue;
                     };
-                    self.attention.needed(now);
-                    self.nearby.read_from(r.cpu, now);
+                    self.reads_at_once(r.cpu, now);
                     let cpu = thread_cpu_ns();
                     let ran_ns = moved.by(session::now());
                     if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
@@ -214,9 +213,7 @@ impl Looker {
             },
         );
         if at_once.get() {
-            let now = session::now();
-            self.attention.needed(now);
-            self.nearby.read_from(r.cpu, now);
+            self.reads_at_once(r.cpu, session::now());
         }
         let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
         self.processes.managed_mut().name_walked(&words, r.pid);

@@ -215,7 +215,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "the ebpf backend",
         ));
     }
-    if f.looker.nearby.times > 0 {
+    if f.looker.nearby.went {
         notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
     }
     if f.unreadable > 0 {
