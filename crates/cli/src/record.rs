@@ -168,8 +168,8 @@ impl Backend {
 enum OffCpuStacks {
     /// By the thread itself before it returns to user mode (Linux 6.18)
     TaskWork,
-    /// From 4 KiB of stack saved at each switch-out
-    Window,
+    /// By the thread itself, in an interrupt right after it was switched to
+    Interrupt,
 }
 
 /// Runs the verb.
@@ -184,7 +184,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         max_overhead: args.max_overhead,
         mechanism: args.off_cpu_stacks.map(|how| match how {
             OffCpuStacks::TaskWork => Mechanism::TaskWork,
-            OffCpuStacks::Window => Mechanism::Window,
+            OffCpuStacks::Interrupt => Mechanism::Interrupt,
         }),
         backend: args.backend.map(Backend::of_capture),
         interpreter_frames: args.interpreter_frames,

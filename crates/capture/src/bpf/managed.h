@@ -8,10 +8,10 @@
  */
 #pragma once
 
-/* Where nothing can preempt: 0 in sched_switch, 1 in the timer (which may interrupt it). */
+/* As `unwinds` in stack.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 	__type(key, u32);
 	__type(value, struct py_work);
 } pythons SEC(".maps");

@@ -13,7 +13,7 @@
 /* Read-only settings, fixed before the programs are loaded. */
 const volatile u32 cfg_irq_in_clock = 0;   /* sum_exec_runtime already leaves interrupts out */
 const volatile u32 cfg_due = 0;            /* timer programs may ask when a sample was due */
-const volatile u32 cfg_task_work = 0;      /* read user stacks by task work, not from a window */
+const volatile u32 cfg_task_work = 0;      /* threads read their stacks by task work, else by an interrupt */
 const volatile u32 cfg_all = 0;            /* measure every task of the machine */
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
 const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */

@@ -8,7 +8,7 @@
 /* Raw stacks on their way out; apart, as values of one CPU may not exceed 32 KiB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 3);
 	__type(key, u32);
 	__type(value, struct ws_raw);
 } raws SEC(".maps");

@@ -198,13 +198,13 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 }
 
 /* The thread that is about to wait reads its own stack: it is the one that asked. */
-static __always_inline void sample_asker(struct ws_socket *s, struct ws_thread *t,
+static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct ws_thread *t,
 					 struct task_struct *p, u64 now)
 {
 	struct ws_cpu *c = this_cpu();
 	struct ws_sample e = {};
 
-	if (!c || !cfg_task_work || now - t->asked < WS_ASK_STACK_NS)
+	if (!c || now - t->asked < WS_ASK_STACK_NS)
 		return;
 	if (now - c->asks_since > WS_ASKS_NS) {
 		c->asks_since = now;
@@ -214,7 +214,6 @@ static __always_inline void sample_asker(struct ws_socket *s, struct ws_thread *
 		return;
 	c->asks++;
 	t->asked = now;
-	defer(t, p);
 	e.id = t->id;
 	e.pid = t->pid;
 	e.tid = t->tid;
@@ -223,6 +222,7 @@ static __always_inline void sample_asker(struct ws_socket *s, struct ws_thread *
 	e.ustack = t->ticket;
 	e.begin = s->cookie;
 	send_sample(&e);
+	defer(ctx, t, p);
 	s->asker = t->id;
 	s->sampled = 1;
 }
@@ -238,8 +238,9 @@ static __always_inline bool is_own_pair(struct ws_socket *s)
  * `inbound` is what the socket says, known to the compiler: what is received never makes an asker, and
  * its program need not carry all that reads stacks.
  */
-static __always_inline void request_begins(struct ws_socket *s, struct sock *sk, struct ws_thread *t,
-					   struct task_struct *p, bool inbound, u64 now)
+static __always_inline void request_begins(void *ctx, struct ws_socket *s, struct sock *sk,
+					   struct ws_thread *t, struct task_struct *p, bool inbound,
+					   u64 now)
 {
 	struct ws_requests *r;
 
@@ -269,7 +270,7 @@ static __always_inline void request_begins(struct ws_socket *s, struct sock *sk,
 	s->loop = loop_of_socket(sk);
 	if (s->loop)
 		loop_asks(s->loop, now);
-	sample_asker(s, t, p, now);
+	sample_asker(ctx, s, t, p, now);
 }
 
 /* A unix socket's name, where it is bound to a path. */
@@ -328,7 +329,7 @@ static __always_inline bool is_dialogue(struct sock *sk)
 	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP_NUMBER;
 }
 
-static __always_inline int talked(struct sock *sk, int ret, bool sent)
+static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
@@ -353,7 +354,7 @@ static __always_inline int talked(struct sock *sk, int ret, bool sent)
 	}
 	now = bpf_ktime_get_ns();
 	if (ret > 0 && sent != s->inbound) {
-		request_begins(s, sk, t, p, !sent, now);
+		request_begins(ctx, s, sk, t, p, !sent, now);
 		return 0;
 	}
 	if (ret == 0 && sent)

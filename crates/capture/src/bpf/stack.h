@@ -9,13 +9,8 @@
  * time and not by the switch rate.
  *
  * The kernel stack is taken at the switch-in itself (the thread still stands where it slept). The
- * user stack comes by one of two mechanisms:
- *
- *   task work (6.18)  the thread reads its own stack, of any depth and paged in where needed,
- *                     just before it returns to user mode. Until then samples carry a *ticket*,
- *                     which stands for "the user stack of this stay in the kernel".
- *   window            at each switch-out a part of the stack is copied into the thread's record
- *                     and unwound at the switch-in that crosses.
+ * user stack the thread reads itself, a moment later (own_stack.h). Until then samples carry a
+ * *ticket*, which stands for "the user stack of this stay in the kernel".
  *
  * Threads that stay blocked are read ahead by the task iterator, so that a stack is known even if
  * the thread is killed in its sleep.
@@ -30,7 +25,8 @@ struct ws_unwind {
 	struct uw_work work;
 };
 
-/* Where nothing can preempt: 0 in sched_switch, 1 in the timer (which may interrupt it), 2 of wakers. */
+/* Where nothing can preempt: 0 in sched_switch, 1 in the timer (which may interrupt it), 2 in the
+ * interrupt of own_stack.h (which may come upon a thread that exits, and reads its stack by 0). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 3);
@@ -47,7 +43,6 @@ static __always_inline bool no_user_stack(struct task_struct *p)
 #include "managed.h"
 #include "raw.h"
 #include "own_stack.h"
-#include "window.h"
 #include "resource.h"
 
 /* What the task iterator works on; there is only ever one. */
@@ -94,7 +89,7 @@ static __always_inline u64 due(u64 *clock, u64 length, u64 period)
 }
 
 /* Blocked and runnable time is charged to where the thread stands now. */
-static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c,
+static __always_inline void charge_off_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
 					   struct task_struct *p, u64 now, u64 waited, u32 part,
 					   u32 cpu)
 {
@@ -118,12 +113,10 @@ static __always_inline void charge_off_cpu(struct ws_thread *t, struct ws_cpu *c
 		s.kstack = kernel_hash(k, bpf_get_task_stack(p, k->pc, sizeof(k->pc), 0));
 	if (no_user_stack(p)) {
 		s.flags = WS_S_NO_USER;
-	} else if (cfg_task_work) {
-		defer(t, p);
+	} else {
+		defer(ctx, t, p);
 		s.flags = WS_S_DEFERRED;
 		s.ustack = t->ticket;
-	} else {
-		s.ustack = unwind_window(p);
 	}
 	if (t->early) {
 		s.state = WS_ON_CPU;
@@ -186,8 +179,8 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 		u->work.tls = p->thread.fsbase;
 		uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
 		if (u->work.out.end == UW_END_UNREADABLE && cfg_task_work) {
-			/* A page is out: the thread itself can bring it in. */
-			defer(t, p);
+			/* A page is out: by task work the thread itself can bring it in. */
+			defer(ctx, t, p);
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = t->ticket;
 		} else if (too_early(u, p->tgid) && (raw = bpf_map_lookup_elem(&raws, &key))) {
@@ -244,7 +237,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		return; /* it moved on, and will be charged where it does */
 	t->read_seq = seq;
 	if (!end) {
-		if (hash && cfg_task_work)
+		if (hash)
 			tell_resolved(t->id, t->ticket, hash);
 		return;
 	}

@@ -22,7 +22,6 @@ struct {
 static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_thread *w,
 				      struct task_struct *waker, u64 now)
 {
-	struct ws_unwind *u;
 	struct ws_kstack *k;
 	struct ws_wake *e;
 	u32 zero = 0, key = 2;
@@ -54,18 +53,10 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 	if (w) {
 		e->steps = w->steps;
 		__builtin_memcpy(e->step, w->step, sizeof(e->step));
-		if (no_user_stack(waker)) {
-			/* as set */
-		} else if (cfg_task_work) {
-			defer(w, waker);
+		if (!no_user_stack(waker)) {
+			defer(ctx, w, waker);
 			e->flags = WS_S_DEFERRED;
 			e->ustack = w->ticket;
-		} else if ((u = bpf_map_lookup_elem(&unwinds, &key))) {
-			uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(waker));
-			u->work.tls = waker->thread.fsbase;
-			uw_unwind_probe(&u->work, waker->tgid, &u->regs, UW_MAX_FRAMES);
-			e->flags = 0;
-			e->ustack = user_hash(&u->work.out);
 		}
 	}
 	if (bpf_ringbuf_output(&events, e, sizeof(*e), ring_flags()))

@@ -106,7 +106,7 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 		if (out->state == WS_DEAD)
 			thread_gone(out, prev);
 		else
-			save_window(prev);
+			stack_left(out);
 		if (py_processes && out->state == WS_BLOCKED)
 			gil_look(out, prev, now);
 		if (java_known && out->state == WS_BLOCKED && out->detail == WS_LOCK)
@@ -120,7 +120,7 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 		u64 waited = enter_cpu(in, c, next, now, cpu);
 
 		arrived(in, next, now, waited, part);
-		charge_off_cpu(in, c, next, now, waited, part, cpu);
+		charge_off_cpu(ctx, in, c, next, now, waited, part, cpu);
 	}
 }
 
@@ -366,13 +366,13 @@ int BPF_PROG(ws_timer_exit)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(ws_sent, struct sock *sk, int ret, int flags)
 {
-	return talked(sk, ret, true);
+	return talked(ctx, sk, ret, true);
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(ws_received, struct sock *sk, int ret, int flags)
 {
-	return talked(sk, ret, false);
+	return talked(ctx, sk, ret, false);
 }
 
 SEC("tp_btf/inet_sock_set_state")
@@ -395,10 +395,8 @@ int ws_tasks(struct bpf_iter__task *ctx)
 		tgid = p->tgid;
 		/* A leader that has ended stands there as long as its threads live, and does nothing. */
 		if (!t && tgid != cfg_self && p->pid && !p->exit_state &&
-		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid))) {
+		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid)))
 			thread_born(p, WS_FOUND);
-			save_window_of(p);
-		}
 		return 0;
 	}
 	if (t)

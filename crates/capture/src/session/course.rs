@@ -161,7 +161,7 @@ impl<'o> Course<'o> {
         java.look_at_threads();
         programs.add_java_threads(&java.take_threads());
         programs.set_cpu_period(timer.vary());
-        programs.attach(&timer.events)?;
+        programs.attach(&timer.events, &cpus)?;
         programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
         let taps = programs.attach_taps(taps)?;
         programs.add_targets(&chosen.pids)?;

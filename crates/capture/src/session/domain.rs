@@ -43,7 +43,9 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         Mechanism::TaskWork => {
             "sched_switch, user stack read by the thread before it returns to user mode"
         }
-        Mechanism::Window => "sched_switch, user stack from 4 KiB saved at switch-out",
+        Mechanism::Interrupt => {
+            "sched_switch, user stack read by the thread in an interrupt as it gets the CPU"
+        }
     };
     let mut notes = f.notes.clone();
     if f.pace.slowed {
@@ -202,16 +204,10 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
             "",
         ));
     }
-    if f.mechanism == Mechanism::Window && !f.runtimes.is_empty() {
+    if f.mechanism == Mechanism::Interrupt {
         limits.push(limit(
-            "managed frames of blocked threads",
-            "Linux 6.18 or later, where the thread can read its own stack",
-        ));
-    }
-    if f.mechanism == Mechanism::Window {
-        limits.push(limit(
-            "user stacks of blocked threads beyond 4 KiB of stack",
-            "Linux 6.18 or later, where the thread can read its own stack",
+            "what of a blocked thread's stack is not in memory (swapped out) as it wakes",
+            "Linux 6.18 or later, where the thread can bring it in",
         ));
     }
     limits.extend(

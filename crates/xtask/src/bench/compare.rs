@@ -191,7 +191,7 @@ fn steady(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
 
 /// wallscope as it is and by windows, and whoever else can run here.
 fn measured(tool: &Tool, others: Vec<Option<Peer>>) -> Vec<Peer> {
-    let own = [&[][..], &["--off-cpu-stacks", "window"]].map(|more| Peer::wallscope(tool, more));
+    let own = [&[][..], &["--off-cpu-stacks", "interrupt"]].map(|more| Peer::wallscope(tool, more));
     own.into_iter()
         .chain(others.into_iter().flatten())
         .collect()

@@ -4,19 +4,19 @@
 use std::{collections::HashSet, fs, io};
 
 use libbpf_rs::btf::{
-    Btf, BtfKind, BtfType, HasSize as _, ReferencesType as _,
-    types::{FuncProto, Ptr, Struct, Typedef},
+    Btf, HasSize as _, ReferencesType as _,
+    types::{Func, FuncProto, Ptr, Struct, Typedef},
 };
 
 use crate::{Error, probe};
 
-/// How user stacks of blocked threads are read.
+/// How user stacks of blocked threads are read: see `bpf/own_stack.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// By the thread itself before it returns to user mode (kernel 6.18).
     TaskWork,
-    /// From a part of the stack saved at each switch-out.
-    Window,
+    /// By the thread itself, in an interrupt as soon as it is switched to.
+    Interrupt,
 }
 
 /// The kernel, as far as the programs depend on it.
@@ -79,9 +79,7 @@ impl Kernel {
                     .iter()
                     .any(|m| m.name.is_some_and(|n| n == "prev_irq_time"))
         });
-        let task_work = btf
-            .type_by_name::<BtfType<'_>>("bpf_task_work_schedule_resume_impl")
-            .is_some_and(|t| t.kind() == BtfKind::Func);
+        let task_work = can_schedule_task_work(|name| arguments_of(&btf, name));
         let uprobe_multi = btf
             .type_by_name::<Struct<'_>>("bpf_uprobe_multi_link")
             .is_some();
@@ -111,6 +109,10 @@ impl Kernel {
                 "sched_switch with the previous state (5.18)",
             ),
             (self.maps_allocate, "maps that allocate in interrupts (6.1)"),
+            (
+                self.task_work || self.has_hook("ws_bell"),
+                "a hook of the CPU's interrupts by itself (irq_work_entry)",
+            ),
         ];
         match needed.into_iter().find(|(there, _)| !there) {
             None => Ok(self),
@@ -129,7 +131,7 @@ impl Kernel {
         if self.task_work {
             Mechanism::TaskWork
         } else {
-            Mechanism::Window
+            Mechanism::Interrupt
         }
     }
 
@@ -138,6 +140,7 @@ impl Kernel {
         let tracepoint = match name {
             "ws_cgroup_attach" => "cgroup_attach_task",
             "ws_cgroup_mkdir" => "cgroup_mkdir",
+            "ws_bell" => "irq_work_entry",
             "ws_fault" => "mm_filemap_fault",
             "ws_migrate" => "sched_migrate_task",
             "ws_sent" => "sock_send_length",
@@ -177,9 +180,50 @@ impl Kernel {
     }
 }
 
+/// How many arguments the kernel's function `name` has, if there is one.
+fn arguments_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
+    let function = btf.type_by_name::<Func<'_>>(name)?;
+    let prototype = FuncProto::try_from(function.referenced_type()).ok()?;
+    Some(prototype.iter().count())
+}
+
+/// Whether programs can schedule task work, by one of the two calls that `bpf/own_stack.h` knows.
+///
+/// In Linux 6.18 the function has five arguments and a name that ends in `_impl`. From 7.0 on the
+/// verifier adds the fifth to the function without that end; the other is there, but not for
+/// programs. Kernels of 7.0 whose type information was written by older tools have the one without
+/// and its five arguments: they refuse each way to call it.
+fn can_schedule_task_work(arguments_of: impl Fn(&str) -> Option<usize>) -> bool {
+    match arguments_of("bpf_task_work_schedule_resume") {
+        Some(arguments) => arguments == 4,
+        None => arguments_of("bpf_task_work_schedule_resume_impl") == Some(5),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn task_work_by_the_arguments_that_kernels_have() {
+        let kernel = |plain: Option<usize>, inner: Option<usize>| {
+            can_schedule_task_work(|name| {
+                if name.ends_with("_impl") {
+                    inner
+                } else {
+                    plain
+                }
+            })
+        };
+        // As read from the type information of Debian's and Ubuntu's kernels.
+        assert!(!kernel(None, None), "6.1 to 6.17");
+        assert!(kernel(None, Some(5)), "6.18");
+        assert!(
+            kernel(Some(4), Some(5)),
+            "7.0 of Ubuntu 26.04, 7.3 of Debian"
+        );
+        assert!(!kernel(Some(5), None), "7.0 for Ubuntu 24.04");
+    }
 
     #[test]
     fn this_kernel() {

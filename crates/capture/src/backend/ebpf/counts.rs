@@ -131,7 +131,7 @@ impl Programs {
             .maps()
             .map(|m| {
                 let stored = match m.map_type() {
-                    MapType::TaskStorage if self.in_use(&m) => {
+                    MapType::TaskStorage => {
                         let record = u64::from(m.value_size()) + LOCAL_STORAGE_HEAD;
                         record.next_power_of_two() * threads as u64
                     }
@@ -140,16 +140,6 @@ impl Programs {
                 stored + map_bytes(m.as_fd())
             })
             .sum()
-    }
-
-    /// Windows of user stack are only saved where threads cannot read their own.
-    fn in_use(&self, map: &libbpf_rs::Map<'_>) -> bool {
-        let by_window = self
-            .skel
-            .maps
-            .rodata_data
-            .is_some_and(|data| data.cfg_task_work == 0);
-        by_window || map.name() != "windows"
     }
 }
 

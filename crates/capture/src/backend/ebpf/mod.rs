@@ -8,6 +8,7 @@ pub mod taps;
 pub mod timer;
 
 mod allowed;
+mod bells;
 mod complaints;
 mod counts;
 mod visit;
@@ -25,6 +26,7 @@ use libbpf_rs::{
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use allowed::{Kernel, Mechanism};
+use bells::Bell;
 pub(crate) use complaints::{last_complaint, note_complaints};
 pub use counts::RunTime;
 use visit::Visitor;
@@ -67,6 +69,7 @@ pub struct Settings {
 pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
     links: Vec<Link>,
+    bells: Vec<Bell>,
     visitor: Visitor,
 }
 
@@ -144,6 +147,7 @@ impl Programs {
         Ok(Programs {
             skel,
             links: Vec::new(),
+            bells: Vec::new(),
             visitor,
         })
     }
@@ -188,6 +192,7 @@ impl Programs {
             let unwanted = match name.as_str() {
                 "ws_event" => !settings.events.0,
                 "ws_event_point" => !settings.events.1,
+                "ws_bell" => settings.mechanism != Mechanism::Interrupt,
                 _ => unwanted,
             };
             if unwanted || !kernel.has_hook(&name) {
@@ -211,11 +216,38 @@ impl Programs {
         state.set_timerfd_read = places.timerfd_read;
     }
 
-    /// Attaches all hooks. Without records they do nothing, so their order does not matter.
+    /// Lets the programs ask for an interrupt of each of `cpus`, where threads read their stacks in one.
+    ///
+    /// # Errors
+    /// The kernel refuses the events, or the memory for their rings.
+    fn hang_bells(&mut self, cpus: &[u32]) -> Result<(), Error> {
+        for cpu in cpus {
+            let bell = Bell::open(*cpu).map_err(|e| {
+                Error::io(
+                    "cannot open what interrupts a CPU (perf_event_open, bpf-output)",
+                    e,
+                )
+            })?;
+            let Some(bell) = bell else { continue };
+            self.skel
+                .maps
+                .bells
+                .update(&cpu.to_ne_bytes(), &bell.descriptor(), MapFlags::ANY)
+                .map_err(Error::bpf("cannot tell the programs what interrupts a CPU"))?;
+            self.bells.push(bell);
+        }
+        Ok(())
+    }
+
+    /// Attaches all hooks, for stacks on `cpus`. Without records they do nothing, so their order does
+    /// not matter.
     ///
     /// # Errors
     /// The kernel refuses a hook that is not optional.
-    pub fn attach(&mut self, timers: &[OwnedFd]) -> Result<(), Error> {
+    pub fn attach(&mut self, timers: &[OwnedFd], cpus: &[u32]) -> Result<(), Error> {
+        if self.by_interrupt() {
+            self.hang_bells(cpus)?;
+        }
         for program in self.skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             if !program.autoload() || NOT_BY_THEMSELVES.contains(&name.as_str()) {
@@ -240,6 +272,12 @@ impl Programs {
             self.links.push(link);
         }
         Ok(())
+    }
+
+    /// Whether threads read their own stacks in an interrupt.
+    fn by_interrupt(&self) -> bool {
+        let settings = self.skel.maps.rodata_data.as_deref();
+        settings.is_some_and(|s| s.cfg_task_work == 0)
     }
 
     /// What is lost because optional hooks are missing.
