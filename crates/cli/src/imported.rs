@@ -135,7 +135,7 @@ impl Unwind for CopiedStacks {
             End::NoInfo => StackEnd::NoUnwindInfo,
             End::BadRule => StackEnd::BadRule,
             // What was copied is a window of the stack.
-            End::Unreadable | End::Window => StackEnd::WindowEnd,
+            End::Unreadable => StackEnd::WindowEnd,
             End::NoProgress => StackEnd::NoProgress,
         };
         (addresses, end)

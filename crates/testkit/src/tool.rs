@@ -13,6 +13,8 @@ use crate::{Error, Program, Truth, folded, report};
 #[derive(Clone, Debug)]
 pub struct Tool {
     path: PathBuf,
+    /// Arguments of each `record`.
+    recording: Vec<String>,
 }
 
 /// How to record.
@@ -109,7 +111,19 @@ pub fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
 impl Tool {
     /// The binary at `path`, whatever it is.
     pub fn at(path: impl Into<PathBuf>) -> Tool {
-        Tool { path: path.into() }
+        Tool {
+            path: path.into(),
+            recording: Vec::new(),
+        }
+    }
+
+    /// The same binary, with `arguments` at each `record`: what an experiment that does not name them
+    /// finds by another way of measuring.
+    pub fn recording_with(&self, arguments: &[&str]) -> Tool {
+        Tool {
+            path: self.path.clone(),
+            recording: arguments.iter().map(|a| a.to_string()).collect(),
+        }
     }
 
     /// The binary named by `WALLSCOPE`, else the newer of `wallscope` in the release and debug
@@ -144,7 +158,7 @@ impl Tool {
                         .into(),
                 )
             })?;
-        Ok(Tool { path })
+        Ok(Tool::at(path))
     }
 
     /// Where the binary is.
@@ -184,6 +198,7 @@ impl Tool {
             .arg("record")
             .args(["-F", &options.hz.to_string(), "-o"])
             .arg(folder.path().join(FILE))
+            .args(&self.recording)
             .args(&options.more)
             .args(target)
             .stdin(Stdio::null())

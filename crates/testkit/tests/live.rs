@@ -112,6 +112,7 @@ experiments! {
     forked_calls "forked-calls";
     slow_calls "slow-calls";
     odd "odd";
+    interrupt "interrupt";
     bare "bare";
     python "python";
     gil "gil";

@@ -8,9 +8,6 @@
  *   uw_unwind_probe(w, tgid, regs, max)         current, where nothing may sleep
  *   uw_unwind_fault(w, tgid, regs, max)         current, sleepable: pages are brought in
  *   uw_unwind_remote(w, tgid, task, regs, max)  any task, sleepable
- *   uw_unwind_window(w, tgid, regs, max, len)   out of the first len bytes of w->buf, which hold
- *                                               the stack from rsp rounded down to 8
- *   uw_save_window(to, bytes, sp)               saves such a window of current
  *   uw_fork, uw_forget                          follow fork, exec and exit
  *
  * `regs` is a copy: fill it with uw_copy_regs(&copy, bpf_task_pt_regs(task)). The result is in
@@ -251,17 +248,6 @@ UW_LOOP(uw_loop_probe, UW_PROBE_BYTES, UW_READ_PROBE)
 UW_LOOP(uw_loop_fault, UW_FAULT_BYTES, UW_READ_FAULT)
 UW_LOOP(uw_loop_remote, UW_REMOTE_BYTES, UW_READ_REMOTE)
 
-static long uw_loop_window(u32 i, struct uw_loop *l)
-{
-	int e = uw_advance(l->w);
-	/* There is nothing but the stack. */
-	if (e == UW_SIDE && l->w->hs.optional)
-		return 0;
-	if (e == UW_NEED || e == UW_SIDE)
-		l->w->out.end = UW_END_WINDOW;
-	return e != UW_MORE;
-}
-
 static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_regs)
 {
 	return bpf_probe_read_kernel(to, sizeof(*to), pt_regs);
@@ -270,14 +256,11 @@ static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_re
 /* A frame takes at most a few fetches, and a fetch serves many frames. */
 #define UW_STEPS (4 * UW_MAX_FRAMES)
 
-#define UW_RUN(LOOP, w, tgid, task, regs, max, len0, stack_only)                     \
+#define UW_RUN(LOOP, w, tgid, task, regs, max)                                       \
 	do {                                                                         \
 		struct uw_loop l_ = { w, task };                                     \
 		uw_begin(w, tgid, max);                                              \
 		uw_set_regs(w, regs);                                                \
-		(w)->base[0] = (regs)->sp & ~7ull;                                   \
-		(w)->len[0] = len0;                                                  \
-		(w)->no_code = stack_only;                                           \
 		if (((regs)->cs & 0xffff) != 0x33)                                   \
 			(w)->count = (w)->gen = 0;                                   \
 		bpf_loop(UW_STEPS, LOOP, &l_, 0);                                    \
@@ -290,47 +273,20 @@ static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_re
 static __always_inline void uw_unwind_probe(struct uw_work *w, u32 tgid,
 					    const struct uw_pt_regs *regs, u32 max)
 {
-	UW_RUN(uw_loop_probe, w, tgid, NULL, regs, max, 0, 0);
+	UW_RUN(uw_loop_probe, w, tgid, NULL, regs, max);
 }
 
 static __always_inline void uw_unwind_fault(struct uw_work *w, u32 tgid,
 					    const struct uw_pt_regs *regs, u32 max)
 {
-	UW_RUN(uw_loop_fault, w, tgid, NULL, regs, max, 0, 0);
+	UW_RUN(uw_loop_fault, w, tgid, NULL, regs, max);
 }
 
 static __always_inline void uw_unwind_remote(struct uw_work *w, u32 tgid, struct task_struct *task,
 					     const struct uw_pt_regs *regs, u32 max)
 {
-	UW_RUN(uw_loop_remote, w, tgid, task, regs, max, 0, 0);
+	UW_RUN(uw_loop_remote, w, tgid, task, regs, max);
 }
-
-static __always_inline void uw_unwind_window(struct uw_work *w, u32 tgid,
-					     const struct uw_pt_regs *regs, u32 max, u32 len)
-{
-	UW_RUN(uw_loop_window, w, tgid, NULL, regs, max, len & ~7u, 1);
-}
-
-/* Saves up to BYTES (a power of two, at most UW_WINDOW_BYTES) of the current thread's stack from sp
- * on, for uw_unwind_window. Near the top of a stack there is less, and one read across its end would
- * fail whole: then up to the last page's end. Returns how many bytes; 0 if none is in memory. */
-#define uw_save_window(to, BYTES, sp)                                                \
-	({                                                                           \
-		u64 from_ = (sp) & ~7ull;                                            \
-		u32 page_ = 4096 - (from_ & 4095), got_ = BYTES;                     \
-		if (bpf_probe_read_user(to, BYTES, (void *)from_)) {                 \
-			got_ = page_ + 4096;                                         \
-			if (got_ >= (BYTES) ||                                       \
-			    bpf_probe_read_user(to, got_ & ((BYTES) - 1), (void *)from_)) { \
-				got_ = page_;                                        \
-				if (got_ >= (BYTES) ||                               \
-				    bpf_probe_read_user(to, got_ & ((BYTES) - 1),    \
-							(void *)from_))              \
-					got_ = 0;                                    \
-			}                                                            \
-		}                                                                    \
-		got_;                                                                \
-	})
 
 /* A new process has its parent's mappings until its own are known. */
 static __always_inline long uw_fork(u32 parent, u32 child)

@@ -13,9 +13,9 @@
 /* Entries of the cache from program counter to rule; a power of two. */
 #define UW_CACHE_BITS 9
 #define UW_CACHE_SIZE (1 << UW_CACHE_BITS)
-/* Stack memory at hand: two chunks, or one window of up to UW_WINDOW_BYTES. */
+/* Stack memory at hand: two chunks. */
 #define UW_CHUNK_BYTES 4096
-#define UW_WINDOW_BYTES 8192
+#define UW_BUF_BYTES (2 * UW_CHUNK_BYTES)
 
 /* A frame: file id << 48 | exact << 47 | offset in the file. File id 0: the low 47 bits are an
  * address. Exact frames are the innermost one and those that a signal interrupted; the others
@@ -36,8 +36,7 @@ enum uw_end {
 	UW_END_NO_INFO = 5,
 	UW_END_BAD_RULE = 6,
 	UW_END_UNREADABLE = 7,
-	UW_END_WINDOW = 8,
-	UW_END_NO_PROGRESS = 9,
+	UW_END_NO_PROGRESS = 8,
 };
 
 /* Rule ids below UW_RULE_FIRST never reach the rules array: 0 is invalid memory, the others say
@@ -174,7 +173,7 @@ struct uw_work {
 	u64 len[2];
 	struct hs_walk hs;	/* in code of a HotSpot VM */
 	struct uw_stack out;
-	u64 buf[UW_WINDOW_BYTES / 8];
+	u64 buf[UW_BUF_BYTES / 8];
 	struct uw_cached cache[UW_CACHE_SIZE];
 };
 

@@ -66,12 +66,12 @@ uw_inline int uw_word(struct uw_work *w, u64 addr, u64 *out)
 {
 	u64 off = addr - w->base[0];
 	if (off < w->len[0]) {
-		*out = w->buf[(off >> 3) & (UW_WINDOW_BYTES / 8 - 1)];
+		*out = w->buf[(off >> 3) & (UW_BUF_BYTES / 8 - 1)];
 		return UW_MORE;
 	}
 	off = addr - w->base[1];
 	if (off < w->len[1]) {
-		*out = w->buf[((off >> 3) + UW_CHUNK_BYTES / 8) & (UW_WINDOW_BYTES / 8 - 1)];
+		*out = w->buf[((off >> 3) + UW_CHUNK_BYTES / 8) & (UW_BUF_BYTES / 8 - 1)];
 		return UW_MORE;
 	}
 	w->want = addr;

@@ -15,7 +15,7 @@ use std::time::Instant;
 use support::{Mapped, address, compile, load, read_all};
 use wallscope_unwind::native::{End, FrameWord, KernelTables, TableSink, TableStore, UnwindMaps};
 
-const MODES: [&str; 4] = ["probe", "fault", "remote", "saved"];
+const MODES: [&str; 3] = ["probe", "fault", "remote"];
 
 /// Whether this can run here; prints why not.
 fn allowed() -> bool {
@@ -53,7 +53,7 @@ fn load_programs(dir: &Path) -> Loaded {
         .expect("an object");
     let start = Instant::now();
     let object = open.load().expect("the kernel accepts the programs");
-    println!("seven programs loaded in {:?}", start.elapsed());
+    println!("six programs loaded in {:?}", start.elapsed());
     for info in ProgInfoIter::default() {
         let name = info.name.to_string_lossy().into_owned();
         if MODES.contains(&name.as_str()) || name == "sampled" {
@@ -161,7 +161,6 @@ fn start(loaded: &Loaded, dir: &Path, args: &[&str]) -> Target {
         acks_read.as_raw_fd(),
         loaded.program_fd("probe"),
         loaded.program_fd("fault"),
-        loaded.program_fd("saved"),
     ];
     let mut command = Command::new(&program);
     command.args(args).stdin(Stdio::null());
@@ -199,9 +198,9 @@ fn every_way_of_reading_agrees_with_backtrace() {
     loaded.set_target(pid);
     let mut mapped: Vec<(Mapped, u16)> = Vec::new();
     let mut word = [0u8; 8];
-    let (mut stacks, mut deepest) = ([0u64; 4], 0);
+    let (mut stacks, mut deepest) = ([0u64; 3], 0);
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
-    let mut warm: [Vec<(usize, u64)>; 4] = Default::default();
+    let mut warm: [Vec<(usize, u64)>; 3] = Default::default();
     while read_all(&mut target.events, &mut word) {
         if word[0] == b'M' {
             let start = Instant::now();
@@ -254,9 +253,6 @@ fn every_way_of_reading_agrees_with_backtrace() {
                         assert_eq!(found.len(), wallscope_unwind::native::MAX_FRAMES);
                         assert!(expected.starts_with(callers), "{}", what());
                     }
-                    End::Window if *name == "saved" => {
-                        assert!(expected.starts_with(callers), "{}", what());
-                    }
                     _ => panic!("{}", what()),
                 }
                 warm[mode].push((found.len(), ns));
@@ -287,7 +283,6 @@ fn every_way_of_reading_agrees_with_backtrace() {
     assert!(stacks.iter().all(|n| *n >= 20), "{stacks:?}");
     assert!(ends.get("probe Root").is_some_and(|n| *n >= 20), "{ends:?}");
     assert!(ends.contains_key("probe MaxFrames"), "{ends:?}");
-    assert!(ends.contains_key("saved Window"), "{ends:?}");
 }
 
 /// Clock samples of a program that is busy at up to 60 frames: in a real interrupt.

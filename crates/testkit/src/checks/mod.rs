@@ -148,6 +148,7 @@ checks! {
     Truth "forked-calls" calls::forked: "exact counts of calls in children forked meanwhile";
     Truth "slow-calls" calls::slow: "stacks and ledgers of slow calls against typical ones";
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
+    Truth "interrupt" stacks::by_interrupt: "stacks that threads read in an interrupt, as before Linux 6.18";
     Truth "bare" shares::bare: "code without unwind information: ledger, shares, whole stacks";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";

@@ -5,8 +5,8 @@ use crate::score::{share, stacks};
 use crate::tool::Options;
 use crate::{Error, Row, Scorecard, Tool};
 
-use super::Length;
 use super::shares::WHOLE;
+use super::{Length, idle, java, python, shares};
 
 /// The same of one case alone.
 const WHOLE_ALONE: f64 = 97.0;
@@ -53,5 +53,27 @@ pub(super) fn odd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     }
     card.rows
         .extend(stacks::chains(&run.truth, &run.stacks).rows);
+    Ok(card)
+}
+
+/// As on kernels before 6.18, where no task work can be scheduled: everything that rests on threads
+/// that read their own stacks, native and managed, blocked ones, wakers and senders.
+pub(super) fn by_interrupt(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let tool = tool.recording_with(&["--off-cpu-stacks", "interrupt"]);
+    let mut card = Scorecard::default();
+    for (name, run) in [
+        ("mix", shares::mix as fn(&Tool, Length) -> _),
+        ("odd", odd),
+        ("upstream", idle::upstream),
+        ("python", python::python),
+        ("java", java::java),
+    ] {
+        match run(&tool, length) {
+            Ok(rows) => card.extend(name, rows),
+            // Without an interpreter or a VM the others still count.
+            Err(Error::CannotRunHere(why)) => eprintln!("skipped {name} by interrupt: {why}"),
+            Err(error) => return Err(error),
+        }
+    }
     Ok(card)
 }

@@ -6,8 +6,8 @@ use crate::runtime::hotspot::abi as hotspot;
 
 /// Most frames of one stack.
 pub const MAX_FRAMES: usize = 1024;
-/// Bytes of `uw_work.buf`: the longest stack window.
-pub const WINDOW_BYTES: usize = 8192;
+/// Bytes of `uw_work.buf`: two chunks of stack.
+const BUF_BYTES: usize = 8192;
 const CACHE_SIZE: usize = 512;
 /// File ids are below this; above, words among frames have other meanings.
 pub const FILES: u16 = 0xff00;
@@ -63,10 +63,8 @@ pub enum End {
     BadRule = 6,
     /// Stack memory that could not be read.
     Unreadable = 7,
-    /// Outside the saved window.
-    Window = 8,
     /// The next frame would not lie above this one.
-    NoProgress = 9,
+    NoProgress = 8,
 }
 
 impl End {
@@ -80,8 +78,7 @@ impl End {
             5 => End::NoInfo,
             6 => End::BadRule,
             7 => End::Unreadable,
-            8 => End::Window,
-            9 => End::NoProgress,
+            8 => End::NoProgress,
             _ => return None,
         })
     }
@@ -97,7 +94,6 @@ impl From<End> for StackEnd {
             End::NoInfo => StackEnd::NoUnwindInfo,
             End::BadRule => StackEnd::BadRule,
             End::Unreadable => StackEnd::Unreadable,
-            End::Window => StackEnd::WindowEnd,
             End::NoProgress => StackEnd::NoProgress,
         }
     }
@@ -236,7 +232,7 @@ pub(crate) struct Work {
     len: [u64; 2],
     hs: hotspot::Walk,
     pub out: RawStack,
-    buf: [u64; WINDOW_BYTES / 8],
+    buf: [u64; BUF_BYTES / 8],
     cache: [Cached; CACHE_SIZE],
 }
 
@@ -329,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_end_has_its_place_in_the_model() {
-        let ends: Vec<StackEnd> = (1..=9)
+        let ends: Vec<StackEnd> = (1..=8)
             .map(|raw| End::from_raw(raw).unwrap().into())
             .collect();
         let mut distinct = ends.clone();
@@ -337,6 +333,6 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), ends.len());
         assert_eq!(End::from_raw(0), None);
-        assert_eq!(End::from_raw(10), None);
+        assert_eq!(End::from_raw(9), None);
     }
 }

@@ -13,7 +13,7 @@ mod snapshot;
 mod store;
 pub mod table;
 
-pub use abi::{End, FrameWord, MAX_FRAMES, Mapping, Proc, RawStack, Rule, WINDOW_BYTES};
+pub use abi::{End, FrameWord, MAX_FRAMES, Mapping, Proc, RawStack, Rule};
 pub use image::ImageError;
 pub use mapping::{FileKey, MappingSpec, Source};
 pub use rules::{Row, RuleSet};

@@ -48,7 +48,7 @@ static __always_inline u32 target_tgid(void)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 5);
+	__uint(max_entries, 4);
 	__type(key, u32);
 	__type(value, struct uw_work);
 } works SEC(".maps");
@@ -59,7 +59,7 @@ struct result {
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 5);
+	__uint(max_entries, 4);
 	__type(key, u32);
 	__type(value, struct result);
 } results SEC(".maps");
@@ -99,14 +99,6 @@ SEC("iter.s/task") int remote(struct bpf_iter__task *ctx)
 	});
 }
 
-SEC("syscall") int saved(void *ctx)
-{
-	MODE(3, bpf_get_current_task_btf(), {
-		u32 len = uw_save_window(w->buf, 4096, regs.sp);
-		uw_unwind_window(w, target, &regs, UW_MAX_FRAMES, len);
-	});
-}
-
 /* In the interrupt of a clock; what it finds is counted by how it ended. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -124,7 +116,7 @@ static void count(u32 key, u64 n)
 
 SEC("perf_event") int sampled(void *ctx)
 {
-	MODE(4, bpf_get_current_task_btf(), {
+	MODE(3, bpf_get_current_task_btf(), {
 		uw_unwind_probe(w, target, &regs, UW_MAX_FRAMES);
 		count(w->out.end & 15, 1);
 		count(16, w->out.n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Runs the scenarios; at the bottom of each it runs the kernel programs on descriptors 5, 6, 7 upon
+ * Runs the scenarios; at the bottom of each it runs the kernel programs on descriptors 5 and 6 upon
  * itself, then tells the test on descriptor 3 what glibc's backtrace() says ('S', n, frames[n]; all
  * of 64 bits) and waits for a byte on descriptor 4.
  */
@@ -37,7 +37,7 @@ void odd_bottom(void)
 {
 	static long record[2 + MOST];
 	long n = backtrace((void **)(record + 2), MOST);
-	for (int fd = 5; fd <= 7; fd++) {
+	for (int fd = 5; fd <= 6; fd++) {
 		union bpf_attr attr;
 		memset(&attr, 0, sizeof(attr));
 		attr.test.prog_fd = fd;

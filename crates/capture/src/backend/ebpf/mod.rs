@@ -276,7 +276,7 @@ impl Programs {
 
     /// Whether threads read their own stacks in an interrupt.
     fn by_interrupt(&self) -> bool {
-        let settings = self.skel.maps.rodata_data.as_deref();
+        let settings = &self.skel.maps.rodata_data;
         settings.is_some_and(|s| s.cfg_task_work == 0)
     }
 
