@@ -189,7 +189,7 @@ fn steady(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
         .collect()
 }
 
-/// wallscope as it is and by windows, and whoever else can run here.
+/// wallscope as it is and by interrupts, and whoever else can run here.
 fn measured(tool: &Tool, others: Vec<Option<Peer>>) -> Vec<Peer> {
     let own = [&[][..], &["--off-cpu-stacks", "interrupt"]].map(|more| Peer::wallscope(tool, more));
     own.into_iter()
