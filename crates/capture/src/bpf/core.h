@@ -140,6 +140,10 @@ struct dentry {
 	} d_u;
 };
 
+struct dentry___from_7_3 {
+	struct hlist_node d_alias;
+};
+
 struct path {
 	struct dentry *dentry;
 };
@@ -240,7 +244,7 @@ struct thread_struct {
 struct task_struct {
 	unsigned int __state;
 	int exit_state;
-	int on_cpu;
+	unsigned int on_cpu; /* without a sign, as it is a byte from Linux 7.3 on: libbpf loads what there is */
 	unsigned int flags;
 	pid_t pid;
 	pid_t tgid;

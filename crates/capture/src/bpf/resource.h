@@ -105,7 +105,11 @@ static __always_inline struct dentry *dentry_of(struct inode *inode)
 {
 	struct hlist_node *first = BPF_CORE_READ(inode, i_dentry.first);
 
-	return first ? (void *)first - bpf_core_field_offset(struct dentry, d_u.d_alias) : NULL;
+	if (!first)
+		return NULL;
+	if (bpf_core_field_exists(struct dentry___from_7_3, d_alias))
+		return (void *)first - bpf_core_field_offset(struct dentry___from_7_3, d_alias);
+	return (void *)first - bpf_core_field_offset(struct dentry, d_u.d_alias);
 }
 
 /* Kinds of ids that waitid(2) takes. */
