@@ -126,7 +126,7 @@ static __always_inline int schedule_own_stack(struct task_struct *p, struct ws_l
 	return -1;
 }
 
-/* Of one byte-sized event a CPU, in rings that overwrite themselves. */
+/* An event a CPU, whose ring overwrites itself (bells.rs). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, u32);

@@ -64,7 +64,8 @@ fn both_tiers_say_the_same_of_one_run() {
                 let beyond = |more: f64| of_wall(more - more.clamp(0.0, taken));
                 // That a thread is put off the perf backend dates by the kernel's record of it, which
                 // comes after the hook of the switch and what the kernel does with events in between:
-                // its sum of these is shorter by 10 to 25 µs each. Its totals are the counters'.
+                // its sum of these is shorter, by 26 µs each where that was measured. Its totals are the
+                // counters'.
                 let later = put_off(&a) - put_off(&b);
                 let records = a.involuntary_switches as f64 * RECORD_LATER_NS;
                 for (what, here) in [

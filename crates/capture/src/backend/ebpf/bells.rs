@@ -4,11 +4,13 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     ptr,
 };
 
-use perf_event_open_sys::{self as perf, bindings as b};
+use perf_event_open_sys::bindings as b;
+
+use super::timer::open_on;
 
 /// The first page, and one of records.
 const BYTES: usize = 2 * 4096;
@@ -34,18 +36,9 @@ impl Bell {
         };
         attr.__bindgen_anon_1.sample_period = 1;
         attr.__bindgen_anon_2.wakeup_events = 1;
-        let flags = u64::from(b::PERF_FLAG_FD_CLOEXEC);
-        // SAFETY: the attribute is a plain value that the call only reads.
-        let fd = unsafe { perf::perf_event_open(&mut attr, -1, cpu as i32, -1, flags) };
-        if fd < 0 {
-            let e = io::Error::last_os_error();
-            return match e.raw_os_error() {
-                Some(libc::ENODEV) => Ok(None),
-                _ => Err(e),
-            };
-        }
-        // SAFETY: the call has just returned this descriptor to us alone.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        let Some(event) = open_on(cpu, attr)? else {
+            return Ok(None);
+        };
         // SAFETY: a fresh mapping of the event's ring, where the kernel likes. That it cannot be
         // written tells the kernel to overwrite what nobody has read.
         let ring = unsafe {

@@ -4,13 +4,11 @@
 //! process is gone before we look, and an exec's records come in the right order: first the new
 //! name, which voids all mappings, then the new mappings.
 
-use std::{
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-};
+use std::{io, os::fd::OwnedFd};
 
-use perf_event_open_sys::{self as perf, bindings as b};
+use perf_event_open_sys::bindings as b;
 
+use super::timer::open_on;
 use crate::backend::ring::Ring;
 
 /// Pages of one CPU's ring: 128 KiB, some 800 records.
@@ -108,27 +106,9 @@ fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
     attr.set_use_clockid(1);
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = (DATA_PAGES * PAGE / 2) as u32;
-    // SAFETY: the attribute is a plain value that the call only reads.
-    let fd = unsafe {
-        perf::perf_event_open(
-            &mut attr,
-            -1,
-            cpu as i32,
-            -1,
-            u64::from(b::PERF_FLAG_FD_CLOEXEC),
-        )
-    };
-    if fd < 0 {
-        let e = io::Error::last_os_error();
-        return if e.raw_os_error() == Some(libc::ENODEV) {
-            Ok(None)
-        } else {
-            Err(e)
-        };
-    }
-    // SAFETY: the call has just returned this descriptor to us alone.
-    let event = unsafe { OwnedFd::from_raw_fd(fd) };
-    Ring::map(event, DATA_PAGES, DATA_PAGES).map(Some)
+    open_on(cpu, attr)?
+        .map(|event| Ring::map(event, DATA_PAGES, DATA_PAGES))
+        .transpose()
 }
 
 /// One record; the time is the last word of the trailing sample id.

@@ -133,9 +133,17 @@ fn open(cpu: u32, hz: u32, hardware: bool) -> io::Result<Option<OwnedFd>> {
         attr.config = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
         attr.__bindgen_anon_1.sample_period = period_ns(hz);
     }
-    let flags = b::PERF_FLAG_FD_CLOEXEC;
+    open_on(cpu, attr)
+}
+
+/// The event `attr` of all that runs on `cpu`; `None` where the CPU has gone offline.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(super) fn open_on(cpu: u32, mut attr: b::perf_event_attr) -> io::Result<Option<OwnedFd>> {
+    let flags = u64::from(b::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: the attribute is a plain value that the call only reads.
-    let fd = unsafe { perf::perf_event_open(&mut attr, -1, cpu as i32, -1, u64::from(flags)) };
+    let fd = unsafe { perf::perf_event_open(&mut attr, -1, cpu as i32, -1, flags) };
     if fd < 0 {
         let e = io::Error::last_os_error();
         return if e.raw_os_error() == Some(libc::ENODEV) {
