@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use wallscope_model::place::{CONDITION, END_OF_THREAD};
 use wallscope_model::{
-    Above, BlockReason, FrameKind, Hop, LabelValue, Recording, Role, Stack, StackId, told_by,
+    Above, BlockReason, Frame, FrameKind, Hop, LabelValue, Recording, Role, Stack, StackId, told_by,
 };
 
 use crate::ladder::text_label;
@@ -62,21 +62,46 @@ fn kind(rec: &Recording, stack: &Stack) -> Option<&'static str> {
 
 /// Whether a thread with this stack waits for a lock of the C library's that keeps its owner as `told` says.
 fn keeps_owner(rec: &Recording, stack: &Stack, told: &str) -> bool {
+    const MUTEX: &str = "pthread_mutex_";
     let begin = match told.strip_suffix(told_by::THEN).unwrap_or(told) {
-        told_by::MUTEX => "pthread_mutex_",
+        told_by::MUTEX => MUTEX,
         told_by::RWLOCK => "pthread_rwlock_",
         // The kernel's word, and a VM's.
         _ => return true,
     };
     let frames = stack.frames.iter().map(|f| &rec.frames[f.0 as usize]);
     let own = frames.filter(|f| f.kind != FrameKind::Kernel);
-    let mut names = own
-        .flat_map(|f| &f.lines)
+    let mut names = (own.clone().flat_map(|f| &f.lines))
         .map(|line| &*rec.functions[line.function.0 as usize].name);
-    names.any(|name| {
+    let named = names.any(|name| {
         let name = name.strip_prefix("__GI_").unwrap_or(name);
         name.trim_start_matches('_').starts_with(begin)
-    })
+    });
+    let unnamed = || {
+        let inside = own.map_while(|f| in_c_library(rec, f).map(|file| (f, file)));
+        let mut inside = inside.peekable();
+        inside.peek().is_some()
+            && inside.all(|(f, file)| {
+                let mut names = (f.lines.iter())
+                    .map(|line| &*rec.functions[line.function.0 as usize].name)
+                    .map(|name| name.strip_prefix(file));
+                names.all(|rest| rest.is_some_and(|r| r.starts_with("+0x")))
+            })
+    };
+    named || (begin == MUTEX && unnamed())
+}
+
+/// The C library's file, if a frame is of it. Without its debug symbols, functions that it keeps to itself are
+/// called by place (`libc.so.6+0x8c840`), and those that wait for timed and robust locks are jumped to by the one
+/// that has a name: none stands in the stack. What else waits in it by such a word (streams, the allocator) is called
+/// by functions that it exports, and locks of other languages lie in other files.
+fn in_c_library<'r>(rec: &'r Recording, frame: &Frame) -> Option<&'r str> {
+    let module = &rec.modules[frame.module?.0 as usize];
+    let file = module.path.rsplit('/').next().unwrap_or_default();
+    ["libc.so", "libc-2.", "libpthread.so", "libpthread-2."]
+        .iter()
+        .any(|begin| file.starts_with(begin))
+        .then_some(file)
 }
 
 /// Drops who has a lock, and what hangs below, where that is not to be believed.

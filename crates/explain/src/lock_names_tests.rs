@@ -191,3 +191,35 @@ fn who_has_a_lock_by_its_memory_is_believed_of_locks_that_keep_that() {
     use Above::{Hop as H, Sample as S};
     assert_eq!(above, [S(0), H(0), S(2), H(2), S(1), S(1)]);
 }
+
+#[test]
+fn a_c_library_without_debug_symbols_names_nobody_where_a_timed_mutex_waits() {
+    use wallscope_model::{Module, ModuleId, ModuleKind};
+    let mut rec = recording(&[("futex a", &["wait", "lock_full", "transfer"])]);
+    for path in ["/lib/x86_64-linux-gnu/libc.so.6", "/srv/app/program"] {
+        rec.modules.push(Module {
+            kind: ModuleKind::Elf,
+            path: path.into(),
+            build_id: "".into(),
+            pid: 0,
+        });
+    }
+    let believed = |rec: &Recording, told| keeps_owner(rec, &rec.stacks[0], told);
+    for (frame, module) in rec.frames.iter_mut().zip([0, 0, 1]) {
+        frame.module = Some(ModuleId(module));
+    }
+    // Functions of other names wait there, and for something else.
+    assert!(!believed(&rec, told_by::MUTEX));
+    rec.frames[0].lines.clear();
+    assert!(!believed(&rec, told_by::MUTEX_THEN));
+    rec.functions[1].name = "libc.so.6+0x8c840".into();
+    assert!(believed(&rec, told_by::MUTEX));
+    assert!(believed(&rec, told_by::MUTEX_THEN));
+    // Functions that wait for read-write locks are exported.
+    assert!(!believed(&rec, told_by::RWLOCK));
+    // In a file without symbols any lock may be meant.
+    for frame in &mut rec.frames {
+        (frame.module, frame.lines) = (Some(ModuleId(1)), Vec::new());
+    }
+    assert!(!believed(&rec, told_by::MUTEX));
+}

@@ -356,6 +356,14 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         })
     }
 
+    /// Whether it may have a function of this name: one that it exports or takes from others, or any, where it has
+    /// no such names.
+    pub(crate) fn may_export(&self, name: &str) -> bool {
+        let names = self.kept.iter().find(|s| s.name == ".dynstr");
+        let names = names.and_then(|s| self.bytes(s.offset, s.size));
+        names.is_none_or(|all| memchr::memmem::find(all, name.as_bytes()).is_some())
+    }
+
     /// Up to `len` bytes of the file.
     pub(crate) fn bytes(&self, offset: u64, len: u64) -> Option<&'d [u8]> {
         let end = self.data.len().ok()?;

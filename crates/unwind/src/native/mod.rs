@@ -3,6 +3,7 @@
 pub mod abi;
 mod cfi;
 mod conduct;
+mod contexts;
 mod go;
 mod image;
 mod mapping;

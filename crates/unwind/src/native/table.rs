@@ -19,6 +19,7 @@
 use crate::native::abi::{End, KIND_REG, KIND_SPAWN, Rule};
 use crate::native::cfi::{self, Range, Rows};
 use crate::native::conduct::{self, Stretch};
+use crate::native::contexts;
 use crate::native::go;
 use crate::native::image::{Identity, Image, ImageError, Pread};
 use crate::native::rules::{Row, RuleSet};
@@ -185,6 +186,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
         section.set_address_size(8);
         rows = cfi::read(&section, &bases(cfi.address), |a| image.offset_of(a), rules);
     }
+    contexts::mend(&image, &mut rows);
     rows.ranges.sort_by_key(|r| r.start);
     recognise(&image, &mut rows, rules);
     let undescribed = match image.go {

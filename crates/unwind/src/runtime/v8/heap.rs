@@ -164,7 +164,7 @@ impl<'a> Heap<'a> {
 
 /// The address that a word points to, if it points to an object.
 pub(super) fn address(word: u64) -> Option<u64> {
-    (word & 3 == 1 && word >> 47 == 0 && word > 4096).then_some(word - 1)
+    (word & 3 == 1 && word >> 47 == 0 && word > 4096).then(|| word - 1)
 }
 
 /// The number that a word is, if it is one.
