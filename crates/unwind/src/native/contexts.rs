@@ -1,15 +1,77 @@
-//! `swapcontext` of glibc, where its description does not say that the stack changes.
+//! Code that changes stacks or frames, where its description does not say so.
 //!
-//! Seven instructions load registers of the other context before the address where that one goes on is pushed.
-//! There the description still reads it from the stack, where some word of the other context's lies: a caller that
-//! nobody called, and a stack that looks whole. (`setcontext` is described as it is.)
+//! * **`swapcontext`** of glibc: seven instructions load registers of the other context before the address where that
+//!   one goes on is pushed. There the description still reads it from the stack, where some word of the other
+//!   context's lies. (`setcontext` is described as it is.)
+//! * **Exceptions**, thrown by libgcc: once the frame of the handler is found, its registers and return address are
+//!   written over those that the thrower's own frame keeps, and only then the stack goes back
+//!   (`__builtin_eh_return`). In between, the description leads to the caller of the handler by way of the thrower's
+//!   frame.
+//!
+//! Either would be a stack of callers that did not call, which may look whole. So for these few instructions
+//! nothing is said instead.
 
-use crate::native::abi::End;
+use crate::native::abi::{End, KIND_REG};
 use crate::native::cfi::{Range, Rows};
 use crate::native::image::Image;
-use iced_x86::{Code, Decoder, DecoderOptions, Register};
+use crate::native::rules::RuleSet;
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register};
 use memchr::memmem;
 use object::read::ReadRef;
+
+/// Longest function that is looked into.
+const LONGEST: u32 = 64 << 10;
+
+/// Takes from the descriptions what they say of such instructions.
+pub(super) fn mend<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &RuleSet) {
+    let swaps = image.may_export("swapcontext");
+    let returns = returns_to_handler(rules);
+    for i in 0..rows.ranges.len() {
+        let range = &rows.ranges[i];
+        let (start, length) = (range.start, range.end - range.start);
+        if length > LONGEST {
+            continue;
+        }
+        let own = &rows.rows[range.first as usize..(range.first + range.count) as usize];
+        let code = || image.bytes(u64::from(start), u64::from(length));
+        let found = if swaps && own.len() == 1 && SWAP_LENGTH.contains(&length) {
+            // One row: it is said to do nothing to the stack.
+            code().and_then(swap)
+        } else if own.len() > 3
+            && let Some(row) = own.iter().find(|r| returns.contains(&r.1))
+        {
+            code().and_then(|code| install(code, row.0 - start))
+        } else {
+            None
+        };
+        if let Some((from, to)) = found {
+            silence(rows, i, start + from, start + to);
+        }
+    }
+}
+
+/// Makes range `i` say nothing between two offsets in the file.
+fn silence(rows: &mut Rows, i: usize, from: u32, to: u32) {
+    let Range {
+        start,
+        end,
+        first,
+        count,
+    } = rows.ranges[i];
+    let old = rows.rows[first as usize..(first + count) as usize].to_vec();
+    let after = (old.iter().take_while(|r| r.0 <= to).last()).map(|r| (to, r.1));
+    let begin = rows.rows.len() as u32;
+    rows.rows.extend(old.iter().filter(|r| r.0 < from));
+    rows.rows.push((from, End::BadRule as u32));
+    rows.rows.extend(after.filter(|_| to < end));
+    rows.rows.extend(old.iter().filter(|r| r.0 > to));
+    rows.ranges[i] = Range {
+        start,
+        end,
+        first: begin,
+        count: rows.rows.len() as u32 - begin,
+    };
+}
 
 /// `mov %rbx,0x80(%rdi)`: what it begins with, and where `endbr64` may stand before.
 const BEGIN: &[u8] = &[0x48, 0x89, 0x9f, 0x80, 0, 0, 0];
@@ -17,44 +79,10 @@ const TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 /// `mov 0xa0(%rdx),%rsp`: the stack of the other context.
 const OTHER_STACK: &[u8] = &[0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0];
 /// How long it is, in any version.
-const LENGTH: std::ops::Range<u32> = 0x80..0x400;
-
-/// Takes from the description of `swapcontext` what it says of those instructions.
-pub(super) fn mend<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows) {
-    if !image.may_export("swapcontext") {
-        return;
-    }
-    for i in 0..rows.ranges.len() {
-        let range = &rows.ranges[i];
-        // One row: it is said to do nothing to the stack.
-        if range.count != 1 || !LENGTH.contains(&(range.end - range.start)) {
-            continue;
-        }
-        let (start, end) = (range.start, range.end);
-        let rule = rows.rows[range.first as usize].1;
-        let Some(code) = image.bytes(u64::from(start), u64::from(end - start)) else {
-            continue;
-        };
-        let Some((from, to)) = undescribed(code) else {
-            continue;
-        };
-        let first = rows.rows.len() as u32;
-        rows.rows.extend([
-            (start, rule),
-            (start + from, End::BadRule as u32),
-            (start + to, rule),
-        ]);
-        rows.ranges[i] = Range {
-            start,
-            end,
-            first,
-            count: 3,
-        };
-    }
-}
+const SWAP_LENGTH: std::ops::Range<u32> = 0x80..0x400;
 
 /// From behind the change of stacks to behind the push, by offsets within the function.
-fn undescribed(code: &[u8]) -> Option<(u32, u32)> {
+fn swap(code: &[u8]) -> Option<(u32, u32)> {
     const MOST: usize = 16;
     if !code.strip_prefix(TARGET).unwrap_or(code).starts_with(BEGIN) {
         return None;
@@ -65,6 +93,35 @@ fn undescribed(code: &[u8]) -> Option<(u32, u32)> {
         .find(|i| i.code() == Code::Push_r64 && i.op0_register() == Register::RCX)?;
     // Until it is carried out: where its last byte is, the description holds again.
     Some((from as u32, from as u32 + push.next_ip() as u32))
+}
+
+/// The rules by which `__builtin_eh_return` describes the stack that it goes back to: 8 above rcx.
+fn returns_to_handler(rules: &RuleSet) -> Vec<u32> {
+    const RCX: u8 = 2;
+    let all = rules.rules().iter().zip(0..);
+    all.filter(|(r, _)| r.kind == KIND_REG && r.reg == RCX && r.cfa_off == 8)
+        .map(|(_, id)| id)
+        .collect()
+}
+
+/// From the call that overwrites the frame to where the stack goes back (`at`): the first call behind the last
+/// branch that leads elsewhere (there, where no handler was found).
+fn install(code: &[u8], at: u32) -> Option<(u32, u32)> {
+    let mut first = None;
+    for i in &mut Decoder::new(64, code.get(..at as usize)?, DecoderOptions::NONE) {
+        match i.flow_control() {
+            FlowControl::Call | FlowControl::IndirectCall => {
+                first = first.or(Some(i.ip()));
+            }
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                let to = i.near_branch_target();
+                first = first.filter(|first| (*first..=u64::from(at)).contains(&to));
+            }
+            FlowControl::Next => {}
+            _ => first = None,
+        }
+    }
+    Some((first? as u32, at))
 }
 
 #[cfg(test)]
@@ -90,7 +147,7 @@ mod tests {
         let (image, _) = Image::parse(bytes.as_slice()).unwrap();
         let (start, _) = image.offset_of(at as u64 - told.dli_fbase as u64).unwrap();
         let code = &bytes[start as usize..];
-        let (from, to) = undescribed(&code[..LENGTH.end as usize]).unwrap();
+        let (from, to) = swap(&code[..SWAP_LENGTH.end as usize]).unwrap();
         assert_eq!(code[to as usize - 1], 0x51, "it ends with the push");
 
         let mut rules = RuleSet::new(1 << 16);
@@ -106,15 +163,42 @@ mod tests {
         assert_ne!(rule(to), bad);
     }
 
+    /// Of a library that throws exceptions, each function that goes back to a handler.
+    #[test]
+    fn libgcc_is_not_believed_from_where_it_overwrites_its_frame() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut paths = maps
+            .lines()
+            .filter_map(|line| line.split_whitespace().last());
+        let bytes = std::fs::read(paths.find(|p| p.contains("/libgcc_s.so")).unwrap()).unwrap();
+        let mut rules = RuleSet::new(1 << 16);
+        let Ok(Kind::Table(table)) = table::from_bytes(&bytes, &mut rules) else {
+            panic!("a table");
+        };
+        let back = returns_to_handler(&rules);
+        let rows: Vec<(u32, u32)> = table.iter().collect();
+        let mut found = 0;
+        for pair in rows.windows(2).filter(|pair| back.contains(&pair[1].1)) {
+            let ((from, rule), (to, _)) = (pair[0], pair[1]);
+            assert_eq!(rule, End::BadRule as u32, "before {to:#x}");
+            // A call of five bytes, and that far back but not much farther.
+            assert_eq!(bytes[from as usize], 0xe8, "at {from:#x}");
+            assert!((32..256).contains(&(to - from)), "{from:#x} to {to:#x}");
+            found += 1;
+        }
+        // Raise, resume, resume or rethrow, forced.
+        assert_eq!(found, 4);
+    }
+
     #[test]
     fn other_functions_that_load_a_stack_are_not_meant() {
         let mut code = OTHER_STACK.to_vec();
         code.push(0x51);
-        assert_eq!(undescribed(&code), None);
+        assert_eq!(swap(&code), None);
         let own = [BEGIN, OTHER_STACK, &[0x48, 0x8b, 0x5a, 0x08, 0x51, 0xc3]].concat();
-        assert_eq!(undescribed(&own), Some((14, 19)));
+        assert_eq!(swap(&own), Some((14, 19)));
         let checked = [TARGET, &own].concat();
-        assert_eq!(undescribed(&checked), Some((18, 23)));
-        assert_eq!(undescribed(&own[..18]), None);
+        assert_eq!(swap(&checked), Some((18, 23)));
+        assert_eq!(swap(&own[..18]), None);
     }
 }

@@ -186,7 +186,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
         section.set_address_size(8);
         rows = cfi::read(&section, &bases(cfi.address), |a| image.offset_of(a), rules);
     }
-    contexts::mend(&image, &mut rows);
+    contexts::mend(&image, &mut rows, rules);
     rows.ranges.sort_by_key(|r| r.start);
     recognise(&image, &mut rows, rules);
     let undescribed = match image.go {
