@@ -186,6 +186,7 @@ struct ws_raw {
 	u64 time;
 	u64 ticket;
 	u32 pid, len;
+	u64 holes; /* a bit each for pages of the stack that could not be read, from that of rsp on */
 	u64 regs[21]; /* struct pt_regs */
 	u8 bytes[WS_RAW_BYTES]; /* from rsp on */
 };
@@ -410,7 +411,7 @@ _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
-_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 208, "mirrored in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 216, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_socket) == 168, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");

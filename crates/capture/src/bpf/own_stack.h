@@ -101,7 +101,7 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 		s->u.work.tls = p->thread.fsbase;
 		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
 		if (too_early(&s->u, p->tgid))
-			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT);
+			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT, 1);
 		else
 			tell_resolved(t->id, t->ticket,
 				      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
@@ -213,7 +213,7 @@ static __always_inline void read_at_once(struct ws_thread *t, struct task_struct
 	uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
 	raw = bpf_map_lookup_elem(&raws, &key);
 	if (raw && too_early(u, p->tgid))
-		SEND_RAW(u, raw, t->id, t->ticket, p->tgid, bpf_probe_read_user);
+		SEND_RAW(u, raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
 	else
 		tell_resolved(t->id, t->ticket,
 			      managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,

@@ -26,32 +26,44 @@ static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
 	       !py_called(&u->work.out, tgid);
 }
 
-/* Sends the stack as it is. READ is the helper that this context may use. */
-#define SEND_RAW(u, raw, of_id, of_ticket, of_pid, READ)                                \
+/*
+ * Sends the stack as it is. READ is the helper that this context may use; FAULTS: it brings pages in. Page by
+ * page, as a read that crosses the end of the stack fails whole. Where nothing is brought in, a page may be
+ * missing in the middle (a large array that was never written to), and what lies above still counts; what was
+ * brought in is a page after the other, and one that cannot be ends the stack.
+ */
+#define SEND_RAW(u, raw, of_id, of_ticket, of_pid, READ, FAULTS)                        \
 	({                                                                              \
 		struct ws_raw *raw_ = (raw);                                            \
 		u64 sp_ = (u)->regs.sp;                                                 \
-		u64 len_ = 4096 - (sp_ & 4095);                                         \
+		u64 at_ = 4096 - (sp_ & 4095);                                          \
 		raw_->head.kind = WS_EV_RAW;                                            \
 		raw_->head.size = sizeof(*raw_);                                        \
 		raw_->id = (of_id);                                                     \
 		raw_->time = bpf_ktime_get_ns();                                        \
 		raw_->ticket = (of_ticket);                                             \
 		raw_->pid = (of_pid);                                                   \
+		raw_->holes = 0;                                                        \
 		bpf_probe_read_kernel(raw_->regs, sizeof(raw_->regs), &(u)->regs);      \
-		/* Page by page, as a read that crosses the end of the stack fails whole. */ \
-		if (READ(raw_->bytes, (u32)len_, (void *)sp_))                          \
-			len_ = 0;                                                       \
-		for (int page_ = 0; len_ && page_ < WS_RAW_BYTES / 4096 - 1; page_++) { \
-			if (len_ > WS_RAW_BYTES - 4096 ||                               \
-			    READ(raw_->bytes + len_, 4096, (void *)(sp_ + len_)))       \
+		raw_->len = READ(raw_->bytes, (u32)at_, (void *)sp_) ? 0 : at_;         \
+		for (u32 page_ = 1; raw_->len && page_ < WS_RAW_BYTES / 4096; page_++) { \
+			u64 to_ = UW_FRESH(at_);                                        \
+			if (to_ > WS_RAW_BYTES - 4096)                                  \
 				break;                                                  \
-			len_ += 4096;                                                   \
+			if (!READ(raw_->bytes + to_, 4096, (void *)(sp_ + to_)))        \
+				raw_->len = to_ + 4096;                                 \
+			else if (FAULTS)                                                \
+				break;                                                  \
+			else                                                            \
+				raw_->holes |= 1ull << page_;                           \
+			at_ = to_ + 4096;                                               \
 		}                                                                       \
-		raw_->len = len_;                                                       \
+		u32 len_ = UW_FRESH(raw_->len);                                         \
+		if (len_ > WS_RAW_BYTES)                                                \
+			len_ = WS_RAW_BYTES;                                            \
 		__sync_fetch_and_sub(&raw_budget, 1);                                   \
 		lost(bpf_ringbuf_output(&events, raw_,                                  \
-					offsetof(struct ws_raw, bytes) + (len_ & 32767), \
+					offsetof(struct ws_raw, bytes) + len_,          \
 					BPF_RB_FORCE_WAKEUP)                            \
 			     ? WS_L_RING_STACK                                          \
 			     : WS_L_RAW);                                               \

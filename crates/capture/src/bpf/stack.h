@@ -186,7 +186,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 		} else if (too_early(u, p->tgid) && (raw = bpf_map_lookup_elem(&raws, &key))) {
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
-			SEND_RAW(u, raw, t->id, s->ustack, p->tgid, bpf_probe_read_user);
+			SEND_RAW(u, raw, t->id, s->ustack, p->tgid, bpf_probe_read_user, 0);
 		} else {
 			s->ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
 						u->regs.sp, READ_PROBE);

@@ -106,8 +106,9 @@ impl Raw {
         }
     }
 
-    /// Copies what there is from `address` on.
+    /// Copies what there is from `address` on, up to a page that could not be read.
     fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        const PAGE: u64 = 4096;
         let start = self.head.regs[19];
         let Some(from) = address
             .checked_sub(start)
@@ -115,7 +116,13 @@ impl Raw {
         else {
             return 0;
         };
-        let n = from.len().min(to.len());
+        let whole = (address / PAGE..).take_while(|page| {
+            let index = page - start / PAGE;
+            index < 64 && self.head.holes >> index & 1 == 0
+        });
+        let pages = whole.take(to.len() / PAGE as usize + 2).count() as u64;
+        let there = (pages * PAGE).saturating_sub(address % PAGE) as usize;
+        let n = from.len().min(to.len()).min(there);
         to[..n].copy_from_slice(&from[..n]);
         n
     }
@@ -193,5 +200,41 @@ impl Late {
                 ustack: hash,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn a_page_that_could_not_be_read_is_not_taken_for_zeros() {
+        let start = 0x7fff_0000_0f00;
+        let mut head = RawHead::new_zeroed();
+        head.regs[19] = start;
+        // The end of a page, one that is missing, and one that is there.
+        head.holes = 0b10;
+        let bytes: Vec<u8> = (0..0x100 + 0x2000).map(|i| i as u8).collect();
+        let raw = Raw {
+            head,
+            bytes: bytes.clone().into(),
+            mappings: None,
+        };
+        let read = |at: u64, length: usize| {
+            let mut to = vec![0; length];
+            let n = raw.read(start + at, &mut to);
+            assert_eq!(to[..n], bytes[at as usize..][..n]);
+            n
+        };
+        assert_eq!(read(0, 64), 64);
+        assert_eq!(read(0, 4096), 0x100);
+        assert_eq!(read(0xf8, 64), 8);
+        assert_eq!(read(0x100, 64), 0);
+        assert_eq!(read(0x10f8, 64), 0);
+        assert_eq!(read(0x1100, 4096), 4096);
+        assert_eq!(read(0x20f8, 64), 8);
+        assert_eq!(read(0x2100, 64), 0);
+        assert_eq!(raw.read(start - 8, &mut [0; 8]), 0);
     }
 }

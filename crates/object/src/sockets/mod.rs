@@ -129,6 +129,21 @@ pub fn listening() -> io::Result<Vec<Socket>> {
 /// # Errors
 /// The kernel has no `sock_diag`, or refuses it.
 pub fn list() -> io::Result<Vec<Socket>> {
+    list_all().map_err(told)
+}
+
+/// The same error, with what helps where the kernel has the parts that list sockets as modules that it does not find.
+fn told(e: io::Error) -> io::Error {
+    let missing = [libc::EOPNOTSUPP, libc::ENOENT, libc::EPROTONOSUPPORT];
+    if !e.raw_os_error().is_some_and(|code| missing.contains(&code)) {
+        return e;
+    }
+    let text =
+        format!("the kernel cannot list sockets ({e}); as root: modprobe -a tcp_diag unix_diag");
+    io::Error::new(e.kind(), text)
+}
+
+fn list_all() -> io::Result<Vec<Socket>> {
     let netlink = open_diag()?;
     let mut all = Vec::new();
     list_tcp(&netlink, ALL_STATES, |s| all.push(s))?;

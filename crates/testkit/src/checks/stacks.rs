@@ -10,18 +10,10 @@ use super::{Length, idle, java, python, shares};
 
 /// The same of one case alone.
 const WHOLE_ALONE: f64 = 97.0;
-/// The same, of all and of one case, where stacks are read without bringing memory in: as a library comes and
-/// goes, some of what is called from it then ends as unreadable, and says so.
-const WHOLE_AT_ONCE: [f64; 2] = [99.5, 85.0];
 /// The thread whose stacks are deeper than anyone has to follow.
 const ABYSS: &str = "odd-abyss";
 
 pub(super) fn odd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    odd_whole(tool, length, [WHOLE, WHOLE_ALONE])
-}
-
-/// The same; so many percent of stacks are to reach the root, of all and of each case alone.
-fn odd_whole(tool: &Tool, length: Length, [whole, alone]: [f64; 2]) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let run = tool.measure("odd", &["--seconds", &seconds], &Options::at(997))?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
@@ -30,7 +22,7 @@ fn odd_whole(tool: &Tool, length: Length, [whole, alone]: [f64; 2]) -> Result<Sc
     // Twice as deep as that need not be followed, but must be said to be.
     let bounded = |name: &str| name != ABYSS;
     card.rows
-        .extend(stacks::whole(&run.stacks, bounded, whole).rows);
+        .extend(stacks::whole(&run.stacks, bounded, WHOLE).rows);
     let abyss = run.stacks.iter().filter(|line| {
         line.thread == ABYSS
             && (line.contains("odd_abyss_spin") || line.contains("odd_abyss_block"))
@@ -54,7 +46,7 @@ fn odd_whole(tool: &Tool, length: Length, [whole, alone]: [f64; 2]) -> Result<Sc
     // Each case by itself, so that a broken one shows by name; few samples each, so a lower limit.
     for thread in run.truth.threads.iter().filter(|t| bounded(&t.name)) {
         let own = |name: &str| name == thread.name;
-        let alone = stacks::whole(&run.stacks, own, alone);
+        let alone = stacks::whole(&run.stacks, own, WHOLE_ALONE);
         let failed = |row: &Row| !row.pass && row.what.starts_with("stacks that reach");
         let rows = alone.rows.into_iter().filter(failed).collect();
         card.extend(&thread.name, Scorecard { rows });
@@ -71,7 +63,7 @@ pub(super) fn by_interrupt(tool: &Tool, length: Length) -> Result<Scorecard, Err
     let mut card = Scorecard::default();
     for (name, run) in [
         ("mix", shares::mix as fn(&Tool, Length) -> _),
-        ("odd", |tool, length| odd_whole(tool, length, WHOLE_AT_ONCE)),
+        ("odd", odd),
         ("upstream", idle::upstream),
         ("python", python::python),
         ("java", java::java),
