@@ -7,7 +7,7 @@
 //! Words that were waited for in several ways, or that no stack tells of, keep their names.
 //!
 //! And who has a lock as its memory says is believed only where the library's function that waits for it is of a
-//! lock that keeps that.
+//! lock that keeps that, or, of a mutex, where no function of the library in the stack has a name.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -127,7 +127,6 @@ fn install(code: &[u8], at: u32) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::rules::RuleSet;
     use crate::native::table::{self, Code as Kind};
 
     /// This machine's own, where it is glibc's.
