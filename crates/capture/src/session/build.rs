@@ -9,10 +9,7 @@ use wallscope_model::{
     Module, ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
 };
 use wallscope_unwind::{
-    native::{
-        TableSink,
-        abi::{End, FrameWord},
-    },
+    native::{TableSink, abi::FrameWord},
     runtime::{
         self, Entry,
         hotspot::{self, Item},
@@ -289,15 +286,13 @@ impl Stacks {
                 };
                 if let Some(stack) = intake.user.get(&native) {
                     let (_, items) = hotspot::items(&stack.frames);
-                    let native_end =
-                        End::from_raw(stack.end).map_or(StackEnd::Lost, StackEnd::from);
                     match managed {
                         Some(m) => {
                             let whose = Whose {
                                 pid: m.pid,
                                 ..whose
                             };
-                            end = m.end_with(native_end);
+                            end = m.end_with(stack.end);
                             let whole = end == StackEnd::Root;
                             let own =
                                 self.mixed(&mut frames, &items, whole, whose, &m.words, processes);
@@ -309,7 +304,7 @@ impl Stacks {
                             for item in items {
                                 frames.push(self.user_frame(item, stack.late, whose, processes));
                             }
-                            end = native_end;
+                            end = stack.end;
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_unwind::{
-    native::abi::{self, FrameWord},
+    native::abi::{self, End, FrameWord},
     runtime::{hotspot, python},
 };
 use zerocopy::FromBytes;
@@ -34,8 +34,8 @@ use crate::{
 
 /// An unwound user stack.
 pub struct UserStack {
-    /// How it ended (`enum uw_end`).
-    pub end: u16,
+    /// How it ended.
+    pub end: StackEnd,
     /// Unwound after the recording: file ids are those of that unwinder's own store.
     pub late: bool,
     /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
@@ -362,7 +362,8 @@ impl Intake {
     }
 
     fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {
-        let end = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+        let end = End::from_raw(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?));
+        let end = end.map_or(StackEnd::Lost, StackEnd::from);
         let hash = word(bytes, 8)?;
         let frames = words(bytes, 16, n)?;
         if hotspot::are_managed(&frames) {

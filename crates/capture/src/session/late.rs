@@ -9,7 +9,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_unwind::native::{MemoryTables, Registers, TableSink, TableStore, Unwinder};
+use wallscope_model::StackEnd;
+use wallscope_unwind::native::{
+    MemoryTables, Registers, TableSink, TableStore, Unwinder, abi::End,
+};
 use zerocopy::FromBytes;
 
 use super::{
@@ -27,6 +30,10 @@ use crate::{
 pub const MOST: usize = 2000;
 /// Copies that the kernel programs may send between two looks.
 pub const RATION: u64 = 256;
+
+/// Bytes of stack that a copy may have (`WS_RAW_BYTES`): the last page is copied only if all of it fits.
+const BYTES: usize = 28 * 1024;
+const PAGE: u64 = 4096;
 
 /// A process's mappings at one moment.
 pub type Snapshot = Arc<BTreeMap<u64, Mapped>>;
@@ -106,9 +113,14 @@ impl Raw {
         }
     }
 
+    /// Whether the copy is as long as they get, and `address` lies above it.
+    fn is_beyond(&self, address: u64) -> bool {
+        let end = self.head.regs[19].saturating_add(self.bytes.len() as u64);
+        self.bytes.len() > BYTES - PAGE as usize && address >= end
+    }
+
     /// Copies what there is from `address` on, up to a page that could not be read.
     fn read(&self, address: u64, to: &mut [u8]) -> usize {
-        const PAGE: u64 = 4096;
         let start = self.head.regs[19];
         let Some(from) = address
             .checked_sub(start)
@@ -169,12 +181,17 @@ impl Late {
                 // Into memory, which does not refuse.
                 let _ = self.store.set_hotspot(process, &vm);
             }
+            let mut beyond = false;
             let stack = self.unwinder.unwind_copy(
                 self.store.sink(),
                 process,
                 &raw.registers(),
                 usize::MAX,
-                |address, to| raw.read(address, to),
+                |address, to| {
+                    let n = raw.read(address, to);
+                    beyond |= n == 0 && raw.is_beyond(address);
+                    n
+                },
                 // A VM's books, if it still runs.
                 |address, to| read_memory(raw.pid(), address, to),
             );
@@ -185,7 +202,10 @@ impl Late {
             intake.unwound(
                 hash,
                 UserStack {
-                    end: stack.end as u16,
+                    end: match stack.end {
+                        End::Unreadable if beyond => StackEnd::WindowEnd,
+                        end => end.into(),
+                    },
                     late: true,
                     frames,
                 },
@@ -236,5 +256,14 @@ mod tests {
         assert_eq!(read(0x20f8, 64), 8);
         assert_eq!(read(0x2100, 64), 0);
         assert_eq!(raw.read(start - 8, &mut [0; 8]), 0);
+        // Shorter than it might be: there was no more.
+        assert!(!raw.is_beyond(start + 0x2100));
+        let whole = Raw {
+            head,
+            bytes: vec![0; BYTES - 0x700].into(),
+            mappings: None,
+        };
+        let end = start + (BYTES - 0x700) as u64;
+        assert!(whole.is_beyond(end) && !whole.is_beyond(end - 8));
     }
 }

@@ -32,6 +32,8 @@ impl Looker {
             if !t.alive || t.course.is_some() {
                 continue;
             }
+            // Those who have their events write records while others get theirs.
+            clock.keep_up();
             match clock.join(t.tid, 1.0) {
                 Ok(()) => {
                     if let Some(hits) = &mut self.hits {
@@ -101,6 +103,8 @@ impl Looker {
             // Short ones are told from each other at their ends only.
             if let Some(begin) = open.filter(|b| end.saturating_sub(*b) > 2 * self.spacing_ns) {
                 self.waited(index, begin.max(last), end);
+                // What was seen of it has been told: the rest of the wait is to be seen anew.
+                self.watch.wake(index);
             }
         }
     }
@@ -148,6 +152,9 @@ impl Looker {
                     if let Some(course) = thread.and_then(|t| t.course.as_mut()) {
                         course.deafen();
                     }
+                    if let Some(index) = index {
+                        self.watch.wake(index);
+                    }
                 }
                 Record::Ended { pid, tid } => {
                     self.step(pid, tid, time, Step::End);
@@ -184,6 +191,7 @@ impl Looker {
         let Some(index) = self.watch.find(pid, tid) else {
             return;
         };
+        self.watch.wake(index);
         let heir_of = self.watch.threads[index].heir_of;
         let has_events = heir_of.map_or(tid, |root| self.watch.threads[root].tid);
         let t = &mut self.watch.threads[index];
@@ -230,7 +238,16 @@ impl Looker {
             };
             self.samples.add(self.grid, &look);
         }
-        if let Some((begin, end)) = course.step(&mut t.book, self.grid, &mut self.lag, time, step) {
+        let ended = course.step(&mut t.book, self.grid, &mut self.lag, time, step);
+        if let (Step::Out { .. }, true, false, Some(clock)) = (
+            step,
+            course.is_known(),
+            course.is_put_off_often(),
+            &mut self.clock,
+        ) {
+            clock.stays(tid);
+        }
+        if let Some((begin, end)) = ended {
             self.waited(index, begin, end);
         }
     }
@@ -312,6 +329,9 @@ impl Looker {
     fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
         let maker = self.watch.find(parent, parent_tid);
         let root = maker.map(|m| self.watch.threads[m].heir_of.unwrap_or(m));
+        if let (Some(root), Some(clock)) = (root, &mut self.clock) {
+            clock.was_inherited(self.watch.threads[root].tid);
+        }
         if let Some(known) = self.watch.find(pid, tid) {
             // It was listed before its birth was told, and given events beside those it inherited.
             if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
@@ -377,6 +397,7 @@ impl Looker {
                 course.mistrust();
             }
         }
+        self.watch.wake_all();
         self.processes.change(time, Change::Lost(0));
         self.relist = true;
     }
@@ -402,8 +423,9 @@ impl Looker {
             return;
         }
         let ns = std::mem::take(&mut t.credit_ns);
-        if let Some(clock) = self.clock.as_mut().filter(|_| !interpreted) {
-            clock.computes(r.tid);
+        let put_off = t.course.as_ref().is_some_and(Course::is_put_off_often);
+        if let Some(clock) = self.clock.as_mut().filter(|_| put_off && !interpreted) {
+            clock.is_put_off(r.tid);
         }
         self.sampled_ns += ns;
         let stack = self.running(r, time, now);

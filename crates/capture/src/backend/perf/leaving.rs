@@ -10,7 +10,9 @@
 //! cannot be told. Of what comes in spite of that, so many are left out that for all threads together there are
 //! no more stacks than half of those by the clock if all CPUs are busy.
 //!
-//! Where threads are many, those that nobody met computing have no such event ([`CROWD`]).
+//! Who switches often and is hardly ever put off loses that event again: of fifty threads that wake a hundred times a
+//! second each switch would be copied for nothing. Where threads are many, those that nobody met computing do not have
+//! it at all ([`CROWD`]). Their time off a CPU stands where they were sampled on it.
 //!
 //! Who may not measure the kernel is refused copies at switches, which happen there.
 
@@ -33,6 +35,8 @@ pub struct Leaving {
     pub complete: bool,
     /// There are so many threads that only those have them that were met computing.
     pub crowd: bool,
+    /// Threads that are hardly ever put off have none any more.
+    pub selective: bool,
     /// Copies a second of one thread on one CPU that the kernel aims at.
     pub hz: u64,
     /// One of so many is taken.
@@ -50,6 +54,7 @@ impl Leaving {
         Leaving {
             complete: true,
             crowd: false,
+            selective: false,
             hz: u64::from(hz / 2).max(1),
             every: 1,
             met: 0,

@@ -89,6 +89,8 @@ struct Joined {
     leaving: Vec<OwnedFd>,
     /// Its samples come so many times as often as others'.
     share: f64,
+    /// Another thread has inherited them.
+    inherited: bool,
 }
 
 /// One event of a thread.
@@ -218,24 +220,44 @@ impl Clock {
             events,
             leaving,
             share,
+            inherited: false,
         };
         self.events.insert(tid, joined);
         Ok(())
     }
 
-    /// A thread was met computing: from now on it is sampled at switches, if it is not yet.
-    pub fn computes(&mut self, tid: u32) {
+    /// A thread was met computing that is put off its CPU often: from now on it is sampled at switches, if it is not
+    /// yet.
+    pub fn is_put_off(&mut self, tid: u32) {
         let lacks = |j: &&Joined| j.share >= 1.0 && j.leaving.is_empty();
         let Some(others) = (self.events.get(&tid).filter(lacks)).map(|j| j.events.len()) else {
             return;
         };
-        if self.leaving.crowd && self.leaving.complete {
+        if self.leaving.complete {
             // It may be gone by now; of others that is no sign.
             let leaving = self.tell_leaving(tid, others).unwrap_or_default();
             self.room -= leaving.len();
             if let Some(joined) = self.events.get_mut(&tid) {
                 joined.leaving = leaving;
             }
+        }
+    }
+
+    /// A thread is hardly ever put off its CPU: it is sampled at switches no longer, unless others are who inherited
+    /// that from it.
+    pub fn stays(&mut self, tid: u32) {
+        let own = |j: &&mut Joined| !j.inherited && !j.leaving.is_empty();
+        if let Some(joined) = self.events.get_mut(&tid).filter(own) {
+            self.room += joined.leaving.len();
+            joined.leaving.clear();
+            self.leaving.selective = true;
+        }
+    }
+
+    /// Another thread has inherited the events of `tid`.
+    pub fn was_inherited(&mut self, tid: u32) {
+        if let Some(joined) = self.events.get_mut(&tid) {
+            joined.inherited = true;
         }
     }
 
@@ -268,12 +290,12 @@ impl Clock {
     /// The same of one thread, which has events of its own.
     pub fn tells_leaving_of(&self, tid: u32) -> bool {
         let has = |j: &Joined| !j.leaving.is_empty();
-        self.leaving.complete && (!self.leaving.crowd || self.events.get(&tid).is_some_and(has))
+        self.leaving.complete && self.events.get(&tid).is_some_and(has)
     }
 
-    /// Whether threads are so many that only those are that were met computing.
-    pub fn is_crowd(&self) -> bool {
-        self.leaving.crowd
+    /// Whether only those are that are put off often.
+    pub fn is_selective(&self) -> bool {
+        self.leaving.selective || self.leaving.crowd
     }
 
     /// How often at most one thread is then on one CPU, Hz.

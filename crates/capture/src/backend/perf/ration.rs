@@ -63,6 +63,11 @@ impl Ration {
         (self.since, self.switches) = (now, switches);
     }
 
+    /// Whether it has never been needed.
+    pub fn is_idle(&self) -> bool {
+        self.share >= 1.0 && self.unrecorded_ns == 0
+    }
+
     /// How long to record nothing after the last turn, ns.
     fn pause_ns(&self) -> u64 {
         (self.turn_ns as f64 * (1.0 / self.share - 1.0)) as u64
@@ -79,7 +84,8 @@ impl Looker {
         let turn = TURN * self.spacing_ns;
         let (mut ended, mut due) = (Vec::new(), Vec::new());
         let now = session::now();
-        for index in self.watch.live.iter().copied() {
+        // Who rests does not switch.
+        for index in self.watch.awake.iter().copied() {
             let t = &mut self.watch.threads[index];
             if !t.alive || t.book.spans.is_some() {
                 continue;
@@ -147,6 +153,7 @@ impl Looker {
         self.relist = true;
         self.drain(since, now);
         for index in closed {
+            self.watch.wake(index);
             let t = &mut self.watch.threads[index];
             let Some(mut course) = t.course.take() else {
                 continue;

@@ -334,8 +334,8 @@ pub fn describe(f: Facts<'_>) -> Domain {
         rate: format!(
             "some of them: {} Hz of each thread and CPU at most{}",
             c.leaving_hz(),
-            if c.is_crowd() {
-                "; threads are many, and those are left out that were never met computing"
+            if c.is_selective() {
+                "; left out are threads that were hardly ever put off, and of more than 64 those never met computing"
             } else {
                 ""
             }

@@ -92,6 +92,10 @@ pub struct Looker {
     /// Threads may have been born unseen.
     pub relist: bool,
     last_round_ns: u64,
+    /// Whose counters were to be read last, as a place in `watch.live`.
+    reviewed: usize,
+    /// What is not yet a whole thread's turn to have them read: ns, times threads.
+    review_owed: u64,
     /// Rounds so far: each looks at one of every so many threads.
     rounds: usize,
     /// When the present round was due, ns.
@@ -130,6 +134,8 @@ impl Looker {
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
+            reviewed: 0,
+            review_owed: 0,
             rounds: 0,
             due_ns: 0,
             target_ended: false,
@@ -153,7 +159,11 @@ impl Looker {
         self.tally.late += u64::from(late);
         self.rounds = self.rounds.wrapping_add(1);
         self.crowd.turn();
-        let since = now.saturating_sub(self.last_round_ns) * stride as u64;
+        let passed = match self.last_round_ns {
+            0 => 0,
+            last => now.saturating_sub(last),
+        };
+        let since = passed * stride as u64;
         self.spacing_ns = if self.last_round_ns == 0 {
             period
         } else {
@@ -165,10 +175,16 @@ impl Looker {
             connections.follow(self.watch.living.iter().copied(), now);
             connections.look(now);
         }
+        self.watch.leave_out_dead();
+        if all {
+            self.watch.wake_all();
+        }
+        self.review(passed);
         let mut gone = Vec::new();
-        let mut live = std::mem::take(&mut self.watch.live);
-        let review = 1_000_000_000 * (live.len() as u64).div_ceil(REVIEWED);
-        live.retain(|index| {
+        let mut awake = std::mem::take(&mut self.watch.awake);
+        let resting = self.watch.live.len().saturating_sub(awake.len());
+        self.tally.skipped += (resting / stride) as u64;
+        awake.retain(|index| {
             let t = &self.watch.threads[*index];
             if !t.alive {
                 return false;
@@ -177,22 +193,42 @@ impl Looker {
                 return true;
             }
             let there = if t.course.is_some() {
-                let due = all || now.saturating_sub(t.reviewed_ns) >= review;
-                self.look_between_switches(*index, late, due)
+                self.look_between_switches(*index, late, all)
             } else {
                 self.look(*index, period, late, all)
             };
             if !there {
                 gone.push(*index);
+                return false;
             }
-            there
+            let t = &mut self.watch.threads[*index];
+            t.awake = !t.rests();
+            if !t.awake {
+                t.ration.take_if(|r| r.is_idle());
+            }
+            t.awake
         });
-        live.append(&mut self.watch.live);
-        self.watch.live = live;
+        awake.append(&mut self.watch.awake);
+        self.watch.awake = awake;
         // Their stacks have been copied: that can wait, what threads do now cannot.
         self.take_stacks(halted);
         for index in gone {
             self.ended(index);
+        }
+    }
+
+    /// Has the counters of some threads read at their next look though no record of them may have come: of all, one
+    /// after the other, in seconds. `passed`: since the last round, ns.
+    fn review(&mut self, passed: u64) {
+        let live = self.watch.live.len() as u64;
+        let whole_turn = 1_000_000_000 * live.div_ceil(REVIEWED);
+        self.review_owed += live * passed.min(whole_turn);
+        while self.review_owed >= whole_turn.max(1) {
+            self.review_owed -= whole_turn;
+            self.reviewed = (self.reviewed + 1) % live as usize;
+            let index = self.watch.live[self.reviewed];
+            self.watch.threads[index].review = true;
+            self.watch.wake(index);
         }
     }
 
@@ -276,15 +312,14 @@ impl Looker {
             t.book.spans = None;
             return true;
         }
-        if all || course.moved() {
+        if std::mem::take(&mut t.review) || all || course.moved() {
             let Ok(books) = t.schedstat() else {
                 // Its last record is on its way; if that was lost, listing will not find it.
                 t.quiet += 1;
                 return t.quiet < 100;
             };
-            t.reviewed_ns = session::now();
             if let Some(course) = &mut t.course {
-                course.read(t.reviewed_ns, books, false);
+                course.read(session::now(), books, false);
             }
         }
         let known = off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin));

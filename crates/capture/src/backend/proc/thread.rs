@@ -162,8 +162,10 @@ pub struct Thread {
     stale: bool,
     /// When that was, ns on the recording's clock, and its CPU time then, ns; 0: it is new.
     refreshed: (u64, u64),
-    /// When its counters were read though no record of it had come, ns.
-    pub reviewed_ns: u64,
+    /// Whether the next look reads its counters though no record of it may have come.
+    pub review: bool,
+    /// Whether the next round looks at it: it does not rest.
+    pub awake: bool,
     /// Still there.
     pub alive: bool,
     /// User and kernel ticks at the beginning and now.
@@ -226,7 +228,8 @@ impl Thread {
             tells_births: false,
             stale: false,
             refreshed: (0, 0),
-            reviewed_ns: now,
+            review: false,
+            awake: false,
             alive: true,
             ticks: [(0, 0); 2],
             switches: [(0, 0); 2],
@@ -257,6 +260,14 @@ impl Thread {
             .as_ref()
             .map(|c| c.beyond_ns(session::tick_ns()));
         self.beyond_ns + now.unwrap_or(0)
+    }
+
+    /// Whether looks can learn nothing of it until a record of it comes: it waits, and they have seen for what
+    /// and have left that wait.
+    pub fn rests(&self) -> bool {
+        let since = self.course.as_ref().and_then(Course::rests_since);
+        let left = |begin| self.sight.is_some_and(|s| s.left && s.at >= begin);
+        !self.review && since.is_some_and(left)
     }
 
     /// Whether all of its time was recorded, but for what was lost.
@@ -353,20 +364,23 @@ impl Thread {
     }
 
     /// It was found to have run: reads what changes slowly, where it may have by `now`. Ticks only do
-    /// so with CPU time.
+    /// so with CPU time, and of new names the records tell.
     pub fn has_run(&mut self, now: u64) {
         self.stale = true;
         let (then, on_cpu_ns) = self.refreshed;
         let computed = self.audit[1].on_cpu_ns.saturating_sub(on_cpu_ns);
         let [soonest, latest] = RENAMED;
-        let renamed = then.saturating_sub(self.book.start_ns);
-        if computed >= TICK || now.saturating_sub(then) >= renamed.clamp(soonest, latest) {
+        let renamed = then
+            .saturating_sub(self.book.start_ns)
+            .clamp(soonest, latest);
+        let may_be_renamed = self.course.is_none() && now.saturating_sub(then) >= renamed;
+        if computed >= TICK || may_be_renamed {
             self.refresh(now);
         }
     }
 
     /// It was found not to have run: reads what its last run may have changed, as there may be no other.
-    pub fn rests(&mut self, now: u64) {
+    pub fn has_not_run(&mut self, now: u64) {
         if self.stale {
             self.has_run(now);
         }

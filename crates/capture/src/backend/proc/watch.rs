@@ -40,6 +40,10 @@ pub struct Watch {
     pub threads: Vec<Thread>,
     /// Those that are alive, as indices.
     pub live: Vec<usize>,
+    /// Those of them that the next round looks at; the others rest.
+    pub awake: Vec<usize>,
+    /// Whether some of `live` have ended.
+    has_dead: bool,
     ids: FxHashMap<(u32, u32), usize>,
     /// The same of those who have ended.
     ended: FxHashMap<(u32, u32), usize>,
@@ -64,6 +68,8 @@ impl Watch {
             living: BTreeSet::new(),
             threads: Vec::new(),
             live: Vec::new(),
+            awake: Vec::new(),
+            has_dead: false,
             ids: FxHashMap::default(),
             ended: FxHashMap::default(),
             kernel_threads: 0,
@@ -175,6 +181,7 @@ impl Watch {
         self.ids.insert((pid, tid), index);
         self.live.push(index);
         self.threads.push(thread);
+        self.wake(index);
         index
     }
 
@@ -201,7 +208,7 @@ impl Watch {
         for index in &self.live {
             let t = &mut self.threads[*index];
             if !std::mem::take(&mut t.ran) {
-                t.rests(now);
+                t.has_not_run(now);
                 continue;
             }
             t.has_run(now);
@@ -256,12 +263,34 @@ impl Watch {
         changed
     }
 
+    /// The next round looks at a thread, which may have rested.
+    pub fn wake(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.threads[index].awake, true) {
+            self.awake.push(index);
+        }
+    }
+
+    /// The same of everybody.
+    pub fn wake_all(&mut self) {
+        for number in 0..self.live.len() {
+            self.wake(self.live[number]);
+        }
+    }
+
+    /// Leaves those out who have ended.
+    pub fn leave_out_dead(&mut self) {
+        if std::mem::take(&mut self.has_dead) {
+            self.live.retain(|index| self.threads[*index].alive);
+        }
+    }
+
     /// A thread is gone. Whether it was the last one of its process.
     pub fn gone(&mut self, index: usize) -> bool {
         let t = &mut self.threads[index];
         if !std::mem::take(&mut t.alive) {
             return false;
         }
+        self.has_dead = true;
         self.room += usize::from(t.close());
         let pid = t.pid;
         self.ids.remove(&(pid, t.tid));

@@ -86,6 +86,8 @@ pub struct Course {
     pub voluntary: u64,
     /// Times it was put off the CPU.
     pub involuntary: u64,
+    /// Both of late: how often it left the CPU by its own will, and was put off it.
+    lately: [u32; 2],
     /// Time that was taken from the counters, ns.
     pub repaired_ns: u64,
     /// Time on a CPU that the records have and the counter has not, ns.
@@ -94,6 +96,10 @@ pub struct Course {
 
 /// After so many checks in which a thread ran and nothing was recorded of it, its records have stopped.
 const DEAF: u32 = 3;
+/// Put off its CPU less often than once in so many switches, a thread is hardly ever.
+const MANY: u32 = 16;
+/// Switches by its own will that are enough to say so.
+const KNOWN: u32 = 256;
 
 impl Course {
     /// Begins at `now`, in a state that is not known, when the counters stood at `books`.
@@ -116,6 +122,7 @@ impl Course {
             silent: 0,
             voluntary: 0,
             involuntary: 0,
+            lately: [0; 2],
             repaired_ns: 0,
             beyond: 0,
         }
@@ -158,6 +165,12 @@ impl Course {
         (self.at == At::Off).then_some(self.begun)
     }
 
+    /// The same, where nothing is to be done until the next record comes: the counters have been read and compared.
+    pub fn rests_since(&self) -> Option<u64> {
+        let settled = !self.moved && self.reading.is_none() && !self.is_deaf();
+        self.off_since().filter(|_| settled)
+    }
+
     /// Since when it is on a CPU, if it is.
     pub fn on_since(&self) -> Option<u64> {
         (self.at == At::OnCpu).then_some(self.begun)
@@ -166,6 +179,25 @@ impl Course {
     /// Whether it was put off its CPU.
     pub fn is_put_off(&self) -> bool {
         self.at == At::PutOff
+    }
+
+    /// Whether it was put off its CPU in more than one of [`MANY`] switches of late.
+    pub fn is_put_off_often(&self) -> bool {
+        let [left, put_off] = self.lately;
+        put_off * MANY > left
+    }
+
+    /// Whether it has switched often enough for that to be its way.
+    pub fn is_known(&self) -> bool {
+        self.lately[0] >= KNOWN
+    }
+
+    /// It left its CPU.
+    fn note_switch(&mut self, preempted: bool) {
+        self.lately[usize::from(preempted)] += 1;
+        if self.lately.iter().sum::<u32>() > 4 * KNOWN {
+            self.lately = self.lately.map(|n| n / 2);
+        }
     }
 
     /// What was counted is told: the counts begin anew.
@@ -233,10 +265,12 @@ impl Course {
             }
             (Step::Out { preempted: true }, _) => {
                 self.involuntary += 1;
+                self.note_switch(true);
                 At::PutOff
             }
             (Step::Out { preempted: false }, _) => {
                 self.voluntary += 1;
+                self.note_switch(false);
                 At::Off
             }
             (Step::End, at) => at,
@@ -354,6 +388,47 @@ mod tests {
         c.mistrust();
         let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(10, 0, 2));
         assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
+    }
+
+    #[test]
+    fn who_is_hardly_ever_put_off_is_told_by_the_latest_switches() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        (0..KNOWN - 1).for_each(|_| c.note_switch(false));
+        assert!(!c.is_known() && !c.is_put_off_often());
+        (0..KNOWN / MANY).for_each(|_| c.note_switch(true));
+        c.note_switch(false);
+        assert!(c.is_known() && !c.is_put_off_often());
+        c.note_switch(true);
+        assert!(c.is_put_off_often());
+        (0..100_000).for_each(|_| c.note_switch(false));
+        assert!(!c.is_put_off_often());
+        (0..KNOWN).for_each(|_| c.note_switch(true));
+        assert!(c.is_put_off_often());
+    }
+
+    #[test]
+    fn who_waited_all_the_time_has_lost_nothing() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        for (time, step) in [(10, Step::In), (20, OUT)] {
+            c.step(&mut book, GRID, &mut lag, time, step);
+        }
+        let mut read = |c: &mut Course, now, on_cpu, turns| {
+            c.read(now, books(on_cpu, 0, turns), false);
+            c.settle(&mut book, GRID, &mut lag, now);
+        };
+        read(&mut c, 30, 10, 2);
+        c.mistrust();
+        read(&mut c, 40, 10, 2);
+        assert_eq!((c.off_since(), c.rests_since()), (Some(20), Some(20)));
+        // This one ran: whether it does still, the next reading tells.
+        c.mistrust();
+        read(&mut c, 50, 14, 3);
+        assert_eq!((c.off_since(), c.moved()), (None, true));
+        read(&mut c, 60, 14, 3);
+        assert_eq!((c.off_since(), c.rests_since()), (Some(50), Some(50)));
+        let totals = book.finish();
+        assert_eq!((totals.on_cpu, c.repaired_ns), (14, 4));
     }
 
     #[test]

@@ -98,9 +98,12 @@ impl Course {
             }
         }
         if !whole {
-            // Which state it is in is for the next record to tell.
-            (self.at, self.begun) = (At::Unknown, now);
             (self.missing, self.lossy) = (0, false);
+            // Whoever waited and has not had a CPU since has lost nothing.
+            if self.at != At::Off || (ran, turns, ins) != (0, 0, 0) {
+                // Which state it is in is for the next record to tell, or the next reading if there is none by then.
+                (self.at, self.begun, self.moved) = (At::Unknown, now, true);
+            }
         }
         self.owed += waited as i64 - s.waiting as i64;
         if self.owed > 0 {
