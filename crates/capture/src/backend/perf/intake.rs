@@ -192,9 +192,11 @@ impl Looker {
             return;
         };
         self.watch.wake(index);
-        let heir_of = self.watch.threads[index].heir_of;
-        let has_events = heir_of.map_or(tid, |root| self.watch.threads[root].tid);
         let t = &mut self.watch.threads[index];
+        let tells_leaving = match (step, t.heir_of, &self.clock) {
+            (Step::Out { preempted: true }, None, Some(clock)) => clock.tells_leaving_of(tid),
+            _ => t.inherits_leaving,
+        };
         let Some(course) = &mut t.course else { return };
         t.ran = true;
         let sampled = match step {
@@ -211,9 +213,7 @@ impl Looker {
             });
         } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
             (step, sampled, course.on_since(), &self.clock)
-            && (interpreted
-                || t.ration.is_some_and(|r| r.share < 1.0)
-                || !clock.tells_leaving_of(has_events))
+            && (interpreted || t.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
         {
             // Where the end of its time on the CPU is not seen, the sampled time stands for that.
             let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
@@ -329,14 +329,20 @@ impl Looker {
     fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
         let maker = self.watch.find(parent, parent_tid);
         let root = maker.map(|m| self.watch.threads[m].heir_of.unwrap_or(m));
-        if let (Some(root), Some(clock)) = (root, &mut self.clock) {
-            clock.was_inherited(self.watch.threads[root].tid);
-        }
+        let of_root = root.map(|root| self.watch.threads[root].tid);
+        let inherits_leaving = match (of_root, &mut self.clock) {
+            (Some(tid), Some(clock)) => {
+                clock.was_inherited(tid);
+                clock.tells_leaving_of(tid)
+            }
+            _ => false,
+        };
         if let Some(known) = self.watch.find(pid, tid) {
             // It was listed before its birth was told, and given events beside those it inherited.
             if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
                 hits.leave(known);
-                self.watch.threads[known].heir_of = root;
+                let t = &mut self.watch.threads[known];
+                (t.heir_of, t.inherits_leaving) = (root, inherits_leaving);
             }
             return;
         }
@@ -350,7 +356,7 @@ impl Looker {
         let keep = self.watch.has_room();
         let mut thread = Thread::new(pid, tid, name, time, keep);
         thread.course = Some(Course::born(time));
-        thread.heir_of = root;
+        (thread.heir_of, thread.inherits_leaving) = (root, inherits_leaving);
         thread.rebase(time, SchedStat::default());
         self.watch.insert(thread);
     }

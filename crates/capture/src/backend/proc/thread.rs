@@ -101,6 +101,8 @@ pub struct Thread {
     pub counters: Counters,
     /// Index of the thread whose perf events it has inherited; `None`: it has its own, or none.
     pub heir_of: Option<usize>,
+    /// Whether those sample it when it is put off its CPU.
+    pub inherits_leaving: bool,
     /// Its time by its switches, where these are recorded: then the counters are only the witness.
     pub course: Option<Course>,
     /// Where its switches are too many for a record of each.
@@ -198,6 +200,7 @@ impl Thread {
             book: Book::new(now),
             counters: Counters::new(SchedStat::default()),
             heir_of: None,
+            inherits_leaving: false,
             course: None,
             ration: None,
             doing: Doing::Running,
