@@ -101,8 +101,9 @@ impl Course {
             (self.missing, self.lossy) = (0, false);
             // Whoever waited and has not had a CPU since has lost nothing.
             if self.at != At::Off || (ran, turns, ins) != (0, 0, 0) {
-                // Which state it is in is for the next record to tell, or the next reading if there is none by then.
-                (self.at, self.begun, self.moved) = (At::Unknown, now, true);
+                // Which state it is in is for the next record to tell. A reading soon after could not: the counter of
+                // a thread that runs stands still for a tick.
+                (self.at, self.begun) = (At::Unknown, now);
             }
         }
         self.owed += waited as i64 - s.waiting as i64;
