@@ -13,6 +13,7 @@ use super::{
     samples::{Look, Meant, Samples, Weight},
     stop::Stopper,
     thread::{SeenDoing, Sight},
+    turn::Turn,
     watch::Watch,
 };
 use crate::{
@@ -26,8 +27,6 @@ use crate::{
 const MOST_SKIPPED: u32 = 7;
 /// Between two readings of a process's mappings, ns.
 pub const REMAP: u64 = 100_000_000;
-/// Threads without news whose counters are read each second all the same, one after the other.
-const REVIEWED: u64 = 200;
 /// Who wakes so long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
@@ -92,10 +91,8 @@ pub struct Looker {
     /// Threads may have been born unseen.
     pub relist: bool,
     last_round_ns: u64,
-    /// Whose counters were to be read last, as a place in `watch.live`.
-    reviewed: usize,
-    /// What is not yet a whole thread's turn to have them read: ns, times threads.
-    review_owed: u64,
+    /// Who of `watch.live` is to have counters read.
+    turn: Turn,
     /// Rounds so far: each looks at one of every so many threads.
     rounds: usize,
     /// When the present round was due, ns.
@@ -134,8 +131,7 @@ impl Looker {
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
-            reviewed: 0,
-            review_owed: 0,
+            turn: Turn::default(),
             rounds: 0,
             due_ns: 0,
             target_ended: false,
@@ -220,13 +216,8 @@ impl Looker {
     /// Has the counters of some threads read at their next look though no record of them may have come: of all, one
     /// after the other, in seconds. `passed`: since the last round, ns.
     fn review(&mut self, passed: u64) {
-        let live = self.watch.live.len() as u64;
-        let whole_turn = 1_000_000_000 * live.div_ceil(REVIEWED);
-        self.review_owed += live * passed.min(whole_turn);
-        while self.review_owed >= whole_turn.max(1) {
-            self.review_owed -= whole_turn;
-            self.reviewed = (self.reviewed + 1) % live as usize;
-            let index = self.watch.live[self.reviewed];
+        for place in self.turn.next(self.watch.live.len(), passed) {
+            let index = self.watch.live[place];
             self.watch.threads[index].review = true;
             self.watch.wake(index);
         }

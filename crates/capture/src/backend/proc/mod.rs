@@ -41,6 +41,7 @@ mod sight;
 pub(crate) mod spans;
 mod stop;
 pub(crate) mod thread;
+mod turn;
 pub(crate) mod waiting;
 pub(crate) mod watch;
 pub(crate) mod watched;

@@ -266,6 +266,7 @@ impl Hits {
     /// What happened so far was before the recording.
     pub fn begin(&mut self) {
         self.begun_ns = crate::session::now();
+        self.adapted_ns = self.begun_ns;
         for counter in (self.events.iter_mut()).flat_map(|e| e.counters.values_mut().flatten()) {
             counter.base = counter.value();
         }

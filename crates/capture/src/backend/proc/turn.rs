@@ -1,0 +1,59 @@
+//! Whose turn it is to have counters read though no record of them has come.
+
+/// Threads whose counters are read each second, one after the other.
+const A_SECOND: u64 = 200;
+
+/// A turn that goes round among threads, in time.
+#[derive(Default)]
+pub struct Turn {
+    /// The place of who had it last.
+    at: usize,
+    /// What is not yet a whole thread's turn: ns, times threads.
+    owed: u64,
+}
+
+impl Turn {
+    /// The places, among `live` threads, of those who have their turn `passed` ns after the last were
+    /// asked for: all of them once a second, or as many as may be.
+    pub fn next(&mut self, live: usize, passed: u64) -> impl Iterator<Item = usize> + use<'_> {
+        let among = live as u64;
+        let whole = 1_000_000_000 * among.div_ceil(A_SECOND);
+        self.owed += among * passed.min(whole);
+        std::iter::from_fn(move || {
+            // Of none, nobody is ever owed anything.
+            let left = self.owed.checked_sub(whole).filter(|_| whole > 0)?;
+            self.owed = left;
+            self.at = (self.at + 1) % live;
+            Some(self.at)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each of `live` had its turn in `rounds` of 10 ms.
+    fn turns(turn: &mut Turn, live: usize, rounds: u32) -> Vec<u32> {
+        let mut had = vec![0; live];
+        for _ in 0..rounds {
+            turn.next(live, 10_000_000).for_each(|at| had[at] += 1);
+        }
+        had
+    }
+
+    #[test]
+    fn everybody_has_a_turn_each_second_or_as_many_as_may_be() {
+        assert_eq!(turns(&mut Turn::default(), 3, 100), [1; 3]);
+        assert_eq!(turns(&mut Turn::default(), 200, 100), [1; 200]);
+        assert_eq!(turns(&mut Turn::default(), 1000, 500), [1; 1000]);
+    }
+
+    #[test]
+    fn nobody_has_one_where_nobody_is_left() {
+        let mut turn = Turn::default();
+        turns(&mut turn, 3, 17);
+        assert!(turn.next(0, 10_000_000).next().is_none());
+        assert_eq!(turns(&mut turn, 1, 200), [2]);
+    }
+}
