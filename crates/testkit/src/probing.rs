@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::program::{Owned, lines_of};
+use crate::tool::no_panic;
 use crate::{Error, Tool};
 
 const LIVE_LIMIT: Duration = Duration::from_secs(60);
@@ -101,10 +102,12 @@ impl Prober {
         let status = self.child.0.wait();
         let status = status.map_err(|e| Error::Start(format!("wait: {e}")))?;
         self.said.extend(self.lines.iter());
+        no_panic(&self.said.join("\n"));
         Ok((status.code(), text.join("\n"), self.said.join("\n")))
     }
 
     fn failed(&self, how: &str) -> Error {
+        no_panic(&self.said.join("\n"));
         Error::Output(format!("{how}; it said: {}", self.said.join(" / ")))
     }
 

@@ -108,6 +108,15 @@ pub fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
     panic!("{name}: {}", last.map_or(String::new(), |e| e.to_string()));
 }
 
+/// Holds what the tool said on standard error to have been no panic of its own: that is never the
+/// machine's doing, so no test tries it once more, and neither does the script that runs them all.
+///
+/// # Panics
+/// The tool did.
+pub fn no_panic(said: &str) {
+    assert!(!said.contains("panicked at"), "wallscope panicked: {said}");
+}
+
 impl Tool {
     /// The binary at `path`, whatever it is.
     pub fn at(path: impl Into<PathBuf>) -> Tool {
@@ -282,6 +291,7 @@ impl Recorder {
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.child.0.wait().ok().and_then(|status| status.code());
                     let said = self.said.join(" / ");
+                    no_panic(&said);
                     return Err(match status {
                         Some(3) => Error::CannotRunHere(said),
                         _ => Error::Output(format!(
@@ -338,6 +348,7 @@ impl Recorder {
             return Ok(());
         }
         let said = self.said.join(" / ");
+        no_panic(&said);
         Err(Error::Output(format!(
             "record: {status}, expected {expected}; it said: {said}"
         )))
@@ -357,10 +368,12 @@ impl Recorded {
         all.extend(rest.iter().map(std::ffi::OsStr::new));
         let output = self.tool.run(&all)?;
         if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            no_panic(&said);
             return Err(Error::Output(format!(
                 "{verb}: {}: {}",
                 output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
+                said.trim()
             )));
         }
         String::from_utf8(output.stdout).map_err(|e| Error::Output(format!("{verb}: {e}")))

@@ -82,3 +82,15 @@ fn a_recorder_that_ends_badly_fails_the_experiment() {
         .unwrap_err();
     assert!(error.to_string().contains("expected 0"), "{error}");
 }
+
+#[test]
+#[should_panic(expected = "wallscope panicked: recording / thread")]
+fn a_panic_is_not_just_another_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = "thread 'main' panicked at a.rs:1:2:";
+    let record = format!(
+        "trap 'exit 101' INT; echo recording >&2; echo \"{said}\" >&2; while :; do sleep 0.01; done"
+    );
+    let tool = stand_in(folder.path(), &record);
+    let _ = tool.measure("mix", &["--seconds", "0.1"], &Options::at(99));
+}

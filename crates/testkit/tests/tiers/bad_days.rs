@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use wallscope_testkit::{Error, Program};
+use wallscope_testkit::{Error, Program, tool::no_panic};
 
 use crate::{
     place::{Place, program_of_32_bits},
@@ -55,6 +55,32 @@ fn threads_that_live_a_millisecond() {
             rest as f64 * 100.0 / (known + rest) as f64
         ))
     });
+}
+
+/// The end of the target may fall anywhere between two rounds of looks.
+#[test]
+fn commands_that_end_at_any_moment() {
+    let Some(tool) = tool() else { return };
+    let folder = folder();
+    let file = folder.path().join("recording.pb.gz");
+    let file = file.to_str().expect("a plain path");
+    for backend in ["perf", "proc"] {
+        for lasts in 0..30 {
+            let command = format!("exec sleep 0.0{lasts:02}");
+            let options = ["record", "--backend", backend, "-o", file, "--"];
+            let output = (tool.run(&[&options[..], &["sh", "-c", &command]].concat()))
+                .expect("it can be started");
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.code() == Some(3) {
+                println!("skipped: {said}");
+                break;
+            }
+            no_panic(&said);
+            assert!(output.status.success(), "{command}: {said}");
+            let report = tool.run(&["report", file]).expect("it can be started");
+            assert!(report.status.success(), "{command}: {report:?}");
+        }
+    }
 }
 
 /// The kernel takes its events away when it begins, which looks like its end.
