@@ -181,7 +181,9 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: &Stolen) -> Ledger 
         involuntary_switches: involuntary,
         // A witness is who did not make the figures, and was asked to the end.
         audit: if t.is_recorded() && t.alive {
-            audit(t.audit, told, stolen)
+            let course = t.course.as_ref();
+            let edges = course.map_or((0, 0), |c| (c.waited_before_ns, c.in_line_ns()));
+            audit(t.audit, told, stolen, edges)
         } else {
             Audit::default()
         },
@@ -191,15 +193,21 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: &Stolen) -> Ledger 
     ledger
 }
 
+/// `before`, `open`: waiting for a CPU from before the beginning, which the counter has, and at the end, which it
+/// has not yet, ns.
 fn audit(
     [first, last]: [SchedStat; 2],
     (voluntary, involuntary): (u64, u64),
     stolen: u64,
+    (before, open): (u64, u64),
 ) -> Audit {
     Audit {
         // With what that counter leaves out by design, by the kernel's own count of it.
         on_cpu_ns: last.on_cpu_ns.saturating_sub(first.on_cpu_ns) + stolen,
-        run_delay_ns: last.run_delay_ns.saturating_sub(first.run_delay_ns),
+        run_delay_ns: (last.run_delay_ns)
+            .saturating_sub(first.run_delay_ns)
+            .saturating_sub(before)
+            + open,
         switches: voluntary + involuntary,
         valid: true,
     }

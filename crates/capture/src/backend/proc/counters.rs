@@ -6,7 +6,8 @@
 //!
 //! The counters lag for a thread that is computing or queueing right now (to the next tick, and to
 //! its next turn). Time since the last look of such a thread is therefore held back until the
-//! counters have moved on.
+//! counters have moved on. When its turn has come, the counter has all that it waited: what cannot
+//! have been since it was last known not to wait was before it was watched, and is left out.
 
 use wallscope_model::{BlockReason, Slices};
 use wallscope_object::process::SchedStat;
@@ -28,8 +29,8 @@ pub struct Counters {
     last: SchedStat,
     /// The end of the stretch that is not yet given to a state, ns.
     pending: u64,
-    /// Whether the counters stood still during all of `pending`.
-    still: bool,
+    /// For how much of that, at its end, the counters stood still, ns.
+    still: u64,
     /// What the counters said beyond the clock, to be taken from blocked time to come, ns.
     debt: u64,
 }
@@ -40,7 +41,7 @@ impl Counters {
         Counters {
             last: base,
             pending: 0,
-            still: true,
+            still: 0,
             debt: 0,
         }
     }
@@ -63,10 +64,11 @@ impl Counters {
         let dt = now.saturating_sub(begin);
         let unchanged = self.unchanged(books);
         let on_cpu = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
+        let have = self.pending + dt;
         let queued = books.run_delay_ns.saturating_sub(self.last.run_delay_ns);
+        let queued = queued.min(have.saturating_sub(on_cpu));
         book.add(grid, begin, now, Kind::OnCpu, on_cpu);
         book.add(grid, begin, now, Kind::Queued, queued);
-        let have = self.pending + dt;
         let taken = on_cpu + queued + self.debt;
         self.debt = taken.saturating_sub(have);
         let mut rest = have.saturating_sub(taken);
@@ -75,7 +77,10 @@ impl Counters {
             Doing::Running => rest.min(dt),
             Doing::Blocked(_) => 0,
         };
-        self.still = doing == Doing::Running && unchanged && (self.still || self.pending == dt);
+        self.still = match doing {
+            Doing::Running if unchanged => self.still + dt,
+            _ => 0,
+        };
         rest -= self.pending;
         book.add(grid, begin, now, Kind::Blocked, rest);
         (self.last, book.seen_ns) = (books, now);
@@ -83,14 +88,14 @@ impl Counters {
 
     /// Gives what was held back to a state: nothing more will be read.
     pub fn settle(&mut self, book: &mut Book, grid: Slices) {
+        let end = book.seen_ns;
+        let pending = std::mem::take(&mut self.pending);
         // Standing in line to the very end: its turn never came, so no counter tells.
-        let kind = if self.still {
-            Kind::Queued
-        } else {
-            Kind::Blocked
-        };
-        let (begin, end) = (book.seen_ns.saturating_sub(self.pending), book.seen_ns);
-        book.add(grid, begin, end, kind, std::mem::take(&mut self.pending));
+        let queued = std::mem::take(&mut self.still).min(pending);
+        let turned = end.saturating_sub(queued);
+        let begin = end.saturating_sub(pending);
+        book.add(grid, begin, turned, Kind::Blocked, pending - queued);
+        book.add(grid, turned, end, Kind::Queued, queued);
     }
 }
 
@@ -159,6 +164,16 @@ mod tests {
     }
 
     #[test]
+    fn in_line_since_before_the_beginning_counts_from_there_on() {
+        let mut r = Reader::new(0);
+        r.look(10, books(0, 0, 1), Doing::Running);
+        r.look(20, books(5, 900, 2), Doing::Running);
+        r.look(30, books(15, 900, 2), Doing::Running);
+        let t = r.finish();
+        assert_eq!((t.on_cpu, t.woken, sum(&t)), (15 * MS, 15 * MS, 30 * MS));
+    }
+
+    #[test]
     fn in_line_to_the_end_is_runnable() {
         let mut r = Reader::new(0);
         for look in 1..=3 {
@@ -166,6 +181,13 @@ mod tests {
         }
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (10 * MS, 20 * MS, 30 * MS));
+        // Since within a stretch in which it ran: of that, it is not known.
+        let mut r = Reader::new(0);
+        for look in 1..=3 {
+            r.look(look * 10, books(6, 0, 1), Doing::Running);
+        }
+        let t = r.finish();
+        assert_eq!((t.on_cpu, t.woken, sum(&t)), (6 * MS, 20 * MS, 30 * MS));
     }
 
     #[test]

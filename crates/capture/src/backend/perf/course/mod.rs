@@ -92,6 +92,10 @@ pub struct Course {
     pub repaired_ns: u64,
     /// Time on a CPU that the records have and the counter has not, ns.
     beyond: i64,
+    /// Time off the CPU until its first turn; `None`: that has come.
+    before_turn: Option<u64>,
+    /// Waiting that the counter has from before the records began, ns.
+    pub waited_before_ns: u64,
 }
 
 /// After so many checks in which a thread ran and nothing was recorded of it, its records have stopped.
@@ -125,6 +129,8 @@ impl Course {
             lately: [0; 2],
             repaired_ns: 0,
             beyond: 0,
+            before_turn: Some(0),
+            waited_before_ns: 0,
         }
     }
 
@@ -181,6 +187,14 @@ impl Course {
         self.at == At::PutOff
     }
 
+    /// For how long it has stood in line by now, ns: the scheduler's counter tells when its turn has come.
+    pub fn in_line_ns(&self) -> u64 {
+        match self.at {
+            At::PutOff | At::Queued => self.booked.saturating_sub(self.begun),
+            At::Unknown | At::OnCpu | At::Off => 0,
+        }
+    }
+
     /// Whether it was put off its CPU in more than one of [`MANY`] switches of late.
     pub fn is_put_off_often(&self) -> bool {
         let [left, put_off] = self.lately;
@@ -203,7 +217,7 @@ impl Course {
     /// What was counted is told: the counts begin anew.
     pub fn told(&mut self) {
         (self.voluntary, self.involuntary, self.repaired_ns) = (0, 0, 0);
-        self.beyond = 0;
+        (self.beyond, self.waited_before_ns) = (0, 0);
     }
 
     /// The counters as they were compared last.
@@ -368,6 +382,24 @@ mod tests {
         let mut c = Course::born(0);
         let t = run(&mut c, &[(5, Step::In)], 50, books(45, 5, 1));
         assert_eq!((t.woken, t.on_cpu), (5, 45));
+    }
+
+    #[test]
+    fn who_stood_in_line_before_has_only_what_was_since() {
+        let mut c = Course::joined(0, books(0, 7, 1));
+        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        let mut upto = |c: &mut Course, step: Option<u64>, end, books| {
+            if let Some(time) = step {
+                c.step(&mut book, GRID, &mut lag, time, Step::In);
+            }
+            c.read(end, books, false);
+            c.settle(&mut book, GRID, &mut lag, end);
+        };
+        upto(&mut c, None, 20, books(0, 7, 1));
+        assert_eq!(c.waited_before_ns, 0);
+        upto(&mut c, Some(40), 50, books(10, 107, 2));
+        let t = book.finish();
+        assert_eq!((t.on_cpu, t.woken, c.waited_before_ns), (10, 40, 60));
     }
 
     #[test]

@@ -83,6 +83,15 @@ impl Course {
             (0, _) => self.silent + 1,
             _ => 0,
         };
+        if let Some(off) = &mut self.before_turn {
+            // Whoever stood in line as the records began has the whole wait in the counter, once its turn comes.
+            *off += s.off + s.waiting;
+            if turns > 0 {
+                self.waited_before_ns = waited.saturating_sub(*off);
+                self.owed -= self.waited_before_ns as i64;
+                self.before_turn = None;
+            }
+        }
         if whole && !self.by_counters {
             self.beyond += s.on_cpu as i64 - ran as i64;
         }
