@@ -78,7 +78,7 @@ export function showWaits(host, selection, look) {
       'tr', {},
       el('td', {}, name(`${p.process} ${p.pid}`)), el('td', {}, p.asks ? 'awaits' : 'owes'),
       el('td', {}, name(p.address), el('span', { class: 'quiet' }, p.peer_pid ? ` ${p.peer_name} ${p.peer_pid}` : '')),
-      number(count(p.requests)), number(duration(p.in_flight)), number(p.share === null ? '' : percent(p.share)),
+      number((p.at_least ? '≥ ' : '') + count(p.requests)), number(duration(p.in_flight)), number(p.share === null ? '' : percent(p.share)),
       el('td', {}, p.sent.length > 0 ? el('details', {}, el('summary', {}, 'sent from'), ...p.sent.map((/** @type {any} */ [frames, ns]) => el('p', { class: 'mono' }, `${duration(ns)} `, name(frames.slice(0, 12).map((/** @type {string} */ f) => shorten(f, 60)).join(' ← '))))) : null),
     );
   fill(

@@ -609,8 +609,10 @@ pub struct SocketRecord {
     pub answered: u8,
     /// The open request's sender was sampled.
     pub sampled: u8,
+    /// There may have been more requests: looks came too seldom to tell them apart. The kernel programs count all.
+    pub at_least: u8,
     /// Unused.
-    pub pad0: [u8; 3],
+    pub pad0: [u8; 2],
     /// Address of the other end, IPv4 in the first four bytes.
     pub peer: [u8; 16],
     /// Path of a unix socket's listener.

@@ -273,8 +273,8 @@ fn served(files: &[PathBuf], recordings: &[Recording]) -> Result<Vec<f64>, Failu
     let of = |(file, rec): (&PathBuf, &Recording)| match diff::served(rec) {
         Some(requests) => Ok(requests as f64),
         None => Err(Failure::usage(format!(
-            "no requests to divide by: '{}' saw none being served over sockets (with eBPF they are \
-             counted); give counts with --base-requests and --new-requests",
+            "no requests to divide by: '{}' saw none being served over sockets, or not each of them (with eBPF \
+             they are counted); give counts with --base-requests and --new-requests",
             file.display()
         ))),
     };

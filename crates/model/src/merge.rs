@@ -191,6 +191,7 @@ fn peers(out: &mut Vec<Peer>, more: &[Peer], contexts: u32, stacks: &[u32]) {
             Some(q) => {
                 q.connections += p.connections;
                 q.requests += p.requests;
+                q.requests_at_least |= p.requests_at_least;
                 q.in_flight_ns += p.in_flight_ns;
                 q.stacks.extend(moved);
             }

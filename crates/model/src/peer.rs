@@ -35,6 +35,8 @@ pub struct Peer {
     pub connections: u32,
     /// Requests.
     pub requests: u64,
+    /// There may have been more: they were seen by looks, and are shorter than these are apart.
+    pub requests_at_least: bool,
     /// Time with a request in flight, summed over connections, ns.
     pub in_flight_ns: u64,
     /// Where sampled requests were sent.

@@ -152,6 +152,7 @@ fn peer(row: PeerRow) -> Peer {
         peer_name: p.peer_name.to_string(),
         connections: p.connections,
         requests: p.requests,
+        requests_at_least: p.requests_at_least,
         in_flight_ns: p.in_flight_ns,
         share_of_request_time: row.share,
         stacks: (row.stacks.into_iter().take(MOST_STACKS))

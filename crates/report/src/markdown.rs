@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wallscope_model::{State, Unit, View};
 
-use crate::text::units::{count, share_of, value};
+use crate::text::units::{count, requests, share_of, value};
 use crate::text::{Headline, interval, label};
 use crate::view::{
     Analysis, LedgerRow, audit_lines, cost_lines, domain_lines, ledger_rows, loss_lines,
@@ -129,7 +129,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
                 r.peer.pid,
                 if r.peer.asks { "awaits" } else { "is asked at" },
                 escape(&r.called()),
-                count(r.peer.requests),
+                requests(&r.peer),
                 ns(r.peer.in_flight_ns),
                 r.share.map_or(String::new(), crate::text::units::share)
             ));

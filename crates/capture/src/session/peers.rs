@@ -193,6 +193,7 @@ impl Found {
             });
             peer.connections += 1;
             peer.requests += u64::from(s.requests);
+            peer.requests_at_least |= s.at_least != 0;
             peer.in_flight_ns += s.in_flight + running;
             if peer.peer_pid == 0
                 && let Some((pid, name)) = (others.get(&s.cookie).cloned())

@@ -352,14 +352,23 @@ impl Page<'_> {
                 ),
                 false => format!("{} requests answered, {ms:.2} ms each on average", r.asked),
             });
+        } else if let Some(most) = r.at_most_ns() {
+            out.push(format!(
+                "at least {} requests, {:.2} ms each at most: shorter than looks are apart",
+                r.asked,
+                most as f64 / 1e6
+            ));
         }
         if let Some(u) = &r.upstream {
-            out.push(format!(
-                "{} requests to {}, {:.2} ms each on average",
-                u.requests,
-                u.name,
-                u.mean_ns() as f64 / 1e6
-            ));
+            out.push(match u.mean_ns() {
+                Some(mean) => format!(
+                    "{} requests to {}, {:.2} ms each on average",
+                    u.requests,
+                    u.name,
+                    mean as f64 / 1e6
+                ),
+                None => format!("at least {} requests to {}", u.requests, u.name),
+            });
         }
         out.push(format!(
             "left the CPU {} times by its own will, {} times put off it",

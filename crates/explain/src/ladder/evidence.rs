@@ -217,7 +217,7 @@ impl<'a> Evidence<'a> {
     /// threads ended, ns.
     pub fn held(&self) -> u64 {
         // Who never answers serves by a stream, or lets his callers wait for news.
-        let mean = self.requests.mean_ns().unwrap_or(u64::MAX);
+        let mean = self.requests.at_most_ns().unwrap_or(u64::MAX);
         if self.requests.asked < FEW || mean > self.bottleneck.window_ns / 4 {
             return 0;
         }

@@ -9,6 +9,8 @@ use wallscope_model::{Peer, Recording};
 pub struct Requests {
     /// Requests that the processes were asked.
     pub asked: u64,
+    /// There may have been more.
+    pub at_least: bool,
     /// Time for which they owed answers, summed over connections, ns.
     pub owed_ns: u64,
     /// The peer whose answers were awaited longest.
@@ -26,6 +28,8 @@ pub struct Upstream {
     pub measured: bool,
     /// Requests to it.
     pub requests: u64,
+    /// There may have been more.
+    pub at_least: bool,
     /// Connections to it that carried one.
     pub connections: u64,
     /// Time for which its answers were awaited, summed over connections, ns.
@@ -37,6 +41,7 @@ impl Requests {
         let of = |asks: bool| recording.peers.iter().filter(move |p| p.asks == asks);
         Requests {
             asked: of(false).map(|p| p.requests).sum(),
+            at_least: of(false).any(|p| p.requests_at_least),
             owed_ns: of(false).map(|p| p.in_flight_ns).sum(),
             upstream: upstream(recording, of(true)),
         }
@@ -47,12 +52,17 @@ impl Requests {
     pub fn unanswered(&self, window_ns: u64) -> bool {
         // Looks at connections are a tick apart.
         const MOST: f64 = 0.95;
-        self.mean_ns()
+        self.at_most_ns()
             .is_some_and(|ns| ns as f64 >= MOST * window_ns as f64)
     }
 
-    /// Mean time until the processes answered, ns; `None` where they were asked nothing.
+    /// Mean time until the processes answered, ns; `None` where they were asked nothing, or not all of it was counted.
     pub fn mean_ns(&self) -> Option<u64> {
+        self.at_most_ns().filter(|_| !self.at_least)
+    }
+
+    /// The same, at most: there may have been more requests.
+    pub fn at_most_ns(&self) -> Option<u64> {
         self.owed_ns.checked_div(self.asked)
     }
 }
@@ -77,10 +87,12 @@ fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) ->
                 pid: p.peer_pid,
                 measured: recording.processes.iter().any(|q| q.pid == p.peer_pid),
                 requests: 0,
+                at_least: false,
                 connections: 0,
                 awaited_ns: 0,
             });
         sum.requests += p.requests;
+        sum.at_least |= p.requests_at_least;
         sum.connections += u64::from(p.connections);
         sum.awaited_ns += p.in_flight_ns;
     }
@@ -90,9 +102,11 @@ fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) ->
 }
 
 impl Upstream {
-    /// Mean time until it answered, ns; where answers were not seen, at least so long.
-    pub fn mean_ns(&self) -> u64 {
-        self.awaited_ns / self.requests.max(self.connections).max(1)
+    /// Mean time until it answered, ns; where answers were not seen, at least so long. `None`: requests were not
+    /// counted.
+    pub fn mean_ns(&self) -> Option<u64> {
+        let mean = self.awaited_ns / self.requests.max(self.connections).max(1);
+        (!self.at_least).then_some(mean)
     }
 }
 
@@ -117,7 +131,7 @@ mod tests {
             ..Recording::default()
         };
         let most = Requests::new(&rec).upstream.unwrap();
-        assert_eq!((most.pid, most.requests, most.mean_ns()), (2, 10, 90));
+        assert_eq!((most.pid, most.requests, most.mean_ns()), (2, 10, Some(90)));
     }
 
     #[test]
@@ -140,6 +154,6 @@ mod tests {
         };
         let most = Requests::new(&rec).upstream.unwrap();
         assert_eq!((&*most.name, most.requests), ("10.0.0.2:5432", 26));
-        assert_eq!((most.awaited_ns, most.mean_ns()), (1300, 50));
+        assert_eq!((most.awaited_ns, most.mean_ns()), (1300, Some(50)));
     }
 }

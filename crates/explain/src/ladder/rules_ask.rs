@@ -124,7 +124,9 @@ const LATE_NS: u64 = 100_000_000;
 /// take long. Which of the two it is, only those who know the service can say.
 fn may_be_work(e: &Evidence<'_>) -> Option<String> {
     let b = e.bottleneck;
-    let late = (e.requests.upstream.as_ref()).is_some_and(|p| p.mean_ns() >= LATE_NS);
+    let late = (e.requests.upstream.as_ref())
+        .and_then(Upstream::mean_ns)
+        .is_some_and(|ns| ns >= LATE_NS);
     let quiet = b.load(b.ledger.state_ns(State::OnCpu)) < 0.02;
     (late && quiet && e.requests.asked == 0).then(|| {
         "Nobody was seen to ask this process for anything meanwhile: if what it asks for is work (a \
@@ -140,7 +142,7 @@ fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
     let r = e.requests;
     let mean = r.mean_ns().filter(|_| r.asked >= FEW)?;
     let each = peer.requests as f64 / r.asked as f64;
-    let longer = mean as f64 / peer.mean_ns().max(1) as f64;
+    let longer = mean as f64 / peer.mean_ns()?.max(1) as f64;
     ((0.5..1.5).contains(&each) && longer >= LONGER).then(|| {
         format!(
             "Its own callers wait {} on average, {longer:.1} times as long: the rest of that they stand in a queue in \
@@ -220,11 +222,14 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
                 v.resource = Some(p.name.clone());
                 v.look_at = Some(p.pid).filter(|pid| *pid > 0 && !p.measured);
                 // Looks at connections miss those that live shortly: what is known of the others says nothing then.
-                if p.awaited_ns >= ns / 2 && p.requests * 2 >= p.connections {
+                if p.awaited_ns >= ns / 2
+                    && p.requests * 2 >= p.connections
+                    && let Some(mean) = p.mean_ns()
+                {
                     v.more.push(format!(
                         "{} requests to it took {} on average",
                         p.requests,
-                        words::time(p.mean_ns())
+                        words::time(mean)
                     ));
                     v.more.extend(queue_here(e, p));
                 }

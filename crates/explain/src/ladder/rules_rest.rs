@@ -101,12 +101,17 @@ pub(super) fn hung(e: &Evidence<'_>) -> Found {
                 )
             }))
             .with(e.requests.upstream.as_ref().map(|u| {
-                format!(
-                    "It awaits answers itself meanwhile: {} requests to {}, {} so far or until answered, on \
-                     average",
-                    u.requests,
-                    u.name,
-                    words::time(u.mean_ns())
+                u.mean_ns().map_or_else(
+                    || format!("It awaits answers of {} itself meanwhile", u.name),
+                    |mean| {
+                        format!(
+                            "It awaits answers itself meanwhile: {} requests to {}, {} so far or until \
+                             answered, on average",
+                            u.requests,
+                            u.name,
+                            words::time(mean)
+                        )
+                    },
                 )
             }))
         },
@@ -158,7 +163,7 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
 fn open_all_along(e: &Evidence<'_>) -> Option<String> {
     let r = e.requests;
     let mean = r
-        .mean_ns()
+        .at_most_ns()
         .filter(|_| r.unanswered(e.bottleneck.window_ns))?;
     Some(format!(
         "{} requests of others got no answer in the whole recording ({} so far, on average){}: nothing is wrong \
@@ -183,10 +188,11 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
     let lasting = b.lasting_ns * 5 >= computed * 4;
     let pending = b.load(e.pending());
     let mean = e.requests.mean_ns();
-    let quick = mean.is_some_and(|ns| ns < AT_ONCE_NS);
+    let quick = (e.requests.at_most_ns()).is_some_and(|ns| ns < AT_ONCE_NS);
     let slow = mean.is_some_and(|ns| ns >= AT_ONCE_NS);
     let upstream = e.requests.upstream.as_ref();
-    let slow = slow || (mean.is_none() && upstream.is_some_and(|u| u.mean_ns() >= AT_ONCE_NS));
+    let late = (upstream.and_then(|u| u.mean_ns())).is_some_and(|ns| ns >= AT_ONCE_NS);
+    let slow = slow || (mean.is_none() && late);
     let slept = e.share(e.blocked(BlockReason::Timer));
     // Whose threads hardly move may have polled for most of what is left.
     let polled = e.share(e.blocked(BlockReason::Poll));

@@ -482,7 +482,7 @@ fn slept_while_owed(e: &Evidence<'_>) -> Option<u64> {
     let slept = e.blocked(BlockReason::Timer);
     let r = e.requests;
     let followed = e.recording.domain.backend == "ebpf";
-    let mean = r.mean_ns()?;
+    let mean = r.at_most_ns()?;
     // Who never answers serves by a stream, or lets his callers wait for news.
     let answers = r.asked >= FEW && mean <= e.bottleneck.window_ns / 4;
     let asks = r

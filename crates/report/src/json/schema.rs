@@ -192,6 +192,8 @@ pub(super) struct Peer {
     pub(super) peer_name: String,
     pub(super) connections: u32,
     pub(super) requests: u64,
+    /// There may have been more.
+    pub(super) requests_at_least: bool,
     pub(super) in_flight_ns: u64,
     /// Of the time of requests that the process was asked; null where it was asked none.
     pub(super) share_of_request_time: Option<f64>,

@@ -267,6 +267,7 @@ fn peer(p: &PeerRow) -> Value {
         "pid": p.peer.pid, "process": &*p.process, "asks": p.peer.asks,
         "address": &*p.peer.address, "peer_pid": p.peer.peer_pid, "peer_name": &*p.peer.peer_name,
         "connections": p.peer.connections, "requests": p.peer.requests,
+        "at_least": p.peer.requests_at_least,
         "in_flight": p.peer.in_flight_ns, "share": p.share, "sent": sent.collect::<Vec<_>>(),
     })
 }

@@ -1,7 +1,7 @@
 //! Whom the processes talk to, at a terminal.
 
 use super::layout::{Ink, cells, clean, pad, shorten};
-use super::units::{count, ns, share};
+use super::units::{ns, requests, share};
 use super::{MOST_ROWS, Page};
 use crate::view::Analysis;
 
@@ -20,19 +20,24 @@ impl Page<'_> {
             "  {} {} {} {}  with",
             pad("in flight", -9),
             pad("requests", -10),
-            pad("each", -8),
+            pad("each", -9),
             pad("share", -7),
         );
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
         for row in rows.iter().take(MOST_ROWS) {
             let p = &row.peer;
-            let each = p.in_flight_ns / p.requests.max(1);
+            let each = ns(p.in_flight_ns / p.requests.max(1));
+            let each = if p.requests_at_least {
+                format!("≤ {each}")
+            } else {
+                each
+            };
             let line = format!(
                 "  {} {} {} {}  ",
                 pad(&ns(p.in_flight_ns), -9),
-                pad(&count(p.requests), -10),
-                pad(&ns(each), -8),
+                pad(&requests(p), -10),
+                pad(&each, -9),
                 pad(&row.share.map_or(String::new(), share), -7),
             );
             let process = clean(&row.process);
@@ -57,6 +62,12 @@ impl Page<'_> {
         if rows.len() > MOST_ROWS {
             self.faint(
                 &format!("  {} more are in --json", rows.len() - MOST_ROWS),
+                2,
+            );
+        }
+        if rows.iter().any(|r| r.peer.requests_at_least) {
+            self.faint(
+                "  ≥, ≤: seen by looks at the connection, which are further apart than its requests are long",
                 2,
             );
         }

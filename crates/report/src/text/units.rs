@@ -1,6 +1,6 @@
 //! Numbers for people: three digits and a unit.
 
-use wallscope_model::Unit;
+use wallscope_model::{Peer, Unit};
 
 /// A value in the unit of its recording.
 pub fn value(unit: &Unit, v: u64) -> String {
@@ -97,6 +97,12 @@ pub fn count(n: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// How many requests on connections with a peer.
+pub fn requests(peer: &Peer) -> String {
+    let least = if peer.requests_at_least { "≥ " } else { "" };
+    format!("{least}{}", count(peer.requests))
 }
 
 /// A size in bytes.

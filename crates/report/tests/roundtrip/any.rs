@@ -361,6 +361,7 @@ pub fn random(seed: u64) -> Recording {
             peer_name: Arc::from(word!()),
             connections: n(1 << 32) as u32,
             requests: n(BIG),
+            requests_at_least: n(2) == 0,
             in_flight_ns: n(BIG),
             stacks: (0..n(3))
                 .map(|_| PeerStack {

@@ -22,6 +22,8 @@ pub(super) struct Connection {
     /// Segments sent and received when it was first asked for, and last.
     segments: [(u32, u32); 2],
     asked_ns: u64,
+    /// Looks, and those that found a request in flight.
+    looks: [u32; 2],
 }
 
 /// Who owes the next word on a connection, and since when it is not believed any more.
@@ -91,6 +93,7 @@ impl Connection {
             at_first: false,
             segments: [(0, 0); 2],
             asked_ns: now,
+            looks: [0; 2],
         }
     }
 
@@ -114,11 +117,25 @@ impl Connection {
         }
         self.segments[1] = segments;
         self.asked_ns = now;
+        self.looks[0] += 1;
+        self.looks[1] += u32::from(pending);
         self.record.requests = match talk {
             Talk::Tcp { .. } => self.requests(inbound, pending),
             // As many as were seen to begin.
             Talk::Unix { .. } => self.record.requests + u32::from(pending && started),
         };
+        self.record.at_least = match talk {
+            Talk::Tcp { .. } => 0,
+            Talk::Unix { .. } => self.are_too_short().into(),
+        };
+    }
+
+    /// Whether requests are hardly longer than looks are apart: then as many begin as if each look found one by
+    /// chance (the runs of two kinds in a random order: Wald and Wolfowitz, 1940), and others were over in between.
+    fn are_too_short(&self) -> bool {
+        let [all, pending] = self.looks.map(u64::from);
+        let by_chance = pending * (all - pending) / all.max(1);
+        pending > 0 && u64::from(self.record.requests) * 2 > by_chance
     }
 
     /// What is known of it when it is gone. How long a request took whose answer was not seen is not known.
@@ -277,7 +294,26 @@ mod tests {
             at_first: false,
             segments: [(0, 0); 2],
             asked_ns: 0,
+            looks: [0; 2],
         }
+    }
+
+    #[test]
+    fn requests_shorter_than_looks_are_apart_are_not_counted() {
+        let unix = |pending| Talk::Unix {
+            unread: u32::from(pending),
+            unread_there: 0,
+        };
+        let asked = |pending: &dyn Fn(u64) -> bool| {
+            let mut c = connection();
+            c.record.inbound = 1;
+            (0..200).for_each(|look| c.take(&unix(pending(look)), look, look == 0));
+            (c.record.requests, c.record.at_least)
+        };
+        assert_eq!(asked(&|look| look % 50 < 20), (4, 0));
+        let by_chance = |look: u64| (look * 2_654_435_761) >> 7 & 1 == 1;
+        assert!(matches!(asked(&by_chance), (40.., 1)));
+        assert_eq!(asked(&|_| false), (0, 0));
     }
 
     #[test]

@@ -442,6 +442,8 @@ pub(super) struct Peer {
     pub stack_requests: Vec<u64>,
     #[prost(uint64, repeated, tag = "12")]
     pub stack_ns: Vec<u64>,
+    #[prost(bool, tag = "13")]
+    pub requests_at_least: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

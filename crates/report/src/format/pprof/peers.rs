@@ -23,6 +23,7 @@ pub(super) fn to_message(p: &model::Peer) -> ext::Peer {
         stack: p.stacks.iter().map(|s| s.stack.0).collect(),
         stack_requests: p.stacks.iter().map(|s| s.requests).collect(),
         stack_ns: p.stacks.iter().map(|s| s.ns).collect(),
+        requests_at_least: p.requests_at_least,
     }
 }
 
@@ -48,6 +49,7 @@ pub(super) fn from_message(m: ext::Peer, rec: &model::Recording) -> Result<model
         peer_name: Arc::from(m.peer_name),
         connections: m.connections,
         requests: m.requests,
+        requests_at_least: m.requests_at_least,
         in_flight_ns: m.in_flight,
     })
 }
