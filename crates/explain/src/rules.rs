@@ -37,6 +37,12 @@ pub const RULES: &[Rule] = &[
         speaks: unseen,
     },
     Rule {
+        name: "mostly_unattributed",
+        when: "threads too short to be seen computed more than all that were seen, and 5 % of the time or more",
+        assumes: None,
+        speaks: mostly_unattributed,
+    },
+    Rule {
         name: "throttled",
         when: "5 % of the time or more was lost to a CPU quota",
         assumes: None,
@@ -116,6 +122,17 @@ fn unseen(e: &Evidence) -> Option<String> {
     })
 }
 
+fn mostly_unattributed(e: &Evidence) -> Option<String> {
+    let seen = e.total.state_ns(State::OnCpu);
+    (e.unattributed_ns > seen && e.share(e.unattributed_ns) >= 0.05).then(|| {
+        format!(
+            "threads that lived too short to be seen computed for {} beside that, more than all that were seen, and may be \
+             what these waited for",
+            words::time(e.unattributed_ns)
+        )
+    })
+}
+
 fn throttled(e: &Evidence) -> Option<String> {
     let share = e.share(e.total.runnable.throttled);
     let quota = match e.quota_cpus {
@@ -156,10 +173,11 @@ fn computing(e: &Evidence) -> Option<String> {
 
 fn busy_beside_waiting(e: &Evidence) -> Option<String> {
     let on_cpu = e.total.state_ns(State::OnCpu);
+    let computed = on_cpu + e.unattributed_ns;
     let speaks = e.threads > 1
         && e.share(on_cpu) < 0.5
         && e.blocked_ns() > on_cpu
-        && on_cpu as f64 >= 0.8 * e.window_ns as f64;
+        && computed as f64 >= 0.8 * e.window_ns as f64;
     speaks.then(|| {
         format!(
             "{} no CPU work could save, unless the waiting is for the threads that compute",
@@ -185,7 +203,7 @@ fn blocked(e: &Evidence) -> Option<String> {
         format!(
             "{} no CPU work could save{note}; a CPU profile would show only {}",
             words::share(e.share(blocked)),
-            words::share(e.share(e.total.state_ns(State::OnCpu)))
+            words::share(e.share(e.total.state_ns(State::OnCpu) + e.unattributed_ns))
         )
     })
 }
@@ -249,7 +267,7 @@ fn spinning(e: &Evidence) -> Option<String> {
 
 fn unattributed(e: &Evidence) -> Option<String> {
     let share = e.share(e.unattributed_ns);
-    (share >= 0.01).then(|| {
+    (share >= 0.01 && mostly_unattributed(e).is_none()).then(|| {
         format!(
             "threads that lived too short to be seen computed for {} more",
             words::time(e.unattributed_ns)

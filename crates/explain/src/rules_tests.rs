@@ -127,6 +127,18 @@ fn what_was_not_seen_comes_first_and_the_rest_is_listed() {
 }
 
 #[test]
+fn waiting_for_who_was_not_seen_is_no_time_that_no_cpu_work_could_save() {
+    let mut rec = recording(&[(1, 0, 0, BlockReason::Child, 98)]);
+    rec.processes.push(Process {
+        unattributed_on_cpu_ns: 1_000_000_000,
+        ..Process::default()
+    });
+    let f = finding(&rec);
+    assert_eq!(f.rule, "mostly_unattributed");
+    assert!(f.sentence.contains("computed for 1.0 s"), "{}", f.sentence);
+}
+
+#[test]
 fn rules_have_distinct_names() {
     let mut names: Vec<_> = RULES.iter().map(|r| r.name).collect();
     names.sort_unstable();

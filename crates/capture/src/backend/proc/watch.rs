@@ -218,12 +218,7 @@ impl Watch {
             if !births || (told && tells) {
                 continue;
             }
-            let path = format!("/proc/{}/task/{}/children", t.pid, t.tid);
-            let list = fs::read_to_string(path).unwrap_or_default();
-            children.extend(
-                list.split_ascii_whitespace()
-                    .filter_map(|c| c.parse::<u32>().ok()),
-            );
+            children.extend(children_of(t.pid, t.tid));
         }
         for pid in self.living.clone() {
             let Some(p) = self.processes.get_mut(&pid) else {
@@ -255,9 +250,13 @@ impl Watch {
                 self.list(pid, Some(since), now);
             }
         }
-        for child in children {
+        while let Some(child) = children.pop() {
+            let known = self.threads.len();
             if self.process(child, Some(since), now) {
                 changed.push(child);
+                // Those that it has made already, and waits for, may be gone by the next search.
+                let new = self.threads[known..].iter();
+                children.extend(new.flat_map(|t| children_of(t.pid, t.tid)));
             }
         }
         changed
@@ -300,8 +299,14 @@ impl Watch {
         };
         p.alive = p.alive.saturating_sub(1);
         // The last one that is known; threads that have not been listed yet may outlive it.
-        p.ended = p.alive == 0 && !(p.is_still(pid) && is_populated(pid));
+        let is_there = p.alive == 0 && p.is_still(pid);
+        p.ended = p.alive == 0 && !(is_there && is_populated(pid));
         if p.ended {
+            if is_there {
+                // Until its parent has asked for its end it tells what it came to.
+                p.tick(pid);
+                p.count_children(pid);
+            }
             p.task = None;
             self.living.remove(&pid);
         }
@@ -379,6 +384,13 @@ impl Watch {
         };
         children.map_or(0, |list| list.iter().map(whole).sum())
     }
+}
+
+/// The children that a thread has made, and that have not been waited for.
+fn children_of(pid: u32, tid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{tid}/children");
+    let list = fs::read_to_string(path).unwrap_or_default();
+    (list.split_ascii_whitespace().filter_map(|c| c.parse().ok())).collect()
 }
 
 /// The file that tells the id of whoever was born last on the machine, as far as this `/proc` shows it: while it
@@ -469,6 +481,34 @@ mod tests {
         let least = (third - second).saturating_sub(5 * TICK);
         assert!(least > 0, "the loop took {} ns", third - second);
         assert!((least..=most).contains(&unseen), "{least} {unseen} {most}");
+    }
+
+    #[test]
+    fn a_child_is_found_with_those_that_it_waits_for() {
+        let mut w = Watch::new(100);
+        assert!(w.process(std::process::id(), None, 1));
+        let tree = "sh -c 'sleep 100; true'; true";
+        let mut top = (std::process::Command::new("sh").args(["-c", tree]))
+            .spawn()
+            .expect("sh");
+        let one = |pid| children_of(pid, pid).pop();
+        let sleeps = |pid: &u32| process::stat(*pid).is_ok_and(|s| s.comm == "sleep");
+        let last = loop {
+            let below = one(top.id()).and_then(one);
+            match below.filter(sleeps) {
+                Some(pid) => break pid,
+                None => std::thread::yield_now(),
+            }
+        };
+        w.threads.iter_mut().for_each(|t| t.ran = true);
+        let found = w.follow(2, 3);
+        // SAFETY: a child of a child of ours, which stays a zombie until its parent has asked.
+        unsafe { libc::kill(last as i32, libc::SIGKILL) };
+        top.wait().expect("it ends");
+        assert!(
+            found.contains(&top.id()) && found.contains(&last),
+            "{found:?}"
+        );
     }
 
     /// Makes a process that has the id `pid` and waits.
