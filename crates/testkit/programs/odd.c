@@ -331,6 +331,39 @@ static void case_realign(bool block) {
     KEEP_FRAME();
 }
 
+// ---- a frame that is found by what lies below the stack pointer, as OpenSSL's hashes have it ----
+NAMED void odd_below_block(void) {
+    static bool seen;
+    if (!__atomic_exchange_n(&seen, true, __ATOMIC_RELAXED)) chain_record("odd_below_block", "blocked");
+    sleep_ns(odd_block_ns);
+    KEEP_FRAME();
+}
+NAMED void odd_below_spin(void) {
+    static bool seen;
+    if (!__atomic_exchange_n(&seen, true, __ATOMIC_RELAXED)) chain_record("odd_below_spin", "on_cpu");
+    u64 frame = (u64)__builtin_dwarf_cfa(), turns = odd_spin_units * 2 + 1, back, at;
+    // DW_CFA_def_cfa_expression: what %rsp - 8 points to.
+    __asm__ volatile("lea -256(%%rsp), %[at]\n\t"
+                     "and $-64, %[at]\n\t"
+                     "mov %[frame], -8(%[at])\n\t"
+                     "mov %%rsp, %[back]\n\t"
+                     ".cfi_remember_state\n\t"
+                     "mov %[at], %%rsp\n\t"
+                     ".cfi_escape 0x0f, 0x03, 0x77, 0x78, 0x06\n"
+                     "1:\tdec %[turns]\n\t"
+                     "jnz 1b\n\t"
+                     "mov %[back], %%rsp\n\t"
+                     ".cfi_restore_state"
+                     : [turns] "+r"(turns), [back] "=&r"(back), [at] "=&r"(at)
+                     : [frame] "r"(frame)
+                     : "cc", "memory");
+    KEEP_FRAME();
+}
+static void case_below(bool block) {
+    (block ? odd_below_block : odd_below_spin)();
+    KEEP_FRAME();
+}
+
 // ---- %rbp as a plain register: nonsense in it, then a lie that looks like a frame ----
 LEAVES(rbp)
 NAMED void odd_rbp_elsewhere(void) { KEEP_FRAME(); }
@@ -377,6 +410,7 @@ static const struct odd_case CASES[] = {
 #if defined(__x86_64__)
     {"fiber", "odd-fiber", case_fiber},
     {"realign", "odd-realign", case_realign}, {"rbp", "odd-rbp", case_rbp},
+    {"below", "odd-below", case_below},
 #endif
 };
 #define CASE_COUNT (sizeof CASES / sizeof *CASES)

@@ -137,6 +137,7 @@ mod tests {
             user_mode: false,
             registers: Registers::default(),
             stack: Vec::new(),
+            below: Vec::new(),
             managed: None,
             late: false,
             moved: None,

@@ -56,7 +56,7 @@ use leaving::{CROWD, Leaving};
 pub use nearby::Nearby;
 pub use queued::{Crowd, Place, Places, Queued};
 pub use ration::Ration;
-pub use record::{Record, Running};
+pub use record::{BELOW, Record, Running};
 
 /// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
 pub const DATA_PAGES: usize = 128;

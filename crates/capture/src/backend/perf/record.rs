@@ -76,8 +76,9 @@ pub enum Record {
     Lost(u64),
 }
 
-/// How far below the stack pointer frames are looked for, bytes: V8's reach so far from their pointer.
-const BELOW: u64 = 64;
+/// How far below the stack pointer a function may keep what its frame is found by, bytes: the ABI's red zone. V8's
+/// frames reach half as far from their pointer.
+pub const BELOW: u64 = 128;
 
 /// A running thread as it was.
 #[derive(Debug)]
@@ -96,6 +97,8 @@ pub struct Running {
     pub registers: Registers,
     /// Its user stack from the stack pointer on.
     pub stack: Vec<u8>,
+    /// What lies below that, [`BELOW`] bytes; empty where it was not copied, as the kernel does not.
+    pub below: Vec<u8>,
     /// Python's frames, as far as they could be read in time.
     pub managed: Option<ManagedStack>,
     /// It has run for so long since that these are of another moment than the registers.
@@ -106,7 +109,7 @@ pub struct Running {
 
 impl Running {
     /// Copies what there is of the stack from `address` on. Right below the stack pointer, where a frame
-    /// is looked for that is only being made, there are zeros.
+    /// is looked for that is only being made, there are zeros where that was not copied.
     pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
         let sp = self.registers.general[7];
         let below = sp.saturating_sub(address);
@@ -114,7 +117,13 @@ impl Running {
             return 0;
         }
         let zeros = (below as usize).min(to.len());
-        to[..zeros].fill(0);
+        match self
+            .below
+            .get(self.below.len().wrapping_sub(below as usize)..)
+        {
+            Some(below) => to[..zeros].copy_from_slice(&below[..zeros]),
+            None => to[..zeros].fill(0),
+        }
         let to = &mut to[zeros..];
         let from = usize::try_from(address.saturating_sub(sp))
             .ok()
@@ -128,6 +137,11 @@ impl Running {
     /// Whether an address lies below what there is of the stack.
     pub fn is_below(&self, address: u64) -> bool {
         self.registers.general[7].saturating_sub(address) > BELOW
+    }
+
+    /// Whether it lies right below, where nothing was copied.
+    pub fn is_not_copied(&self, address: u64) -> bool {
+        address < self.registers.general[7] && !self.is_below(address) && self.below.is_empty()
     }
 
     /// The first address beyond what was copied.
@@ -207,6 +221,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                 user_mode: is_user_mode(misc),
                 registers,
                 stack,
+                below: Vec::new(),
                 managed: None,
                 late: false,
                 moved: None,
@@ -293,6 +308,23 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_below_is_read_where_it_was_copied() {
+        let Some((_, Record::Sample(mut r))) = parse(b::PERF_RECORD_SAMPLE, 2, &sample(24)) else {
+            panic!("a sample");
+        };
+        assert!(r.is_not_copied(107 - 8) && !r.is_not_copied(107));
+        r.below = (0..BELOW as u8).collect();
+        let mut to = [0u8; 8];
+        assert_eq!(r.read(107 - 4, &mut to), 8);
+        assert_eq!(to[..4], [124, 125, 126, 127]);
+        assert_eq!(to[4..], r.stack[..4]);
+        assert!(!r.is_not_copied(107 - 8));
+        let sp = 1 << 20;
+        r.registers.general[7] = sp;
+        assert_eq!(r.read(sp - BELOW - 1, &mut to), 0);
+    }
+
+    #[test]
     fn a_sample_with_registers_and_stack() {
         let Some((99, Record::Sample(r))) = parse(b::PERF_RECORD_SAMPLE, 2, &sample(24)) else {
             panic!("a sample");
@@ -303,14 +335,7 @@ mod tests {
         assert_eq!((g[1], g[3], g[7], g[8], g[15]), (103, 101, 107, 109, 116));
         assert_eq!((r.registers.ip, r.stack.len(), r.end()), (108, 24, 131));
         let mut to = [0u8; 8];
-        assert_eq!(
-            (
-                r.read(107 + 20, &mut to),
-                r.read(107 - BELOW - 1, &mut to),
-                r.read(131, &mut to)
-            ),
-            (4, 0, 0)
-        );
+        assert_eq!((r.read(107 + 20, &mut to), r.read(131, &mut to)), (4, 0));
         assert_eq!(
             (r.read(107 - 4, &mut to), to),
             (8, [0, 0, 0, 0, 5, 5, 5, 5])

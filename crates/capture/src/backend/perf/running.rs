@@ -22,6 +22,8 @@ use crate::{
 
 /// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
 const SEAM: usize = 512;
+/// No stack is deeper, bytes: what is read beyond is none.
+const DEEPEST: u64 = 1 << 30;
 /// What a thread has run for since its sample, ns, for its native frames to go with what it runs now.
 const FRESH: u64 = 1_000_000;
 /// The same for another stack, from which it came to the one that was copied, to be as it was.
@@ -197,13 +199,20 @@ impl Looker {
                         at_once.set(true);
                         elsewhere(r, address, to)
                     }
+                    true if r.is_not_copied(address) => {
+                        at_once.set(true);
+                        match deeper.read(r, address, to) {
+                            0 => r.read(address, to),
+                            n => n,
+                        }
+                    }
                     true => r.read(address, to),
                     false => {
                         at_once.set(true);
                         deeper.read(r, address, to)
                     }
                 };
-                beyond |= address >= r.end() && n == 0;
+                beyond |= n == 0 && (r.end()..r.end().saturating_add(DEEPEST)).contains(&address);
                 n
             },
             // What a VM keeps about its code, as it is now.
@@ -312,6 +321,7 @@ mod tests {
             user_mode: true,
             registers: wallscope_unwind::native::Registers::default(),
             stack: own[..1024].to_vec(),
+            below: Vec::new(),
             managed: None,
             late: false,
             moved: None,

@@ -24,11 +24,14 @@ use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::waiting::read_memory;
-use crate::session::{
-    cost::thread_cpu_ns,
-    intake::ManagedStack,
-    managed::{Interpreted, Walk},
-    now,
+use crate::{
+    backend::perf::BELOW,
+    session::{
+        cost::thread_cpu_ns,
+        intake::ManagedStack,
+        managed::{Interpreted, Walk},
+        now,
+    },
 };
 
 /// For so long, ns, a halt is waited for without sleeping: one that runs user code comes sooner.
@@ -47,6 +50,8 @@ pub struct Halted {
     pub call: Option<usize>,
     /// Its stack from the stack pointer on.
     pub stack: Vec<u8>,
+    /// What lies below that, as [`Running`](crate::backend::perf::Running) has it.
+    pub below: Vec<u8>,
     /// Python's frames, if it has any.
     pub managed: Option<ManagedStack>,
     /// When it halted, ns on the recording's clock.
@@ -234,12 +239,22 @@ fn halt(
 /// scheduler's books.
 fn copy(pid: u32, tid: u32, at: u64) -> Option<Halted> {
     let (registers, call) = registers(tid)?;
-    let stack = read_memory(tid, registers.general[7], STACK);
+    let sp = registers.general[7];
+    let below = BELOW as usize;
+    let mut whole = read_memory(tid, sp.saturating_sub(BELOW), below + STACK);
+    let (below, stack) = if whole.len() > below {
+        let stack = whole.split_off(below);
+        (whole, stack)
+    } else {
+        // The lowest page of a stack, say.
+        (Vec::new(), read_memory(tid, sp, STACK))
+    };
     let books = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     Some(Halted {
         registers,
         call,
         stack,
+        below,
         managed: None,
         at,
         books: SchedStat::parse(&books)?,

@@ -58,6 +58,7 @@ pub fn parse(
                     user_mode: record::is_user_mode(misc),
                     registers,
                     stack,
+                    below: Vec::new(),
                     managed: None,
                     moved: None,
                     late: false,
