@@ -60,6 +60,8 @@ pub struct Evidence {
     pub cpus: u32,
     /// CPU quota of the target's cgroup in CPUs, where it has one.
     pub quota_cpus: Option<f64>,
+    /// Of the periods of that quota, the share in which it ran out, by the cgroup's own count.
+    pub quota_ran_out: f64,
     /// Idle time by reason, ns, indexed by `BlockReason as usize`.
     pub idle: [u64; BlockReason::COUNT],
     /// The peer that requests wait for longest: its name, and the share of the request time of the
@@ -93,6 +95,7 @@ impl Evidence {
                 .sum(),
             cpus: recording.domain.cpus,
             quota_cpus: recording.host.iter().find_map(quota),
+            quota_ran_out: ladder::throttled_periods(recording).unwrap_or(0.0),
             idle: idle::by_reason(recording),
             peer: main_peer(recording),
             tasks: task_waits::most(recording),
@@ -148,7 +151,7 @@ impl Evidence {
             out.push(("CPUs kept busy", format!("{busy:.2}{cpus}")));
         }
         if let Some(quota) = self.quota_cpus {
-            out.push(("CPU quota", format!("{quota:.1} CPUs")));
+            out.push(("CPU quota", words::cpus(quota)));
         }
         out
     }

@@ -49,6 +49,13 @@ pub const RULES: &[Rule] = &[
         speaks: throttled,
     },
     Rule {
+        name: "held_back",
+        when: "threads waited for a CPU 5 % of the time or more, how much of that for a CPU quota is not told apart, \
+               and the quota ran out in a quarter of its periods or more",
+        assumes: None,
+        speaks: held_back,
+    },
+    Rule {
         name: "starved",
         when: "threads waited for a CPU a quarter of the time or more, and half as long as they computed",
         assumes: Some(
@@ -135,14 +142,32 @@ fn mostly_unattributed(e: &Evidence) -> Option<String> {
 
 fn throttled(e: &Evidence) -> Option<String> {
     let share = e.share(e.total.runnable.throttled);
-    let quota = match e.quota_cpus {
-        Some(q) => format!("its CPU quota ({q:.1} CPUs)"),
-        None => "its CPU quota".to_string(),
-    };
     (share >= 0.05).then(|| {
         format!(
-            "{} was lost to {quota}; raising it, or less CPU work, would give that back",
-            words::share(share)
+            "{} was lost to {}; raising it, or less CPU work, would give that back",
+            words::share(share),
+            quota(e)
+        )
+    })
+}
+
+fn quota(e: &Evidence) -> String {
+    match e.quota_cpus {
+        Some(q) => format!("its CPU quota ({})", words::cpus(q)),
+        None => "its CPU quota".to_string(),
+    }
+}
+
+fn held_back(e: &Evidence) -> Option<String> {
+    const BINDING: f64 = 0.25;
+    let runnable = e.total.state_ns(State::Runnable);
+    let untold = e.total.runnable.throttled == 0 && e.quota_ran_out >= BINDING;
+    (untold && e.share(runnable) >= 0.05).then(|| {
+        format!(
+            "{} ran out in {} of its periods; raising it, or less CPU work, would give back up to {}",
+            quota(e),
+            words::share(e.quota_ran_out),
+            words::share(e.share(runnable))
         )
     })
 }
@@ -150,7 +175,7 @@ fn throttled(e: &Evidence) -> Option<String> {
 fn starved(e: &Evidence) -> Option<String> {
     let runnable = e.total.state_ns(State::Runnable) - e.total.runnable.throttled;
     let on_cpu = e.total.state_ns(State::OnCpu);
-    let speaks = e.share(runnable) >= 0.25 && runnable >= on_cpu / 2;
+    let speaks = e.share(runnable) >= 0.25 && runnable >= on_cpu / 2 && held_back(e).is_none();
     speaks.then(|| {
         format!(
             "there are too few CPUs for its threads; more of them, or less work beside it, would \
@@ -210,6 +235,8 @@ fn blocked(e: &Evidence) -> Option<String> {
 
 fn mixed(e: &Evidence) -> Option<String> {
     let speaks = e.total.wall_ns > 0
+        && throttled(e).is_none()
+        && held_back(e).is_none()
         && computing(e).is_none()
         && starved(e).is_none()
         && busy_beside_waiting(e).is_none()

@@ -112,6 +112,32 @@ fn a_quota_is_named() {
 }
 
 #[test]
+fn a_quota_that_ran_out_is_named_where_nobody_tells_whom_it_held_back() {
+    let mut rec = recording(&[(3, 90, 0, BlockReason::Lock, 7)]);
+    for (time_ns, periods) in [(0, 10), (1_000_000_000, 20)] {
+        let mut host = HostSample {
+            time_ns,
+            ..HostSample::default()
+        };
+        host.facts.cgroup = Some(CgroupFacts {
+            quota_us: Some(6_000),
+            period_us: Some(100_000),
+            nr_periods: Some(periods),
+            nr_throttled: Some(periods - 3),
+            ..CgroupFacts::default()
+        });
+        rec.host.push(host);
+    }
+    let f = finding(&rec);
+    assert_eq!(f.rule, "held_back");
+    let said = "its CPU quota (0.06 CPUs) ran out in 100 % of its periods";
+    assert!(f.sentence.contains(said), "{}", f.sentence);
+    // Once in ten periods it is not what they wait for.
+    rec.host[0].facts.cgroup.as_mut().unwrap().nr_throttled = Some(16);
+    assert_eq!(finding(&rec).rule, "starved");
+}
+
+#[test]
 fn what_was_not_seen_comes_first_and_the_rest_is_listed() {
     let mut rec = recording(&[(10, 0, 0, BlockReason::Disk, 80)]);
     rec.contexts[0].ledger.unknown[UnknownCause::LostEvents as usize] = 1_000_000_000;

@@ -2,6 +2,14 @@
 
 use wallscope_model::BlockReason;
 
+/// So many CPUs.
+pub fn cpus(n: f64) -> String {
+    match n {
+        n if n < 0.1 => format!("{n:.2} CPUs"),
+        n => format!("{n:.1} CPUs"),
+    }
+}
+
 /// A share of 1, rounded for reading.
 pub(crate) fn share(v: f64) -> String {
     let p = v * 100.0;

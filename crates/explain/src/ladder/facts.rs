@@ -16,7 +16,7 @@ fn edges(recording: &Recording) -> Option<(&HostFacts, &HostFacts, f64)> {
 }
 
 /// Of the periods of a CPU quota, the share in which it ran out.
-pub(super) fn throttled_periods(recording: &Recording) -> Option<f64> {
+pub(crate) fn throttled_periods(recording: &Recording) -> Option<f64> {
     let (first, last, _) = edges(recording)?;
     let (a, b) = (first.cgroup.as_ref()?, last.cgroup.as_ref()?);
     let periods = b.nr_periods?.saturating_sub(a.nr_periods?);
