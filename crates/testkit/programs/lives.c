@@ -136,11 +136,22 @@ NAMED void parked_wait(void) {
     for (;;) pthread_cond_wait(&parked_changed, &parked_lock);
 }
 
+// Wakes now and then, each at a time of its own.
+NAMED void parked_nap(u64 every_ns) {
+    static u64 seed = 1;
+    u64 own = __atomic_add_fetch(&seed, 1, __ATOMIC_RELAXED);
+    sleep_ns(random_next(&own) % every_ns);
+    for (;;) sleep_ns(every_ns);
+}
+
 static void *parked_main(void *argument) {
-    (void)argument;
+    u64 every_ns = *(const u64 *)argument;
     prctl(PR_SET_NAME, "parked");
     thread_truth_new("parked");
-    parked_wait();
+    if (every_ns)
+        parked_nap(every_ns);
+    else
+        parked_wait();
     return NULL;
 }
 
@@ -157,15 +168,17 @@ static void parked_busy_run(struct worker *self) {
 
 void program_parked(void) {
     long threads = option_long("threads", 10000);
+    static u64 every_ns;
+    every_ns = (u64)option_long("wake-ms", 0) * 1000000;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 32768);
     for (long i = 0; i < threads; i++) {
         pthread_t handle;
-        errno = pthread_create(&handle, &attributes, parked_main, NULL);
+        errno = pthread_create(&handle, &attributes, parked_main, &every_ns);
         if (errno) refuse("only %ld of %ld threads could be started", i, threads);
     }
-    worker_start("parked-busy", parked_busy_run, NULL);
+    if (!every_ns) worker_start("parked-busy", parked_busy_run, NULL);
     ready_and_wait(NULL, 0);
     wait_for_end(false);
     workers_settle();

@@ -48,7 +48,7 @@ static const struct program PROGRAMS[] = {
     {"short", "parallel compute-us sleep-us count", "threads that live a millisecond", program_short},
     {"rename", "", "a thread that changes its name half-way", program_rename},
     {"veil", "", "a process that other users may not look into from half-way on", program_veil},
-    {"parked", "threads", "very many threads that do nothing", program_parked},
+    {"parked", "threads wake-ms", "very many threads that do nothing, or wake now and then", program_parked},
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
     {"upstream", "upstream-us pause-us", "an event loop on a slow upstream beside parked workers",
      program_upstream},

@@ -214,6 +214,48 @@ fn parked(tool: &Tool, effort: Effort) -> Result<Figure, Error> {
     })
 }
 
+/// Own CPU time beside a thousand threads of which each wakes once a second, its start included, % of a core.
+fn idle(tool: &Tool, effort: Effort) -> Result<Vec<Figure>, Error> {
+    let seconds = (2.0 * effort.seconds).to_string();
+    let flags = [
+        "--threads",
+        "1000",
+        "--wake-ms",
+        "1000",
+        "--seconds",
+        &seconds,
+    ];
+    let measure = |(key, what, backend, hz)| {
+        let options = Options {
+            more: vec!["--backend".into(), backend],
+            ..Options::at(hz)
+        };
+        let run = tool.measure("parked", &flags, &options)?;
+        let window = run.report.window.end_ns - run.report.window.start_ns;
+        Ok(Figure {
+            key,
+            what,
+            value: run.report.cost.own_cpu_ns as f64 * 100.0 / window as f64,
+            unit: "%",
+        })
+    };
+    let ways = [
+        (
+            "idle-perf",
+            "own CPU, 1,000 mostly idle threads, perf",
+            "perf".into(),
+            99,
+        ),
+        (
+            "idle-proc",
+            "own CPU, 1,000 mostly idle threads, proc at 20 Hz",
+            "proc".into(),
+            20,
+        ),
+    ];
+    ways.into_iter().map(measure).collect()
+}
+
 /// All of them.
 pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Figure>> {
     let mut figures = ordinary(tool, effort)?;
@@ -223,5 +265,6 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Figure>> {
         Err(error) => return Err(error.into()),
     }
     figures.push(parked(tool, effort)?);
+    figures.extend(idle(tool, effort)?);
     Ok(figures)
 }

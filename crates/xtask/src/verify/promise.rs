@@ -313,6 +313,16 @@ pub const PROMISES: &[Promise] = &[
         How::Figure("thread", 6.0),
     ),
     promise(
+        "own CPU with 1,000 mostly idle threads, perf events",
+        "≤ 2 % of a core",
+        How::Figure("idle-perf", 2.0),
+    ),
+    promise(
+        "own CPU with 1,000 mostly idle threads, `/proc` at 20 Hz",
+        "≤ 2 % of a core",
+        How::Figure("idle-proc", 2.0),
+    ),
+    promise(
         "start to `recording`, ordinary target",
         "≤ 1 s",
         How::Figure("live", 1.0),
