@@ -59,7 +59,8 @@ tests() {
     log=$(mktemp)
     cargo test --quiet --release --workspace --no-fail-fast -- --show-output 2>&1 |
         tee "$log" | quietly && { rm -f "$log"; return 0; }
-    if grep -q 'wallscope panicked' "$log"; then
+    # What a test that passes has printed does not count: one makes such a panic.
+    if quietly <"$log" | grep 'wallscope panicked' >/dev/null; then
         rm -f "$log"
         return 1
     fi

@@ -2,8 +2,7 @@
 
 use wallscope_model::{BlockReason, State};
 
-use crate::Evidence;
-use crate::words;
+use crate::{Evidence, ladder, words};
 
 /// A named rule.
 pub struct Rule {
@@ -159,9 +158,8 @@ fn quota(e: &Evidence) -> String {
 }
 
 fn held_back(e: &Evidence) -> Option<String> {
-    const BINDING: f64 = 0.25;
     let runnable = e.total.state_ns(State::Runnable);
-    let untold = e.total.runnable.throttled == 0 && e.quota_ran_out >= BINDING;
+    let untold = e.total.runnable.throttled == 0 && e.quota_ran_out >= ladder::BINDING;
     (untold && e.share(runnable) >= 0.05).then(|| {
         format!(
             "{} ran out in {} of its periods; raising it, or less CPU work, would give back up to {}",

@@ -332,12 +332,7 @@ static void case_realign(bool block) {
 }
 
 // ---- a frame that is found by what lies below the stack pointer, as OpenSSL's hashes have it ----
-NAMED void odd_below_block(void) {
-    static bool seen;
-    if (!__atomic_exchange_n(&seen, true, __ATOMIC_RELAXED)) chain_record("odd_below_block", "blocked");
-    sleep_ns(odd_block_ns);
-    KEEP_FRAME();
-}
+BLOCKING_LEAF(below)
 NAMED void odd_below_spin(void) {
     static bool seen;
     if (!__atomic_exchange_n(&seen, true, __ATOMIC_RELAXED)) chain_record("odd_below_spin", "on_cpu");

@@ -20,6 +20,9 @@ extern __thread u64 odd_spin_units, odd_block_ns; // this round's work of the le
             chain_record("odd_" #name "_spin", "on_cpu");                                          \
         SPIN(odd_spin_units);                                                                      \
     }                                                                                              \
+    BLOCKING_LEAF(name)
+
+#define BLOCKING_LEAF(name)                                                                        \
     NAMED void odd_##name##_block(void) {                                                          \
         static bool seen;                                                                          \
         if (!__atomic_exchange_n(&seen, true, __ATOMIC_RELAXED))                                   \

@@ -323,7 +323,7 @@ struct ws_socket {
 	u8 inbound;     /* accepted: the other side asks */
 	u8 answered;    /* ever */
 	u8 sampled;
-	u8 at_least; // there may have been more requests; user space alone
+	u8 at_least;    /* there may have been more requests; user space alone */
 	u8 pad0[2];
 	u8 peer[16];
 	char path[WS_PATH]; /* of a unix socket's listener */

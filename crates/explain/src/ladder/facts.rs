@@ -15,6 +15,9 @@ fn edges(recording: &Recording) -> Option<(&HostFacts, &HostFacts, f64)> {
     (seconds > 0.0).then_some((&first.facts, &last.facts, seconds))
 }
 
+/// Of a quota's periods so many run out where it binds.
+pub(crate) const BINDING: f64 = 0.25;
+
 /// Of the periods of a CPU quota, the share in which it ran out.
 pub(crate) fn throttled_periods(recording: &Recording) -> Option<f64> {
     let (first, last, _) = edges(recording)?;

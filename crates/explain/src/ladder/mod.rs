@@ -44,7 +44,7 @@ pub use apart::{Apart, Why};
 pub use causes::Cause;
 pub(crate) use delays::of_samples as delays;
 pub(crate) use enders::held_by_fellows;
-pub(crate) use facts::throttled_periods;
+pub(crate) use facts::{BINDING, throttled_periods};
 pub use host::{Level, Resource};
 pub(crate) use news::says_that_it_gives;
 pub(crate) use places::place;

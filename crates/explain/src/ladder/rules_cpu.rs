@@ -12,9 +12,6 @@ use super::work::Kind;
 use super::{CPU_FIRST, Level, callers, facts, rules_tasks};
 use crate::words;
 
-/// Of a quota's periods so many run out where it binds.
-const BINDING: f64 = 0.25;
-
 pub(super) fn quota(e: &Evidence<'_>) -> Found {
     let l = &e.bottleneck.ledger;
     let others = e.main_wait().1;
@@ -22,7 +19,7 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
     // Without kernel programs the cgroup's own counters tell of a quota, and not whom it held back for how long.
     let apart = e.recording.domain.backend == "ebpf" || l.runnable.throttled > 0;
     let ns = match apart {
-        false if binding >= BINDING => l.state_ns(State::Runnable),
+        false if binding >= facts::BINDING => l.state_ns(State::Runnable),
         _ => l.runnable.throttled,
     };
     let share = e.share(ns);
@@ -31,7 +28,7 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
         .map_or_else(String::new, |r| format!(" ({})", r.saturation));
     found(
         format!("throttled: {}{group}", words::share(share)),
-        share >= 0.05 && (ns >= others / 4 || binding >= BINDING),
+        share >= 0.05 && (ns >= others / 4 || binding >= facts::BINDING),
         || {
             let held = match apart {
                 true => format!(

@@ -112,26 +112,22 @@ impl Running {
     /// is looked for that is only being made, there are zeros where that was not copied.
     pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
         let sp = self.registers.general[7];
-        let below = sp.saturating_sub(address);
-        if below > BELOW {
+        if self.is_below(address) {
             return 0;
         }
-        let zeros = (below as usize).min(to.len());
-        match self
-            .below
-            .get(self.below.len().wrapping_sub(below as usize)..)
-        {
-            Some(below) => to[..zeros].copy_from_slice(&below[..zeros]),
-            None => to[..zeros].fill(0),
+        let depth = sp.saturating_sub(address) as usize;
+        let (lower, to) = to.split_at_mut(depth.min(to.len()));
+        match self.below.len().checked_sub(depth) {
+            Some(from) => lower.copy_from_slice(&self.below[from..][..lower.len()]),
+            None => lower.fill(0),
         }
-        let to = &mut to[zeros..];
         let from = usize::try_from(address.saturating_sub(sp))
             .ok()
             .and_then(|at| self.stack.get(at..))
             .unwrap_or_default();
         let n = from.len().min(to.len());
         to[..n].copy_from_slice(&from[..n]);
-        zeros + n
+        lower.len() + n
     }
 
     /// Whether an address lies below what there is of the stack.
