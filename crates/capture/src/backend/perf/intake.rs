@@ -287,14 +287,14 @@ impl Looker {
             true => of.into(),
             false => Weight::Innermost { sp, of },
         };
-        let (late, late_round) = (s.is_late_for(length), s.late_ns > 0);
-        // Reasons are not told by length: short waits must not be left out alone.
-        t.in_time += u32::from(!late_round);
-        let told = match late_round && t.in_time >= ENOUGH {
+        let late = s.is_late_for(length);
+        t.in_time += u32::from(!late);
+        let told = match late && t.in_time >= ENOUGH {
             true => 0,
             false => ns,
         };
-        t.book.add(self.grid, begin, end, Kind::Seen(reason), told);
+        t.book
+            .add(self.grid, begin, end, Kind::Seen(reason, class), told);
         let look = Look {
             thread: index as u32,
             stack,
@@ -320,7 +320,7 @@ impl Looker {
         };
         self.samples.add(self.grid, &wakeup);
         if whole && !s.left {
-            (self.samples.queueing).woke(stack, 1.0 / chance, late_round);
+            (self.samples.queueing).woke(stack, 1.0 / chance, s.late_ns > 0);
         }
         whole.then_some(stack)
     }

@@ -8,7 +8,12 @@ use wallscope_model::{
 };
 use wallscope_object::process::SchedStat;
 
-use super::{book::Totals, looker::Looker, samples::Known, thread::Thread};
+use super::{
+    book::{Book, Totals},
+    looker::Looker,
+    samples::Known,
+    thread::Thread,
+};
 use crate::session::{advice, build::Stacks, tasks};
 
 /// What putting a recording together gives beside it.
@@ -36,7 +41,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
             t.counters.settle(&mut t.book, grid);
         }
         let (start_ns, end_ns) = (t.book.start_ns, t.book.seen_ns);
-        let totals = std::mem::replace(&mut t.book, super::book::Book::new(end_ns)).finish();
+        let totals = std::mem::replace(&mut t.book, Book::new(end_ns)).finish(&t.waits);
         if user_only {
             let (user, kernel) = ticks(t);
             let stack = samples.none(t.pid, StackEnd::NotSampled);

@@ -3,11 +3,16 @@
 //!
 //! What a thread was blocked *for* is seen at looks only, so each slice's blocked time is divided
 //! among the reasons as they were seen. Where switches are recorded, time off the CPU is exact and
-//! the part of it that was spent waiting for the CPU, after the wake-up, is taken out of it.
+//! the part of it that was spent waiting for the CPU, after the wake-up, is taken out of it; and what
+//! was seen of waits of one length stands for all of them, as with their stacks
+//! ([`crate::backend::perf::waits`]).
+
+use std::collections::BTreeMap;
 
 use wallscope_model::{BlockReason, LedgerSlice, Slices};
 
 use super::spans::Spans;
+use crate::backend::perf::waits::Waits;
 
 /// What time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +31,12 @@ pub enum Kind {
     Woken,
     /// Not known: records are missing and no counter tells.
     Unknown,
-    /// Seen blocked for this reason: a weight, no time of its own.
-    Seen(BlockReason),
+    /// Seen blocked for this reason, in a wait of a class by length: a weight, no time of its own.
+    Seen(BlockReason, u8),
 }
+
+/// The class of waits whose length is not recorded.
+pub const ANY: u8 = 0;
 
 /// Time of one kind in one slice.
 #[derive(Clone, Copy, Debug)]
@@ -134,12 +142,13 @@ impl Book {
         }
     }
 
-    /// Closes the books.
-    pub fn finish(mut self) -> Totals {
+    /// Closes the books. `waits`: the lengths of all waits, where they are recorded.
+    pub fn finish(mut self, waits: &Waits) -> Totals {
+        self.weigh(waits);
         self.entries.sort_by_key(|e| e.slice);
         let mut seen = [0u64; BlockReason::COUNT];
         for e in &self.entries {
-            if let Kind::Seen(reason) = e.kind {
+            if let Kind::Seen(reason, _) = e.kind {
                 seen[reason as usize] += e.ns;
             }
         }
@@ -158,7 +167,7 @@ impl Book {
                     Kind::PutOff => put_off += e.ns,
                     Kind::Blocked | Kind::Off => blocked += e.ns,
                     Kind::Unknown => totals.unknown += e.ns,
-                    Kind::Seen(reason) => here[reason as usize] += e.ns,
+                    Kind::Seen(reason, _) => here[reason as usize] += e.ns,
                 }
             }
             row.runnable_ns = woken + put_off;
@@ -177,6 +186,28 @@ impl Book {
             totals.slices.push(row);
         }
         totals
+    }
+
+    /// Gives the time of all waits of a class to what was seen of them.
+    fn weigh(&mut self, waits: &Waits) {
+        let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
+        for e in &self.entries {
+            if let Kind::Seen(_, class) = e.kind
+                && class != ANY
+            {
+                *seen.entry(class).or_default() += e.ns;
+            }
+        }
+        let classes: Vec<u8> = seen.keys().copied().collect();
+        let waits = waits.among(&classes);
+        for e in &mut self.entries {
+            if let Kind::Seen(_, class) = e.kind
+                && let Some(of) = seen.get(&class)
+            {
+                let all = u128::from(waits.of(class).ns);
+                e.ns = (u128::from(e.ns) * all / u128::from((*of).max(1))) as u64;
+            }
+        }
     }
 }
 
@@ -219,6 +250,7 @@ pub fn spread(grid: Slices, begin: u64, end: u64, ns: u64) -> impl Iterator<Item
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::perf::waits::class;
 
     const GRID: Slices = Slices {
         start_ns: 0,
@@ -230,13 +262,35 @@ mod tests {
     fn reasons_divide_blocked_time_as_they_were_seen() {
         let mut b = Book::new(0);
         b.add(GRID, 0, 100, Kind::Blocked, 80);
-        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Lock), 3);
-        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Pipe), 1);
-        let t = b.finish();
+        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Lock, ANY), 3);
+        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Pipe, ANY), 1);
+        let t = b.finish(&Waits::default());
         assert_eq!(t.blocked[BlockReason::Lock as usize], 60);
         assert_eq!(t.blocked[BlockReason::Pipe as usize], 20);
         // Nothing was seen in the second slice: as in all of them.
         assert_eq!(t.slices[1].blocked[BlockReason::Lock as usize], 30);
+    }
+
+    #[test]
+    fn what_was_seen_of_a_length_stands_for_all_waits_of_it() {
+        let mut b = Book::new(0);
+        b.add(GRID, 0, 50, Kind::Off, 50);
+        let (short, long) = (class(20_000), class(5_000_000));
+        // Of one in ten of the short ones a look told something, of the long ones of all.
+        for (reason, class, ns) in [
+            (BlockReason::Disk, short, 30),
+            (BlockReason::Pipe, short, 10),
+            (BlockReason::Lock, long, 600),
+        ] {
+            b.add(GRID, 0, 50, Kind::Seen(reason, class), ns);
+        }
+        let mut waits = Waits::default();
+        (0..20).for_each(|_| waits.add(20_000));
+        waits.add(4_600_000);
+        let t = b.finish(&waits);
+        let of = |reason| t.blocked[reason as usize];
+        let parts = [BlockReason::Disk, BlockReason::Pipe, BlockReason::Lock].map(of);
+        assert_eq!(parts, [3, 1, 46]);
     }
 
     #[test]
@@ -250,7 +304,7 @@ mod tests {
             ..GRID
         };
         assert_eq!(b.shift(wide, 120, Kind::Off, Kind::Woken, 150), 100);
-        let t = b.finish();
+        let t = b.finish(&Waits::default());
         let rows: Vec<_> = t.slices.iter().map(|s| (s.slice, s.on_cpu_ns)).collect();
         assert_eq!(rows, [(0, 10), (1, 0)]);
         assert_eq!(
@@ -265,7 +319,7 @@ mod tests {
         b.add(GRID, 0, 100, Kind::Off, 100);
         assert_eq!(b.shift(GRID, 0, Kind::Off, Kind::Woken, 70), 70);
         assert_eq!(b.shift(GRID, 60, Kind::Off, Kind::Woken, 70), 0);
-        let t = b.clone().finish();
+        let t = b.clone().finish(&Waits::default());
         assert_eq!((t.woken, t.blocked[BlockReason::Other as usize]), (70, 30));
         assert_eq!((t.slices[0].runnable_ns, t.slices[1].runnable_ns), (20, 50));
         assert_eq!(b.shift(GRID, 0, Kind::Off, Kind::Woken, 70), 30);

@@ -11,7 +11,7 @@ use wallscope_model::{BlockReason, Part, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 
 use super::{
-    book::Kind,
+    book::{ANY, Kind},
     looker::Looker,
     samples::{Look, Weight},
     stop::{Halted, Stopper},
@@ -146,7 +146,7 @@ impl Looker {
         };
         if let Some(reason) = reason {
             let book = &mut self.watch.threads[index].book;
-            book.add(self.grid, begin, end, Kind::Seen(reason), end - begin);
+            book.add(self.grid, begin, end, Kind::Seen(reason, ANY), end - begin);
         }
         self.samples.add(
             self.grid,

@@ -5,7 +5,7 @@ use wallscope_model::{Slices, State};
 use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
-    book::Kind,
+    book::{ANY, Kind},
     called::Calls,
     connections::Connections,
     counters::{Counters, Doing},
@@ -456,7 +456,8 @@ impl Looker {
         let t = &mut self.watch.threads[index];
         t.reason = reason;
         let ns = end - begin;
-        t.book.add(self.grid, begin, end, Kind::Seen(reason), ns);
+        t.book
+            .add(self.grid, begin, end, Kind::Seen(reason, ANY), ns);
         self.samples.add(
             self.grid,
             &Look {

@@ -73,6 +73,7 @@ use assemble::Assembled;
 use connections::Connections;
 use looker::{LATE, Looker};
 use pace::{Pace, Used, Waking};
+use prompt::InLine;
 use stop::Stopper;
 
 /// Between two searches for new threads and processes, ns.
@@ -215,6 +216,7 @@ pub(crate) fn record(
     let (mut looks_ns, mut searching_ns, mut due) = (0, 0, 0);
     let mut waking = Waking::default();
     let ahead = Ahead::of_others();
+    let in_line = InLine::of_own_thread();
     let stop = loop {
         let cpu = thread_cpu_ns();
         if due == 0 {
@@ -233,6 +235,7 @@ pub(crate) fn record(
             }
             _ => None,
         };
+        let (waits, stood) = (session::now(), in_line.ns());
         let event = events.wait_for(longest);
         // Waking up is a part of what it was for; emptying the rings in time is for neither.
         let price = waking.of(thread_cpu_ns() - cpu);
@@ -241,7 +244,10 @@ pub(crate) fn record(
             Event::News if longest.is_none() => looker.sampling_ns += price,
             _ => {}
         }
-        let late = session::now() > due + LATE;
+        // Or it came late by what we did, as when samples came just then.
+        let late = session::now() > due + LATE
+            && (waits > due
+                || (stood.zip(in_line.ns())).is_none_or(|(before, now)| now > before + LATE));
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             looker.drain(followed, session::now());
         }

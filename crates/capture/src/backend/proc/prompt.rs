@@ -3,8 +3,15 @@
 //! A look that has to wait for a CPU comes when some thread has just blocked, which is no random moment
 //! of that thread: what follows computing is seen too often. Who asks for short turns is given them
 //! soon (Linux 6.12), at nobody's cost: turns are sooner, not more. Anybody may ask for that.
+//!
+//! Not every look that comes late waited for a CPU: one that sleeps takes up to half a millisecond to wake on
+//! some virtual machines, whatever threads do meanwhile. There the looks in time are the ones that are no random
+//! moments, as a CPU that something has just run on wakes sooner. The scheduler's counter of our own waiting
+//! tells the two apart.
 
-use std::mem;
+use std::{fs::File, mem, os::unix::fs::FileExt as _};
+
+use wallscope_object::process::SchedStat;
 
 /// The length of turn asked for, ns: the shortest that the kernel grants.
 const TURN: u64 = 100_000;
@@ -30,9 +37,54 @@ pub fn ask_for_short_turns() {
     }
 }
 
+/// How long the thread that made it has stood in line for a CPU.
+pub struct InLine(Option<File>);
+
+impl InLine {
+    /// Of the calling thread.
+    pub fn of_own_thread() -> InLine {
+        InLine(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// Since its birth, ns; `None`: the kernel does not tell.
+    pub fn ns(&self) -> Option<u64> {
+        let mut line = [0; 96];
+        let length = self.0.as_ref()?.read_at(&mut line, 0).ok()?;
+        let text = std::str::from_utf8(&line[..length]).ok()?;
+        Some(SchedStat::parse(text)?.run_delay_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn standing_in_line_is_told_from_sleeping() {
+        // Two on one CPU: whoever does not have it stands in line.
+        let busy = std::thread::spawn(|| {
+            on_first_cpu();
+            let begun = std::time::Instant::now();
+            while begun.elapsed().as_millis() < 200 {}
+        });
+        let line = InLine::of_own_thread();
+        let before = line.ns().expect("the kernel tells");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let slept = line.ns().unwrap() - before;
+        on_first_cpu();
+        while !busy.is_finished() {}
+        busy.join().unwrap();
+        let stood = line.ns().unwrap() - before - slept;
+        assert!(stood > 20_000_000, "{stood}");
+    }
+
+    fn on_first_cpu() {
+        let own = rustix::thread::sched_getaffinity(None).unwrap();
+        let first = (0..1024).find(|cpu| own.is_set(*cpu)).unwrap();
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(first);
+        rustix::thread::sched_setaffinity(None, &one).unwrap();
+    }
 
     #[test]
     fn the_kernel_grants_short_turns_or_knows_none() {

@@ -27,7 +27,7 @@ pub struct Spans {
 impl Spans {
     /// The thread was in `kind` from `begin` to `end`, or what it was in goes on to `end`.
     pub fn note(&mut self, begin: u64, end: u64, kind: Kind) {
-        if let Kind::Seen(reason) = kind {
+        if let Kind::Seen(reason, _) = kind {
             let seen = self.all.iter_mut().rev().take(4);
             let open = seen.filter(|s| s.kind == Kind::Off && s.begin < end && s.end > begin);
             open.for_each(|s| s.reason = Some(reason));
@@ -121,7 +121,7 @@ pub fn timeline(threads: &[Thread], limit_bytes: u64) -> Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::book::ANY, *};
 
     fn thread(spans: Spans) -> Thread {
         let mut t = Thread::new(1, 1, "t".into(), 0, false);
@@ -135,7 +135,7 @@ mod tests {
         s.note(10, 20, Kind::OnCpu);
         s.note(20, 30, Kind::Off);
         s.note(30, 45, Kind::Off);
-        s.note(20, 45, Kind::Seen(BlockReason::Disk));
+        s.note(20, 45, Kind::Seen(BlockReason::Disk, ANY));
         s.note(45, 45, Kind::OnCpu);
         s.note(45, 50, Kind::PutOff);
         let lane = s.lane(ContextId(0));

@@ -325,7 +325,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::proc::book::Totals;
+    use crate::backend::{perf::waits::Waits, proc::book::Totals};
 
     const GRID: Slices = Slices {
         start_ns: 0,
@@ -350,7 +350,7 @@ mod tests {
         }
         course.read(end, last, false);
         course.settle(&mut book, GRID, &mut lag, end);
-        let totals = book.finish();
+        let totals = book.finish(&Waits::default());
         let all = totals.on_cpu
             + totals.woken
             + totals.preempted
@@ -398,7 +398,7 @@ mod tests {
         upto(&mut c, None, 20, books(0, 7, 1));
         assert_eq!(c.waited_before_ns, 0);
         upto(&mut c, Some(40), 50, books(10, 107, 2));
-        let t = book.finish();
+        let t = book.finish(&Waits::default());
         assert_eq!((t.on_cpu, t.woken, c.waited_before_ns), (10, 40, 60));
     }
 
@@ -457,7 +457,7 @@ mod tests {
         c.mistrust();
         read(&mut c, 50, 14, 3);
         assert_eq!((c.off_since(), c.on_since()), (None, None));
-        let totals = book.finish();
+        let totals = book.finish(&Waits::default());
         assert_eq!((totals.on_cpu, c.repaired_ns), (14, 4));
     }
 
@@ -472,7 +472,10 @@ mod tests {
             c.settle(&mut book, GRID, &mut Lag::default(), now);
         }
         assert_eq!((c.beyond_ns(10), c.beyond_ns(400)), (290, 0));
-        assert_eq!((book.finish().on_cpu, c.repaired_ns), (3_000, 0));
+        assert_eq!(
+            (book.finish(&Waits::default()).on_cpu, c.repaired_ns),
+            (3_000, 0)
+        );
         c.told();
         assert_eq!(c.beyond_ns(0), 0);
     }
@@ -487,7 +490,7 @@ mod tests {
             c.settle(&mut book, GRID, &mut Lag::default(), u64::MAX);
         }
         assert!(c.is_deaf());
-        assert_eq!(book.finish().on_cpu, 30);
+        assert_eq!(book.finish(&Waits::default()).on_cpu, 30);
     }
 
     #[test]
@@ -510,7 +513,7 @@ mod tests {
         assert_eq!(c.booked, 55);
         c.step(&mut book, GRID, &mut Lag::default(), 70, Step::In);
         c.step(&mut book, GRID, &mut Lag::default(), 90, OUT);
-        let t = book.clone().finish();
+        let t = book.clone().finish(&Waits::default());
         assert_eq!(
             (book.seen_ns, t.on_cpu),
             (60, 40),
@@ -542,7 +545,7 @@ mod tests {
             c.read(300_000, books(130_000 + 2 * late, 20_000 - late, 3), true);
             c.settle(&mut book, grid, &mut lag, u64::MAX);
             assert_eq!(c.repaired_ns, 0);
-            all.push(book.finish());
+            all.push(book.finish(&Waits::default()));
         }
         assert_eq!(lag.ns(), 3_000);
         assert_eq!((all[0].on_cpu, all[0].preempted), (134_000, 18_000));
@@ -567,7 +570,10 @@ mod tests {
         }
         c.read(10_000_000, books(2_200_000, 0, 101), true);
         c.settle(&mut book, grid, &mut lag, u64::MAX);
-        assert_eq!((book.finish().on_cpu, c.repaired_ns), (2_200_000, 0));
+        assert_eq!(
+            (book.finish(&Waits::default()).on_cpu, c.repaired_ns),
+            (2_200_000, 0)
+        );
     }
 
     #[test]
@@ -578,7 +584,7 @@ mod tests {
         c.step(&mut book, GRID, &mut Lag::default(), 10, OUT);
         c.mistrust();
         c.step(&mut book, GRID, &mut Lag::default(), 30, Step::End);
-        let t = book.finish();
+        let t = book.finish(&Waits::default());
         assert_eq!((t.unknown, t.on_cpu), (30, 0));
     }
 }
