@@ -13,7 +13,7 @@ use crate::{
         ebpf::sideband::Change,
         proc::{
             book::Kind,
-            looker::{ENOUGH, Looker, REMAP},
+            looker::{ENOUGH, Looker, REMAP, REMAP_TIMES},
             samples::{Look, Meant, Weight},
             thread::{PutOff, Thread},
         },
@@ -472,12 +472,16 @@ impl Looker {
 
     /// Reads a process's mappings again, unless that was done a moment ago.
     pub fn remap(&mut self, pid: u32, now: u64) -> bool {
-        let due = |p: &&mut crate::backend::proc::watched::Watched| now >= p.mapped_ns + REMAP;
-        let Some(process) = self.watch.processes.get_mut(&pid).filter(due) else {
+        let Some(process) = self.watch.processes.get_mut(&pid) else {
             return false;
         };
-        process.mapped_ns = now;
+        if now < process.mapped_until_ns {
+            return false;
+        }
+        let begun = session::now();
         self.processes.found(pid);
+        let read = session::now();
+        process.mapped_until_ns = read + (REMAP_TIMES * (read - begun)).min(REMAP);
         true
     }
 }

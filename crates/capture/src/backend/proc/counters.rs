@@ -102,6 +102,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::perf::waits::Waits;
     use crate::backend::proc::book::Totals;
 
     const MS: u64 = 1_000_000;
@@ -124,7 +125,7 @@ mod tests {
 
         fn finish(mut self) -> Totals {
             self.1.settle(&mut self.0, GRID);
-            self.0.finish()
+            self.0.finish(&Waits::default())
         }
     }
 

@@ -25,8 +25,10 @@ use crate::{
 
 /// Looks left out at most at a thread that sleeps.
 const MOST_SKIPPED: u32 = 7;
-/// Between two readings of a process's mappings, ns.
+/// Between two readings of a process's mappings so many times what the last took, ns, but no more than this.
 pub const REMAP: u64 = 100_000_000;
+/// So many times.
+pub const REMAP_TIMES: u64 = 50;
 /// Who wakes so long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
@@ -498,7 +500,7 @@ impl Looker {
         for pid in changed {
             self.processes.found(pid);
             if let Some(p) = self.watch.processes.get_mut(&pid) {
-                p.mapped_ns = now;
+                p.mapped_until_ns = now + REMAP;
             }
         }
         self.join(known);

@@ -15,8 +15,8 @@ pub struct Watched {
     pub before: u64,
     /// Whether what its threads wait in may be read.
     pub readable: bool,
-    /// When its mappings were read last.
-    pub mapped_ns: u64,
+    /// When its mappings may be read again.
+    pub mapped_until_ns: u64,
     /// Threads alive.
     pub alive: usize,
     /// Whether there were some and they are gone.
@@ -69,7 +69,7 @@ impl Watched {
             clock: [if is_new { 0 } else { clock }, clock],
             before: 0,
             readable: true,
-            mapped_ns: 0,
+            mapped_until_ns: 0,
             alive: 0,
             ended: false,
             start_ticks,
