@@ -119,9 +119,15 @@ impl Unwind for CopiedStacks {
             general: stack.general,
         };
         let (tables, process) = (store.sink(), stack.process);
-        let unwound =
-            self.unwinder
-                .unwind_copy(tables, process, &registers, FRAMES, read, |_, _| 0);
+        let unwound = self.unwinder.unwind_copy(
+            tables,
+            process,
+            &registers,
+            FRAMES,
+            read,
+            |_, _| 0,
+            |_, _| 0,
+        );
         let addresses = unwound
             .frames
             .iter()

@@ -161,7 +161,7 @@ struct uw_work {
 	u32 rule;
 	u32 lo;
 	u32 hi;
-	u32 no_code;		/* only the stack can be read, not the code */
+	u32 no_code;		/* code cannot be read */
 	u32 tgid;
 	u32 pad0;
 	u64 frame;

@@ -37,6 +37,9 @@ struct uw_host {
 	/* The same for what is not on the stack. */
 	u64 (*read_beside)(void *context, u64 addr, u8 *to, u64 len);
 	void *beside_context;
+	/* The same for instructions, which stay as they are. */
+	u64 (*read_code)(void *context, u64 addr, u8 *to, u64 len);
+	void *code_context;
 	/* Bit per register by DWARF number that is known at all. */
 	u64 known;
 	/* How far the CFA is above the stack pointer, of the frame at ip, whose place in its file is
@@ -186,15 +189,19 @@ static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
 	return 1;
 }
 
-/* Unwinds from w->regs and w->ip with the tables of `h`. `no_code`: only the stack can be read. */
-void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames,
-		    u32 no_code)
+/* Whether the word at `at` is of the instructions in front of w->ip, or there. */
+static int is_instructions(const struct uw_work *w, u64 at)
+{
+	return at - ((w->ip - 8) & ~7ull) < 24;
+}
+
+/* Unwinds from w->regs and w->ip with the tables of `h`. */
+void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames)
 {
 	u64 start = w->regs[UW_RSP];
 
 	host = h;
 	uw_begin(w, tgid, max_frames);
-	w->no_code = no_code;
 	w->valid &= h->known;
 	for (;;) {
 		int e = uw_advance(w);
@@ -220,7 +227,15 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 		u32 which = w->victim & 1;
 		u64 from = w->want & ~7ull;
 		u8 *to = (u8 *)(w->buf + (which ? UW_CHUNK_BYTES / 8 : 0));
-		u64 got = h->read(h->context, from, to, UW_CHUNK_BYTES) & ~7ull;
+		int code = is_instructions(w, from);
+		u64 got = code ? h->read_code(h->code_context, from, to, UW_CHUNK_BYTES) :
+				 h->read(h->context, from, to, UW_CHUNK_BYTES);
+		got &= ~7ull;
+		if (code && !got && !w->no_code) {
+			/* Then it goes without. */
+			w->no_code = 1;
+			continue;
+		}
 		if (!got || got > UW_CHUNK_BYTES) {
 			w->out.end = UW_END_UNREADABLE;
 			break;

@@ -194,6 +194,7 @@ impl Late {
                 },
                 // A VM's books, if it still runs.
                 |address, to| read_memory(raw.pid(), address, to),
+                |address, to| read_memory(raw.pid(), address, to),
             );
             // Apart from the kernel's hashes: there the same words mean other files.
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;

@@ -258,6 +258,8 @@ pub(crate) struct Host {
     pub context: *mut libc::c_void,
     pub read_beside: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
     pub beside_context: *mut libc::c_void,
+    pub read_code: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
+    pub code_context: *mut libc::c_void,
     /// Bit per register by DWARF number that is known at all.
     pub known: u64,
     pub height: unsafe extern "C" fn(*mut libc::c_void, u64, u64, u32) -> i64,
@@ -265,13 +267,7 @@ pub(crate) struct Host {
 }
 
 unsafe extern "C" {
-    pub(crate) fn uw_host_unwind(
-        host: *const Host,
-        work: *mut Work,
-        tgid: u32,
-        max_frames: u32,
-        no_code: u32,
-    );
+    pub(crate) fn uw_host_unwind(host: *const Host, work: *mut Work, tgid: u32, max_frames: u32);
     #[cfg(test)]
     fn uw_host_layout(out: *mut u64);
 }

@@ -90,18 +90,16 @@ impl Unwinder {
         mut read: F,
     ) -> Unwound {
         let context: *mut libc::c_void = (&raw mut read).cast();
-        let reads = [(read_into::<F> as Reader, context); 2];
-        let input = Input {
-            registers,
-            known,
-            copy: false,
-        };
+        let reads = [(read_into::<F> as Reader, context); 3];
+        let input = Input { registers, known };
         self.run(tables, tgid, input, max_frames, reads)
     }
 
     /// The same for stacks that were copied: `read` knows nothing but the stack. `beside` is for
-    /// what a HotSpot VM keeps about its code, which can only be read from the process itself.
-    pub fn unwind_copy<F, G>(
+    /// what a HotSpot VM keeps about its code, which can only be read from the process itself, `code` for
+    /// instructions, which stay as they are.
+    #[expect(clippy::too_many_arguments)]
+    pub fn unwind_copy<F, G, H>(
         &mut self,
         tables: &MemoryTables,
         tgid: u32,
@@ -109,35 +107,35 @@ impl Unwinder {
         max_frames: usize,
         mut read: F,
         mut beside: G,
+        mut code: H,
     ) -> Unwound
     where
         F: FnMut(u64, &mut [u8]) -> usize,
         G: FnMut(u64, &mut [u8]) -> usize,
+        H: FnMut(u64, &mut [u8]) -> usize,
     {
         let reads = [
             (read_into::<F> as Reader, (&raw mut read).cast()),
             (read_into::<G> as Reader, (&raw mut beside).cast()),
+            (read_into::<H> as Reader, (&raw mut code).cast()),
         ];
         let input = Input {
             registers,
             known: ALL,
-            copy: true,
         };
         self.run(tables, tgid, input, max_frames, reads)
     }
 
-    /// `reads`: the stack, what is beside it; each with the closure that it calls.
+    /// `reads`: the stack, what is beside it, code; each with the closure that it calls.
     fn run(
         &mut self,
         tables: &MemoryTables,
         tgid: u32,
         input: Input<'_>,
         max_frames: usize,
-        reads: [(Reader, *mut libc::c_void); 2],
+        reads: [(Reader, *mut libc::c_void); 3],
     ) -> Unwound {
-        let Input {
-            registers, copy, ..
-        } = input;
+        let Input { registers, known } = input;
         if self.heights.len() > HEIGHTS {
             self.heights.clear();
         }
@@ -163,7 +161,9 @@ impl Unwinder {
             context: reads[0].1,
             read_beside: reads[1].0,
             beside_context: reads[1].1,
-            known: input.known.into(),
+            read_code: reads[2].0,
+            code_context: reads[2].1,
+            known: known.into(),
             height: height_at,
             height_context: (&raw mut places).cast(),
         };
@@ -173,7 +173,7 @@ impl Unwinder {
         // each context is the closure that its function expects, alive in our caller.
         unsafe {
             let most = max_frames.min(MAX_FRAMES) as u32;
-            abi::uw_host_unwind(&host, &mut *self.work, tgid, most, copy.into());
+            abi::uw_host_unwind(&host, &mut *self.work, tgid, most);
         }
         let out = &self.work.out;
         Unwound {
@@ -199,8 +199,6 @@ struct Input<'r> {
     registers: &'r Registers,
     /// Bit per register by DWARF number.
     known: u16,
-    /// There is nothing but the stack to be read.
-    copy: bool,
 }
 
 /// Where the heights of frames are found.

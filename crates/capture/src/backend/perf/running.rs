@@ -220,6 +220,7 @@ impl Looker {
                 at_once.set(true);
                 read_memory(r.pid, address, to)
             },
+            |address, to| read_memory(r.pid, address, to),
         );
         if at_once.get() {
             self.reads_at_once(r.cpu, session::now());
