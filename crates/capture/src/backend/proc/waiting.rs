@@ -102,36 +102,63 @@ pub fn reasons(
     previous: BlockReason,
 ) -> Reasons {
     // Asked once of each: that takes longer than all the rest.
-    let known: RefCell<Vec<(u64, Option<u32>)>> = RefCell::default();
-    let mode = |fd: u64| {
-        if let Some((_, mode)) = known.borrow().iter().find(|(of, _)| *of == fd) {
-            return *mode;
+    let known: RefCell<Vec<(u64, Option<Kind>)>> = RefCell::default();
+    let kind = |fd: u64| {
+        if let Some((_, kind)) = known.borrow().iter().find(|(of, _)| *of == fd) {
+            return *kind;
         }
-        // Descriptors are ints: the upper half of the register means nothing.
-        let path = format!("/proc/{pid}/fd/{}", fd as u32);
-        let found = fs::metadata(&path).map(|m| m.mode()).ok();
-        // Files without a name have no kind either: only their link tells a timer.
-        let mode = match found {
-            Some(mode) if mode & libc::S_IFMT == 0 && is_timer(&path) => Some(TIMER),
-            found => found,
-        };
-        known.borrow_mut().push((fd, mode));
-        mode
+        let kind = Kind::of(pid, fd);
+        known.borrow_mut().push((fd, kind));
+        kind
     };
-    let by_place = judge(table, wchan, call, previous, mode);
+    let by_place = judge(table, wchan, call, previous, kind);
     let by_call = match call {
-        Some(_) => judge(table, "", call, previous, mode),
+        Some(_) => judge(table, "", call, previous, kind),
         None => by_place,
     };
     Reasons { by_place, by_call }
 }
 
-/// What stands for the kind of a file that is a timer (`timerfd`): no kind of the kernel's.
-const TIMER: u32 = libc::S_IFMT;
+/// What a descriptor is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A socket, but for one of this machine's own.
+    Socket,
+    /// A file, a folder, a disk.
+    File,
+    /// A `timerfd`.
+    Timer,
+    /// A pipe, a unix socket, a terminal, an eventfd.
+    Pipe,
+}
+
+impl Kind {
+    /// Of descriptor `fd` of process `pid`; `None`: it cannot be asked.
+    fn of(pid: u32, fd: u64) -> Option<Kind> {
+        // Descriptors are ints: the upper half of the register means nothing.
+        let path = format!("/proc/{pid}/fd/{}", fd as u32);
+        let mode = fs::metadata(&path).ok()?.mode();
+        Some(match mode & libc::S_IFMT {
+            libc::S_IFSOCK if is_unix(&path) => Kind::Pipe,
+            libc::S_IFSOCK => Kind::Socket,
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::File,
+            // Files without a name have no kind either: only their link tells a timer.
+            0 if is_timer(&path) => Kind::Timer,
+            _ => Kind::Pipe,
+        })
+    }
+}
 
 /// Whether a descriptor, by its link in `/proc`, is a timer.
 fn is_timer(path: &str) -> bool {
     fs::read_link(path).is_ok_and(|link| link.as_os_str() == "anon_inode:[timerfd]")
+}
+
+/// Whether a descriptor of a socket is of a unix socket: the kernel tells the protocol's name as an attribute.
+fn is_unix(path: &str) -> bool {
+    let mut name = [0u8; 32];
+    rustix::fs::getxattr(path, "system.sockprotoname", &mut name[..])
+        .is_ok_and(|_| name.starts_with(b"UNIX"))
 }
 
 fn judge(
@@ -139,7 +166,7 @@ fn judge(
     wchan: &str,
     call: Option<Call>,
     previous: BlockReason,
-    mode: impl Fn(u64) -> Option<u32>,
+    kind: impl Fn(u64) -> Option<Kind>,
 ) -> BlockReason {
     let begins = |words: &[&str]| words.iter().any(|w| wchan.starts_with(w));
     if begins(&[
@@ -196,17 +223,19 @@ fn judge(
         true => BlockReason::Timer,
         false => BlockReason::Poll,
     };
-    let kind = |mode| mode & libc::S_IFMT;
     let known = match table.get(number as usize).copied() {
         Some(syscalls::RESTART) => previous,
-        Some(syscalls::BY_FD) => match mode(argument).map(kind) {
-            Some(libc::S_IFSOCK) => BlockReason::Network,
-            Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK) => BlockReason::Disk,
-            Some(TIMER) => BlockReason::Timer,
-            Some(_) => BlockReason::Pipe,
+        Some(syscalls::BY_FD) => match kind(argument) {
+            Some(Kind::Socket) => BlockReason::Network,
+            Some(Kind::File) => BlockReason::Disk,
+            Some(Kind::Timer) => BlockReason::Timer,
+            Some(Kind::Pipe) => BlockReason::Pipe,
             None => BlockReason::Other,
         },
-        Some(syscalls::BY_SOCKET) => BlockReason::Network,
+        Some(syscalls::BY_SOCKET) => match kind(argument) {
+            Some(Kind::Pipe) => BlockReason::Pipe,
+            _ => BlockReason::Network,
+        },
         Some(syscalls::BY_FCNTL) if begins(&["fcntl_setlk", "locks_lock"]) => BlockReason::Lock,
         Some(syscalls::BY_FCNTL) => BlockReason::Disk,
         Some(syscalls::BY_POLL) => {
@@ -220,8 +249,8 @@ fn judge(
         Some(syscalls::BY_SELECT) => sleeps(argument == 0 && fifth != 0),
         Some(syscalls::BY_PLACE) if begins(&["pipe_", "wait_for_space"]) => BlockReason::Pipe,
         // From the first to the third; where the kernel does not say which, the slower is the network.
-        Some(syscalls::BY_PLACE) => match [argument, third].map(|fd| mode(fd).map(kind)) {
-            ends if ends.contains(&Some(libc::S_IFSOCK)) => BlockReason::Network,
+        Some(syscalls::BY_PLACE) => match [argument, third].map(kind) {
+            ends if ends.contains(&Some(Kind::Socket)) => BlockReason::Network,
             _ => BlockReason::Pipe,
         },
         // A named pipe that is opened, at whose other end nobody is.
@@ -433,28 +462,28 @@ mod tests {
     #[test]
     fn reasons_as_the_kernel_programs_tell_them() {
         let table = syscalls::reasons();
-        let of = |wchan: &str, call: Option<(i64, u64)>, mode| {
+        let of = |wchan: &str, call: Option<(i64, u64)>, kind| {
             let call = call.map(|(n, a)| Call {
                 number: n as u32,
                 arguments: [a, 0, 0, 0, a],
             });
-            judge(&table, wchan, call, BlockReason::Timer, |_| mode)
+            judge(&table, wchan, call, BlockReason::Timer, |_| kind)
         };
         assert_eq!(
             of("futex_wait_queue", Some((libc::SYS_futex, 0)), None),
             BlockReason::Lock
         );
         assert_eq!(
-            of("pipe_read", Some((libc::SYS_read, 3)), Some(libc::S_IFIFO)),
+            of("pipe_read", Some((libc::SYS_read, 3)), Some(Kind::Pipe)),
             BlockReason::Pipe
         );
         assert_eq!(
-            of("0", Some((libc::SYS_read, 3)), Some(libc::S_IFSOCK)),
+            of("0", Some((libc::SYS_read, 3)), Some(Kind::Socket)),
             BlockReason::Network
         );
         assert_eq!(of("0", Some((libc::SYS_read, 3)), None), BlockReason::Other);
         assert_eq!(
-            of("0", Some((libc::SYS_read, 3)), Some(TIMER)),
+            of("0", Some((libc::SYS_read, 3)), Some(Kind::Timer)),
             BlockReason::Timer
         );
         assert_eq!(
@@ -508,7 +537,7 @@ mod tests {
             of(
                 "wait_woken",
                 Some((libc::SYS_splice, 3)),
-                Some(libc::S_IFSOCK)
+                Some(Kind::Socket)
             ),
             BlockReason::Network
         );
@@ -516,14 +545,14 @@ mod tests {
             of(
                 "pipe_wait_readable",
                 Some((libc::SYS_splice, 3)),
-                Some(libc::S_IFSOCK)
+                Some(Kind::Socket)
             ),
             BlockReason::Pipe
         );
     }
 
     #[test]
-    fn a_timer_that_is_read_is_told_from_other_files_without_a_name() {
+    fn kinds_of_descriptors_that_files_do_not_show_are_told_apart() {
         use std::os::fd::AsRawFd as _;
         let timer = rustix::time::timerfd_create(
             rustix::time::TimerfdClockId::Monotonic,
@@ -542,6 +571,20 @@ mod tests {
         };
         assert_eq!(of(timer.as_raw_fd()), BlockReason::Timer);
         assert_eq!(of(event.as_raw_fd()), BlockReason::Pipe);
+        let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(of(end.as_raw_fd()), BlockReason::Pipe);
+        assert_eq!(of(door.as_raw_fd()), BlockReason::Network);
+        let receives = |fd: i32| {
+            let call = Call {
+                number: libc::SYS_recvfrom as u32,
+                arguments: [fd as u64, 0, 8, 0, 0],
+            };
+            let own = std::process::id();
+            reasons(&table, own, "0", Some(call), BlockReason::Other).by_call
+        };
+        assert_eq!(receives(end.as_raw_fd()), BlockReason::Pipe);
+        assert_eq!(receives(door.as_raw_fd()), BlockReason::Network);
     }
 
     #[test]
