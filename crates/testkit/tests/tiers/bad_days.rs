@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use wallscope_testkit::{Error, Program, tool::no_panic};
+use wallscope_testkit::{
+    Error, Program,
+    tool::{Tool, no_panic},
+};
 
 use crate::{
     place::{Place, program_of_32_bits},
@@ -138,33 +141,48 @@ fn a_setuid_command_is_measured_to_its_end() {
     }
 }
 
+/// How long those that a shell's `script` calls `sleep` were seen by `/proc`, ms.
+fn sleeps(tool: &Tool, options: &[&str], script: &str) -> Result<Vec<u64>, Error> {
+    let folder = folder();
+    let file = folder.path().join("rec.pb.gz");
+    let file = file.to_str().expect("a plain path");
+    let how = ["record", "--backend", "proc", "-o", file];
+    tool.run(&[&how[..], options, &["--", "sh", "-c", script]].concat())?;
+    let report = tool.run(&["report", "--json", file])?;
+    let report: serde_json::Value =
+        serde_json::from_slice(&report.stdout).map_err(|e| Error::Output(e.to_string()))?;
+    let threads = report["threads"].as_array().map_or(&[][..], Vec::as_slice);
+    let lives = (threads.iter())
+        .filter(|t| t["name"] == "sleep")
+        .filter_map(|t| Some(t["wall_ns"].as_u64()? / 1_000_000));
+    Ok(lives.collect())
+}
+
+/// Nobody of those that are left is a child of theirs.
+#[test]
+fn children_whose_parent_has_ended_are_found() {
+    const ORPHANS: &str = "(sleep 0.8 &); (setsid sleep 0.8 &); sleep 1";
+    let Some(tool) = tool() else { return };
+    retried("orphans by proc", || {
+        let mut lives = sleeps(&tool, &[], ORPHANS)?;
+        lives.sort_unstable();
+        let [one, other, own] = lives[..] else {
+            return Err(Error::Output(format!("3 sleeps: {lives:?} ms")));
+        };
+        if [one, other].iter().any(|ms| ms.abs_diff(800) > 120) || own.abs_diff(1000) > 120 {
+            return Err(Error::Output(format!("800, 800, 1000 ms: {lives:?} ms")));
+        }
+        Ok(format!("{lives:?} ms"))
+    });
+}
+
 /// Their parent sleeps when they are born, and each of them until it ends.
 #[test]
 fn children_that_live_for_a_few_looks_are_seen_for_as_long() {
     const SLEEPS: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 0.15; done";
     let Some(tool) = tool() else { return };
     retried("short children by proc", || {
-        let folder = folder();
-        let file = folder.path().join("rec.pb.gz");
-        let file = file.to_str().expect("a plain path");
-        let how = [
-            "record",
-            "--backend",
-            "proc",
-            "--max-overhead",
-            "25",
-            "-o",
-            file,
-        ];
-        tool.run(&[&how[..], &["--", "sh", "-c", SLEEPS]].concat())?;
-        let report = tool.run(&["report", "--json", file])?;
-        let report: serde_json::Value =
-            serde_json::from_slice(&report.stdout).map_err(|e| Error::Output(e.to_string()))?;
-        let threads = report["threads"].as_array().map_or(&[][..], Vec::as_slice);
-        let lives: Vec<u64> = (threads.iter())
-            .filter(|t| t["name"] == "sleep")
-            .filter_map(|t| Some(t["wall_ns"].as_u64()? / 1_000_000))
-            .collect();
+        let lives = sleeps(&tool, &["--max-overhead", "25"], SLEEPS)?;
         // Of each, up to a round at its begin and some at its end are guessed: the middle.
         let all: u64 = lives.iter().sum();
         if lives.len() < 8 || !(1080..=1320).contains(&all) {

@@ -27,6 +27,8 @@ pub struct Facts<'a> {
     pub reason: String,
     /// The target in words.
     pub target: String,
+    /// It was told by process ids, and others are found as descendants of these.
+    pub by_ids: bool,
     /// Looks a second that were asked for.
     pub asked_hz: u32,
     /// Looks a second that were made.
@@ -120,6 +122,9 @@ pub fn describe(f: Facts<'_>) -> Domain {
         )),
         Some(why) => notes.push(format!("connections are not known: {why}")),
     }
+    if f.looker.orphans.is_some() {
+        notes.push("processes that lost their parent were children of wallscope's until the end, so that it found them".into());
+    }
     let listing_ms = interval_ms.max(100.0);
     let mut limits = match clock {
         None => vec![
@@ -147,6 +152,13 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "the ebpf backend",
         )],
     };
+    if clock.is_none() && f.by_ids {
+        limits.push(limit(
+            "processes whose parents had ended by the time they were searched for, as of daemons"
+                .into(),
+            "wallscope record -- COMMAND, which finds these too, or the ebpf or perf backend",
+        ));
+    }
     limits.push(limit(
         "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go between two lists of them (a second; ten milliseconds or more where waits name new ones)".into(),
         "the ebpf backend",

@@ -10,6 +10,7 @@ use super::{
     connections::Connections,
     counters::{Counters, Doing},
     halt::Owed,
+    orphans::Orphans,
     samples::{Look, Meant, Samples, Weight},
     stop::Stopper,
     thread::{SeenDoing, Sight},
@@ -77,6 +78,8 @@ pub struct Looker {
     pub nearby: Nearby,
     pub stopper: Option<Stopper>,
     pub connections: Option<Connections>,
+    /// Where the target is a command, those of its processes that have lost their parents.
+    pub orphans: Option<Orphans>,
     pub tally: Tally,
     /// Threads that wait for a CPU, or seem to.
     pub crowd: Crowd,
@@ -124,6 +127,7 @@ impl Looker {
             nearby: Nearby::default(),
             stopper: None,
             connections: None,
+            orphans: None,
             tally: Tally::default(),
             crowd: Crowd::default(),
             spacing_ns: 0,
@@ -490,7 +494,8 @@ impl Looker {
                 .and_then(|group| cgroup_members(&group.dir).ok())
                 .map_or(Vec::new(), |(_, pids)| pids),
             Target::All => wallscope_object::process::processes().unwrap_or_default(),
-            Target::Pids(_) | Target::Command(_) => Vec::new(),
+            Target::Command(_) => self.orphans.iter().flat_map(Orphans::living).collect(),
+            Target::Pids(_) => Vec::new(),
         };
         for pid in more {
             if pid != std::process::id() && self.watch.process(pid, Some(since), now) {

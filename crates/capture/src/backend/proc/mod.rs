@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! mod.rs       the order of things: prepare, go live, wait, stop
-//! watch.rs     who: processes, threads, children as they appear; watched.rs, thread.rs: one of them
+//! watch.rs     who: processes, threads, children as they appear; watched.rs, thread.rs: one of them;
+//!              orphans.rs: children whose parent has ended
 //! looker.rs    looking at everybody, round after round; pace.rs: how often; sight.rs: one look
 //! waiting.rs   what a waiting thread waits for, and its stack, without stopping it; called.rs: whether what
 //!              was copied too late is its stack still
@@ -33,6 +34,7 @@ pub(crate) mod counters;
 mod domain;
 mod halt;
 pub(crate) mod looker;
+mod orphans;
 mod pace;
 mod prompt;
 mod refusal;
@@ -72,6 +74,7 @@ use crate::{
 use assemble::Assembled;
 use connections::Connections;
 use looker::{LATE, Looker};
+use orphans::Orphans;
 use pace::{Pace, Used, Waking};
 use prompt::InLine;
 use stop::Stopper;
@@ -171,6 +174,9 @@ pub(crate) fn record(
         }
     }
     prompt::ask_for_short_turns();
+    if let (Some(held), None) = (&held, &looker.clock) {
+        looker.orphans = Some(Orphans::of(held.pid()));
+    }
     if options.allow_stop && looker.clock.is_none() {
         looker.stopper = Some(Stopper::new());
     }
@@ -385,6 +391,7 @@ pub(crate) fn record(
         timeline: recording.timeline.as_ref(),
         timeline_asked: options.timeline.is_some(),
         target: options.target.describe(),
+        by_ids: matches!(options.target, Target::Pids(_)),
         asked_hz: options.hz,
         hz: pace.look_hz(window_ns),
         sample_hz: pace.sample_hz(end_ns, window_ns),

@@ -387,7 +387,7 @@ impl Watch {
 }
 
 /// The children that a thread has made, and that have not been waited for.
-fn children_of(pid: u32, tid: u32) -> Vec<u32> {
+pub(super) fn children_of(pid: u32, tid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{tid}/children");
     let list = fs::read_to_string(path).unwrap_or_default();
     (list.split_ascii_whitespace().filter_map(|c| c.parse().ok())).collect()
