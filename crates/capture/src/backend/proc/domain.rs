@@ -72,8 +72,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
     let kernel_threads = f.looker.watch.kernel_threads;
     let mut notes = f.notes;
     notes.push(format!(
-        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late for want of a CPU",
-        f.asked_hz, f.hz, tally.skipped, tally.late
+        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late{}",
+        f.asked_hz,
+        f.hz,
+        tally.skipped,
+        tally.late,
+        clock.map_or("", |_| " for want of a CPU")
     ));
     notes.push("user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact".into());
     if clock.is_some() {

@@ -252,7 +252,8 @@ impl Watch {
         }
         while let Some(child) = children.pop() {
             let known = self.threads.len();
-            if self.process(child, Some(since), now) {
+            // Whoever starts us does not have us measured.
+            if child != std::process::id() && self.process(child, Some(since), now) {
                 changed.push(child);
                 // Those that it has made already, and waits for, may be gone by the next search.
                 let new = self.threads[known..].iter();
