@@ -1,15 +1,26 @@
 //! The files behind executable mappings: open handles, unwind tables, names of modules.
 //!
-//! A file is known by device, inode and path, and opened when it is first met. The unwinder gives
+//! A file is known by device, inode and path, and opened when it is first met. Memory with a name is one only if
+//! it begins as a program does: some are started from there. The unwinder gives
 //! ids to files (the same build in two places gets one), the recording gives ids to modules; this
 //! is where the two meet.
 
-use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    os::unix::fs::{FileExt as _, MetadataExt},
+    path::Path,
+    sync::Arc,
+};
 
 use libbpf_rs::{MapHandle, MapMut};
 use rustc_hash::FxHashMap;
 use wallscope_model::{Module, ModuleId, ModuleKind};
-use wallscope_object::{elf::Elf, mapped::MappedFile};
+use wallscope_object::{
+    elf::Elf,
+    mapped::{MappedFile, open_regular},
+    process,
+};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,
@@ -44,7 +55,8 @@ struct Entry {
 pub struct Files<S = KernelTables> {
     store: TableStore<S>,
     entries: Vec<Entry>,
-    known: FxHashMap<(u64, u64, String), u16>,
+    /// By what is mapped; `None`: memory that is no program.
+    known: FxHashMap<(u64, u64, String), Option<u16>>,
     /// From the unwinder's file ids to entries.
     by_unwinder: FxHashMap<u16, u16>,
     /// The same for stacks that are unwound after the recording.
@@ -111,16 +123,21 @@ impl<S: TableSink> Files<S> {
         if m.path == "[vdso]" {
             return self.vdso();
         }
-        let in_memory = ["/memfd:", "/dev/zero", "/SYSV", "//anon"];
-        if !m.path.starts_with('/') || in_memory.iter().any(|p| m.path.starts_with(p)) {
+        if !m.path.starts_with('/') {
             return None;
         }
         let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
         let identity = (m.device, m.inode, path.to_owned());
         if let Some(index) = self.known.get(&identity) {
-            return Some(*index);
+            return *index;
         }
         let file = open_mapped(m, root);
+        let in_memory = ["/memfd:", "/dev/zero", "/SYSV", "//anon"];
+        if in_memory.iter().any(|p| path.starts_with(p)) && !file.as_ref().is_some_and(is_elf) {
+            // Code made at run time.
+            self.known.insert(identity, None);
+            return None;
+        }
         let key = match &file {
             Some(file) => FileKey::of_file(file).ok(),
             None => None,
@@ -148,14 +165,14 @@ impl<S: TableSink> Files<S> {
     fn add(&mut self, identity: (u64, u64, String), entry: Entry) -> Option<u16> {
         let index = u16::try_from(self.entries.len()).ok()?;
         self.entries.push(entry);
-        self.known.insert(identity, index);
+        self.known.insert(identity, Some(index));
         Some(index)
     }
 
     fn vdso(&mut self) -> Option<u16> {
         let identity = (0, 0, "[vdso]".to_owned());
         if let Some(index) = self.known.get(&identity) {
-            return Some(*index);
+            return *index;
         }
         let bytes = own_vdso()?;
         let key = FileKey::of_bytes(&bytes);
@@ -173,7 +190,7 @@ impl<S: TableSink> Files<S> {
 
     /// Builds the table of a file that a process is about to map.
     pub fn prepare(&mut self, path: &Path, pid: u32) {
-        let Ok(file) = wallscope_object::mapped::open_regular(path) else {
+        let Ok(file) = open_regular(path) else {
             return;
         };
         let Ok(key) = FileKey::of_file(&file) else {
@@ -469,15 +486,27 @@ fn install<S: TableSink>(
 pub fn open_mapped(m: &Mapping, root: Option<&Arc<TargetRoot>>) -> Option<File> {
     let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
     let exact = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
-    if let Ok(file) = wallscope_object::mapped::open_regular(Path::new(&exact)) {
+    if let Ok(file) = open_regular(Path::new(&exact)) {
         return Some(file);
     }
+    let same = |file: &File| file.metadata().is_ok_and(|meta| meta.ino() == m.inode);
     let file = match root {
         Some(root) => root.open_file(Path::new(path)),
-        None => wallscope_object::mapped::open_regular(Path::new(path)),
+        None => open_regular(Path::new(path)),
     };
-    file.ok()
-        .filter(|f| f.metadata().is_ok_and(|meta| meta.ino() == m.inode))
+    if let Some(file) = file.ok().filter(same) {
+        return Some(file);
+    }
+    // Who may not have it by its mapping may have it as what the process runs.
+    let runs = process::exe(m.pid).is_ok_and(|exe| exe == Path::new(path));
+    let file = runs.then(|| open_regular(Path::new(&format!("/proc/{}/exe", m.pid))));
+    file?.ok().filter(same)
+}
+
+/// Whether a file begins as programs and shared objects do.
+fn is_elf(file: &File) -> bool {
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
 }
 
 fn build_id(e: &Entry) -> Option<String> {
