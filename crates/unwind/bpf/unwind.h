@@ -8,7 +8,7 @@
  *   uw_unwind_probe(w, tgid, regs, max)         current, where nothing may sleep
  *   uw_unwind_fault(w, tgid, regs, max)         current, sleepable: pages are brought in
  *   uw_unwind_remote(w, tgid, task, regs, max)  any task, sleepable
- *   uw_fork, uw_forget                          follow fork, exec and exit
+ *   uw_fork, uw_is_free, uw_forget              follow fork, unmapping, exec and exit
  *
  * `regs` is a copy: fill it with uw_copy_regs(&copy, bpf_task_pt_regs(task)). The result is in
  * w->out. A program of 32-bit code is not unwound: one frame, end UW_END_NO_INFO.
@@ -288,6 +288,12 @@ static __always_inline void uw_unwind_remote(struct uw_work *w, u32 tgid, struct
 	UW_RUN(uw_loop_remote, w, tgid, task, regs, max);
 }
 
+/* Unknown to the verifier. */
+u32 uw_zero;
+
+/* How often what is known of a process was found not to hold any more (gen 0). */
+u32 uw_outdated;
+
 /* A new process has its parent's mappings until its own are known. */
 static __always_inline long uw_fork(u32 parent, u32 child)
 {
@@ -296,7 +302,41 @@ static __always_inline long uw_fork(u32 parent, u32 child)
 	if (!p || parent == child)
 		return 0;
 	copy = *p;
+	if (!copy.gen)
+		__sync_fetch_and_add(&uw_outdated, 1);
 	return bpf_map_update_elem(&uw_procs, &child, &copy, 0);
+}
+
+/* Nothing is mapped at these addresses of a process. Where code of a file was known there, what is known of the
+ * process is outdated: until it is told anew its stacks end with UW_END_NOT_LOADED. */
+static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
+{
+	struct uw_proc *p = uw_get_proc(tgid);
+	struct uw_mapping *m;
+	u32 below, first, count;
+
+	if (!p || !p->gen)
+		return;
+	first = p->first;
+	count = p->count;
+	/* How many of them begin below the end. */
+	below = UW_FRESH(uw_zero);
+	for (int k = 16; k >= 0; k--) {
+		u32 more = below + (1u << k);
+
+		if (more > count)
+			continue;
+		m = uw_get_mapping(first + more - 1);
+		if (m && m->start < end)
+			below = more;
+	}
+	if (!below)
+		return;
+	m = uw_get_mapping(first + below - 1);
+	if (!m || m->end <= start || !(m->file & 0xffff))
+		return;
+	p->gen = 0;
+	__sync_fetch_and_add(&uw_outdated, 1);
 }
 
 /* At exec and at exit the mappings are gone. */

@@ -165,6 +165,10 @@ struct file_operations {
 	void *read_iter;
 };
 
+struct vm_unmapped_area_info {
+	unsigned long flags, length;
+};
+
 struct file {
 	struct inode *f_inode;
 	const struct file_operations *f_op;

@@ -259,6 +259,18 @@ int BPF_PROG(ws_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm 
 	return 0;
 }
 
+/* Room was found for a mapping. Nothing tells of what is unmapped, but a library may take the place of another, with
+ * other code at the same addresses. */
+SEC("tp_btf/vm_unmapped_area")
+int BPF_PROG(ws_room, unsigned long at, struct vm_unmapped_area_info *info)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	if (record_of(p))
+		uw_is_free(p->tgid, at, at + info->length);
+	return 0;
+}
+
 /* In a dying thread, while it still has its address space (6.16 and later; before, just after). */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(ws_exit, struct task_struct *p)

@@ -287,6 +287,11 @@ impl<S: TableSink> Files<S> {
         self.vms
     }
 
+    /// Processes of which the kernel programs have found that something else is mapped than they were told.
+    pub fn outdated(&self) -> Vec<u32> {
+        self.store.outdated().unwrap_or_default()
+    }
+
     /// Frees what the kernel side holds for a process that is gone.
     pub fn forget(&mut self, pid: u32) {
         self.store.forget_process(pid);

@@ -284,6 +284,15 @@ impl<S: TableSink> Processes<S> {
         self.again.due_ns = end + AGAIN_SHARE * (end - begin);
     }
 
+    /// Reads those again of which the kernel programs have found that what they were told holds no more.
+    pub fn read_outdated(&mut self) {
+        for pid in self.files.outdated() {
+            if self.spaces.get(&pid).is_some_and(|space| !space.ended) {
+                self.found(pid);
+            }
+        }
+    }
+
     /// Hands changed mappings to the kernel side; `meanwhile`: what cannot wait until that is done.
     pub fn settle(&mut self, meanwhile: &mut dyn FnMut()) {
         self.read_again();

@@ -105,6 +105,9 @@ impl Upkeep {
                 break;
             }
         }
+        if programs.have_outdated() {
+            processes.read_outdated();
+        }
         let steps = &mut self.steps;
         let mut drained = Instant::now();
         let mut drain = || {

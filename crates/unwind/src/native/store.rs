@@ -259,6 +259,19 @@ impl<S: TableSink> TableStore<S> {
         }
     }
 
+    /// Processes whose mappings were found not to hold any more (`uw_is_free` of `bpf/unwind.h`), until they
+    /// are set anew.
+    ///
+    /// # Errors
+    /// If the kernel cannot be asked.
+    pub fn outdated(&self) -> Result<Vec<u32>, SinkError> {
+        let procs = self.sink.procs()?.into_iter();
+        Ok(procs
+            .filter(|(_, p)| p.generation == 0)
+            .map(|(pid, _)| pid)
+            .collect())
+    }
+
     /// Frees the mapping entries that nothing points at any more.
     ///
     /// # Errors

@@ -152,6 +152,7 @@ impl Kernel {
             "ws_softirq_exit" => "softirq_exit",
             "ws_timer_entry" => "local_timer_entry",
             "ws_timer_exit" => "local_timer_exit",
+            "ws_room" => "vm_unmapped_area",
             _ => return true,
         };
         self.tracepoints.contains(tracepoint)

@@ -71,6 +71,8 @@ pub struct Programs {
     links: Vec<Link>,
     bells: Vec<Bell>,
     visitor: Visitor,
+    /// How often the programs had found what they know of a process outdated when that was asked last.
+    outdated: u32,
 }
 
 /// Bytes of the ring of the timeline where there is none: a page, however large pages are.
@@ -81,6 +83,10 @@ const OPTIONAL: &[(&str, &str)] = &[
     (
         "ws_sent",
         "requests in flight on connections, so that waits for work and waits for answers look alike",
+    ),
+    (
+        "ws_room",
+        "which of two libraries that take each other's place at the same addresses, until that is noticed (up to a second)",
     ),
     (
         "ws_cgroup_attach",
@@ -149,6 +155,7 @@ impl Programs {
             links: Vec::new(),
             bells: Vec::new(),
             visitor,
+            outdated: 0,
         })
     }
 
@@ -402,6 +409,18 @@ impl Programs {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.java_known += known;
         }
+    }
+
+    /// Whether the programs have found since this was asked last that what they know of some process's mappings
+    /// holds no more.
+    pub fn have_outdated(&mut self) -> bool {
+        let now = self
+            .skel
+            .maps
+            .bss_data
+            .as_deref()
+            .map_or(0, |state| state.uw_outdated);
+        std::mem::replace(&mut self.outdated, now) != now
     }
 
     /// Tells the programs of futexes that threads sleep on: (process, address).
