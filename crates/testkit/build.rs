@@ -21,6 +21,7 @@ const C_FILES: &[&str] = &[
     "lives",
     "odd",
     "lengths",
+    "plugins",
     "events",
     "idle",
     "calls",
@@ -107,10 +108,18 @@ fn main() {
     link.push("-ldl");
     run(&cxx, &link);
 
-    let library = text(&out.join("libwallscope-odd.so"));
-    let source = "programs/odd_library.c";
-    let shared = ["-std=gnu17", "-shared", "-fPIC", source, "-o", &library];
-    run(&cc, &[FLAGS, &shared].concat());
+    let library = |name: &str, source: &str, more: &[&str]| {
+        let library = text(&out.join(format!("libwallscope-{name}.so")));
+        let shared = ["-std=gnu17", "-shared", "-fPIC", source, "-o", &library];
+        run(&cc, &[FLAGS, more, &shared].concat());
+    };
+    library("odd", "programs/odd_library.c", &[]);
+    library("plugin_one", "programs/plugin.c", &["-DPLUGIN=plugin_one"]);
+    library(
+        "plugin_other",
+        "programs/plugin.c",
+        &["-DPLUGIN=plugin_other"],
+    );
 
     let plain = text(&out.join("wallscope-plain"));
     let source = ["-std=gnu17", "programs/plain.c", "-o", &plain];

@@ -60,6 +60,7 @@ static const struct program PROGRAMS[] = {
     {"trouble", "case dir", "a process with one trouble, or none", program_trouble},
     {"lengths", "", "waits of known lengths, many short ones and few long ones", program_lengths},
     {"events", "", "page faults and writes in known numbers", program_events},
+    {"plugins", "", "two libraries that take each other's place", program_plugins},
     {"calls", "hot forking", "functions entered and left in every way, with their lengths", program_calls},
     {"jit", "form phase-us", "code made at run time, at one address, under many names", program_jit},
     {"userfault", "", "pages that a thread of the program itself brings in", program_userfault},

@@ -194,6 +194,7 @@ void program_execs(void);
 void program_userfault(void);
 void program_odd(void);
 void program_lengths(void);
+void program_plugins(void);
 void program_events(void);
 void program_upstream(void);
 void program_long_ago(void);

@@ -94,6 +94,7 @@ experiments! {
     inject_cpu "inject-cpu";
     inject_lock "inject-lock";
     lengths "lengths";
+    plugins "plugins";
     intervals "intervals";
     events "events";
     upstream "upstream";

@@ -130,6 +130,7 @@ checks! {
     Truth "inject-cpu" shares::inject_cpu: "a delay by computing is found where it was put";
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
     Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
+    Truth "plugins" shares::plugins: "two libraries by turns at the same addresses, with and without eBPF";
     Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and who ended waits";
     Truth "events" events::events: "stacks at page faults, system calls and switches, by function and thread";
     Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";

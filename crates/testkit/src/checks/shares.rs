@@ -101,6 +101,31 @@ pub(super) fn in_step(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// Which library it is tells only what is mapped at the moment of a sample.
+pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let mut card = Scorecard::default();
+    for backend in ["ebpf", "perf"] {
+        let options = Options {
+            more: vec!["--backend".into(), backend.into()],
+            ..Options::at(499)
+        };
+        let run = tool.measure("plugins", &["--seconds", &seconds], &options)?;
+        card.at_least(
+            format!("{backend}: both at one address"),
+            run.truth.extra("same_place")?,
+            1.0,
+            "",
+        );
+        for (view, points) in [("off-cpu", 2.0), ("on-cpu", 3.0)] {
+            let nearness = Nearness { points, hz: 99 };
+            let rows = share::functions(&run.truth, &run.stacks, view, nearness);
+            card.extend(backend, rows);
+        }
+    }
+    Ok(card)
+}
+
 pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let (mut held, mut cases) = (0, 0);
