@@ -139,6 +139,10 @@ pub fn describe(f: Facts<'_>) -> Domain {
                 "the ebpf or perf backend",
             ),
             limit(
+                "which of two libraries that take each other's place at the same addresses, until mappings are read again: a second or more, by the number of processes".into(),
+                "the ebpf or perf backend",
+            ),
+            limit(
                 "what the host of a virtual machine takes from a running thread: it stands as blocked".into(),
                 "the ebpf or perf backend",
             ),

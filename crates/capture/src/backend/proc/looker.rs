@@ -30,6 +30,8 @@ const MOST_SKIPPED: u32 = 7;
 pub const REMAP: u64 = 100_000_000;
 /// So many times.
 pub const REMAP_TIMES: u64 = 50;
+/// The same where nothing tells that they have changed, of one process after the other.
+const REVIEW_TIMES: u64 = 1000;
 /// Who wakes so long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
@@ -104,6 +106,8 @@ pub struct Looker {
     due_ns: u64,
     /// The last look is made because the target has ended.
     target_ended: bool,
+    /// Whose mappings were reviewed last, and when it is somebody's turn again, ns.
+    reviewed: (u32, u64),
     /// Threads whose stack is still to come.
     pub owed: FxHashMap<u32, Owed>,
 }
@@ -141,6 +145,7 @@ impl Looker {
             rounds: 0,
             due_ns: 0,
             target_ended: false,
+            reviewed: (0, 0),
             owed: FxHashMap::default(),
         }
     }
@@ -510,6 +515,26 @@ impl Looker {
         }
         self.join(known);
         self.look_at_new(known, now);
+        if self.clock.is_none() {
+            self.review_mappings(now);
+        }
+    }
+
+    /// Reads the mappings of one process after the other again: a library that takes the place of another is
+    /// told by nothing else.
+    fn review_mappings(&mut self, now: u64) {
+        let (last, due) = self.reviewed;
+        if now < due {
+            return;
+        }
+        let living = &self.watch.living;
+        let next = living.range(last + 1..).chain(living.iter()).next();
+        if let Some(pid) = next.copied()
+            && self.remap(pid, now)
+        {
+            let took = session::now().saturating_sub(now);
+            self.reviewed = (pid, now + REVIEW_TIMES * took);
+        }
     }
 
     /// A first look at threads from number `first` on: the next may come too late for them.
