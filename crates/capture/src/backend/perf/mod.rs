@@ -54,6 +54,7 @@ pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 use leaving::{CROWD, Leaving};
 pub use nearby::Nearby;
+pub(in crate::backend) use queued::is_behind_us;
 pub use queued::{Crowd, Place, Places, Queued};
 pub use ration::Ration;
 pub use record::{BELOW, Record, Running};

@@ -56,6 +56,16 @@ impl Places {
         }
         self.0.push(place);
     }
+
+    /// Nobody has seen it wait.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The one with this stack.
+    pub fn with(&self, stack: u32) -> Option<Place> {
+        self.0.iter().rfind(|p| p.stack == stack).copied()
+    }
 }
 
 /// What looks saw of a thread that seemed to have been woken, until it is known whether it had.
@@ -103,7 +113,7 @@ impl Crowd {
 
 /// Whether a thread waits for the CPU that we are on: many such do because we are, and only for so long. Looks
 /// would see all of them, and of others as many as their time tells.
-fn is_behind_us(pid: u32, tid: u32) -> bool {
+pub(in crate::backend) fn is_behind_us(pid: u32, tid: u32) -> bool {
     thread_stat(pid, tid).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
 }
 
@@ -152,7 +162,7 @@ impl Looker {
     pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
         let t = &mut self.watch.threads[index];
         let Some(course) = &t.course else { return };
-        if course.is_put_off() || t.places.0.is_empty() {
+        if course.is_put_off() || t.places.is_empty() {
             return;
         }
         // By its records it may be that it has not even begun to wait.
@@ -178,7 +188,7 @@ impl Looker {
     }
 
     /// The one stack of a thread that stands where it was seen to wait before, and when it had been read.
-    fn stack_of_queued(&mut self, index: usize) -> (u64, Option<u32>) {
+    pub(in crate::backend) fn stack_of_queued(&mut self, index: usize) -> (u64, Option<u32>) {
         let t = &self.watch.threads[index];
         let (pid, tid) = (t.pid, t.tid);
         // What must be of one moment comes first.

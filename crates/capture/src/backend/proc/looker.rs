@@ -63,6 +63,18 @@ pub struct Tally {
     pub unread: u64,
 }
 
+/// Whether a round of looks comes when it was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comes {
+    /// It does.
+    InTime,
+    /// It had to wait for a CPU: it comes just when some thread has blocked.
+    Late,
+    /// The machine was slow to wake a CPU that slept. It comes at no moment of any thread's, but whoever
+    /// was to wake up meanwhile has woken with us.
+    WokenLate,
+}
+
 /// Everything that a round of looks needs.
 pub struct Looker {
     pub watch: Watch,
@@ -104,6 +116,8 @@ pub struct Looker {
     rounds: usize,
     /// When the present round was due, ns.
     due_ns: u64,
+    /// The machine was slow to wake us for it.
+    pub woken_late: bool,
     /// The last look is made because the target has ended.
     target_ended: bool,
     /// Whose mappings were reviewed last, and when it is somebody's turn again, ns.
@@ -144,6 +158,7 @@ impl Looker {
             turn: Turn::default(),
             rounds: 0,
             due_ns: 0,
+            woken_late: false,
             target_ended: false,
             reviewed: (0, 0),
             owed: FxHashMap::default(),
@@ -156,10 +171,11 @@ impl Looker {
     }
 
     /// One round of looks, due at `due`, at one of every `stride` threads, at each of them at nominal
-    /// distance `period`. `late`: it had to wait for a CPU. `all`: at everybody, also at threads that
-    /// sleep, and the scheduler's counters of all.
-    pub fn round(&mut self, due: u64, late: bool, period: u64, stride: usize, all: bool) {
+    /// distance `period`. `all`: at everybody, also at threads that sleep, and the scheduler's counters of all.
+    pub fn round(&mut self, due: u64, comes: Comes, period: u64, stride: usize, all: bool) {
         self.due_ns = due;
+        self.woken_late = comes == Comes::WokenLate;
+        let late = comes == Comes::Late;
         self.processes.jit_mut().follow();
         let halted = self.have_halted();
         let now = session::now();

@@ -73,7 +73,7 @@ use crate::{
 };
 use assemble::Assembled;
 use connections::Connections;
-use looker::{LATE, Looker};
+use looker::{Comes, LATE, Looker};
 use orphans::Orphans;
 use pace::{Pace, Used, Waking};
 use prompt::InLine;
@@ -188,7 +188,7 @@ pub(crate) fn record(
     // Everybody is read once before it counts: that opens their files and fills the tables.
     looker.round(
         session::now(),
-        false,
+        Comes::InTime,
         1_000_000_000 / u64::from(options.hz),
         1,
         true,
@@ -250,12 +250,16 @@ pub(crate) fn record(
             Event::News if longest.is_none() => looker.sampling_ns += price,
             _ => {}
         }
-        // Late for want of a CPU, or by what we did, as when samples came just then. Where the machine woke us late
-        // it woke others late with us, who seem to run though they slept until now: records tell, counters do not.
-        let late = session::now() > due + LATE
-            && (looker.clock.is_none()
-                || waits > due
-                || (stood.zip(in_line.ns())).is_none_or(|(before, now)| now > before + LATE));
+        // Late for want of a CPU, or by what we did, as when samples came just then; or the machine woke us late.
+        let comes = if session::now() <= due + LATE {
+            Comes::InTime
+        } else if waits > due
+            || (stood.zip(in_line.ns())).is_none_or(|(before, now)| now > before + LATE)
+        {
+            Comes::Late
+        } else {
+            Comes::WokenLate
+        };
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             looker.drain(followed, session::now());
         }
@@ -281,7 +285,7 @@ pub(crate) fn record(
                     }
                 }
                 let cpu = thread_cpu_ns();
-                looker.round(due, late, pace.period_ns(), pace.stride(), false);
+                looker.round(due, comes, pace.period_ns(), pace.stride(), false);
                 looks_ns += thread_cpu_ns() - cpu;
                 looker.ration(followed);
                 due = 0;
@@ -429,7 +433,7 @@ pub(crate) fn record(
 fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     let now = stretch.now;
     // Everybody's counters, also of those that are looked at rarely.
-    looker.round(now, false, looker.spacing_ns.max(1), 1, true);
+    looker.round(now, Comes::InTime, looker.spacing_ns.max(1), 1, true);
     looker.book_open(followed, stretch.last);
     for t in &mut looker.watch.threads {
         t.catch_up(now);

@@ -18,7 +18,7 @@ use super::{
     waiting::{self, Pages, Where},
 };
 use crate::{
-    backend::perf::Place,
+    backend::perf::{Place, is_behind_us},
     session::{self, descriptors, resources::Locks as _},
 };
 
@@ -62,7 +62,11 @@ impl Looker {
             let told_ns = session::now();
             let (call, sp, pc) = match Where::parse(text)? {
                 Where::Running if glimpse.is_some() => break,
-                Where::Running => return Some(Doing::Running),
+                Where::Running => {
+                    let slept = self.woken_late && !recorded;
+                    let waited = slept.then(|| self.slept_until_now(index)).flatten();
+                    return Some(waited.unwrap_or(Doing::Running));
+                }
                 Where::Blocked { call, sp, pc } => (call, sp, pc),
             };
             if (sp, pc) == (0, 0) {
@@ -158,14 +162,12 @@ impl Looker {
             let what = what.map(Into::into);
             let stack = self.samples.wait(whose, stack.frames, words, end, what);
             self.samples.stands_at(index, stack, sp);
-            if recorded {
-                t.places.note(Place {
-                    sp,
-                    pc,
-                    call,
-                    stack,
-                });
-            }
+            t.places.note(Place {
+                sp,
+                pc,
+                call,
+                stack,
+            });
             t.stack = Some(stack);
             (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
             t.glimpse = Some(Glimpse {
@@ -200,6 +202,21 @@ impl Looker {
             'T' | 't' => Doing::Blocked(BlockReason::Stopped),
             _ => Doing::Blocked(BlockReason::Other),
         })
+    }
+
+    /// What a thread that is on a CPU's queue slept in until it was woken with us, on a CPU that had nothing else to
+    /// do: whoever stands behind us there has not run since.
+    fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
+        let t = &self.watch.threads[index];
+        if t.places.is_empty() || !is_behind_us(t.pid, t.tid) {
+            return None;
+        }
+        let (_, stack) = self.stack_of_queued(index);
+        let t = &mut self.watch.threads[index];
+        let place = t.places.with(stack?)?;
+        let reasons = waiting::reasons(&self.table, t.pid, "", place.call, t.reason);
+        (t.stood_ns, t.stack) = (session::now(), Some(place.stack));
+        Some(Doing::Blocked(reasons.by_call))
     }
 
     /// The stack of a wait that ended before it was known: the innermost frame. Counted.
