@@ -3,13 +3,14 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    io::Write as _,
+    os::{fd::AsRawFd as _, unix::fs::PermissionsExt as _},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use wallscope_testkit::{
-    Error, Program,
+    Error, Program, program,
     tool::{Tool, no_panic},
 };
 
@@ -83,6 +84,38 @@ fn commands_that_end_at_any_moment() {
             let report = tool.run(&["report", file]).expect("it can be started");
             assert!(report.status.success(), "{command}: {report:?}");
         }
+    }
+}
+
+/// As what is sent to a machine to run there, or protects itself against being written to.
+#[test]
+fn a_program_that_is_in_no_file_has_names() {
+    let Some(tool) = tool() else { return };
+    for backend in ["ebpf", "perf", "proc"] {
+        retried(&format!("a program in memory by {backend}"), || {
+            let failed = |e: std::io::Error| Error::CannotRunHere(e.to_string());
+            let memory = rustix::fs::memfd_create("truth", rustix::fs::MemfdFlags::empty());
+            let mut memory = fs::File::from(memory.map_err(|e| failed(e.into()))?);
+            let program = fs::read(program::path()).map_err(failed)?;
+            memory.write_all(&program).map_err(failed)?;
+            let at = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
+            let folder = folder();
+            let file = folder.path().join("rec.pb.gz");
+            let file = file.to_str().expect("a plain path");
+            let how = ["record", "--backend", backend, "-o", file, "--"];
+            tool.run(&[&how[..], &[&at, "mix", "--seconds", "2"]].concat())?;
+            let report = tool.run(&["report", "--json", file])?;
+            let report: serde_json::Value =
+                serde_json::from_slice(&report.stdout).map_err(|e| Error::Output(e.to_string()))?;
+            let functions = report["functions"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice);
+            let named = functions.iter().find(|f| f["name"] == "mix_sleep");
+            match named.map(|f| f["module"].as_str().unwrap_or_default()) {
+                Some(module) if module.contains("memfd:truth") => Ok(module.to_owned()),
+                other => Err(Error::Output(format!("mix_sleep of {other:?}"))),
+            }
+        });
     }
 }
 
