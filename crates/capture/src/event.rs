@@ -515,7 +515,9 @@ pub struct RawHead {
     pub pid: u32,
     /// Bytes that follow.
     pub len: u32,
-    /// A bit each for the pages of the stack that could not be read, from that of rsp on.
+    /// Where the bytes begin: up to 128 bytes below rsp, within the page.
+    pub start: u64,
+    /// A bit each for the pages of the stack that could not be read, from the first on.
     pub holes: u64,
     /// `struct pt_regs`: r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss.
     pub regs: [u64; 21],
@@ -719,7 +721,7 @@ const _: () = {
     assert!(size_of::<WordsEvent>() == 80);
     assert!(size_of::<HoldsEvent>() == 272);
     assert!(size_of::<Resolve>() == 32);
-    assert!(size_of::<RawHead>() == 216);
+    assert!(size_of::<RawHead>() == 224);
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
     assert!(size_of::<ShapeHead>() == 64);

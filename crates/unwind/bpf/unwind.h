@@ -291,8 +291,10 @@ static __always_inline void uw_unwind_remote(struct uw_work *w, u32 tgid, struct
 /* Unknown to the verifier. */
 u32 uw_zero;
 
-/* How often what is known of a process was found not to hold any more (gen 0). */
+/* How many mappings were found not to hold any more. */
 u32 uw_outdated;
+/* Of those that lie where room was found, the last so many. */
+#define UW_VOIDED_AT_ONCE 4
 
 /* A new process has its parent's mappings until its own are known. */
 static __always_inline long uw_fork(u32 parent, u32 child)
@@ -302,13 +304,11 @@ static __always_inline long uw_fork(u32 parent, u32 child)
 	if (!p || parent == child)
 		return 0;
 	copy = *p;
-	if (!copy.gen)
-		__sync_fetch_and_add(&uw_outdated, 1);
 	return bpf_map_update_elem(&uw_procs, &child, &copy, 0);
 }
 
-/* Nothing is mapped at these addresses of a process. Where code of a file was known there, what is known of the
- * process is outdated: until it is told anew its stacks end with UW_END_NOT_LOADED. */
+/* Nothing is mapped at these addresses of a process. Code of files that was known there is no more: until the process
+ * is told anew, stacks that meet other code there end with UW_END_NOT_LOADED. */
 static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
 {
 	struct uw_proc *p = uw_get_proc(tgid);
@@ -330,13 +330,16 @@ static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
 		if (m && m->start < end)
 			below = more;
 	}
-	if (!below)
-		return;
-	m = uw_get_mapping(first + below - 1);
-	if (!m || m->end <= start || !(m->file & 0xffff))
-		return;
-	p->gen = 0;
-	__sync_fetch_and_add(&uw_outdated, 1);
+	for (u32 k = 1; k <= UW_VOIDED_AT_ONCE && k <= below; k++) {
+		m = uw_get_mapping(first + below - k);
+		if (!m || m->end <= start)
+			break;
+		if (!(m->file & 0xffff) || m->file & UW_MAP_PENDING)
+			continue;
+		m->file |= UW_MAP_PENDING;
+		__sync_fetch_and_add(&p->voided, 1);
+		__sync_fetch_and_add(&uw_outdated, 1);
+	}
 }
 
 /* At exec and at exit the mappings are gone. */

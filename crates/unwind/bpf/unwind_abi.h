@@ -109,7 +109,7 @@ struct uw_proc {
 	u32 first;
 	u32 count;
 	u32 gen;
-	u32 flags;
+	u32 voided; /* how many of them were found not to hold any more: they are pending */
 };
 
 /*
@@ -163,7 +163,7 @@ struct uw_work {
 	u32 hi;
 	u32 no_code;		/* code cannot be read */
 	u32 tgid;
-	u32 pad0;
+	u32 voided; /* what is cached may not hold any more */
 	u64 frame;
 	u64 cfa;
 	u64 want;		/* the address that is needed next, when uw_advance asks */

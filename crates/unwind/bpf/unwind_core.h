@@ -269,7 +269,7 @@ uw_inline int uw_enter(struct uw_work *w)
 
 	if (described && !w->ip)
 		return uw_finish(w, UW_END_ROOT);
-	if (c->pc == pc && c->gen == w->gen && w->gen && c->rule != UW_RULE_HOTSPOT) {
+	if (c->pc == pc && c->gen == w->gen && w->gen && !w->voided && c->rule != UW_RULE_HOTSPOT) {
 		w->frame = c->frame;
 		w->rule = c->rule;
 	} else {
@@ -512,11 +512,12 @@ uw_inline void uw_begin(struct uw_work *w, u32 tgid, u32 max_frames)
 {
 	struct uw_proc *p = uw_get_proc(tgid);
 
-	w->gen = w->count = w->first = 0;
+	w->gen = w->count = w->first = w->voided = 0;
 	if (p) {
 		w->first = p->first;
 		w->count = p->count;
 		w->gen = p->gen;
+		w->voided = p->voided;
 	}
 	w->located = 0;
 	w->valid = 0xffff;

@@ -186,9 +186,10 @@ struct ws_raw {
 	u64 time;
 	u64 ticket;
 	u32 pid, len;
-	u64 holes; /* a bit each for pages of the stack that could not be read, from that of rsp on */
+	u64 start; /* where the bytes begin: as far below rsp as code may keep something there, within the page */
+	u64 holes; /* a bit each for pages of the stack that could not be read, from the first on */
 	u64 regs[21]; /* struct pt_regs */
-	u8 bytes[WS_RAW_BYTES]; /* from rsp on */
+	u8 bytes[WS_RAW_BYTES];
 };
 
 /* One hash for a native stack and the managed frames that were read with it. */
@@ -412,7 +413,7 @@ _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
-_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 216, "mirrored in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 224, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_socket) == 168, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");

@@ -5,6 +5,9 @@
  */
 #pragma once
 
+/* Bytes below the stack pointer that functions may use without moving it (the psABI's red zone). */
+enum { WS_BELOW = 128 };
+
 /* Raw stacks on their way out; apart, as values of one CPU may not exceed 32 KiB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -35,7 +38,8 @@ static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
 #define SEND_RAW(u, raw, of_id, of_ticket, of_pid, READ, FAULTS)                        \
 	({                                                                              \
 		struct ws_raw *raw_ = (raw);                                            \
-		u64 sp_ = (u)->regs.sp;                                                 \
+		u64 below_ = (u)->regs.sp & 4088;                                       \
+		u64 sp_ = (u)->regs.sp - (below_ < WS_BELOW ? below_ : WS_BELOW);       \
 		u64 at_ = 4096 - (sp_ & 4095);                                          \
 		raw_->head.kind = WS_EV_RAW;                                            \
 		raw_->head.size = sizeof(*raw_);                                        \
@@ -43,6 +47,7 @@ static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
 		raw_->time = bpf_ktime_get_ns();                                        \
 		raw_->ticket = (of_ticket);                                             \
 		raw_->pid = (of_pid);                                                   \
+		raw_->start = sp_;                                                      \
 		raw_->holes = 0;                                                        \
 		bpf_probe_read_kernel(raw_->regs, sizeof(raw_->regs), &(u)->regs);      \
 		raw_->len = READ(raw_->bytes, (u32)at_, (void *)sp_) ? 0 : at_;         \

@@ -115,13 +115,13 @@ impl Raw {
 
     /// Whether the copy is as long as they get, and `address` lies above it.
     fn is_beyond(&self, address: u64) -> bool {
-        let end = self.head.regs[19].saturating_add(self.bytes.len() as u64);
+        let end = self.head.start.saturating_add(self.bytes.len() as u64);
         self.bytes.len() > BYTES - PAGE as usize && address >= end
     }
 
     /// Copies what there is from `address` on, up to a page that could not be read.
     fn read(&self, address: u64, to: &mut [u8]) -> usize {
-        let start = self.head.regs[19];
+        let start = self.head.start;
         let Some(from) = address
             .checked_sub(start)
             .and_then(|at| self.bytes.get(at as usize..))
@@ -233,7 +233,7 @@ mod tests {
     fn a_page_that_could_not_be_read_is_not_taken_for_zeros() {
         let start = 0x7fff_0000_0f00;
         let mut head = RawHead::new_zeroed();
-        head.regs[19] = start;
+        head.start = start;
         // The end of a page, one that is missing, and one that is there.
         head.holes = 0b10;
         let bytes: Vec<u8> = (0..0x100 + 0x2000).map(|i| i as u8).collect();

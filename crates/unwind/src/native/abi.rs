@@ -175,8 +175,8 @@ pub struct Proc {
     pub count: u32,
     /// Their generation; 0 is none.
     pub generation: u32,
-    /// Reserved.
-    pub flags: u32,
+    /// How many of them were found not to hold any more.
+    pub voided: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -223,7 +223,7 @@ pub(crate) struct Work {
     hi: u32,
     no_code: u32,
     tgid: u32,
-    pad0: u32,
+    voided: u32,
     frame: u64,
     cfa: u64,
     want: u64,

@@ -223,7 +223,7 @@ impl TableSink for KernelTables {
                         first: word(0),
                         count: word(1),
                         generation: word(2),
-                        flags: word(3),
+                        voided: word(3),
                     },
                 ));
             }
@@ -236,7 +236,7 @@ fn bytes_of(proc: &Proc) -> [u8; 16] {
     let mut out = [0; 16];
     for (to, from) in
         out.chunks_exact_mut(4)
-            .zip([proc.first, proc.count, proc.generation, proc.flags])
+            .zip([proc.first, proc.count, proc.generation, proc.voided])
     {
         to.copy_from_slice(&from.to_ne_bytes());
     }

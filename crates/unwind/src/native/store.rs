@@ -259,17 +259,17 @@ impl<S: TableSink> TableStore<S> {
         }
     }
 
-    /// Processes whose mappings were found not to hold any more (`uw_is_free` of `bpf/unwind.h`), until they
-    /// are set anew.
+    /// Processes of whose mappings some were found not to hold any more (`uw_is_free` of `bpf/unwind.h`), until they
+    /// are set anew; and those that share the same since a fork.
     ///
     /// # Errors
     /// If the kernel cannot be asked.
     pub fn outdated(&self) -> Result<Vec<u32>, SinkError> {
-        let procs = self.sink.procs()?.into_iter();
-        Ok(procs
-            .filter(|(_, p)| p.generation == 0)
-            .map(|(pid, _)| pid)
-            .collect())
+        let procs = self.sink.procs()?;
+        let voided = procs.iter().filter(|(_, p)| p.voided > 0);
+        let voided: FxHashSet<u32> = voided.map(|(_, p)| p.generation).collect();
+        let theirs = procs.iter().filter(|(_, p)| voided.contains(&p.generation));
+        Ok(theirs.map(|(pid, _)| *pid).collect())
     }
 
     /// Frees the mapping entries that nothing points at any more.
@@ -477,7 +477,7 @@ impl<S: TableSink> TableStore<S> {
                 first,
                 count: region.count,
                 generation,
-                flags: 0,
+                voided: 0,
             },
         );
         if put.is_err() {

@@ -34,7 +34,7 @@ fn serve(table: Table, generation: u32) -> MemoryTables {
                 first: 0,
                 count: 1,
                 generation,
-                flags: 0,
+                voided: 0,
             },
         )
         .unwrap();
