@@ -118,8 +118,13 @@ impl Looker {
                 Record::Sample(running) => {
                     self.settle();
                     let cpu = thread_cpu_ns();
-                    self.ran(&running, time, since, now);
-                    self.sampling_ns += thread_cpu_ns() - cpu;
+                    let counts = self.ran(&running, time, since, now);
+                    self.tally.came += 1;
+                    // What is left out comes anyway, however seldom samples are to be.
+                    if counts {
+                        self.tally.counted += 1;
+                        self.sampling_ns += thread_cpu_ns() - cpu;
+                    }
                 }
                 Record::Leaving { of, thread } => {
                     self.settle();
@@ -408,17 +413,17 @@ impl Looker {
         self.relist = true;
     }
 
-    /// A thread was sampled on its CPU.
-    fn ran(&mut self, r: &Running, time: u64, since: u64, now: u64) {
+    /// A thread was sampled on its CPU. Whether that counts, and is not too early.
+    fn ran(&mut self, r: &Running, time: u64, since: u64, now: u64) -> bool {
         let Some(period) = self.clock.as_ref().map(|c| c.period_ns) else {
-            return;
+            return false;
         };
         if self.watch.process(r.pid, Some(since), now) {
             self.processes.found(r.pid);
         }
         let Some(index) = self.watch.heard_of(r.pid, r.tid, since, now) else {
             self.tally.strangers += 1;
-            return;
+            return false;
         };
         let interpreted = self.processes.managed().is_interpreted(r.pid);
         let t = &mut self.watch.threads[index];
@@ -426,7 +431,7 @@ impl Looker {
         // differ a little is no reason to leave one out.
         t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
         if t.credit_ns < period - period / uneven::OF_SAMPLES {
-            return;
+            return false;
         }
         let ns = std::mem::take(&mut t.credit_ns);
         let put_off = t.course.as_ref().is_some_and(Course::is_put_off_often);
@@ -456,6 +461,7 @@ impl Looker {
                 seen: WaitSeen::default(),
             },
         );
+        true
     }
 
     /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames

@@ -332,15 +332,17 @@ impl Clock {
     }
 
     /// Changes the time between samples. Events are told only of large changes, because that is a
-    /// call for each of them; for small ones, and for threads that inherited their events and so
-    /// keep the old period, samples that come too early are left out.
+    /// call for each of them; for small ones, and for families of threads that share their events by inheritance and
+    /// so keep the old period, samples that come too early are left out.
     pub fn set_period(&mut self, period_ns: u64) {
         self.period_ns = period_ns;
         if (self.told_ns / 2 + 1..self.told_ns * 2).contains(&period_ns) {
             return;
         }
         self.told_ns = period_ns;
-        for joined in self.events.values_mut() {
+        // What was inherited keeps the old one, and the kernel lets threads that are put on a CPU in turn swap their
+        // events: whose they are is not told, so they must be as far apart.
+        for joined in self.events.values_mut().filter(|j| !j.inherited) {
             let distance = period(period_ns, joined.share);
             joined.events.iter_mut().for_each(|e| e.tell(distance));
         }
@@ -419,7 +421,7 @@ impl Clock {
             self.rest = since.div_f64((fullest / FILLED).max(1e-3)).min(REST);
         }
         for (tid, index) in due {
-            if let Some(joined) = events.get_mut(&tid) {
+            if let Some(joined) = events.get_mut(&tid).filter(|j| !j.inherited) {
                 let mean = period(*told_ns, joined.share);
                 joined.events[index].tell(uneven.of(mean, uneven::OF_SAMPLES));
             }

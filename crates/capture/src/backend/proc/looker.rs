@@ -51,6 +51,10 @@ pub struct Tally {
     pub skipped: u64,
     /// Samples of threads that were gone before they could be listed.
     pub strangers: u64,
+    /// Samples of running threads, and those that were not too early.
+    pub came: u64,
+    /// See above.
+    pub counted: u64,
     /// Rounds that came late.
     pub late: u64,
     /// Threads whose records stopped coming.

@@ -245,11 +245,6 @@ pub(crate) fn record(
         let event = events.wait_for(longest);
         // Waking up is a part of what it was for; emptying the rings in time is for neither.
         let price = waking.of(thread_cpu_ns() - cpu);
-        match event {
-            Event::Tick => looks_ns += price,
-            Event::News if longest.is_none() => looker.sampling_ns += price,
-            _ => {}
-        }
         // Late for want of a CPU, or by what we did, as when samples came just then; or the machine woke us late.
         let comes = if session::now() <= due + LATE {
             Comes::InTime
@@ -260,8 +255,22 @@ pub(crate) fn record(
         } else {
             Comes::WokenLate
         };
+        let (came, counted) = (looker.tally.came, looker.tally.counted);
         if matches!(event, Event::News | Event::Tick | Event::Look) {
             looker.drain(followed, session::now());
+        }
+        match event {
+            Event::Tick => looks_ns += price,
+            Event::News if longest.is_none() => {
+                // For those that count.
+                let (came, counted) = (looker.tally.came - came, looker.tally.counted - counted);
+                looker.sampling_ns += if came > 0 {
+                    price * counted / came
+                } else {
+                    price
+                };
+            }
+            _ => {}
         }
         match event {
             Event::News => {}

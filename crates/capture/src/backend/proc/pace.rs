@@ -69,7 +69,7 @@ pub struct Used {
     pub cpu_ns: u64,
     /// For looks.
     pub looks_ns: u64,
-    /// For samples.
+    /// For samples, but for those that are left out.
     pub samples_ns: u64,
     /// What samples stand for: time that threads computed.
     pub sampled_ns: u64,
