@@ -264,11 +264,7 @@ pub(crate) fn record(
             Event::News if longest.is_none() => {
                 // For those that count.
                 let (came, counted) = (looker.tally.came - came, looker.tally.counted - counted);
-                looker.sampling_ns += if came > 0 {
-                    price * counted / came
-                } else {
-                    price
-                };
+                looker.sampling_ns += (price * counted).checked_div(came).unwrap_or(price);
             }
             _ => {}
         }
