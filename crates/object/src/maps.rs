@@ -40,23 +40,17 @@ impl Mapping {
         self.path == "[vdso]"
     }
 
-    /// Whether it is executable memory without a file of any disk: code made at run time. A memory
-    /// file (`memfd`) counts, as some runtimes map their code twice that way; the rare program
-    /// that was *started* from one is to be told apart by its ELF header.
-    pub fn is_jit(&self) -> bool {
-        let anonymous = self.inode == 0 && (self.path.is_empty() || self.path.starts_with("[anon"));
-        self.execute && (anonymous || is_memory_file(&self.path))
-    }
-
     /// Name under `/proc/PID/map_files/` that opens the mapped file even after its deletion.
     pub fn map_file_name(&self) -> String {
         format!("{:x}-{:x}", self.start, self.end)
     }
 }
 
-/// Names of shared memory that is no file of any disk.
-fn is_memory_file(path: &str) -> bool {
-    path.starts_with("/memfd:") || path.starts_with("/dev/zero") || path.starts_with("//anon")
+/// Whether a path is the name of shared memory, and no file of any disk: where some runtimes map the code that they
+/// make. The rare program that was *started* from there is to be told apart by its ELF header.
+pub fn is_memory(path: &str) -> bool {
+    let names = ["/memfd:", "/dev/zero", "/SYSV", "//anon"];
+    names.iter().any(|name| path.starts_with(name))
 }
 
 /// Parses one line; `None` where it is not a mapping.
@@ -126,7 +120,7 @@ mod tests {
         assert!(m.read && !m.write && m.execute && !m.shared);
         assert_eq!((m.offset, m.device, m.inode), (0x26000, (0xfe, 0), 1051));
         assert_eq!(m.path, "/usr/lib/a b (x).so");
-        assert!(m.is_file() && !m.deleted && !m.is_jit());
+        assert!(m.is_file() && !m.deleted && !is_memory(&m.path));
         assert_eq!(m.map_file_name(), "7f1c2c5d7000-7f1c2c72c000");
     }
 
@@ -136,11 +130,11 @@ mod tests {
         assert!(deleted.deleted && deleted.is_file());
         assert_eq!(deleted.path, "/tmp/x");
         let anonymous = parse_line("1000-2000 rwxp 00000000 00:00 0 ").unwrap();
-        assert!(anonymous.is_jit() && !anonymous.is_file());
+        assert!(!anonymous.is_file());
         let vdso = parse_line("1000-2000 r-xp 00000000 00:00 0     [vdso]").unwrap();
-        assert!(vdso.is_vdso() && !vdso.is_jit());
+        assert!(vdso.is_vdso());
         let memfd = parse_line("1000-2000 r-xs 00000000 00:01 99 /memfd:jit (deleted)").unwrap();
-        assert!(memfd.is_jit());
+        assert!(is_memory(&memfd.path));
         let line_break = parse_line("1000-2000 r--p 00000000 08:01 7 /tmp/a\\012b").unwrap();
         assert_eq!(line_break.path, "/tmp/a\nb");
     }

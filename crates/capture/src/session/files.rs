@@ -19,7 +19,7 @@ use wallscope_model::{Module, ModuleId, ModuleKind};
 use wallscope_object::{
     elf::Elf,
     mapped::{MappedFile, open_regular},
-    process,
+    maps, process,
 };
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{
@@ -132,8 +132,7 @@ impl<S: TableSink> Files<S> {
             return *index;
         }
         let file = open_mapped(m, root);
-        let in_memory = ["/memfd:", "/dev/zero", "/SYSV", "//anon"];
-        if in_memory.iter().any(|p| path.starts_with(p)) && !file.as_ref().is_some_and(is_elf) {
+        if maps::is_memory(path) && !file.as_ref().is_some_and(is_elf) {
             // Code made at run time.
             self.known.insert(identity, None);
             return None;
@@ -524,7 +523,7 @@ fn build_id(e: &Entry) -> Option<String> {
 
 /// The vDSO is the same in every 64-bit process, so our own serves.
 fn own_vdso() -> Option<Vec<u8>> {
-    let own = wallscope_object::maps::read(std::process::id()).ok()?;
+    let own = maps::read(std::process::id()).ok()?;
     let vdso = own.into_iter().find(|m| m.path == "[vdso]")?;
     let length = (vdso.end - vdso.start) as usize;
     // SAFETY: the kernel keeps these pages mapped readable for the life of the process.

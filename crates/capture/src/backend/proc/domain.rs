@@ -27,8 +27,8 @@ pub struct Facts<'a> {
     pub reason: String,
     /// The target in words.
     pub target: String,
-    /// It was told by process ids, and others are found as descendants of these.
-    pub by_ids: bool,
+    /// It is some processes, and others are found as descendants of these.
+    pub descends: bool,
     /// Looks a second that were asked for.
     pub asked_hz: u32,
     /// Looks a second that were made.
@@ -160,7 +160,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "the ebpf backend",
         )],
     };
-    if clock.is_none() && f.by_ids {
+    if clock.is_none() && f.descends && f.looker.orphans.is_none() {
         limits.push(limit(
             "processes whose parents had ended by the time they were searched for, as of daemons"
                 .into(),

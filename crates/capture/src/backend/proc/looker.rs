@@ -51,9 +51,9 @@ pub struct Tally {
     pub skipped: u64,
     /// Samples of threads that were gone before they could be listed.
     pub strangers: u64,
-    /// Samples of running threads, and those that were not too early.
+    /// Samples of running threads that came.
     pub came: u64,
-    /// See above.
+    /// Those of them that were not left out.
     pub counted: u64,
     /// Rounds that came late.
     pub late: u64,

@@ -175,7 +175,7 @@ pub(crate) fn record(
     }
     prompt::ask_for_short_turns();
     if let (Some(held), None) = (&held, &looker.clock) {
-        looker.orphans = Some(Orphans::of(held.pid()));
+        looker.orphans = Orphans::of(held.pid());
     }
     if options.allow_stop && looker.clock.is_none() {
         looker.stopper = Some(Stopper::new());
@@ -402,7 +402,7 @@ pub(crate) fn record(
         timeline: recording.timeline.as_ref(),
         timeline_asked: options.timeline.is_some(),
         target: options.target.describe(),
-        by_ids: matches!(options.target, Target::Pids(_)),
+        descends: matches!(options.target, Target::Pids(_) | Target::Command(_)),
         asked_hz: options.hz,
         hz: pace.look_hz(window_ns),
         sample_hz: pace.sample_hz(end_ns, window_ns),

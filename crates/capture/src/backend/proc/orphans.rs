@@ -16,10 +16,9 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// From now on, of a command that has been started.
-    pub fn of(command: u32) -> Orphans {
-        let _ = ask(true);
-        Orphans { command }
+    /// From now on, of a command that has been started; `None`: that is refused.
+    pub fn of(command: u32) -> Option<Orphans> {
+        ask(true).ok().map(|()| Orphans { command })
     }
 
     /// Who is there.

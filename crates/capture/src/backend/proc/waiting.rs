@@ -561,28 +561,22 @@ mod tests {
         .unwrap();
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         let table = syscalls::reasons();
-        let of = |fd: i32| {
+        let of = |number: libc::c_long, fd: i32| {
             let call = Call {
-                number: libc::SYS_read as u32,
+                number: number as u32,
                 arguments: [fd as u64, 0, 8, 0, 0],
             };
             let own = std::process::id();
             reasons(&table, own, "0", Some(call), BlockReason::Other).by_call
         };
-        assert_eq!(of(timer.as_raw_fd()), BlockReason::Timer);
-        assert_eq!(of(event.as_raw_fd()), BlockReason::Pipe);
+        let reads = |fd: i32| of(libc::SYS_read, fd);
+        assert_eq!(reads(timer.as_raw_fd()), BlockReason::Timer);
+        assert_eq!(reads(event.as_raw_fd()), BlockReason::Pipe);
         let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(of(end.as_raw_fd()), BlockReason::Pipe);
-        assert_eq!(of(door.as_raw_fd()), BlockReason::Network);
-        let receives = |fd: i32| {
-            let call = Call {
-                number: libc::SYS_recvfrom as u32,
-                arguments: [fd as u64, 0, 8, 0, 0],
-            };
-            let own = std::process::id();
-            reasons(&table, own, "0", Some(call), BlockReason::Other).by_call
-        };
+        assert_eq!(reads(end.as_raw_fd()), BlockReason::Pipe);
+        assert_eq!(reads(door.as_raw_fd()), BlockReason::Network);
+        let receives = |fd: i32| of(libc::SYS_recvfrom, fd);
         assert_eq!(receives(end.as_raw_fd()), BlockReason::Pipe);
         assert_eq!(receives(door.as_raw_fd()), BlockReason::Network);
     }
