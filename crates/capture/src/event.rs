@@ -696,7 +696,7 @@ pub const LOSSES: [&str; 33] = [
     "event ring full: who ended a wait lost",
     "table of lock waits full: waits for a lock left out",
     "no room for a connection",
-    "on-CPU sample came late, its thread had gone",
+    "on-CPU sample did not tell when it was due: given to who ran as it came",
     RING_TURN,
     "the Java monitor that was waited for could not be read",
     "who had an interpreter's lock could not be read",

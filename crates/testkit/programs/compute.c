@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 // ---- mix ----
 
@@ -74,6 +75,44 @@ void program_shares(void) {
     static const char *NAMES[] = {"shares-0", "shares-1", "shares-2", "shares-3"};
     long threads = option_long("threads", 1);
     for (long i = 0; i < threads; i++) worker_start(NAMES[i % 4], shares_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+}
+
+// ---- bursts: short stretches on the CPU between waits, and long ones, in one thread ----
+
+NAMED void burst_short(u64 units) { SPIN(units); }
+NAMED void burst_wait(u64 ns) { sleep_ns(ns); KEEP_FRAME(); }
+NAMED void burst_middle(u64 units) { SPIN(units); }
+NAMED void burst_long(u64 units) { SPIN(units); }
+
+static void bursts_run(struct worker *self) {
+    pin_if_asked();
+    // With slack, an interrupt for a sample ends a sleep that is nearly over, and the stretch that follows is
+    // as far from the next sample as can be.
+    prctl(PR_SET_TIMERSLACK, 1);
+    struct function_truth *brief = function_truth_new("burst_short", "");
+    struct function_truth *wait = function_truth_new("burst_wait", "timer");
+    struct function_truth *middle = function_truth_new("burst_middle", "");
+    struct function_truth *large = function_truth_new("burst_long", "");
+    u64 unit = (u64)option_long("short-us", 40) * units_per_us();
+    while (!stopping()) {
+        for (int i = 0; i < 40; i++) {
+            MEASURE(brief, burst_short(jitter(&self->random, unit)));
+            MEASURE(wait, burst_wait(100000));
+        }
+        for (int i = 0; i < 8; i++) {
+            MEASURE(middle, burst_middle(jitter(&self->random, 5 * unit)));
+            MEASURE(wait, burst_wait(100000));
+        }
+        MEASURE(large, burst_long(jitter(&self->random, 50 * unit)));
+        self->truth->operations++;
+    }
+}
+
+void program_bursts(void) {
+    worker_start("bursts", bursts_run, NULL);
     ready_and_wait(NULL, 0);
     wait_for_end(false);
     workers_settle();

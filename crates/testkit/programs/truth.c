@@ -128,6 +128,11 @@ void pin_to_cpu(int cpu) {
     CHECK(!sched_setaffinity(0, sizeof set, &set), "cannot be pinned to CPU %d", cpu);
 }
 
+void pin_if_asked(void) {
+    const char *cpu = option_text("cpu", NULL);
+    if (cpu) pin_to_cpu(atoi(cpu));
+}
+
 // ---- the table ----
 
 static void table_map(int fd) {

@@ -155,6 +155,7 @@ void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn
         if (!(condition)) fail(__VA_ARGS__);                                                       \
     } while (0)
 void pin_to_cpu(int cpu);
+void pin_if_asked(void); // to the CPU that --cpu names
 int cpu_count(void);
 
 // ---- a memory limit ----
@@ -167,6 +168,7 @@ void memory_limit_place(int pid); // moves a process there
 void program_mix(void);
 void program_shares(void);
 void program_instep(void);
+void program_bursts(void);
 void program_cover(void);
 void program_inject(void);
 void program_convoy(void);

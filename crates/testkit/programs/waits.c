@@ -119,6 +119,7 @@ NAMED void fault_major_file(const volatile char *memory, size_t bytes, u64 *rand
 }
 
 static void faults_run(struct worker *self) {
+    pin_if_asked();
     struct function_truth *minor = function_truth_new("fault_minor_storm", "");
     struct function_truth *major = function_truth_new("fault_major_file", "page_fault");
     size_t bytes = (size_t)option_long("megabytes", 32) << 20;

@@ -80,6 +80,7 @@ experiments! {
     convoy "convoy";
     disk "disk";
     faults "faults";
+    bursts "bursts";
     rpc "rpc";
     reasons "reasons";
     userfault "userfault";

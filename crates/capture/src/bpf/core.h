@@ -71,7 +71,6 @@ enum {
 	TASK_DEAD = 0x0080,
 	TASK_FROZEN = 0x8000,
 };
-enum { PERF_TYPE_SOFTWARE = 1 };
 enum { PF_IO_WORKER = 0x00000010, PF_KTHREAD = 0x00200000 };
 /* Of threads that never run user code: the kernel's own, and io_uring's workers, which are threads of the
  * process that they work for. Neither is in a system call, whatever its registers hold. */
@@ -302,14 +301,10 @@ struct hrtimer {
 
 struct hw_perf_event {
 	struct hrtimer hrtimer;
-};
-
-struct perf_event_attr {
-	u32 type;
+	u64 sample_period;
 };
 
 struct perf_event {
-	struct perf_event_attr attr;
 	struct hw_perf_event hw;
 };
 

@@ -397,7 +397,7 @@ enum ws_loss {
 	WS_L_RING_WAKE,     /* ring full: who ended a wait */
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_L_SOCKETS,       /* no room for a connection */
-	WS_L_OWED,          /* on-CPU sample of a thread that had gone when it came */
+	WS_L_UNDATED,       /* an on-CPU sample did not tell when it was due */
 	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
 	WS_L_GIL,           /* who had an interpreter's lock could not be read */

@@ -21,6 +21,7 @@ const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
 /* Settings that user space changes while programs run. */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
 u64 set_cpu_period = 10000000; /* ns of on-CPU time per sample of the timer */
+u32 set_clock = 0;        /* that timer is the software clock */
 #define WS_MANAGED_SOON 10000000 /* as in `upkeep.rs` */
 u64 set_managed_every = WS_MANAGED_SOON; /* ns between wake-ups of user space for managed stacks */
 u32 set_iter = 0;         /* what the iterator does: enum below */
@@ -69,7 +70,7 @@ struct ws_thread {
 	u8 state, detail, flags, block_reason;
 	u32 deferred;     /* a sample waits for the stack named by `ticket` */
 	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
-	u32 early;        /* on-CPU samples that fell between its dated and its real switch-in */
+	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
 	u32 waker;        /* who ended its last wait (a record's id, 0: not measured) */
 	u64 fault_file;   /* inode whose page it lacked last, and `seq` at that time */
 	u64 fault_seq;
@@ -169,13 +170,11 @@ struct ws_cpu {
 	u64 timed_tick; /* the jiffy whose first run was timed */
 	u32 untimed;    /* further runs since one of them was timed */
 	u32 stands_for; /* how many runs the one that is being timed stands for */
-	u64 fired;     /* when the timer was last due in a task that is not measured */
-	/* The last two stretches in which measured threads had this CPU among them: sampler.h. */
-	u64 came;      /* when the current or last one began */
-	u64 left;      /* when the last one ended; 0: never */
-	u64 left_came; /* and had begun */
-	u64 left_id;   /* the thread that ended it */
-	u32 left_tid;
+	/* The timer of on-CPU samples: sampler.h. */
+	u64 timer;     /* its event in the kernel, 0: not known yet */
+	u64 next;      /* when it is due next, as far as is known */
+	u64 charged;   /* a time at which it was due that is charged already */
+	u64 came;      /* when the thread on this CPU, or the first of several, came from a task not measured */
 	u32 edges;     /* beginnings and ends of interrupts */
 	u64 asks_since, asks; /* stacks of senders, in a stretch of time */
 };

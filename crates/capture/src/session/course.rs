@@ -160,6 +160,7 @@ impl<'o> Course<'o> {
         let java = &mut processes.managed_mut().java;
         java.look_at_threads();
         programs.add_java_threads(&java.take_threads());
+        programs.set_clock(!timer.hardware);
         programs.set_cpu_period(timer.vary());
         programs.attach(&timer.events, &cpus)?;
         programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());

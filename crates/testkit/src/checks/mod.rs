@@ -116,6 +116,7 @@ checks! {
     Truth "convoy" shares::convoy: "threads queueing for one mutex";
     Truth "disk" shares::disk: "fdatasync and O_DIRECT";
     Truth "faults" shares::faults: "minor and major page faults";
+    Truth "bursts" shares::bursts: "short stretches on a CPU between waits, beside long ones";
     Truth "rpc" shares::rpc: "a client waiting for a slow server, two processes";
     Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";
     Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";

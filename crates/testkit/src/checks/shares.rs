@@ -1,5 +1,7 @@
 //! Shares of named functions, and the ledger beneath them.
 
+use std::collections::BTreeSet;
+
 use crate::folded::Line;
 use crate::score::ledger::{Limits, agrees};
 use crate::score::share::{self, Nearness};
@@ -203,15 +205,36 @@ pub(super) fn disk(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     )
 }
 
+/// On the first CPU and on the last: an idle CPU's timer comes late, or not at all, as its kernel likes.
+fn on_both_ends(
+    tool: &Tool,
+    name: &str,
+    length: Length,
+    flags: &[&str],
+    views: &[&str],
+) -> Result<Scorecard, Error> {
+    let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
+    let mut card = Scorecard::default();
+    for cpu in BTreeSet::from([0, last]) {
+        let cpu = cpu.to_string();
+        let pinned = [flags, &["--cpu", &cpu]].concat();
+        for mut row in usual(tool, name, length, &pinned, views)?.rows {
+            // What is promised goes by how a row begins.
+            row.what = format!("{}, CPU {cpu}", row.what);
+            card.rows.push(row);
+        }
+    }
+    Ok(card)
+}
+
 pub(super) fn faults(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let folder = disk_folder(tool);
-    usual(
-        tool,
-        "faults",
-        length,
-        &["--dir", &folder],
-        &["wall", "off-cpu", "on-cpu"],
-    )
+    let views = ["wall", "off-cpu", "on-cpu"];
+    on_both_ends(tool, "faults", length, &["--dir", &folder], &views)
+}
+
+pub(super) fn bursts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    on_both_ends(tool, "bursts", length, &[], &["off-cpu", "on-cpu"])
 }
 
 pub(super) fn rpc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {

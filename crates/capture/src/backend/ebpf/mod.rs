@@ -130,8 +130,7 @@ impl Programs {
     /// No privilege, no BTF, or a kernel too old: each said as such.
     pub fn load(kernel: &Kernel, settings: &Settings) -> Result<Programs, Error> {
         note_complaints();
-        // Kernels have the functions before they let timer programs call them (6.2 and 6.12), and
-        // only trying tells.
+        // A kernel may have the function and not let timer programs call it: only trying tells.
         let skel = match Programs::try_load(kernel, settings, true) {
             Err(_) if !kernel.task_work => Programs::try_load(kernel, settings, false),
             loaded => loaded,
@@ -366,6 +365,13 @@ impl Programs {
     pub fn set_managed_every(&mut self, every: Duration) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.set_managed_every = every.as_nanos() as u64;
+        }
+    }
+
+    /// Tells whether on-CPU samples come from the software clock, which knows when they were due.
+    pub fn set_clock(&mut self, software: bool) {
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.set_clock = software.into();
         }
     }
 
