@@ -109,6 +109,14 @@ static __always_inline bool is_sleep(struct task_struct *task, struct pt_regs *r
 	return sleeps_known && regs->r10 && bpf_map_lookup_elem(&sleeps, &key);
 }
 
+/* What a wait is for by now: of a sleep that is long enough, user space has seen the stack meanwhile. */
+static __always_inline u32 told_since(struct task_struct *task, u32 reason)
+{
+	if (reason != WS_LOCK || !sleeps_known || (task->flags & PF_IN_KERNEL_ONLY))
+		return reason;
+	return is_sleep(task, (struct pt_regs *)bpf_task_pt_regs(task)) ? WS_TIMER : reason;
+}
+
 /*
  * The number of the system call that a thread is in, of which arguments mean what they do in 64-bit
  * programs; WS_SYSCALLS where it is in none. Calls of 32-bit programs have numbers of their own: only

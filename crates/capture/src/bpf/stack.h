@@ -248,10 +248,10 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	s.ustack = hash;
 	s.flags |= WS_S_OPEN;
 	s.state = t->state;
-	s.detail = t->detail;
+	s.detail = blocked ? told_since(p, t->detail) : t->detail;
 	if (blocked) {
 		monitor_awaited(t, p);
-		s.resource = waited_for(t, p, t->detail);
+		s.resource = waited_for(t, p, s.detail);
 	}
 	s.flags |= wait_flags(t, blocked ? was_in_flight(t, now) : t->asking);
 	s.begin = t->since;

@@ -120,7 +120,7 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->pid = t->pid;
 	d->tid = t->tid;
 	d->state = t->state;
-	d->detail = t->detail;
+	d->detail = t->state == WS_BLOCKED ? told_since(p, t->detail) : t->detail;
 	d->flags = t->flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (asking ? WS_F_ASKING : 0);
 	d->block_reason = t->block_reason;
 	d->cpu = t->cpu;

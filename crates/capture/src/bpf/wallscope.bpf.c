@@ -166,9 +166,16 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 	struct ws_thread *t = record_of(p), *w;
 	struct task_struct *waker;
 	u64 now, period = set_period;
+	u32 reason;
 
 	if (!t || t->state != WS_BLOCKED)
 		return 0;
+	reason = told_since(p, t->detail);
+	if (reason != t->detail) {
+		begin_change(t);
+		t->detail = t->block_reason = reason;
+		end_change(t);
+	}
 	waker = bpf_get_current_task_btf();
 	w = record_of(waker);
 	t->waker = w ? w->id : 0;

@@ -217,6 +217,28 @@ impl Accounts {
         self.threads[index as usize].pid
     }
 
+    /// The process and the id of thread `index`, while it lives.
+    pub fn task(&self, index: u32) -> Option<(u32, u32)> {
+        let t = &self.threads[index as usize];
+        (!t.done).then_some((t.pid, t.tid))
+    }
+
+    /// Thread `index`, which seemed to wait for a lock, sleeps. What slices have of it already stays there until
+    /// they are settled.
+    pub fn sleeps(&mut self, index: u32) {
+        let t = &mut self.threads[index as usize];
+        let Some(d) = (t.last.as_mut())
+            .filter(|d| d.state == state::BLOCKED && d.detail == BlockReason::Lock as u8)
+        else {
+            return;
+        };
+        d.detail = BlockReason::Timer as u8;
+        let lock = &mut t.given.blocked[BlockReason::Lock as usize];
+        let given = t.given_until.saturating_sub(d.since).min(*lock);
+        *lock -= given;
+        t.given.blocked[BlockReason::Timer as usize] += given;
+    }
+
     /// The command's first thread, held at our pipe since it was found, is let go now: its own time
     /// begins here.
     pub fn begins(&mut self, pid: u32, now: u64) {

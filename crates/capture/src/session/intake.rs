@@ -286,6 +286,18 @@ impl Intake {
             }
         }
         self.looked = self.samples.done.len();
+        for (id, hash) in self.samples.looked_ahead.drain(..) {
+            if let Some(stack) = self.user.get(&hash)
+                && hotspot::are_managed(&stack.frames)
+                && let Some(index) = self.accounts.index(id)
+                && let Some((pid, tid)) = self.accounts.task(index)
+                && java.sleeps(pid, stack.frames.iter().copied())
+                && let Some(address) = owners::awaited(pid, tid)
+            {
+                java.waited(pid, address, &stack.frames);
+                self.accounts.sleeps(index);
+            }
+        }
     }
 
     /// Finds out whose the locks were that threads began to wait for; `java` knows whose its monitors were.

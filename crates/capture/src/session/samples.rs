@@ -80,6 +80,8 @@ pub struct Samples {
     waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
+    /// Those that were read since somebody last took them: (thread, hash).
+    pub looked_ahead: Vec<(u64, u64)>,
     grid: Slices,
     /// Connections, and who asked on them.
     pub peers: Peers,
@@ -103,6 +105,7 @@ impl Samples {
             changes: FxHashMap::default(),
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
+            looked_ahead: Vec::new(),
             grid,
             peers: Peers::default(),
             unresolved: 0,
@@ -165,6 +168,7 @@ impl Samples {
         let waiting = self.waiting.remove(&r.ticket).unwrap_or_default();
         if waiting.is_empty() {
             self.ahead.insert(r.id, (r.ticket, r.ustack));
+            self.looked_ahead.push((r.id, r.ustack));
         } else {
             self.ahead.remove(&r.id);
         }

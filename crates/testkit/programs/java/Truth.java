@@ -297,6 +297,16 @@ public final class Truth {
         }
     }
 
+    static final class Rest implements Work {
+        public void run(Worker w) throws Exception {
+            rest(w);
+        }
+    }
+
+    static void rest(Worker w) throws Exception {
+        Thread.sleep(Math.max(1, (end - System.nanoTime()) / 1_000_000));
+    }
+
     static final class Keep implements Work {
         public void run(Worker w) throws Exception {
             keep(w);
@@ -350,6 +360,11 @@ public final class Truth {
     static void taking(Worker w) throws Exception {
         w.measure("take", "lock", new Take());
         Thread.sleep(2);
+    }
+
+    /** Sleeps once, to the end: its first sleep is all that it does. */
+    static void resting(Worker w) throws Exception {
+        w.measure("rest", "timer", new Rest());
     }
 
     /** Runs each kind of computing until it is compiled, and counts its turns in a microsecond. */
@@ -432,6 +447,7 @@ public final class Truth {
             workers.add(new Worker("java-want", Truth::wanting));
             workers.add(new Worker("java-keep", Truth::keeping));
             workers.add(new Worker("java-take", Truth::taking));
+            workers.add(new Worker("java-rest", Truth::resting));
         } else if (!what.equals("fixed")) {
             System.err.println("usage: Truth mix [--seconds S] | fixed [--units N]");
             System.exit(2);

@@ -50,10 +50,11 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     card.rows
         .extend(python::chains(&run.truth, &run.stacks, |name| name).rows);
     // These threads wait for nothing else than what they are named after, but for their gate before
-    // and after. The first sleep of a thread has been counted by the time that it is known for one.
+    // and after. The first short sleep of a thread has been counted by the time that it is known for one; a long one
+    // has been told meanwhile.
     for own in &run.truth.threads {
         let reason = match own.name.as_str() {
-            "java-hold" | "java-keep" => "timer",
+            "java-hold" | "java-keep" | "java-rest" => "timer",
             "java-want" | "java-take" => "lock",
             _ => continue,
         };
