@@ -17,7 +17,8 @@
 //! [`SPARSE_PERIODS`] periods (a criterion that does not depend on the luck of sampling) are
 //! therefore estimated together with the like groups of threads of the same program and name, by
 //! one factor; each context keeps its exact total, and what it lacks of its own samples it
-//! borrows from its siblings' ([`Scaled::borrowed_ns`] says how much).
+//! borrows from its siblings' ([`Scaled::borrowed_ns`] says how much). Not so where the samples of a wait are
+//! all of its time: a process that only waits for its workers shall not seem to wait where these do.
 //!
 //! **The rest.** Exact time for which no sample exists becomes [`Unsampled`]: shown as the one
 //! frame `[not sampled]`; so does what stands in a group's samples for time that may not be sampled
@@ -30,6 +31,9 @@ use std::ops::Range;
 use crate::{
     BlockReason, Context, ContextId, Part, Recording, Sample, StackEnd, State, UnknownCause,
 };
+
+/// Samples of a group may be apart from its exact time by one part in so many, and are all of it.
+const SEEN_WHOLE: u64 = 50;
 
 /// The name of the frame that stands for exact time without any sample.
 pub const NOT_SAMPLED: &str = "[not sampled]";
@@ -196,6 +200,7 @@ fn class_name(state: State, class: u8) -> Option<&'static str> {
 struct Weight {
     sample: u32,
     class: u8,
+    count: u64,
     ns: u64,
 }
 
@@ -210,22 +215,26 @@ struct Group {
     sampled: u64,
 }
 
+impl Group {
+    /// Whether its samples are all of its time, as those of waits that are measured from end to end: then
+    /// siblings have nothing to add, and may wait elsewhere.
+    fn is_seen_whole(&self) -> bool {
+        self.state != State::OnCpu && self.sampled.abs_diff(self.exact) <= self.exact / SEEN_WHOLE
+    }
+}
+
 fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) -> Scaled {
     let mut out = Scaled::default();
     let mut order: Vec<(u32, State, Weight)> = Vec::with_capacity(rec.samples.len());
-    // Mean period by state, for telling which groups are sparse.
-    let mut seen = [(0u64, 0u64); State::COUNT];
     for (i, s) in rec.samples.iter().enumerate() {
         let (count, ns) = value(s);
         if ns == 0 || s.context.0 as usize >= exact.len() {
             continue;
         }
-        let (c, n) = &mut seen[s.state as usize];
-        *c += count;
-        *n += ns;
         let weight = Weight {
             sample: i as u32,
             class: class_of(s),
+            count,
             ns,
         };
         order.push((s.context.0, s.state, weight));
@@ -253,12 +262,21 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
         }
     }
 
+    // Mean period by state, for telling which groups are sparse.
+    let mut seen = [(0u64, 0u64); State::COUNT];
+    for g in groups.iter().filter(|g| !g.is_seen_whole()) {
+        let (count, ns) = &mut seen[g.state as usize];
+        for w in &weights[g.weights.clone()] {
+            *count += w.count;
+            *ns += w.ns;
+        }
+    }
     let siblings = Siblings::new(rec);
     let mut pools: BTreeMap<(u32, State, u8), Vec<Group>> = BTreeMap::new();
     for g in groups {
         let (count, ns) = seen[g.state as usize];
         let period = ns.checked_div(count).unwrap_or(0);
-        if g.exact < period.saturating_mul(SPARSE_PERIODS) {
+        if g.exact < period.saturating_mul(SPARSE_PERIODS) && !g.is_seen_whole() {
             let key = (siblings.of[g.context.0 as usize], g.state, g.class);
             pools.entry(key).or_default().push(g);
         } else {

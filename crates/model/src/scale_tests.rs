@@ -183,6 +183,37 @@ fn short_threads_are_estimated_together() {
 }
 
 #[test]
+fn a_wait_that_was_seen_whole_borrows_nothing() {
+    let polls = |ns| {
+        let mut l = Ledger::default();
+        l.blocked[BlockReason::Poll as usize] = ns;
+        l
+    };
+    // The first thread waits once, all the time; its sibling was seen to wait more than it did.
+    let mut samples = vec![
+        sample(0, 0, State::Blocked, 1, 3_990_000_000),
+        sample(1, 1, State::Blocked, 10, 1_500_000_000),
+    ];
+    for s in &mut samples {
+        s.reason = Some(BlockReason::Poll);
+    }
+    let rec = Recording {
+        contexts: vec![
+            context(1, "a", polls(4_000_000_000)),
+            context(2, "a", polls(1_000_000_000)),
+        ],
+        samples,
+        ..Recording::default()
+    };
+    let s = scale(&rec);
+    assert_eq!(s.borrowed_ns, 0);
+    assert_eq!(
+        (by_sample(&s, 0), by_sample(&s, 1)),
+        (4_000_000_000, 1_000_000_000)
+    );
+}
+
+#[test]
 fn a_program_does_not_borrow_from_another() {
     let mut other = context(2, "a", on_cpu(1_000));
     other.pid = 2;
