@@ -9,8 +9,8 @@
 //! which one direction mostly has one for each.
 //!
 //! Whose a request is cannot be seen: a wait is taken to be for the connections that its call names (a
-//! descriptor, a poll list, an epoll set). A wait that names none has nothing in flight if its process
-//! has nothing, and is not judged otherwise.
+//! descriptor, a poll list, an epoll set). One that names none but sockets that listen has nothing in flight. Any
+//! other wait that names none has nothing in flight if its process has nothing, and is not judged otherwise.
 //!
 //! Connections that come and go between two listings (a second; 10 ms or more where a wait names one that is new) are not
 //! seen.
@@ -226,9 +226,17 @@ impl Connections {
         let named = call.map_or_else(Vec::new, |call| self.named(pid, call, now));
         let mut known = Some(false);
         let (mut any, mut awaits, mut new) = (false, false, false);
+        let (mut listens, mut other) = (false, false);
         for inode in named {
             let state = match self.inodes.get(&inode) {
-                Some(Known::Listens | Known::Other) => continue,
+                Some(Known::Listens) => {
+                    listens = true;
+                    continue;
+                }
+                Some(Known::Other) => {
+                    other = true;
+                    continue;
+                }
                 Some(Known::Connection(cookie)) => self.open.get(cookie).and_then(|c| c.pending),
                 None => {
                     self.wanted = true;
@@ -248,7 +256,10 @@ impl Connections {
         if new && !awaits {
             known = None;
         }
-        if !any {
+        if !any && listens && !other {
+            // It waits for whoever connects next, whatever others of its process do.
+            known = Some(false);
+        } else if !any {
             let own = self.open.values().filter(|c| c.record.pid == pid);
             let all_quiet = own.clone().all(|c| c.pending == Some(false));
             known = all_quiet.then_some(false);
@@ -383,6 +394,12 @@ mod tests {
         };
         let known = seen(&polled(&[served.as_raw_fd()]));
         assert_eq!((known.in_flight, known.awaits), (Some(true), false));
+        // Who takes new connections owes nothing; of a wait that names no socket that is not known.
+        assert_eq!(
+            seen(&polled(&[listener.as_raw_fd()])).in_flight,
+            Some(false)
+        );
+        assert_eq!(seen(&polled(&[])).in_flight, None);
         // Whom it asks by then.
         let upstream = std::net::TcpStream::connect(at).unwrap();
         let both = seen(&polled(&[served.as_raw_fd(), upstream.as_raw_fd()]));
