@@ -10,6 +10,7 @@ use wallscope_object::process::SchedStat;
 
 use super::{
     book::{Book, Totals},
+    lent::Lenders,
     looker::Looker,
     samples::Known,
     thread::Thread,
@@ -34,6 +35,8 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     let mut last_slice = 0;
     let beyond = looker.watch.threads.iter().map(Thread::beyond_counters_ns);
     let stolen = Stolen::of(&recording.host, beyond.sum());
+    let programs = looker.processes.facts().into_iter().map(|p| (p.pid, p.exe));
+    let mut lenders = Lenders::new(&looker.watch.threads, programs.collect());
     for (index, t) in looker.watch.threads.iter_mut().enumerate() {
         let index = index as u32;
         // What a thread that queues or computes did since its counters last moved is known later.
@@ -41,11 +44,18 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
             t.counters.settle(&mut t.book, grid);
         }
         let (start_ns, end_ns) = (t.book.start_ns, t.book.seen_ns);
+        let lent = lenders.lend(t);
+        if let Some(weights) = &lent {
+            t.book.borrow(weights);
+        }
         let totals = std::mem::replace(&mut t.book, Book::new(end_ns)).finish(&t.waits);
         if user_only {
             let (user, kernel) = ticks(t);
             let stack = samples.none(t.pid, StackEnd::NotSampled);
             samples.unsampled_part(index, stack, kernel, user.max(1));
+        }
+        if lent.is_some() {
+            lenders.lent(totals.blocked.iter().sum());
         }
         samples.settle(
             index,
@@ -72,6 +82,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         });
         t.shown();
     }
+    recording.domain.notes.extend(lenders.note());
     let window = recording.window.end_ns - recording.window.start_ns;
     let count = window.div_ceil(grid.width_ns.max(1)) as u32;
     recording.slices = Slices {

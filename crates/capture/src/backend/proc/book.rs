@@ -142,6 +142,24 @@ impl Book {
         }
     }
 
+    /// What it was seen blocked for: reason, class of the wait by length, weight.
+    pub fn seen(&self) -> impl Iterator<Item = (BlockReason, u8, u64)> {
+        self.entries.iter().filter_map(|e| match e.kind {
+            Kind::Seen(reason, class) => Some((reason, class, e.ns)),
+            _ => None,
+        })
+    }
+
+    /// Has its blocked time divided by what others were seen blocked for.
+    pub fn borrow(&mut self, weights: &[u64; BlockReason::COUNT]) {
+        let Some(slice) = self.entries.first().map(|e| e.slice) else {
+            return;
+        };
+        for (reason, ns) in BlockReason::ALL.iter().zip(weights) {
+            self.put(slice, Kind::Seen(*reason, ANY), *ns);
+        }
+    }
+
     /// Closes the books. `waits`: the lengths of all waits, where they are recorded.
     pub fn finish(mut self, waits: &Waits) -> Totals {
         self.weigh(waits);

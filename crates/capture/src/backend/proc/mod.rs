@@ -33,6 +33,7 @@ mod connections;
 pub(crate) mod counters;
 mod domain;
 mod halt;
+mod lent;
 pub(crate) mod looker;
 mod orphans;
 mod pace;

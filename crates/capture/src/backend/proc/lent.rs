@@ -1,0 +1,151 @@
+//! What threads were blocked for that lived too short, or waited too briefly, for any look to fall into their waits.
+//!
+//! Of a server that makes a thread for each request most are never looked at. What was seen of other
+//! threads of the same program and name stands for them: of waits as long, where lengths are
+//! recorded, as a longer wait is the likelier to be seen.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::BlockReason;
+
+use super::{book::ANY, thread::Thread};
+use crate::backend::perf::waits::Waits;
+
+type Weights = [u64; BlockReason::COUNT];
+/// The program, the name, and whether it was there for most of the time: a server's first thread has the name of those
+/// that it makes, and waits for other things.
+type Like = (Arc<str>, String, bool);
+
+/// What was seen of the threads of one program and name: by class of length, and reason.
+#[derive(Default)]
+struct Seen(BTreeMap<u8, Weights>);
+
+/// What was seen, by program and name.
+pub struct Lenders {
+    programs: FxHashMap<u32, Arc<str>>,
+    seen: FxHashMap<Like, Seen>,
+    /// Half of the time, ns.
+    most_ns: u64,
+    /// Threads that got their reasons here, and how long these were blocked, ns.
+    borrowers: (usize, u64),
+}
+
+impl Lenders {
+    /// Of `threads`, whose processes run `programs`.
+    pub fn new(threads: &[Thread], programs: FxHashMap<u32, Arc<str>>) -> Lenders {
+        let longest = threads.iter().map(life).max();
+        let mut all = Lenders {
+            programs,
+            seen: FxHashMap::default(),
+            most_ns: longest.unwrap_or(0) / 2,
+            borrowers: (0, 0),
+        };
+        // Most recordings have looked at everybody.
+        if threads.iter().all(|t| t.book.seen().next().is_some()) {
+            return all;
+        }
+        for t in threads {
+            let Some(key) = all.key(t).filter(|_| t.book.seen().next().is_some()) else {
+                continue;
+            };
+            let of = all.seen.entry(key).or_default();
+            for (reason, class, ns) in t.book.seen() {
+                of.0.entry(class).or_default()[reason as usize] += ns;
+            }
+        }
+        all
+    }
+
+    fn key(&self, t: &Thread) -> Option<Like> {
+        let program = self.programs.get(&t.pid)?.clone();
+        Some((program, t.name.clone(), life(t) > self.most_ns))
+    }
+
+    /// Weights of reasons for a thread in whose waits no look fell; `None`: there was one, or nobody is like it.
+    pub fn lend(&self, t: &Thread) -> Option<Weights> {
+        if t.book.seen().next().is_some() {
+            return None;
+        }
+        let (program, name, stayed) = self.key(t)?;
+        let of = |stayed| self.seen.get(&(program.clone(), name.clone(), stayed));
+        let weights = of(stayed).or_else(|| of(!stayed))?.weigh(&t.waits);
+        weights.iter().any(|ns| *ns > 0).then_some(weights)
+    }
+
+    /// A thread that was lent its reasons was blocked for `ns`.
+    pub fn lent(&mut self, ns: u64) {
+        self.borrowers.0 += 1;
+        self.borrowers.1 += ns;
+    }
+
+    /// What the domain says of it.
+    pub fn note(&self) -> Option<String> {
+        let (threads, ns) = self.borrowers;
+        (ns > 0).then(|| {
+            format!(
+                "no look fell into the waits of {threads} threads, {:.2} s in all: what they were blocked for is estimated \
+                 from threads of the same program and name that were looked at",
+                ns as f64 / 1e9
+            )
+        })
+    }
+}
+
+/// How long a thread was there, ns.
+fn life(t: &Thread) -> u64 {
+    t.book.seen_ns.saturating_sub(t.book.start_ns)
+}
+
+impl Seen {
+    /// What waits as long as these were for.
+    fn weigh(&self, waits: &Waits) -> Weights {
+        let mut sum = Weights::default();
+        let classes: Vec<u8> = self.0.keys().copied().filter(|c| *c != ANY).collect();
+        let waits = waits.among(&classes);
+        for class in classes {
+            let (row, ns) = (&self.0[&class], waits.of(class).ns);
+            let all: u128 = row.iter().map(|n| u128::from(*n)).sum();
+            for (to, part) in sum.iter_mut().zip(row) {
+                *to += (u128::from(*part) * u128::from(ns) / all.max(1)) as u64;
+            }
+        }
+        if sum.iter().all(|ns| *ns == 0) {
+            // Lengths are not recorded.
+            for row in self.0.values() {
+                for (to, part) in sum.iter_mut().zip(row) {
+                    *to += part;
+                }
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::perf::waits::class;
+
+    #[test]
+    fn waits_borrow_from_waits_as_long() {
+        let mut seen = Seen::default();
+        let mut put = |length: u64, reason: BlockReason, ns: u64| {
+            seen.0.entry(class(length)).or_default()[reason as usize] += ns;
+        };
+        put(1_000_000, BlockReason::Lock, 30);
+        put(1_000_000, BlockReason::Timer, 10);
+        put(60_000_000, BlockReason::Disk, 500);
+        let mut waits = Waits::default();
+        waits.add(1_000_000);
+        waits.add(1_000_000);
+        let weights = seen.weigh(&waits);
+        let of = |reason: BlockReason| weights[reason as usize];
+        assert_eq!(of(BlockReason::Lock), 1_500_000);
+        assert_eq!(of(BlockReason::Timer), 500_000);
+        assert_eq!(of(BlockReason::Disk), 0);
+        // Where lengths are not recorded, all that was seen.
+        let any = seen.weigh(&Waits::default());
+        assert_eq!(any[BlockReason::Disk as usize], 500);
+    }
+}
