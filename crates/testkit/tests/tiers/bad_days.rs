@@ -12,6 +12,7 @@ use std::{
 use wallscope_testkit::{
     Error, Program, program,
     tool::{Tool, no_panic},
+    truth::FunctionTruth,
 };
 
 use crate::{
@@ -40,6 +41,22 @@ fn threads_that_live_a_millisecond() {
         if seen * 100 < all * 99 || late * 100 > all {
             return Err(Error::Output(format!(
                 "{seen} of {all} seen, {late} with less than their lives; {lost} losses"
+            )));
+        }
+        // Few of them are looked at: what these wait for stands for all.
+        let slept: u64 = (o.truth.functions.iter())
+            .filter(|f| f.reason == "timer")
+            .map(FunctionTruth::blocked_ns)
+            .sum();
+        let reason = |reason: &str| -> u64 {
+            (o.report.threads.iter())
+                .filter_map(|t| t.blocked.get(reason))
+                .sum()
+        };
+        let (timer, other) = (reason("timer"), reason("other"));
+        if timer * 100 < slept * 85 || timer * 100 > slept * 115 || other * 100 > slept {
+            return Err(Error::Output(format!(
+                "{timer} ns of sleep, {other} of no known reason; truth {slept}"
             )));
         }
         Ok(format!("{seen} of {all} threads, with their whole lives"))
