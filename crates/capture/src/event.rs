@@ -269,6 +269,8 @@ pub struct Resolve {
     pub ticket: u64,
     /// Hash of the user stack it stands for.
     pub ustack: u64,
+    /// Of a stack read ahead: the futex that its thread waits for with a time limit, 0: none.
+    pub futex: u64,
 }
 
 /// `enum ws_what`.
@@ -696,7 +698,7 @@ pub const LOSSES: [&str; 33] = [
     "event ring full: who ended a wait lost",
     "table of lock waits full: waits for a lock left out",
     "no room for a connection",
-    "on-CPU sample did not tell when it was due: given to who ran as it came",
+    "on-CPU sample over 1 ms late, or of no known time: given to who ran as it came",
     RING_TURN,
     "the Java monitor that was waited for could not be read",
     "who had an interpreter's lock could not be read",
@@ -720,7 +722,7 @@ const _: () = {
     assert!(size_of::<OwnerEvent>() == 40);
     assert!(size_of::<WordsEvent>() == 80);
     assert!(size_of::<HoldsEvent>() == 272);
-    assert!(size_of::<Resolve>() == 32);
+    assert!(size_of::<Resolve>() == 40);
     assert!(size_of::<RawHead>() == 224);
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);

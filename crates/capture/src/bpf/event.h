@@ -172,6 +172,7 @@ struct ws_resolve {
 	u64 id;
 	u64 ticket;
 	u64 ustack;
+	u64 futex; /* read ahead: what the thread waits for with a time limit, 0: nothing, or it is not known */
 };
 
 /*
@@ -397,7 +398,7 @@ enum ws_loss {
 	WS_L_RING_WAKE,     /* ring full: who ended a wait */
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_L_SOCKETS,       /* no room for a connection */
-	WS_L_UNDATED,       /* an on-CPU sample did not tell when it was due */
+	WS_L_UNDATED,       /* on-CPU sample very late, or not telling when it was due */
 	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
 	WS_L_GIL,           /* who had an interpreter's lock could not be read */
@@ -416,7 +417,7 @@ _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 224, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_socket) == 168, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_resolve) == 32, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_resolve) == 40, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");

@@ -102,12 +102,18 @@ static __always_inline u64 user_hash(struct uw_stack *out)
 	return out->hash;
 }
 
-static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
+static __always_inline void tell_ahead(u64 id, u64 ticket, u64 hash, u64 futex)
 {
 	struct ws_resolve r = {
 		.head = { WS_EV_RESOLVE, sizeof(r) }, .id = id, .ticket = ticket, .ustack = hash,
+		.futex = futex,
 	};
 
 	if (bpf_ringbuf_output(&events, &r, sizeof(r), ring_flags()))
 		lost(WS_L_RING_RESOLVE);
+}
+
+static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
+{
+	tell_ahead(id, ticket, hash, 0);
 }

@@ -109,6 +109,14 @@ static __always_inline bool is_sleep(struct task_struct *task, struct pt_regs *r
 	return sleeps_known && regs->r10 && bpf_map_lookup_elem(&sleeps, &key);
 }
 
+/* The futex that a thread waits for with a time limit. */
+static __always_inline u64 limited_futex(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return regs->r10 ? regs->di : 0;
+}
+
 /* What a wait is for by now: of a sleep that is long enough, user space has seen the stack meanwhile. */
 static __always_inline u32 told_since(struct task_struct *task, u32 reason)
 {

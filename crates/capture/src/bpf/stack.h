@@ -212,6 +212,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 				       struct task_struct *p)
 {
 	u64 now = bpf_ktime_get_ns(), period = set_period, seq = t->seq, hash = 0, open, clock, ns;
+	u64 futex = 0;
 	bool blocked = t->state == WS_BLOCKED, end = set_iter == ITER_END;
 	struct ws_sample s = {};
 
@@ -227,6 +228,8 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	if (!no_user_stack(p)) {
 		uw_copy_regs(&v->u.regs, (void *)bpf_task_pt_regs(p));
 		v->u.work.tls = p->thread.fsbase;
+		if (blocked && t->detail == WS_LOCK)
+			futex = limited_futex(p);
 		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs, UW_MAX_FRAMES);
 		if (t->seq == seq)
 			hash = managed_hash(&v->u.work.out, &v->python, p, v->u.regs.sp, READ_REMOTE);
@@ -238,7 +241,7 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	t->read_seq = seq;
 	if (!end) {
 		if (hash)
-			tell_resolved(t->id, t->ticket, hash);
+			tell_ahead(t->id, t->ticket, hash, futex);
 		return;
 	}
 	s.id = t->id;

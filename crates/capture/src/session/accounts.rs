@@ -217,12 +217,6 @@ impl Accounts {
         self.threads[index as usize].pid
     }
 
-    /// The process and the id of thread `index`, while it lives.
-    pub fn task(&self, index: u32) -> Option<(u32, u32)> {
-        let t = &self.threads[index as usize];
-        (!t.done).then_some((t.pid, t.tid))
-    }
-
     /// Thread `index`, which seemed to wait for a lock, sleeps. What slices have of it already stays there until
     /// they are settled.
     pub fn sleeps(&mut self, index: u32) {

@@ -286,15 +286,13 @@ impl Intake {
             }
         }
         self.looked = self.samples.done.len();
-        for (id, hash) in self.samples.looked_ahead.drain(..) {
-            if let Some(stack) = self.user.get(&hash)
+        for r in self.samples.looked_ahead.drain(..) {
+            if let Some(stack) = self.user.get(&r.ustack)
                 && hotspot::are_managed(&stack.frames)
-                && let Some(index) = self.accounts.index(id)
-                && let Some((pid, tid)) = self.accounts.task(index)
-                && java.sleeps(pid, stack.frames.iter().copied())
-                && let Some(address) = owners::awaited(pid, tid)
+                && let Some(index) = self.accounts.index(r.id)
+                && java.sleeps(self.accounts.pid(index), stack.frames.iter().copied())
             {
-                java.waited(pid, address, &stack.frames);
+                java.waited(self.accounts.pid(index), r.futex, &stack.frames);
                 self.accounts.sleeps(index);
             }
         }

@@ -68,6 +68,7 @@ impl Raw {
             id: self.head.id,
             ticket: self.head.ticket,
             ustack: 0,
+            futex: 0,
         }
     }
 
@@ -219,6 +220,7 @@ impl Late {
                 id: raw.head.id,
                 ticket: raw.head.ticket,
                 ustack: hash,
+                futex: 0,
             });
         }
     }

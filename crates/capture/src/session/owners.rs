@@ -194,12 +194,6 @@ impl Reader {
     }
 }
 
-/// The address of the futex that a thread waits for.
-pub fn awaited(pid: u32, tid: u32) -> Option<u64> {
-    let call = call(pid, tid)?;
-    syscalls::is_futex(call.number.into()).then_some(call.arguments[0])
-}
-
 /// What a waiting thread's call is.
 fn call(pid: u32, tid: u32) -> Option<Call> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;

@@ -80,8 +80,8 @@ pub struct Samples {
     waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
-    /// Those that were read since somebody last took them: (thread, hash).
-    pub looked_ahead: Vec<(u64, u64)>,
+    /// Those of waits for a futex with a time limit, since somebody last took them.
+    pub looked_ahead: Vec<Resolve>,
     grid: Slices,
     /// Connections, and who asked on them.
     pub peers: Peers,
@@ -168,7 +168,7 @@ impl Samples {
         let waiting = self.waiting.remove(&r.ticket).unwrap_or_default();
         if waiting.is_empty() {
             self.ahead.insert(r.id, (r.ticket, r.ustack));
-            self.looked_ahead.push((r.id, r.ustack));
+            self.looked_ahead.extend(Some(*r).filter(|r| r.futex != 0));
         } else {
             self.ahead.remove(&r.id);
         }

@@ -79,6 +79,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
         tally.late,
         clock.map_or("", |_| " for want of a CPU")
     ));
+    if tally.away_ns > 0 {
+        notes.push(format!(
+            "for {:.1} s no look was made, though some were due: wallscope was stopped, or the machine was; reasons and stacks of that time are those of other times",
+            tally.away_ns as f64 / 1e9
+        ));
+    }
     notes.push("user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact".into());
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());

@@ -42,11 +42,11 @@ impl Lenders {
             borrowers: (0, 0),
         };
         // Most recordings have looked at everybody.
-        if threads.iter().all(|t| t.book.seen().next().is_some()) {
+        if threads.iter().all(was_seen) {
             return all;
         }
         for t in threads {
-            let Some(key) = all.key(t).filter(|_| t.book.seen().next().is_some()) else {
+            let Some(key) = all.key(t).filter(|_| was_seen(t)) else {
                 continue;
             };
             let of = all.seen.entry(key).or_default();
@@ -64,7 +64,7 @@ impl Lenders {
 
     /// Weights of reasons for a thread in whose waits no look fell; `None`: there was one, or nobody is like it.
     pub fn lend(&self, t: &Thread) -> Option<Weights> {
-        if t.book.seen().next().is_some() {
+        if was_seen(t) {
             return None;
         }
         let (program, name, stayed) = self.key(t)?;
@@ -90,6 +90,11 @@ impl Lenders {
             )
         })
     }
+}
+
+/// Whether a look fell into a wait of the thread.
+fn was_seen(t: &Thread) -> bool {
+    t.book.seen().next().is_some()
 }
 
 /// How long a thread was there, ns.

@@ -32,6 +32,8 @@ pub const REMAP: u64 = 100_000_000;
 pub const REMAP_TIMES: u64 = 50;
 /// The same where nothing tells that they have changed, of one process after the other.
 const REVIEW_TIMES: u64 = 1000;
+/// Rounds that are so far apart, ns, and so many times as far as they should be, are no matter of being late.
+const AWAY: (u64, u64) = (1_000_000_000, 8);
 /// Who wakes so long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
@@ -57,6 +59,8 @@ pub struct Tally {
     pub counted: u64,
     /// Rounds that came late.
     pub late: u64,
+    /// Time in which no round came at all, though some were due, ns: we were stopped, or the machine was.
+    pub away_ns: u64,
     /// Threads whose records stopped coming.
     pub deaf: u64,
     /// Running threads whose Python frames were read.
@@ -190,6 +194,9 @@ impl Looker {
             0 => 0,
             last => now.saturating_sub(last),
         };
+        if passed > AWAY.0 && passed > AWAY.1 * period {
+            self.tally.away_ns += passed;
+        }
         let since = passed * stride as u64;
         self.spacing_ns = if self.last_round_ns == 0 {
             period
