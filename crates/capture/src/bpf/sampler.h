@@ -24,7 +24,7 @@ extern void *bpf_cast_to_kern_ctx(void *obj) __weak __ksym;
 #define OFFSET_PERIOD bpf_core_field_offset(struct perf_event, hw.sample_period)
 
 #define WS_SOON 50000	 /* ns from a wake-up to the switch-in, at most: what is due by then is looked up */
-#define WS_LATE 1000000	 /* ns: no timer is delivered later than this */
+#define WS_LATE 1000000	 /* ns: of what comes later than this after it was due, nothing is concluded */
 
 /*
  * When the sample was due; `now` for cycles, whose interrupts wait for nothing, and where the kernel

@@ -165,10 +165,8 @@ impl Book {
         self.weigh(waits);
         self.entries.sort_by_key(|e| e.slice);
         let mut seen = [0u64; BlockReason::COUNT];
-        for e in &self.entries {
-            if let Kind::Seen(reason, _) = e.kind {
-                seen[reason as usize] += e.ns;
-            }
+        for (reason, _, ns) in self.seen() {
+            seen[reason as usize] += ns;
         }
         let mut totals = Totals::default();
         for group in self.entries.chunk_by(|a, b| a.slice == b.slice) {
@@ -209,12 +207,8 @@ impl Book {
     /// Gives the time of all waits of a class to what was seen of them.
     fn weigh(&mut self, waits: &Waits) {
         let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
-        for e in &self.entries {
-            if let Kind::Seen(_, class) = e.kind
-                && class != ANY
-            {
-                *seen.entry(class).or_default() += e.ns;
-            }
+        for (_, class, ns) in self.seen().filter(|(_, class, _)| *class != ANY) {
+            *seen.entry(class).or_default() += ns;
         }
         let classes: Vec<u8> = seen.keys().copied().collect();
         let waits = waits.among(&classes);
