@@ -50,8 +50,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "executor without work",
         when: "a thread of Go's, tokio's or Asio's scheduler, of a fork/join pool as Java's virtual threads run on, or \
-               of Node's pools waits for a lock's word to be given something to run: idle; who waits for answers is not the \
-               thread",
+               of Node's or tokio's pools waits for a lock's word to be given something to run: idle; who waits for \
+               answers is not the thread",
         judges: executor,
     },
     Rule {
@@ -123,10 +123,9 @@ pub const RULES: &[Rule] = &[
 /// Tasks move from thread to thread: the one that last sent a request for one of them does not wait for
 /// the answer.
 fn executor(w: &Wait<'_>) -> Option<bool> {
-    const PLACES: [&str; 3] = [
+    const PLACES: [&str; 2] = [
         "java.util.concurrent.ForkJoinPool.awaitWork",
         "runtime.stopm",
-        "tokio::runtime::scheduler::multi_thread::worker::Context::park",
     ];
     // Node's threads, which speak to nobody, wait in their main functions themselves; below these they work.
     const MAINS: [&str; 2] = [
@@ -151,8 +150,25 @@ fn executor(w: &Wait<'_>) -> Option<bool> {
     // One of Asio's threads waits for events, the others here: below the same functions they work.
     let of_asio = main.contains("asio::detail::scheduler::")
         && w.user.iter().any(|name| name.contains("cond_"));
-    let found = at_main || of_asio || w.user.iter().any(at);
+    let found = at_main || of_asio || awaits_tokio_work(w.user) || w.user.iter().any(at);
     (w.reason == BlockReason::Lock && found).then_some(true)
+}
+
+/// Whether a thread of tokio's waits for work: a worker parks, or one of its blocking pool is at home. What such
+/// threads run is called by the runtime's tasks, which then are its innermost functions.
+fn awaits_tokio_work(user: &[&str]) -> bool {
+    // A method's type stands in brackets or not, by how the compiler packs names.
+    let own = user.iter().map(|n| n.trim_start_matches('<'));
+    let Some(innermost) = own.clone().find(|n| n.starts_with("tokio::runtime::")) else {
+        return false;
+    };
+    let parks = |n: &str| {
+        let of = n.strip_prefix("tokio::runtime::scheduler::multi_thread::worker::Context");
+        of.is_some_and(|method| method.trim_start_matches('>').starts_with("::park"))
+    };
+    let locks = |n: &str| n.contains("lock_slow") || n.contains("lock_contended");
+    let at_home = innermost.starts_with("tokio::runtime::blocking::pool::");
+    (at_home && !own.clone().any(locks)) || own.clone().any(parks)
 }
 
 fn silent(w: &Wait<'_>) -> Option<bool> {

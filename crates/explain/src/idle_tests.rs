@@ -265,6 +265,33 @@ fn of_asio_s_threads_one_waits_for_events_and_the_others_for_work() {
 }
 
 #[test]
+fn tokio_s_threads_are_idle_where_the_runtime_waits_and_not_what_it_runs() {
+    let (pool, worker) = (
+        "tokio::runtime::blocking::pool::Inner::run",
+        "<tokio::runtime::scheduler::multi_thread::worker::Context>::park_internal",
+    );
+    let idle = |user: &[&str]| judge(&wait(BlockReason::Lock, user, &["futex_wait"])).0;
+    assert!(idle(&[
+        "syscall",
+        "parking_lot::condvar::Condvar::wait_until_internal",
+        pool
+    ]));
+    assert!(idle(&[
+        "syscall",
+        "tokio::runtime::park::Inner::park",
+        worker
+    ]));
+    // What a task runs is called by the runtime as well, perhaps from close by; the pool has a lock of its own.
+    let polls = "tokio::runtime::task::raw::poll";
+    assert!(!idle(&["syscall", "app::locks", polls, pool]));
+    assert!(!idle(&[
+        "syscall",
+        "parking_lot::raw_mutex::RawMutex::lock_slow",
+        pool
+    ]));
+}
+
+#[test]
 fn single_intervals_are_idle_where_all_sampled_waits_like_them_are() {
     use BlockReason::{Lock, Poll, Timer};
     use wallscope_model::{Interval, Lane, Sample, StackId, Timeline};

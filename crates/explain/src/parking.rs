@@ -81,10 +81,6 @@ const PARKING_PLACES: &[(&str, &str)] = &[
         "tokio workers",
         "tokio::runtime::scheduler::multi_thread::worker::Context::park*",
     ),
-    (
-        "tokio blocking pool",
-        "tokio::runtime::blocking::pool::Inner::run*",
-    ),
     ("rayon workers", "rayon_core::sleep::Sleep::sleep*"),
     ("crossbeam channels' receivers", "std::thread::park*"),
     ("OpenMP workers", "gomp_thread_start"),

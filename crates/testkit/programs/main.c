@@ -45,7 +45,7 @@ static const struct program PROGRAMS[] = {
     {"micro", "count", "very many short blocks against one as long as all of them", program_micro},
     {"brief", "dir", "waits of a tenth of a millisecond for three things, and long ones", program_brief},
     {"span", "", "blocks that begin before, or end after, any recording", program_span},
-    {"pingpong", "rounds cpu", "two threads on one CPU passing a byte through pipes",
+    {"pingpong", "rounds piece cpu", "two threads on one CPU passing a byte through pipes",
      program_pingpong},
     {"short", "parallel compute-us sleep-us count", "threads that live a millisecond", program_short},
     {"rename", "", "a thread that changes its name half-way", program_rename},

@@ -9,6 +9,8 @@ const HELP: &str = "\
 usage: cargo xtask TASK
 
   bench [--quick]      what measuring costs, beside the bare program and other tools
+  bench --only NAME [--quick]
+                       one workload of it: pingpong, fixed, python, java, go or node
   bench --files [--quick]
                        files read and written: time, memory, beside inferno
   bench --real [--quick]
@@ -33,6 +35,10 @@ nothing.
 
 fn run(arguments: &[&str]) -> Outcome<bool> {
     match arguments {
+        ["bench", "--only", name] => bench::run(bench::Effort::FULL, bench::What::Only(name)),
+        ["bench", "--only", name, "--quick"] => {
+            bench::run(bench::Effort::QUICK, bench::What::Only(name))
+        }
         ["bench", flags @ ..]
             if flags
                 .iter()

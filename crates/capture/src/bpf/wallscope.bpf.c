@@ -225,8 +225,7 @@ int ws_on_cpu(struct bpf_perf_event_data *ctx)
 		made_good(c, t, p, start, bpf_get_smp_processor_id());
 	if (sample_is_its(c, t, sample_due(ctx, c, t != NULL, start)))
 		sample_on_cpu(t, p, ctx);
-	if (t)
-		c->timer_ns += bpf_ktime_get_ns() - start;
+	c->timer_ns += bpf_ktime_get_ns() - start;
 	return 0;
 }
 

@@ -3,7 +3,6 @@
 
 mod asyncio;
 mod calls;
-mod cost;
 mod events;
 mod go;
 mod idle;
@@ -15,6 +14,7 @@ mod lives;
 mod node;
 mod php;
 mod python;
+mod rates;
 mod ruby;
 mod shares;
 mod stacks;
@@ -163,20 +163,17 @@ checks! {
     Truth "node" node::node: "JavaScript functions, compiled and interpreted, stacks through V8's own code";
     Truth "php" php::php: "PHP functions and stacks, through callbacks, methods and generators";
     Truth "ruby" ruby::ruby: "Ruby methods and stacks, through blocks, exceptions, threads and fibers";
-    Truth "rates" cost::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
+    Truth "rates" rates::rates: "totals at 49 Hz against 997 Hz, two recordings at once";
     Quiet "reclaim" why::reclaim: "memory that has to be freed first, under a cgroup's limit";
     Quiet "by-perf" tiers::perf: "shares of functions without eBPF, by perf events";
     Quiet "by-proc" tiers::proc: "shares of functions with nothing but /proc and short stops";
     Verdict "ladder" crate::scenarios::score: "the ladder's verdict on processes with a known trouble, and on healthy ones";
-    Timing "pingpong" cost::pingpong: "slowdown of a pipe ping-pong on one CPU";
-    Timing "fixed" cost::fixed: "slowdown and cost of a CPU-bound program at 99 Hz";
     Timing "python-cost" python::python_cost: "slowdown of a Python program at 99 Hz, and attaching to it";
     Timing "java-cost" java::java_cost: "slowdown of a Java program at 99 Hz, and attaching to it";
     Timing "go-cost" go::go_cost: "slowdown of a Go program at 99 Hz, and attaching to it";
     Timing "node-cost" node::node_cost: "slowdown of a JavaScript program at 99 Hz, and attaching to it";
     Timing "php-cost" php::php_cost: "slowdown of a PHP program at 99 Hz, and attaching to it";
     Timing "ruby-cost" ruby::ruby_cost: "slowdown of a Ruby program at 99 Hz, and attaching to it";
-    Timing "delays" cost::delays: "start to live, stop to file, file to report";
 }
 
 /// Records the whole work of a program that waits to be released.

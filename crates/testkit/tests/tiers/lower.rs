@@ -306,7 +306,7 @@ fn waits_too_short_to_be_read_have_their_reasons() {
     }
 }
 
-/// Switches a second of a thread that certainly has its records rationed (above 20,000).
+/// Switches a second of a thread that certainly has its records rationed (above 15,000).
 const HASTY: f64 = 40_000.0;
 
 /// Two threads that hand a byte to and fro do not have each switch recorded; their totals stay exact.

@@ -1,4 +1,4 @@
-//! One workload, bare and under each tool, in turn: in runs of its own, or (`pieces.rs`) while it works on.
+//! Workloads that each tool watches in turn while they work on (`pieces.rs`), and how they did.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use wallscope_testkit::{Error, Program, Tool};
 use super::Effort;
 use super::peer::Peer;
 use super::pieces::Steady;
-use crate::{Outcome, median};
+use crate::Outcome;
 
-const LIMIT: Duration = Duration::from_secs(300);
-/// About how long a piece of steady work takes: some samples, and a hundredth of a window or less.
-const PIECE: Duration = Duration::from_millis(20);
+/// About how long a piece of steady work takes: ten samples, and a tenth of a window or less.
+const PIECE: Duration = Duration::from_millis(100);
+/// As many turns of the ping-pong take about as long.
+const TURNS: u32 = 20_000;
 
 /// A workload under several tools.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ pub struct Comparison {
     pub workload: &'static str,
     /// What is compared, with its unit.
     pub about: String,
-    /// One a tool, the bare run first.
+    /// One a tool, after that of nobody.
     pub standings: Vec<Standing>,
 }
 
@@ -37,7 +38,7 @@ pub struct Standing {
     pub peer: String,
     /// The figure, median of the rounds.
     pub figure: f64,
-    /// Its ratio to the bare run of the same round, median.
+    /// Its ratio to the stretches before and after in which nobody measured, median of the rounds.
     pub ratio: f64,
     /// The lowest and the highest of these ratios.
     pub range: (f64, f64),
@@ -46,15 +47,6 @@ pub struct Standing {
 }
 
 pub(super) type Start = Box<dyn Fn() -> Result<Program, Error>>;
-
-struct Workload {
-    name: &'static str,
-    about: &'static str,
-    /// Starts it, up to its READY.
-    start: Start,
-    figure: &'static str,
-    peers: Vec<Peer>,
-}
 
 /// The lowest and the highest.
 pub(super) fn range(values: &[f64]) -> (f64, f64) {
@@ -68,67 +60,8 @@ pub(super) fn cost_percent(report: &Report) -> f64 {
     100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window
 }
 
-/// One run of the workload, and wallscope's cost in it.
-fn once(workload: &Workload, peer: &Peer) -> Result<(f64, Option<f64>), Error> {
-    let mut program = (workload.start)()?;
-    let running = peer.attach(program.pids())?;
-    program.release()?;
-    let truth = program.truth(LIMIT)?;
-    let report = running.stop()?;
-    program.finish()?;
-    let cost = report.map(|report| cost_percent(&report));
-    Ok((truth.extra(workload.figure)?, cost))
-}
-
-fn compare(mut workload: Workload, effort: Effort) -> Result<Comparison, Error> {
-    // A tool that cannot run here is found out before the rounds begin.
-    let mut able = Vec::new();
-    for peer in std::mem::take(&mut workload.peers) {
-        eprintln!("{}: {} …", workload.name, peer.name);
-        match once(&workload, &peer) {
-            Ok(_) => able.push(peer),
-            Err(error) if able.len() < 2 => return Err(error),
-            Err(error) => println!("left out: {}: {error}", peer.name),
-        }
-    }
-    let mut figures = vec![Vec::new(); able.len()];
-    let mut costs = vec![Vec::new(); able.len()];
-    for round in 0..effort.rounds {
-        // Back and forth, so that none is always the one after the most disturbing.
-        let mut order: Vec<usize> = (0..able.len()).collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for index in order {
-            let (figure, cost) = once(&workload, &able[index])?;
-            figures[index].push(figure);
-            costs[index].extend(cost);
-        }
-    }
-    let bare = figures[0].clone();
-    let standings = able
-        .iter()
-        .zip(figures)
-        .zip(costs)
-        .map(|((peer, own), cost)| {
-            let ratios: Vec<f64> = own.iter().zip(&bare).map(|(a, b)| a / b).collect();
-            Standing {
-                peer: peer.name.clone(),
-                figure: median(own),
-                range: range(&ratios),
-                ratio: median(ratios),
-                cost_percent: (!cost.is_empty()).then(|| median(cost)),
-            }
-        });
-    Ok(Comparison {
-        workload: workload.name,
-        about: workload.about.into(),
-        standings: standings.collect(),
-    })
-}
-
 /// Programs that compute without end: name, what is compared, how to start them, and whom to compare with.
-fn steady(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
+fn computing(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
     // A unit of the C program is about a nanosecond; `ns`: of one there.
     let piece = |ns: u64| (PIECE.as_nanos() as u64 / ns).to_string();
     let native = || -> Start {
@@ -183,6 +116,7 @@ fn steady(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
                 start,
                 peers: measured(tool, others),
                 window,
+                steady: 0.02,
             }),
             Err(why) => Err(format!("{name}: {why}")),
         })
@@ -197,8 +131,8 @@ fn measured(tool: &Tool, others: Vec<Option<Peer>>) -> Vec<Peer> {
         .collect()
 }
 
-/// All workloads.
-pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
+/// The worst case: two threads that do nothing but switch.
+fn switching(tool: &Tool, effort: Effort) -> Steady {
     let lower = |how: &str| Some(Peer::wallscope(tool, &["--backend", how]));
     let others = vec![
         lower("perf"),
@@ -208,19 +142,27 @@ pub(super) fn all(tool: &Tool, effort: Effort) -> Outcome<Vec<Comparison>> {
         Peer::offcputime("offcputime"),
         Peer::offcputime("offcputime-bpfcc"),
     ];
-    let switching = Workload {
+    let turns = TURNS.to_string();
+    Steady {
         name: "pingpong",
-        about: "a byte through two pipes, two threads on one CPU: ns a turn",
-        start: Box::new(move || {
-            Program::start("pingpong", &["--rounds", &effort.turns.to_string()])
-        }),
-        figure: "ns_per_round",
-        peers: std::iter::once(Peer::nobody())
-            .chain(measured(tool, others))
-            .collect(),
+        about: format!("a byte through two pipes, two threads on one CPU: ms for {TURNS} turns"),
+        start: Box::new(move || Program::start("pingpong", &["--until-line", "--piece", &turns])),
+        peers: measured(tool, others),
+        window: Duration::from_secs_f64(effort.seconds),
+        steady: 0.1,
+    }
+}
+
+/// All workloads, or `only` the one of that name.
+pub(super) fn all(tool: &Tool, effort: Effort, only: Option<&str>) -> Outcome<Vec<Comparison>> {
+    let mut comparisons = Vec::new();
+    let workloads = std::iter::once(Ok(switching(tool, effort))).chain(computing(tool, effort));
+    let asked = |workload: &Result<Steady, String>| match (workload, only) {
+        (_, None) => true,
+        (Ok(workload), Some(only)) => workload.name == only,
+        (Err(why), Some(only)) => why.starts_with(only),
     };
-    let mut comparisons = vec![compare(switching, effort)?];
-    for workload in steady(tool, effort) {
+    for workload in workloads.filter(asked) {
         match workload {
             Ok(workload) => comparisons.push(workload.compare(effort.watches)?),
             Err(why) => println!("left out: {why}"),

@@ -1,14 +1,10 @@
 //! What measuring costs.
 //!
-//! `compare` runs a workload bare and under each measuring tool in turn, several rounds, so that a
-//! machine that slows down for a while does so for all of them; a tool's figure is the median over
-//! the rounds of its ratio to the bare run of the same round. `pieces` does the same within one process that
-//! works on, where differences are small. `own` takes wallscope's own figures:
-//! delays, CPU, memory; `probes` what single functions cost. `exchange` times files read and written,
-//! `real` tries programs of others. `peer` starts and ends the tools.
-//!
-//! Only the workload's own figure is compared, taken by itself from release to end; starting and
-//! ending a tool are not in it.
+//! `pieces` lets each measuring tool in turn watch a workload that works on, several rounds, and compares with
+//! the stretches just before and after in which nobody watched: neither a machine that slows down for a while
+//! nor what differs between two runs of a program is in it. `compare` says which workloads and tools. `own`
+//! takes wallscope's own figures: delays, CPU, memory; `probes` what single functions cost. `exchange` times
+//! files read and written, `real` tries programs of others. `peer` starts and ends the tools.
 
 mod compare;
 mod exchange;
@@ -28,12 +24,10 @@ use crate::{Outcome, machine, release_tool};
 /// How long to try.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Rounds of every comparison.
+    /// Rounds of programs of others.
     pub rounds: usize,
-    /// Rounds of the programs that compute without end.
+    /// Rounds of the programs that work without end.
     pub watches: usize,
-    /// Turns of the ping-pong.
-    pub turns: u64,
     /// Length of the recordings that are timed, and of those of steady work, s.
     pub seconds: f64,
     /// How often delays are taken.
@@ -47,7 +41,6 @@ impl Effort {
     pub const FULL: Effort = Effort {
         rounds: 5,
         watches: 3,
-        turns: 300_000,
         // What is paid once is part of the cost, not most of it.
         seconds: 10.0,
         repeats: 5,
@@ -61,7 +54,6 @@ impl Effort {
     pub const QUICK: Effort = Effort {
         rounds: 2,
         watches: 2,
-        turns: 50_000,
         seconds: 1.0,
         repeats: 2,
         files: exchange::Size {
@@ -101,7 +93,7 @@ impl Measured {
 /// When wallscope or a truth program cannot run here. A peer that cannot is left out, and said.
 pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
     let mut measured = Measured::default();
-    for comparison in compare::all(tool, effort)? {
+    for comparison in compare::all(tool, effort, None)? {
         println!("{comparison}");
         measured.comparisons.push(comparison);
     }
@@ -115,9 +107,11 @@ pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
 
 /// Which benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum What<'a> {
     /// Truth programs, own figures, probes, files.
     Usual,
+    /// One truth program, by its name.
+    Only(&'a str),
     /// Files read and written.
     Files,
     /// Programs of others.
@@ -128,13 +122,21 @@ pub enum What {
 ///
 /// # Errors
 /// As [`measure`], and when folded stacks differ from another tool's.
-pub fn run(effort: Effort, what: What) -> Outcome<bool> {
+pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
     let tool = release_tool()?;
     println!("{}, {}", machine::date(), machine::describe());
     println!(
         "load before: {:.2}; more than a few tenths spoils the figures\n",
         machine::load()
     );
+    if let What::Only(name) = what {
+        let found = compare::all(&tool, effort, Some(name))?;
+        found.iter().for_each(|comparison| println!("{comparison}"));
+        return match found.is_empty() {
+            true => Err(format!("no workload {name} could be compared here").into()),
+            false => Ok(true),
+        };
+    }
     if what == What::Real {
         return real::all(&tool, effort.seconds, effort.rounds);
     }

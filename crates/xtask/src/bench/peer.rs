@@ -1,8 +1,8 @@
-//! Who measures: nobody, wallscope, or another tool that is installed.
+//! Who measures: wallscope, or another tool that is installed.
 //!
-//! Each is attached to a program that stands at its gate and is known to measure before the program
-//! is released, so that starting up is in nobody's figures: wallscope and py-spy say so, perf
-//! acknowledges over a pipe, `offcputime` goes to sleep once its hooks are in place.
+//! Each is attached to a program that works, and is known to measure before the stretch begins that is
+//! compared, so that starting up is in nobody's figures: wallscope and py-spy say so, perf acknowledges
+//! over a pipe, `offcputime` goes to sleep once its hooks are in place.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -27,7 +27,6 @@ pub struct Peer {
 
 #[derive(Clone, Debug)]
 enum How {
-    Nobody,
     Wallscope(Tool, Options),
     Perf(PathBuf, Vec<&'static str>),
     OffCpuTime(PathBuf),
@@ -50,8 +49,6 @@ const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A measurement under way.
 pub enum Running {
-    /// None.
-    Nobody,
     /// By wallscope.
     Wallscope(Recorder),
     /// By a tool that SIGINT ends, and the folder it writes to.
@@ -59,14 +56,6 @@ pub enum Running {
 }
 
 impl Peer {
-    /// Nobody.
-    pub fn nobody() -> Peer {
-        Peer {
-            name: "bare".into(),
-            how: How::Nobody,
-        }
-    }
-
     /// wallscope with further arguments of `record`.
     pub fn wallscope(tool: &Tool, more: &[&str]) -> Peer {
         let options = Options {
@@ -110,7 +99,6 @@ impl Peer {
     /// When it cannot be started or ends before it measures.
     pub fn attach(&self, pids: &[u32]) -> Result<Running, Error> {
         match &self.how {
-            How::Nobody => Ok(Running::Nobody),
             How::Wallscope(tool, options) => Ok(Running::Wallscope(tool.attach(pids, options)?)),
             How::Perf(path, arguments) => self.perf_attach(path, arguments, pids),
             How::OffCpuTime(path) => self.offcputime_attach(path, pids),
@@ -224,7 +212,6 @@ impl Running {
     /// When it does not end as it should.
     pub fn stop(self) -> Result<Option<Report>, Error> {
         match self {
-            Running::Nobody => Ok(None),
             Running::Wallscope(recorder) => Ok(Some(recorder.stop()?.report()?)),
             Running::Tool(mut child, _folder) => {
                 if let Some(pid) = Pid::from_raw(child.0.id() as i32) {

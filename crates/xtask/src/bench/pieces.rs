@@ -1,11 +1,11 @@
-//! A program that computes without end, watched by each tool for a while, with stretches in between in
+//! A program that works without end, watched by each tool for a while, with stretches in between in
 //! which nobody watches.
 //!
 //! Two runs of one program differ by per cents (where its memory lies, what the compiler of a runtime
 //! did), which is more than a good profiler costs. So one process works on in pieces that are all alike,
 //! tells when each ended, and the pieces under a tool are compared with those just before and after it.
-//! The median of pieces, each as long as some samples: what a neighbour takes from a few of them is in
-//! neither.
+//! The median of pieces: what a neighbour takes from a few of them is in neither. Each is as long as ten
+//! samples and more than one look at the target without eBPF: what a tool takes is in all of them.
 
 use std::time::Duration;
 
@@ -16,10 +16,6 @@ use super::peer::Peer;
 use crate::{Outcome, median};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Where the stretches before and after a watch differ by more than that, the program itself has changed (its
-/// runtime compiled it anew, the host gave it another clock), and there is nothing to compare with: what is
-/// asked is whether it got slower by 1 %.
-const STEADY: f64 = 0.02;
 /// So often the rounds that were asked for are made at most, until each tool has that many that count.
 const PATIENCE: usize = 3;
 
@@ -35,6 +31,10 @@ pub(super) struct Steady {
     pub peers: Vec<Peer>,
     /// How long each does.
     pub window: Duration,
+    /// Where the stretches before and after a watch differ by more than this share, the program itself has
+    /// changed (its runtime compiled it anew, the host gave it another clock), and there is nothing to compare
+    /// with: it is small beside what is asked.
+    pub steady: f64,
 }
 
 /// What one round showed.
@@ -113,7 +113,7 @@ impl Steady {
             for (at, (index, figure, ratio, cost)) in shown.watched.into_iter().enumerate() {
                 seen[index].2.extend(cost);
                 let (before, after) = (shown.bare[at], shown.bare[at + 1]);
-                if (after / before - 1.0).abs() <= STEADY {
+                if (after / before - 1.0).abs() <= self.steady {
                     seen[index].0.push(figure);
                     seen[index].1.push(ratio);
                 } else {
@@ -123,7 +123,7 @@ impl Steady {
             }
         }
         let nobody = Standing {
-            peer: Peer::nobody().name,
+            peer: "bare".into(),
             figure: median(bare),
             ratio: 1.0,
             range: range(&apart),

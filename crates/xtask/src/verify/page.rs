@@ -152,7 +152,7 @@ pub fn write(
         );
     }
     text.push_str(
-        "\n## Costs\n\nRatios to the bare run of the same round, or of what computes to the stretches before and after: median, and the range.\n",
+        "\n## Costs\n\nRatios to the stretches just before and after, in which nobody watched: median of the rounds, and the range.\n",
     );
     for comparison in &measured.comparisons {
         let _ = write!(

@@ -67,7 +67,7 @@ enum How {
     Figure(&'static str, f64),
     /// Slowdown of a workload under a tool in percent, at most this.
     Slowdown(&'static str, &'static str, f64),
-    /// Ratio of a workload's figure under a tool to the bare run, at most this.
+    /// Ratio of a workload's figure under a tool to that under none, at most this.
     Ratio(&'static str, &'static str, f64),
     /// Own CPU and kernel programs in a workload, percent of a CPU, at most this.
     Cost(&'static str, f64),

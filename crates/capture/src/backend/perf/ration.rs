@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Switches a second whose records a thread can bear.
-const FEW: f64 = 20_000.0;
+const FEW: f64 = 15_000.0;
 /// The least part of the time that is recorded.
-const LEAST: f64 = 0.1;
+const LEAST: f64 = 0.05;
 /// For how long switches are counted before that is judged, ns.
 const JUDGED: u64 = 100_000_000;
 /// Length of a turn, in looks.
@@ -213,23 +213,23 @@ mod tests {
             r.share
         };
         assert_eq!(share(0), 1.0);
-        assert_eq!(share(20_000), 1.0);
-        assert_eq!(share(80_000), 0.25);
+        assert_eq!(share(15_000), 1.0);
+        assert_eq!(share(60_000), 0.25);
         assert_eq!(share(1_000_000), LEAST);
     }
 
     #[test]
     fn a_turn_that_ended_late_is_made_up_for() {
         let mut r = Ration::new(1_000, 50);
-        // 80,000 a second for 30 ms, whatever the turn was to be.
-        r.judge(1_000 + 30_000_000, 50 + 2_400);
+        // 60,000 a second for 30 ms, whatever the turn was to be.
+        r.judge(1_000 + 30_000_000, 50 + 1_800);
         assert_eq!(
             (r.share, r.pause_ns(), r.since),
             (0.25, 90_000_000, 30_001_000)
         );
         // The next turn is judged from its own beginning on.
         (r.since, r.switches) = (200_000_000, 0);
-        r.judge(210_000_000, 800);
+        r.judge(210_000_000, 600);
         assert_eq!((r.share, r.pause_ns()), (0.25, 30_000_000));
     }
 }
