@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -180,14 +181,42 @@ static void asker_run(struct worker *self) {
     pool_give(true);
 }
 
+static struct sockaddr_un unix_up;
+static socklen_t unix_length = sizeof unix_up;
+static int unix_tids[2];
+
+// Asks before READY, and hangs: whether a unix socket was asked last nobody tells.
+static void *hung_thread(void *argument) {
+    static const char *NAMES[] = {"hung-reader", "hung-poller"};
+    int which = argument != NULL, fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    pthread_setname_np(pthread_self(), NAMES[which]);
+    CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&unix_up, unix_length) && send(fd, "q", 1, 0) == 1,
+          "nobody to ask");
+    int tid = thread_truth_new(NAMES[which])->tid;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    char byte;
+    __atomic_store_n(&unix_tids[which], tid, __ATOMIC_RELEASE);
+    if (which) poll(&wait, 1, -1);
+    recv(fd, &byte, 1, 0);
+    return NULL;
+}
+
 void program_long_ago(void) {
     struct sockaddr_in up;
-    int listener = listen_on(&up), child = fork();
+    int listener = listen_on(&up), unix_listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    // The kernel chooses its name.
+    unix_up.sun_family = AF_UNIX;
+    CHECK(unix_listener >= 0 && !bind(unix_listener, (struct sockaddr *)&unix_up, sizeof unix_up.sun_family) &&
+              !listen(unix_listener, 4) &&
+              !getsockname(unix_listener, (struct sockaddr *)&unix_up, &unix_length),
+          "no unix socket");
+    int child = fork();
     CHECK(child >= 0, "fork failed");
     if (!child) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         int fd = accept(listener, NULL, NULL);
         char byte;
+        for (int i = 0; i < 2; i++) accept(unix_listener, NULL, NULL);
         while (recv(fd, &byte, 1, 0) == 1) {}
         _exit(0);
     }
@@ -195,7 +224,13 @@ void program_long_ago(void) {
     CHECK(send(asked_before, "q", 1, 0) == 1, "nobody to ask");
     worker_start("asker", asker_run, NULL);
     static const char *NAMES[] = {"pool-0", "pool-1"};
-    for (int i = 0; i < 2; i++) worker_start(NAMES[i], pool_run, NULL);
+    for (int i = 0; i < 2; i++) {
+        worker_start(NAMES[i], pool_run, NULL);
+        pthread_t hung;
+        CHECK(!pthread_create(&hung, NULL, hung_thread, i ? "polls" : NULL), "no thread");
+        while (!__atomic_load_n(&unix_tids[i], __ATOMIC_ACQUIRE)) sleep_ns(100000);
+        wait_until_blocked(getpid(), unix_tids[i]);
+    }
     ready_and_wait(NULL, 0);
     wait_for_end(false);
     workers_settle();

@@ -54,7 +54,7 @@ static const struct program PROGRAMS[] = {
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
     {"upstream", "upstream-us pause-us", "an event loop on a slow upstream beside parked workers",
      program_upstream},
-    {"long-ago", "", "a request from before the recording, who polls for its answer, and parked workers",
+    {"long-ago", "", "requests from before the recording, who waits for their answers, and parked workers",
      program_long_ago},
     {"aside", "", "a thread that asks, others that wait for the answers, and one with nobody to ask",
      program_aside},

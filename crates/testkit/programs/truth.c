@@ -160,6 +160,19 @@ struct thread_truth *thread_truth_new(const char *name) {
     return row;
 }
 
+void wait_until_blocked(int pid, int tid) {
+    char path[64], text[256], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
+    while (state != 'S') {
+        FILE *file = fopen(path, "r");
+        CHECK(file, "%s cannot be read", path);
+        char *end = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
+        fclose(file);
+        state = end ? end[2] : 0;
+        if (state != 'S') sleep_ns(200000);
+    }
+}
+
 static void count_switches(u64 *voluntary, u64 *involuntary) {
     struct rusage usage;
     getrusage(RUSAGE_THREAD, &usage);

@@ -120,6 +120,8 @@ u64 jitter(u64 *state, u64 around); // uniform in [0.5, 1.5) × around
 
 // ---- truth ----
 struct thread_truth *thread_truth_new(const char *name);
+// Until a thread sleeps.
+void wait_until_blocked(int pid, int tid);
 void thread_truth_end(struct thread_truth *row, const struct mark *since);
 struct function_truth *function_truth_new(const char *name, const char *reason);
 struct function_truth *function_truth_shared(const char *name, const char *reason);

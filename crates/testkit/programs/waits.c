@@ -411,19 +411,6 @@ static void span_late_run(struct worker *self) {
     span_end_edge(eventfd(0, EFD_CLOEXEC));
 }
 
-static void wait_until_blocked(int pid, int tid) {
-    char path[64], text[256], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
-    while (state != 'S') {
-        FILE *file = fopen(path, "r");
-        CHECK(file, "%s cannot be read", path);
-        char *end = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
-        fclose(file);
-        state = end ? end[2] : 0;
-        if (state != 'S') sleep_ns(200000);
-    }
-}
-
 void program_span(void) {
     span_release = eventfd(0, EFD_CLOEXEC);
     CHECK(span_release >= 0, "no eventfd");

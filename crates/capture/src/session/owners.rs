@@ -195,7 +195,7 @@ impl Reader {
 }
 
 /// What a waiting thread's call is.
-fn call(pid: u32, tid: u32) -> Option<Call> {
+pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     match Where::parse(&text)? {
         Where::Blocked { call, .. } => call,

@@ -13,6 +13,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
 use wallscope_object::sockets::{self, Ends, Owners, Socket};
 
+mod before;
+
 use super::{
     accounts::Accounts,
     samples::{Key, User},
@@ -64,6 +66,7 @@ impl Peers {
         let mut connected = Vec::new();
         let mut old = 0;
         for pid in pids {
+            let mut readers = before::Readers::of(*pid);
             for inode in sockets::of_process(*pid) {
                 let Some(socket) = by_inode.get(&inode) else {
                     continue;
@@ -72,9 +75,17 @@ impl Peers {
                 if socket.listens {
                     continue;
                 }
-                let Some(record) = record(socket, *pid, &listening, now) else {
+                let Some(mut record) = record(socket, *pid, &listening, now) else {
                     continue;
                 };
+                if record.since == 0 && listening.may_be_asked(socket, &record) {
+                    readers.asked(
+                        inode,
+                        &mut record,
+                        now,
+                        socket.last_ms.map(|(sent, _)| sent),
+                    );
+                }
                 connected.push(record);
                 old += u32::from(programs.put_socket(&record) && record.since > 0);
             }
@@ -224,6 +235,8 @@ impl Found {
 pub(crate) struct Listening {
     ports: HashSet<u16>,
     paths: HashSet<String>,
+    /// Inodes of what was accepted at the paths.
+    accepted: HashSet<u32>,
 }
 
 impl Listening {
@@ -232,6 +245,7 @@ impl Listening {
         let mut found = Listening {
             ports: HashSet::new(),
             paths: HashSet::new(),
+            accepted: HashSet::new(),
         };
         for s in all.iter().filter(|s| s.listens) {
             match &s.ends {
@@ -241,7 +255,27 @@ impl Listening {
                 Ends::Unix { path, .. } => found.paths.extend(path.clone()),
             }
         }
+        let accepted = |s: &&Socket| match &s.ends {
+            Ends::Unix { path, .. } => path.as_ref().is_some_and(|p| found.paths.contains(p)),
+            Ends::Tcp { .. } => false,
+        };
+        let accepted = all.iter().filter(|s| !s.listens).filter(accepted);
+        found.accepted = accepted.map(|s| s.inode).collect();
         found
+    }
+
+    /// Whether the other end of a connection, which the process made, may owe it an answer from before, however
+    /// long ago: who spoke last on a unix socket nobody tells.
+    fn may_be_asked(&self, s: &Socket, record: &SocketRecord) -> bool {
+        let asked = match (&s.ends, s.last_ms, s.bytes) {
+            (Ends::Unix { peer_inode, .. }, ..) => self.accepted.contains(peer_inode),
+            // Of an answer and the next question within a tick the question was last, if anybody waits for an answer.
+            (Ends::Tcp { .. }, Some((sent, received)), Some((acked, got))) => {
+                acked > 1 && (got == 0 || sent <= received)
+            }
+            (Ends::Tcp { .. }, ..) => false,
+        };
+        record.inbound == 0 && asked
     }
 }
 
@@ -426,6 +460,7 @@ mod tests {
         let listening = Listening {
             ports: [80].into(),
             paths: HashSet::new(),
+            accepted: HashSet::new(),
         };
         let since = |s: &Socket| record(s, 7, &listening, 1_000_000_000).unwrap().since;
         // We asked 5 ms ago, and heard before that.
@@ -437,6 +472,43 @@ mod tests {
         // Never answered, in the same tick as the connection; never asked anything.
         assert_eq!(since(&tcp(4000, 5432, (4, 4), (10, 0))), 996_000_000);
         assert_eq!(since(&tcp(4000, 5432, (4, 4), (1, 0))), 0);
+    }
+
+    #[test]
+    fn who_reads_what_it_asked_may_wait_for_an_answer_from_before() {
+        let unix = |cookie, path: Option<&str>, listens, peer_inode| Socket {
+            cookie,
+            inode: cookie as u32,
+            listens,
+            last_ms: None,
+            bytes: None,
+            ends: Ends::Unix {
+                path: path.map(str::to_owned),
+                peer_inode,
+            },
+            ..tcp(0, 0, (0, 0), (0, 0))
+        };
+        let at = Some("/run/x");
+        let all = [
+            unix(1, at, true, 0),
+            unix(2, at, false, 3),
+            unix(3, None, false, 2),
+            unix(4, None, false, 5),
+            unix(5, None, false, 4),
+        ];
+        let listening = Listening::of(&all);
+        let asks = |s: &Socket| {
+            let record = record(s, 7, &listening, 1).unwrap();
+            listening.may_be_asked(s, &record)
+        };
+        assert!(!asks(&all[1]), "it is asked");
+        assert!(asks(&all[2]));
+        assert!(!asks(&all[3]), "of a pair nobody knows");
+        let hour = 3_600_000;
+        let tcp = |last_ms| tcp(4000, 5432, last_ms, (10, 10));
+        assert!(asks(&tcp((hour, hour + 9))));
+        assert!(asks(&tcp((hour, hour))));
+        assert!(!asks(&tcp((hour + 9, hour))));
     }
 
     #[test]

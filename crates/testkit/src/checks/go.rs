@@ -89,11 +89,14 @@ fn outside(tool: &Tool, built: &GoProgram, backend: &str, seconds: &str) -> Resu
 
 fn judge(run: &Run, hz: u32, build: Build) -> Scorecard {
     let mut card = Scorecard::default();
-    let near = |hz| Nearness { points: 1.5, hz };
-    for (view, hz) in [("wall", 1000), ("on-cpu", hz), ("off-cpu", 1000)] {
-        card.rows
-            .extend(share::functions(&run.truth, &run.stacks, view, near(hz)).rows);
-    }
+    card.rows
+        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
+    let near = Nearness {
+        points: 1.5,
+        hz: 1000,
+    };
+    card.rows
+        .extend(share::functions(&run.truth, &run.stacks, "off-cpu", near).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
     card.rows
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);

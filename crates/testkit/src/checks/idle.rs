@@ -93,6 +93,9 @@ pub(super) fn long_ago(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
             card.at_least(format!("{}: parked, idle", own.name), idle, 80.0, "%");
         } else if own.name == "asker" && kernel_has("btf_trace_sock_send_length") {
             card.at_most("who polls for the answer, idle", idle, 1.0, "%");
+        } else if own.name.starts_with("hung-") {
+            let what = format!("{}: waits for an answer on a unix socket, idle", own.name);
+            card.at_most(what, idle, 1.0, "%");
         }
     }
     Ok(card)

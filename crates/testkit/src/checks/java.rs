@@ -1,7 +1,7 @@
 //! Java: methods and stacks, interpreted and compiled, on every VM that is found.
 
 use crate::java::installed;
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::truth::FunctionTruth;
@@ -37,11 +37,8 @@ pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 
 fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
-        let nearness = Nearness { points: 1.5, hz };
-        card.rows
-            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
-    }
+    card.rows
+        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();

@@ -1,7 +1,7 @@
 //! PHP: functions and stacks, as the engine tells them.
 
 use crate::folded::Line;
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool, php};
@@ -44,11 +44,8 @@ pub(super) fn php(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 
 fn judge(run: &Run, hz: u32) -> Scorecard {
     let mut card = Scorecard::default();
-    for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
-        let nearness = Nearness { points: 1.5, hz };
-        card.rows
-            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
-    }
+    card.rows
+        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
     let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
     let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
     let named = sum(&mut computing().filter(|l| l.contains("<main>")));

@@ -140,11 +140,8 @@ fn strangers(truth: &Truth, lines: &[Line]) -> Scorecard {
 
 fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    for (view, hz) in [("wall", 1000), ("on-cpu", hz)] {
-        let nearness = Nearness { points: 1.5, hz };
-        card.rows
-            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
-    }
+    card.rows
+        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();

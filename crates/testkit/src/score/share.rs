@@ -80,11 +80,39 @@ impl Nearness {
 /// measured is summed over them; the whole is the time of all threads that called any of the
 /// program's measured functions.
 pub fn functions(truth: &Truth, lines: &[Line], view: &str, nearness: Nearness) -> Scorecard {
+    rows(truth, lines, view, |_| nearness)
+}
+
+/// The same of programs in managed languages, of wall and on-CPU time: a stack for each ms off the CPU, `hz`
+/// samples a second on it, whichever view they are looked at in.
+pub fn managed(truth: &Truth, lines: &[Line], hz: u32) -> Scorecard {
+    let points = 1.5;
+    let wall = |on_cpu: f64| Nearness {
+        points,
+        hz: (1000.0 + on_cpu * (f64::from(hz) - 1000.0)) as u32,
+    };
+    let mut card = rows(truth, lines, "wall", wall);
+    let on_cpu = rows(truth, lines, "on-cpu", |_| Nearness { points, hz });
+    card.rows.extend(on_cpu.rows);
+    card
+}
+
+/// `nearness`: by what part of its wall time a function was on the CPU, 0 to 1.
+fn rows(
+    truth: &Truth,
+    lines: &[Line],
+    view: &str,
+    nearness: impl Fn(f64) -> Nearness,
+) -> Scorecard {
     let mut card = Scorecard::default();
-    let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
+    // In the view, on the CPU, and in all.
+    let mut expected: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     let mut callers = BTreeSet::new();
     for function in &truth.functions {
-        *expected.entry(&function.name).or_default() += expected_ns(function, view);
+        let sums = expected.entry(&function.name).or_default();
+        for (sum, view) in sums.iter_mut().zip([view, "on-cpu", "wall"]) {
+            *sum += expected_ns(function, view);
+        }
         let called = |tid: u32| function.tid == 0 || function.tid == tid;
         callers.extend(
             truth
@@ -96,7 +124,7 @@ pub fn functions(truth: &Truth, lines: &[Line], view: &str, nearness: Nearness) 
     }
     let ours = |line: &Line| callers.contains(line.thread.as_str());
     let whole = time_in(lines, view, ours) as f64;
-    for (name, ns) in expected {
+    for (name, [ns, on_cpu, all]) in expected {
         let measured = time_in(lines, view, |line| ours(line) && line.contains(name)) as f64;
         // Nothing in nothing is a right answer; anything in nothing is not a number, and fails.
         let percent = |ns: f64| if ns == 0.0 { 0.0 } else { ns * 100.0 / whole };
@@ -104,7 +132,7 @@ pub fn functions(truth: &Truth, lines: &[Line], view: &str, nearness: Nearness) 
             format!("{view} {name}"),
             percent(ns as f64),
             percent(measured),
-            nearness.limit(percent(ns as f64), whole),
+            nearness(on_cpu as f64 / all.max(1) as f64).limit(percent(ns as f64), whole),
             "%",
         );
     }
@@ -224,6 +252,30 @@ mod tests {
         assert!((5.5..5.7).contains(&few), "499 samples: {few}");
         assert_eq!(Nearness::ON_CPU.limit(50.0, 100e9), 2.0);
         assert_eq!(Nearness { points: 1.0, hz: 0 }.limit(50.0, 1e6), 1.0);
+    }
+
+    #[test]
+    fn computing_has_as_few_samples_in_all_of_the_time() {
+        let (_, truth, lines) = canned::mix();
+        let limit = |card: &Scorecard, what: &str| {
+            let row = card.rows.iter().find(|row| row.what == what);
+            let text = &row.unwrap().limit;
+            text.trim_matches(['±', ' ', '%']).parse::<f64>().unwrap()
+        };
+        let card = managed(&truth, &lines, 99);
+        let often = functions(
+            &truth,
+            &lines,
+            "wall",
+            Nearness {
+                points: 1.5,
+                hz: 1000,
+            },
+        );
+        // One computes for 600 of 660 ms, the other waits.
+        let (computing, waiting) = ("wall compute", "wall pause");
+        assert!(limit(&card, computing) > 2.0 * limit(&often, computing));
+        assert!(limit(&card, waiting) < 1.01 * limit(&often, waiting));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::event::SocketRecord;
 
 /// Messages without any answer after which a connection is no dialogue.
 const ONE_WAY: u32 = 8;
-/// A request that goes unanswered is believed for so long, ms.
+/// A request that goes unanswered is believed for so long, ms, but by who waits for nothing else.
 const BELIEVED_MS: u32 = 60_000;
 
 /// One connection.
@@ -17,6 +17,8 @@ pub(super) struct Connection {
     pub record: SocketRecord,
     /// Whether a request is in flight; `None`: that cannot be told.
     pub pending: Option<bool>,
+    /// One is for longer than is believed of a process that may have forgotten it.
+    pub overdue: bool,
     /// The same when it was first asked for.
     at_first: bool,
     /// Segments sent and received when it was first asked for, and last.
@@ -26,7 +28,7 @@ pub(super) struct Connection {
     looks: [u32; 2],
 }
 
-/// Who owes the next word on a connection, and since when it is not believed any more.
+/// Whether who is asked on a connection owes the next word.
 fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> Option<bool> {
     let (ago_ms, segments, unacknowledged, unread) = match *talk {
         Talk::Unix {
@@ -48,7 +50,7 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
     } else {
         (segments.0, segments.1, sent, heard)
     };
-    if messages == 0 || (answers == 0 && messages >= ONE_WAY) || asked > BELIEVED_MS {
+    if messages == 0 || (answers == 0 && messages >= ONE_WAY) {
         return Some(false);
     }
     if answers == 0 || (inbound && unread > 0) || (!inbound && unacknowledged) {
@@ -80,6 +82,15 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
     }
 }
 
+/// How long ago was last asked on a connection, ms; 0 where that is not told.
+fn asked_ms(inbound: bool, talk: &Talk) -> u32 {
+    match talk {
+        Talk::Tcp { ago_ms, .. } if inbound => ago_ms.1,
+        Talk::Tcp { ago_ms, .. } => ago_ms.0,
+        Talk::Unix { .. } => 0,
+    }
+}
+
 /// Messages without an answer, from here on; below it is by chance of how many segments they had.
 const HALF_A_MESSAGE: f64 = 0.5;
 
@@ -90,6 +101,7 @@ impl Connection {
             socket: socket.clone(),
             record,
             pending: None,
+            overdue: false,
             at_first: false,
             segments: [(0, 0); 2],
             asked_ns: now,
@@ -105,9 +117,13 @@ impl Connection {
             Talk::Unix { .. } => (0, 0),
         };
         let before = self.pending.filter(|_| !is_first);
-        let before = before.map(|pending| (pending, self.segments[1]));
+        let before = before.map(|pending| (pending || self.overdue, self.segments[1]));
         let started = self.pending != Some(true);
         self.pending = in_flight(inbound, talk, before);
+        self.overdue = self.pending == Some(true) && asked_ms(inbound, talk) > BELIEVED_MS;
+        if self.overdue {
+            self.pending = Some(false);
+        }
         let pending = self.pending == Some(true);
         if is_first {
             self.at_first = pending;
@@ -148,11 +164,8 @@ impl Connection {
 
     /// Adds the time for which a request was in flight before the connection was seen first, of `at_most` ns.
     pub fn was_asked(&mut self, talk: &Talk, at_most: u64) {
-        if let (true, Talk::Tcp { ago_ms, .. }) = (self.at_first, talk) {
-            let asked_ms = match self.record.inbound {
-                0 => ago_ms.0,
-                _ => ago_ms.1,
-            };
+        if self.at_first {
+            let asked_ms = asked_ms(self.record.inbound != 0, talk);
             self.record.in_flight += (u64::from(asked_ms) * 1_000_000).min(at_most);
         }
     }
@@ -207,7 +220,7 @@ mod tests {
             in_flight(true, &talk((8, 90, 8), (5, 5)), None),
             Some(false)
         );
-        // Nothing was said, or never an answer to anything, or too long ago.
+        // Nothing was said, or never an answer to anything.
         assert_eq!(
             in_flight(false, &talk((0, 0, 0), (0, 0)), None),
             Some(false)
@@ -217,11 +230,35 @@ mod tests {
             Some(false)
         );
         assert_eq!(in_flight(false, &talk((1, 1, 1), (1, 0)), None), Some(true));
+    }
+
+    #[test]
+    fn what_was_asked_long_ago_is_overdue() {
+        let at = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+        let socket = Socket {
+            cookie: 1,
+            inode: 2,
+            listens: false,
+            state: "established",
+            queues: None,
+            retransmits: 0,
+            held_back: false,
+            ends: Ends::Tcp {
+                local: at,
+                peer: at,
+            },
+            last_ms: None,
+            bytes: None,
+        };
+        let mut c = Connection::new(&socket, SocketRecord::default(), 0);
         let old = BELIEVED_MS + 1;
-        assert_eq!(
-            in_flight(false, &talk((old, old + 9, 0), (5, 4)), None),
-            Some(false)
-        );
+        c.take(&talk((old, old + 9, 0), (5, 4)), 1, true);
+        assert_eq!((c.pending, c.overdue), (Some(false), true));
+        // In one tick with the answer before it, it goes on.
+        c.take(&talk((old, old, old), (5, 4)), 2, false);
+        assert_eq!((c.pending, c.overdue), (Some(false), true));
+        c.take(&talk((old, 3, 3), (5, 5)), 3, false);
+        assert_eq!((c.pending, c.overdue), (Some(false), false));
     }
 
     #[test]
@@ -291,6 +328,7 @@ mod tests {
             },
             record: SocketRecord::default(),
             pending: None,
+            overdue: false,
             at_first: false,
             segments: [(0, 0); 2],
             asked_ns: 0,

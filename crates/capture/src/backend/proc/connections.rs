@@ -223,7 +223,7 @@ impl Connections {
                 talks,
             };
         }
-        let named = call.map_or_else(Vec::new, |call| self.named(pid, call, now));
+        let (named, alone) = call.map_or_else(Default::default, |c| self.named(pid, c, now));
         let mut known = Some(false);
         let (mut any, mut awaits, mut new) = (false, false, false);
         let (mut listens, mut other) = (false, false);
@@ -237,7 +237,12 @@ impl Connections {
                     other = true;
                     continue;
                 }
-                Some(Known::Connection(cookie)) => self.open.get(cookie).and_then(|c| c.pending),
+                Some(Known::Connection(cookie)) => {
+                    let open = self.open.get(cookie);
+                    // Who reads it waits for just that.
+                    let awaits = |c: &Connection| alone && c.overdue && c.record.inbound == 0;
+                    open.and_then(|c| if awaits(c) { Some(true) } else { c.pending })
+                }
                 None => {
                     self.wanted = true;
                     new = true;
@@ -280,8 +285,8 @@ impl Connections {
         open.is_some_and(|c| c.record.inbound == 0)
     }
 
-    /// Inodes of the sockets that a call names.
-    fn named(&mut self, pid: u32, call: Call, now: u64) -> Vec<u32> {
+    /// Inodes of the sockets that a call names, and whether it is for one alone.
+    fn named(&mut self, pid: u32, call: Call, now: u64) -> (Vec<u32>, bool) {
         let argument = self.arguments.get(call.number as usize).copied();
         let [first, second, ..] = call.arguments;
         match argument {
@@ -289,8 +294,8 @@ impl Connections {
                 // Descriptors are ints: the upper half of the register means nothing.
                 let fd = first as u32;
                 match socket_of(pid, fd) {
-                    Some(inode) => vec![inode],
-                    None => self.set(pid, fd, now),
+                    Some(inode) => (vec![inode], true),
+                    None => (self.set(pid, fd, now), false),
                 }
             }
             Some(a) if a == Argument::PollList as u8 => {
@@ -301,11 +306,11 @@ impl Connections {
                     let fd = [row[0], row[1], row[2], row[3]];
                     i32::from_ne_bytes(fd)
                 });
-                fds.filter(|fd| *fd >= 0)
-                    .filter_map(|fd| socket_of(pid, fd as u32))
-                    .collect()
+                let named = fds.filter(|fd| *fd >= 0);
+                let sockets = named.filter_map(|fd| socket_of(pid, fd as u32));
+                (sockets.collect(), most == 1)
             }
-            _ => Vec::new(),
+            _ => Default::default(),
         }
     }
 
