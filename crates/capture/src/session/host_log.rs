@@ -206,7 +206,7 @@ fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
         };
         let row = rows.entry((peer, s.state)).or_default();
         row.count += 1;
-        if let Some((sent, received)) = s.last_ms {
+        if let Some((sent, received, _)) = s.last_ms {
             row.silent_ms = row.silent_ms.max(u64::from(sent.min(received)));
         }
         let (unread, unsent) = s.queues.unwrap_or_default();

@@ -83,7 +83,7 @@ impl Peers {
                         inode,
                         &mut record,
                         now,
-                        socket.last_ms.map(|(sent, _)| sent),
+                        socket.last_ms.map(|(sent, ..)| sent),
                     );
                 }
                 connected.push(record);
@@ -267,13 +267,9 @@ impl Listening {
     /// Whether the other end of a connection, which the process made, may owe it an answer from before, however
     /// long ago: who spoke last on a unix socket nobody tells.
     fn may_be_asked(&self, s: &Socket, record: &SocketRecord) -> bool {
-        let asked = match (&s.ends, s.last_ms, s.bytes) {
-            (Ends::Unix { peer_inode, .. }, ..) => self.accepted.contains(peer_inode),
-            // Of an answer and the next question within a tick the question was last, if anybody waits for an answer.
-            (Ends::Tcp { .. }, Some((sent, received)), Some((acked, got))) => {
-                acked > 1 && (got == 0 || sent <= received)
-            }
-            (Ends::Tcp { .. }, ..) => false,
+        let asked = match &s.ends {
+            Ends::Unix { peer_inode, .. } => self.accepted.contains(peer_inode),
+            Ends::Tcp { .. } => asked_last(s),
         };
         record.inbound == 0 && asked
     }
@@ -322,7 +318,7 @@ pub(crate) fn record(
             }
         }
     }
-    let (Some((sent, received)), Some((acked, got))) = (s.last_ms, s.bytes) else {
+    let (Some((sent, received, _)), Some((acked, got))) = (s.last_ms, s.bytes) else {
         return Some(r);
     };
     // Acknowledged bytes count the connection's own SYN.
@@ -332,7 +328,7 @@ pub(crate) fn record(
         (received, heard && (!said || received < sent))
     } else {
         r.answered = heard.into();
-        (sent, said && (!heard || sent < received))
+        (sent, asked_last(s))
     };
     if pending && asked_ms < BELIEVED_MS {
         r.since = now.saturating_sub(u64::from(asked_ms) * 1_000_000);
@@ -342,6 +338,16 @@ pub(crate) fn record(
         r.requests = 1;
     }
     Some(r)
+}
+
+/// Whether what was sent on a TCP connection came after all that was received. Within a tick of the kernel's: whether
+/// it was acknowledged later than that came, as what answers it is an acknowledgement too.
+fn asked_last(s: &Socket) -> bool {
+    let Some(((sent, received, acknowledged), (acked, got))) = s.last_ms.zip(s.bytes) else {
+        return false;
+    };
+    let later = sent < received || (sent == received && acknowledged < received);
+    acked > 1 && (got == 0 || later)
 }
 
 fn ip(s: &SocketRecord) -> IpAddr {
@@ -436,7 +442,7 @@ impl Lookup<'_> {
 mod tests {
     use super::*;
 
-    fn tcp(local: u16, peer: u16, last_ms: (u32, u32), bytes: (u64, u64)) -> Socket {
+    fn tcp(local: u16, peer: u16, last_ms: (u32, u32, u32), bytes: (u64, u64)) -> Socket {
         let end = |port| SocketAddr::from(([127, 0, 0, 1], port));
         Socket {
             cookie: 1,
@@ -464,14 +470,14 @@ mod tests {
         };
         let since = |s: &Socket| record(s, 7, &listening, 1_000_000_000).unwrap().since;
         // We asked 5 ms ago, and heard before that.
-        assert_eq!(since(&tcp(4000, 5432, (5, 90), (10, 10))), 995_000_000);
-        assert_eq!(since(&tcp(4000, 5432, (90, 5), (10, 10))), 0);
+        assert_eq!(since(&tcp(4000, 5432, (5, 90, 5), (10, 10))), 995_000_000);
+        assert_eq!(since(&tcp(4000, 5432, (90, 5, 90), (10, 10))), 0);
         // Asked 5 ms ago, and not answered.
-        assert_eq!(since(&tcp(80, 4000, (90, 5), (10, 10))), 995_000_000);
-        assert_eq!(since(&tcp(80, 4000, (5, 90), (10, 10))), 0);
+        assert_eq!(since(&tcp(80, 4000, (90, 5, 90), (10, 10))), 995_000_000);
+        assert_eq!(since(&tcp(80, 4000, (5, 90, 5), (10, 10))), 0);
         // Never answered, in the same tick as the connection; never asked anything.
-        assert_eq!(since(&tcp(4000, 5432, (4, 4), (10, 0))), 996_000_000);
-        assert_eq!(since(&tcp(4000, 5432, (4, 4), (1, 0))), 0);
+        assert_eq!(since(&tcp(4000, 5432, (4, 4, 4), (10, 0))), 996_000_000);
+        assert_eq!(since(&tcp(4000, 5432, (4, 4, 4), (1, 0))), 0);
     }
 
     #[test]
@@ -486,7 +492,7 @@ mod tests {
                 path: path.map(str::to_owned),
                 peer_inode,
             },
-            ..tcp(0, 0, (0, 0), (0, 0))
+            ..tcp(0, 0, (0, 0, 0), (0, 0))
         };
         let at = Some("/run/x");
         let all = [
@@ -506,9 +512,11 @@ mod tests {
         assert!(!asks(&all[3]), "of a pair nobody knows");
         let hour = 3_600_000;
         let tcp = |last_ms| tcp(4000, 5432, last_ms, (10, 10));
-        assert!(asks(&tcp((hour, hour + 9))));
-        assert!(asks(&tcp((hour, hour))));
-        assert!(!asks(&tcp((hour + 9, hour))));
+        assert!(asks(&tcp((hour, hour + 9, hour))));
+        // The question was sent at once when the answer came, and acknowledged late; or it was answered so soon.
+        assert!(asks(&tcp((hour, hour, hour - 40))));
+        assert!(!asks(&tcp((hour, hour, hour))));
+        assert!(!asks(&tcp((hour + 9, hour, hour))));
     }
 
     #[test]

@@ -55,8 +55,9 @@ pub struct Socket {
     pub held_back: bool,
     /// Addresses.
     pub ends: Ends,
-    /// How long ago data was last sent and received, ms; `None`: not known.
-    pub last_ms: Option<(u32, u32)>,
+    /// How long ago data was last sent, received, and acknowledged by the other side, ms, by the kernel's tick; `None`:
+    /// not known.
+    pub last_ms: Option<(u32, u32, u32)>,
     /// Bytes that were sent and acknowledged, and received; `None`: not known.
     pub bytes: Option<(u64, u64)>,
 }
@@ -233,8 +234,8 @@ fn tcp(body: &[u8]) -> Option<Socket> {
     };
     let info = attributes(body.get(72..)?).find(|(number, _)| *number == ATTRIBUTE_TCP_INFO);
     let info = info.map(|(_, bytes)| bytes);
-    // Of struct tcp_info: tcpi_last_data_sent and _recv, tcpi_bytes_acked and _received.
-    let last_ms = info.and_then(|i| Some((word(i, 44)?, word(i, 52)?)));
+    // Of struct tcp_info: tcpi_last_data_sent, _data_recv and _ack_recv, tcpi_bytes_acked and _received.
+    let last_ms = info.and_then(|i| Some((word(i, 44)?, word(i, 52)?, word(i, 56)?)));
     let bytes = info.and_then(|i| Some((double(i, 120)?, double(i, 128)?)));
     let state = *body.get(1)?;
     Some(Socket {
