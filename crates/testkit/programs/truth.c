@@ -282,15 +282,7 @@ static void futex(int *word, int operation, int value) {
 // The kernel's counts of a blocked thread, which stand still while it is.
 static void counts_read(int tid, struct thread_truth *into) {
     char path[64], line[256];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-    for (char state = 0; state != 'S';) {
-        FILE *file = fopen(path, "r");
-        CHECK(file, "%s cannot be read", path);
-        char *name_end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-        fclose(file);
-        state = name_end ? name_end[2] : 0;
-        if (state != 'S') sleep_ns(200000);
-    }
+    wait_until_blocked(getpid(), tid);
     snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
     FILE *file = fopen(path, "r");
     CHECK(file && fgets(line, sizeof line, file), "%s cannot be read", path);

@@ -13,14 +13,14 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
 use wallscope_object::sockets::{self, Ends, Owners, Socket};
 
-mod before;
-
 use super::{
     accounts::Accounts,
     samples::{Key, User},
 };
 use crate::backend::ebpf::Programs;
 use crate::event::{SOCKET_OF_PROCESS, SocketRecord};
+
+mod before;
 
 /// A request that went unanswered before the recording began is believed for so long, ms.
 const BELIEVED_MS: u32 = 60_000;

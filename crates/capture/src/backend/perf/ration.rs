@@ -4,8 +4,8 @@
 //! A recorded switch costs the thread three to four microseconds: the record, the clock that is started
 //! and stopped with it, and the work of perf events at every switch, even of switched-off ones. Up to
 //! [`FEW`] switches a second that is a few per cent. Beyond, the events of the thread are closed and
-//! opened again in turn, so that it pays no more than that. Its totals stay exact: between its turns
-//! they are the scheduler's counters', as in the `proc` backend. What only records tell (preempted
+//! opened again in turn, for a part of the time ([`LEAST`] at least). Its totals stay exact: between its
+//! turns they are the scheduler's counters', as in the `proc` backend. What only records tell (preempted
 //! apart from woken, what runs on the CPU) is then a sample, by as many stacks a second as of any
 //! other thread: in its turns they come more often.
 //!

@@ -234,23 +234,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_long_ago_is_overdue() {
-        let at = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
-        let socket = Socket {
-            cookie: 1,
-            inode: 2,
-            listens: false,
-            state: "established",
-            queues: None,
-            retransmits: 0,
-            held_back: false,
-            ends: Ends::Tcp {
-                local: at,
-                peer: at,
-            },
-            last_ms: None,
-            bytes: None,
-        };
-        let mut c = Connection::new(&socket, SocketRecord::default(), 0);
+        let mut c = connection();
         let old = BELIEVED_MS + 1;
         c.take(&talk((old, old + 9, 0), (5, 4)), 1, true);
         assert_eq!((c.pending, c.overdue), (Some(false), true));
