@@ -54,8 +54,8 @@ pub use course::{Course, Lag};
 pub use hits::{Counted, Hit, Hits};
 use leaving::{CROWD, Leaving};
 pub use nearby::Nearby;
-pub(in crate::backend) use queued::is_behind_us;
 pub use queued::{Crowd, Place, Places, Queued};
+pub(in crate::backend) use queued::{is_behind_us, told_apart};
 pub use ration::Ration;
 pub use record::{BELOW, Record, Running};
 

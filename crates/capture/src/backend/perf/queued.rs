@@ -8,20 +8,25 @@
 //!
 //! Such looks tell how the time that threads wait for a CPU is divided among their stacks.
 
-use wallscope_model::StackEnd;
+use std::hash::Hasher as _;
+
+use rustc_hash::FxHasher;
+use wallscope_model::{BlockReason, StackEnd};
 use wallscope_unwind::native::FrameWord;
 
 use crate::{
     backend::proc::{
         looker::Looker,
-        thread::{Thread, thread_stat},
+        thread::Thread,
         waiting::{Call, Pages, Where},
     },
     session,
 };
 
 /// Places that are kept of a thread.
-const PLACES: usize = 8;
+const PLACES: usize = 16;
+/// Of so many that differ in where the thread stands its stack is looked for, the latest.
+const STANDS: usize = 8;
 /// Stacks that are looked for in a round; of more, one of every so many.
 const IN_A_ROUND: u32 = 8;
 /// So many periods a wait is followed to its end, by more looks. Longer ones say nothing of how long wake-ups wait:
@@ -35,8 +40,12 @@ pub struct Place {
     pub sp: u64,
     /// Program counter.
     pub pc: u64,
+    /// What tells its native frames from others.
+    pub frames: u64,
     /// The call that it was in last there.
     pub call: Option<Call>,
+    /// What it waited for, by its call.
+    pub reason: BlockReason,
     /// The stack, as an index of the samples' stacks.
     pub stack: u32,
 }
@@ -48,7 +57,8 @@ pub struct Places(Vec<Place>);
 impl Places {
     /// A thread was seen to wait here.
     pub fn note(&mut self, place: Place) {
-        let same = |p: &Place| (p.sp, p.pc) == (place.sp, place.pc);
+        let whole = |p: &Place| (p.sp, p.pc, p.frames);
+        let same = |p: &Place| whole(p) == whole(&place);
         if let Some(known) = self.0.iter().position(same) {
             self.0.remove(known);
         } else if self.0.len() == PLACES {
@@ -60,6 +70,24 @@ impl Places {
     /// Nobody has seen it wait.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// One of each place to stand at, the latest first.
+    fn stands(&self) -> Vec<Place> {
+        let mut all: Vec<Place> = Vec::new();
+        for place in self.0.iter().rev() {
+            let is_known = all.iter().any(|p| (p.sp, p.pc) == (place.sp, place.pc));
+            if !is_known && all.len() < STANDS {
+                all.push(*place);
+            }
+        }
+        all
+    }
+
+    /// The latest one there with these frames.
+    fn like(&self, stands: &Place, frames: u64) -> Option<Place> {
+        let whole = (stands.sp, stands.pc, frames);
+        (self.0.iter().rfind(|p| (p.sp, p.pc, p.frames) == whole)).copied()
     }
 
     /// The one with this stack.
@@ -111,10 +139,17 @@ impl Crowd {
     }
 }
 
+/// What tells native frames from others.
+pub(in crate::backend) fn told_apart(frames: &[FrameWord]) -> u64 {
+    let mut hasher = FxHasher::default();
+    frames.iter().for_each(|w| hasher.write_u64(w.0));
+    hasher.finish()
+}
+
 /// Whether a thread waits for the CPU that we are on: many such do because we are, and only for so long. Looks
 /// would see all of them, and of others as many as their time tells.
-pub(in crate::backend) fn is_behind_us(pid: u32, tid: u32) -> bool {
-    thread_stat(pid, tid).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
+pub(in crate::backend) fn is_behind_us(t: &mut Thread) -> bool {
+    (t.stat()).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
 }
 
 impl Thread {
@@ -146,7 +181,7 @@ impl Looker {
         let mut buffer = [0u8; 256];
         let runs =
             (t.place(&mut buffer)).is_ok_and(|text| Where::parse(text) == Some(Where::Running));
-        if runs && !is_behind_us(t.pid, t.tid) {
+        if runs && !is_behind_us(t) {
             let queued = Queued {
                 at,
                 read: at,
@@ -182,7 +217,7 @@ impl Looker {
             (queued.read, queued.stack) = self.stack_of_queued(index);
         }
         let t = &mut self.watch.threads[index];
-        if !is_behind_us(t.pid, t.tid) {
+        if !is_behind_us(t) {
             t.meet(begin, queued);
         }
     }
@@ -193,18 +228,19 @@ impl Looker {
         let (pid, tid) = (t.pid, t.tid);
         // What must be of one moment comes first.
         let copy = |p: &Place| (*p, Pages::copy(pid, tid, p.sp, p.pc, p.call));
-        let copies: Vec<(Place, Pages)> = t.places.0.iter().map(copy).collect();
+        let copies: Vec<(Place, Pages)> = t.places.stands().iter().map(copy).collect();
         let mut read = session::now();
         let tables = self.processes.files().tables();
         let mut found: Option<(Place, Vec<FrameWord>, StackEnd)> = None;
-        for (place, mut pages) in copies {
+        for (stands, mut pages) in copies {
             let stack = pages.unwind(&mut self.unwinder, tables);
             if stack.again {
                 read = session::now();
             }
-            if !self.samples.is_native(place.stack, &stack.frames) {
+            let t = &self.watch.threads[index];
+            let Some(place) = t.places.like(&stands, told_apart(&stack.frames)) else {
                 continue;
-            }
+            };
             if (found.as_ref()).is_some_and(|(known, ..)| known.stack != place.stack) {
                 return (read, None);
             }
@@ -250,7 +286,9 @@ mod tests {
         Place {
             sp,
             pc: 1,
+            frames: 1,
             call: None,
+            reason: BlockReason::Timer,
             stack,
         }
     }
@@ -264,8 +302,27 @@ mod tests {
         places.note(place(0, 7));
         places.note(place(100, 0));
         let kept: Vec<u64> = places.0.iter().map(|p| p.sp).collect();
-        assert_eq!(kept, [2, 3, 4, 5, 6, 7, 0, 100]);
-        assert_eq!(places.0[6].stack, 7);
+        let later: Vec<u64> = (2..PLACES as u64).chain([0, 100]).collect();
+        assert_eq!(kept, later);
+        assert_eq!(places.0[PLACES - 2].stack, 7);
+    }
+
+    #[test]
+    fn callers_that_stand_alike_are_told_apart() {
+        let mut places = Places::default();
+        let called = |frames, stack| Place {
+            frames,
+            ..place(64, stack)
+        };
+        places.note(called(1, 10));
+        places.note(called(2, 20));
+        places.note(place(128, 30));
+        let stands = places.stands();
+        assert_eq!(stands.iter().map(|p| p.sp).collect::<Vec<_>>(), [128, 64]);
+        let of = |frames| places.like(&stands[1], frames).map(|p| p.stack);
+        assert_eq!([of(1), of(2), of(3)], [Some(10), Some(20), None]);
+        (0..PLACES as u64).for_each(|n| places.note(place(256 + n, 0)));
+        assert_eq!(places.stands().len(), STANDS);
     }
 
     #[test]

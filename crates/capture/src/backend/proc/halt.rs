@@ -4,6 +4,10 @@
 //! scheduler's books tell: whether it has been put on a CPU since, and for how long it had waited for
 //! that. A wait that began with the look itself is our own doing: looks take CPUs from others, and their
 //! timers wake sleepers a little early.
+//!
+//! Who ran at the look only because it had just been woken waits again by the time that it is to halt, and is not
+//! stopped. To leave such looks out would take them from short waits. What it waited in before is still on its stack
+//! when it is looked at ([`Looker::stack_of_queued`]), and the books tell that it has not computed for longer.
 
 use std::collections::hash_map::Entry;
 
@@ -14,12 +18,13 @@ use super::{
     book::{ANY, Kind},
     looker::Looker,
     samples::{Look, Weight},
-    stop::{Halted, Stopper},
+    stop::{Asleep, Found, Halted, Stopper},
 };
 use crate::backend::perf::Running;
 
 /// A thread that begins to wait for a CPU so soon after a look was due, ns, was woken by the very
-/// interrupt that woke us: the kernel lets timers go off together.
+/// interrupt that woke us: the kernel lets timers go off together. Where it is not known to the microsecond when that
+/// was, it may as well seem to have been so long before.
 const TOGETHER: u64 = 50_000;
 
 /// A look at a thread that runs or wants to, for which its stack is still to come.
@@ -33,6 +38,8 @@ pub struct Owed {
     pub looked: u64,
     /// The scheduler's books of the thread then.
     pub books: SchedStat,
+    /// The stack of the wait that it may just have been woken from, as an index of the samples' stacks.
+    pub stood: Option<u32>,
     /// The stretch that the look stands for.
     pub begin: u64,
     /// Its end.
@@ -54,6 +61,21 @@ impl Owed {
         (since < self.looked).then_some(since)
     }
 
+    /// What the thread did, if it waits again; `None`: it computed, and where is not known.
+    fn did_until(&self, asleep: &Asleep) -> Option<State> {
+        let (then, now) = (&self.books, &asleep.books);
+        let computed = now.on_cpu_ns.saturating_sub(then.on_cpu_ns);
+        let waited = now.run_delay_ns.saturating_sub(then.run_delay_ns);
+        // It began to wait some time between the two readings.
+        let slept = self.looked.midpoint(asleep.at);
+        let woken = slept.saturating_sub(computed + waited);
+        if woken + TOGETHER >= self.due {
+            Some(State::Blocked)
+        } else {
+            (now.timeslices != then.timeslices).then_some(State::Runnable)
+        }
+    }
+
     /// What the thread did, if it has halted at the end of a call that `waits`.
     fn did(&self, halted: &Halted, waits: Option<BlockReason>) -> (State, Option<BlockReason>) {
         match (self.queued_since(halted), waits) {
@@ -70,7 +92,13 @@ impl Owed {
 
 impl Looker {
     /// Has a running thread stopped for a moment to see its stack, if that was permitted.
-    pub fn halt(&mut self, owed: Owed) {
+    pub fn halt(&mut self, mut owed: Owed) {
+        if self.stopper.is_none() {
+            return;
+        }
+        if !self.watch.threads[owed.index].places.is_empty() {
+            owed.stood = self.stack_of_queued(owed.index).1;
+        }
         let Some(stopper) = &mut self.stopper else {
             return;
         };
@@ -80,27 +108,44 @@ impl Looker {
             Entry::Occupied(mut known) => known.get_mut().end = owed.end,
             Entry::Vacant(free) => {
                 let python = managed.subject(&mut self.managed, t.pid, t.tid);
-                if stopper.ask(t.pid, t.tid, python) {
+                if stopper.ask(t.pid, t.tid, t.files().clone(), python) {
                     free.insert(owed);
                 }
             }
         }
     }
 
-    /// Those that have halted since: what was owed of them, and came.
-    pub fn have_halted(&mut self) -> Vec<(Owed, Halted)> {
+    /// Those that have halted since, or wait again: what was owed of them, and came.
+    pub fn have_halted(&mut self) -> Vec<(Owed, Found)> {
         let all = self.stopper.as_mut().map_or_else(Vec::new, Stopper::take);
-        let came = |(tid, halted)| Some((self.owed.remove(&tid), halted?));
+        let came = |(tid, found)| Some((self.owed.remove(&tid), found?));
         let came = all.into_iter().filter_map(came);
-        came.filter_map(|(owed, halted)| Some((owed?, halted)))
+        came.filter_map(|(owed, found)| Some((owed?, found)))
             .collect()
     }
 
     /// Takes their stacks.
-    pub fn take_stacks(&mut self, halted: Vec<(Owed, Halted)>) {
-        for (owed, halted) in halted {
-            self.halted(&owed, halted);
+    pub fn take_stacks(&mut self, found: Vec<(Owed, Found)>) {
+        for (owed, found) in found {
+            match found {
+                Found::Halted(halted) => self.halted(&owed, *halted),
+                Found::Asleep(asleep) => self.slept_before(&owed, &asleep),
+            }
         }
+    }
+
+    /// A thread that waits again was only woken by the time of its look: that stands for what it waited in before.
+    fn slept_before(&mut self, owed: &Owed, asleep: &Asleep) {
+        let t = &self.watch.threads[owed.index];
+        let Some(place) = owed.stood.and_then(|stack| t.places.with(stack)) else {
+            return;
+        };
+        let Some(state) = owed.did_until(asleep) else {
+            return;
+        };
+        let reason = (state == State::Blocked).then_some(place.reason);
+        let part = (state == State::Runnable).then_some(Part::Woken);
+        self.stood_for(owed, place.stack, (state, reason, part));
     }
 
     /// What a system call waits for, if it is one to wait in.
@@ -117,9 +162,7 @@ impl Looker {
 
     /// The stack of a thread that was stopped stands for the stretch of its look.
     fn halted(&mut self, owed: &Owed, halted: Halted) {
-        let Owed {
-            index, begin, end, ..
-        } = *owed;
+        let Owed { index, end, .. } = *owed;
         let waits = halted.call.and_then(|call| self.waits_in(call));
         let (state, reason) = owed.did(&halted, waits);
         let t = &self.watch.threads[index];
@@ -144,9 +187,23 @@ impl Looker {
             State::Runnable => Some(Part::Woken),
             _ => None,
         };
+        self.stood_for(owed, stack, (state, reason, part));
+    }
+
+    /// What a look saw with a stack stands for the stretch of that look.
+    fn stood_for(
+        &mut self,
+        owed: &Owed,
+        stack: u32,
+        (state, reason, part): (State, Option<BlockReason>, Option<Part>),
+    ) {
+        let Owed {
+            index, begin, end, ..
+        } = *owed;
+        let ns = end - begin;
         if let Some(reason) = reason {
             let book = &mut self.watch.threads[index].book;
-            book.add(self.grid, begin, end, Kind::Seen(reason, ANY), end - begin);
+            book.add(self.grid, begin, end, Kind::Seen(reason, ANY), ns);
         }
         self.samples.add(
             self.grid,
@@ -158,7 +215,7 @@ impl Looker {
                 part,
                 begin,
                 end,
-                ns: end - begin,
+                ns,
                 weight: Weight::Own,
                 seen: WaitSeen::default(),
             },
@@ -187,6 +244,7 @@ mod tests {
             due: 50_000_000,
             looked: 50_090_000,
             books: books(0, 0, 3),
+            stood: None,
             begin: 40_000_000,
             end: 50_090_000,
         };

@@ -31,7 +31,7 @@ pub const REMAP: u64 = 100_000_000;
 /// So many times.
 pub const REMAP_TIMES: u64 = 50;
 /// The same where nothing tells that they have changed, of one process after the other.
-const REVIEW_TIMES: u64 = 1000;
+const REVIEW_TIMES: u64 = 5000;
 /// Rounds that are so far apart, ns, and so many times as far as they should be, are no matter of being late.
 const AWAY: (u64, u64) = (1_000_000_000, 8);
 /// Who wakes so long after a round was due had to wait for a CPU, ns.
@@ -455,6 +455,7 @@ impl Looker {
                 due: self.due_ns,
                 looked: now,
                 books,
+                stood: None,
                 begin: edge,
                 end: now,
             });

@@ -89,7 +89,7 @@ const REVIEW: u64 = 1_000_000_000;
 /// Descriptors that are left to what is not a thread's.
 const RESERVED: usize = 128;
 /// Files that are kept open for a thread.
-const FILES_EACH: usize = 3;
+const FILES_EACH: usize = 4;
 
 /// Whether to use perf events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -229,12 +229,6 @@ impl Samples {
             })
     }
 
-    /// Whether a stack's native frames are these.
-    pub fn is_native(&self, stack: u32, frames: &[FrameWord]) -> bool {
-        let known = self.stacks[stack as usize].1.iter();
-        known.copied().eq(frames.iter().map(|w| w.0))
-    }
-
     /// How many there are.
     pub fn distinct(&self) -> usize {
         self.stacks.len()

@@ -18,7 +18,7 @@ use super::{
     waiting::{self, Pages, Where},
 };
 use crate::{
-    backend::perf::{Place, is_behind_us},
+    backend::perf::{Place, is_behind_us, told_apart},
     session::{self, descriptors, resources::Locks as _},
 };
 
@@ -155,6 +155,7 @@ impl Looker {
                 reasons.replace(BlockReason::Lock, BlockReason::Timer);
             }
             let whose = self.processes.whose(pid, copied_ns, &stack.frames);
+            let frames = told_apart(&stack.frames);
             let what = call.and_then(|call| {
                 let [first, second, ..] = call.arguments;
                 descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
@@ -165,7 +166,9 @@ impl Looker {
             t.places.note(Place {
                 sp,
                 pc,
+                frames,
                 call,
+                reason: reasons.by_call,
                 stack,
             });
             t.stack = Some(stack);
@@ -207,16 +210,15 @@ impl Looker {
     /// What a thread that is on a CPU's queue slept in until it was woken with us, on a CPU that had nothing else to
     /// do: whoever stands behind us there has not run since.
     fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
-        let t = &self.watch.threads[index];
-        if t.places.is_empty() || !is_behind_us(t.pid, t.tid) {
+        let t = &mut self.watch.threads[index];
+        if t.places.is_empty() || !is_behind_us(t) {
             return None;
         }
         let (_, stack) = self.stack_of_queued(index);
         let t = &mut self.watch.threads[index];
         let place = t.places.with(stack?)?;
-        let reasons = waiting::reasons(&self.table, t.pid, "", place.call, t.reason);
         (t.stood_ns, t.stack) = (session::now(), Some(place.stack));
-        Some(Doing::Blocked(reasons.by_call))
+        Some(Doing::Blocked(place.reason))
     }
 
     /// The stack of a wait that ended before it was known: the innermost frame. Counted.

@@ -23,7 +23,10 @@ use std::{
 use wallscope_object::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
-use super::waiting::read_memory;
+use super::{
+    thread::{Files, line, path},
+    waiting::{Where, read_memory},
+};
 use crate::{
     backend::perf::BELOW,
     session::{
@@ -60,19 +63,54 @@ pub struct Halted {
     pub books: SchedStat,
 }
 
+/// A thread that ran or wanted to, and waits again.
+#[derive(Clone, Copy, Debug)]
+pub struct Asleep {
+    /// When it was found to, ns on the recording's clock.
+    pub at: u64,
+    /// The scheduler's books of it then.
+    pub books: SchedStat,
+}
+
+/// What has come of a thread that was to halt.
+pub enum Found {
+    /// It did.
+    Halted(Box<Halted>),
+    /// It was not touched.
+    Asleep(Asleep),
+}
+
 /// Whom a worker is to halt.
 struct Asked {
     pid: u32,
     tid: u32,
+    files: Files,
     python: Option<Interpreted>,
+}
+
+impl Asked {
+    /// Whether it is on a CPU, or waits for one.
+    fn runs(&mut self) -> bool {
+        let path = || path(self.pid, self.tid, "syscall");
+        let mut buffer = [0u8; 256];
+        let text = line(&mut self.files.place, false, path, &mut buffer);
+        text.is_ok_and(|text| Where::parse(text) == Some(Where::Running))
+    }
+
+    /// The scheduler's books of it now.
+    fn books(&mut self) -> Option<SchedStat> {
+        let path = || path(self.pid, self.tid, "schedstat");
+        let mut buffer = [0u8; 96];
+        SchedStat::parse(line(&mut self.files.books, false, path, &mut buffer).ok()?)
+    }
 }
 
 /// What a worker says when it is done.
 struct Reply {
     worker: usize,
     tid: u32,
-    /// Nothing where the thread does not run any more; an error where it may not be traced.
-    outcome: io::Result<Option<Box<Halted>>>,
+    /// Nothing where the thread is gone; an error where it may not be traced.
+    outcome: io::Result<Option<Found>>,
     /// For how long the thread stood still, ns.
     stopped_ns: u64,
     /// What that took the worker, CPU time, ns.
@@ -112,19 +150,24 @@ impl Stopper {
         }
     }
 
-    /// Asks for the stack of a thread that runs or wants to, with the frames of `python`. Whether it
-    /// will be answered.
-    pub fn ask(&mut self, pid: u32, tid: u32, python: Option<Interpreted>) -> bool {
+    /// Asks for the stack of a thread that runs or wants to, with the frames of `python`. `files`: those of its files
+    /// that are open. Whether it will be answered.
+    pub fn ask(&mut self, pid: u32, tid: u32, files: Files, python: Option<Interpreted>) -> bool {
         if self.refused.is_some() {
             return false;
         }
         let worker = self.idle.pop().or_else(|| self.hire());
-        let asked = Asked { pid, tid, python };
+        let asked = Asked {
+            pid,
+            tid,
+            files,
+            python,
+        };
         worker.is_some_and(|worker| self.workers[worker].send(asked).is_ok())
     }
 
-    /// What has come of threads that were asked for; nothing, where one did not run any more.
-    pub fn take(&mut self) -> Vec<(u32, Option<Halted>)> {
+    /// What has come of threads that were asked for; nothing, where one is gone.
+    pub fn take(&mut self) -> Vec<(u32, Option<Found>)> {
         let mut all = Vec::new();
         while let Ok(reply) = self.answer.try_recv() {
             all.push((reply.tid, self.settle(reply)));
@@ -146,14 +189,14 @@ impl Stopper {
         Some(number)
     }
 
-    fn settle(&mut self, reply: Reply) -> Option<Halted> {
+    fn settle(&mut self, reply: Reply) -> Option<Found> {
         self.idle.push(reply.worker);
         self.stopped_ns += reply.stopped_ns;
         self.cpu_ns += reply.cpu_ns;
         match reply.outcome {
-            Ok(halted) => {
-                self.stops += u64::from(halted.is_some());
-                halted.map(|h| *h)
+            Ok(found) => {
+                self.stops += u64::from(matches!(found, Some(Found::Halted(_))));
+                found
             }
             Err(e) => {
                 self.refused = Some(e.to_string());
@@ -176,13 +219,13 @@ fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
             .and_then(SchedStat::parse)
             .map_or(0, |b| b.run_delay_ns)
     };
-    while let Ok(asked) = asked.recv() {
+    while let Ok(mut asked) = asked.recv() {
         let (tid, mut stopped_ns, cpu) = (asked.tid, 0, thread_cpu_ns());
-        let outcome = halt(&asked, &mut walk, queued_ns, &mut stopped_ns);
+        let outcome = halt(&mut asked, &mut walk, queued_ns, &mut stopped_ns);
         let reply = Reply {
             worker,
             tid,
-            outcome: outcome.map(|halted| halted.map(Box::new)),
+            outcome,
             stopped_ns,
             cpu_ns: thread_cpu_ns() - cpu,
         };
@@ -194,15 +237,15 @@ fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
 
 /// Halts a thread that runs, and lets it go. `queued_ns`: how long we have waited for a CPU so far.
 fn halt(
-    asked: &Asked,
+    asked: &mut Asked,
     walk: &mut Walk,
     queued_ns: impl Fn() -> u64,
     stopped_ns: &mut u64,
-) -> io::Result<Option<Halted>> {
-    let Asked { pid, tid, python } = *asked;
-    let place = std::fs::read(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
-    if !place.starts_with(b"running") {
-        return Ok(None);
+) -> io::Result<Option<Found>> {
+    let (pid, tid) = (asked.pid, asked.tid);
+    if !asked.runs() {
+        let asleep = |books| Found::Asleep(Asleep { at: now(), books });
+        return Ok(asked.books().map(asleep));
     }
     let mut since = now();
     match trace(libc::PTRACE_SEIZE, tid, 0) {
@@ -226,18 +269,19 @@ fn halt(
     let Halt::At(signal) = halt else {
         return Ok(None);
     };
-    let halted = copy(pid, tid, at).map(|halted| Halted {
-        managed: python.and_then(|p| walk.once(p).0),
+    let halted = copy(asked, at).map(|halted| Halted {
+        managed: asked.python.and_then(|p| walk.once(p).0),
         ..halted
     });
     let_go(tid, signal);
     *stopped_ns = now().saturating_sub(since);
-    Ok(halted)
+    Ok(halted.map(|halted| Found::Halted(Box::new(halted))))
 }
 
 /// What a thread that stands still since `at` has in its registers, on its stack, and in the
 /// scheduler's books.
-fn copy(pid: u32, tid: u32, at: u64) -> Option<Halted> {
+fn copy(asked: &mut Asked, at: u64) -> Option<Halted> {
+    let tid = asked.tid;
     let (registers, call) = registers(tid)?;
     let sp = registers.general[7];
     let below = BELOW as usize;
@@ -249,7 +293,6 @@ fn copy(pid: u32, tid: u32, at: u64) -> Option<Halted> {
         // The lowest page of a stack, say.
         (Vec::new(), read_memory(tid, sp, STACK))
     };
-    let books = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     Some(Halted {
         registers,
         call,
@@ -257,7 +300,7 @@ fn copy(pid: u32, tid: u32, at: u64) -> Option<Halted> {
         below,
         managed: None,
         at,
-        books: SchedStat::parse(&books)?,
+        books: asked.books()?,
     })
 }
 
@@ -368,10 +411,10 @@ mod tests {
     }
 
     /// The answer to the one question that was asked.
-    fn answer(stopper: &mut Stopper) -> Option<Halted> {
+    fn answer(stopper: &mut Stopper) -> Option<Found> {
         loop {
-            if let Some((_, halted)) = stopper.take().pop() {
-                return halted;
+            if let Some((_, found)) = stopper.take().pop() {
+                return found;
             }
             std::thread::yield_now();
         }
@@ -387,8 +430,8 @@ mod tests {
                 return println!("skipped: ptrace of a child is refused: {why}");
             }
             // While it is loaded it may wait.
-            assert!(stopper.ask(pid, pid, None));
-            if let Some(halted) = answer(&mut stopper) {
+            assert!(stopper.ask(pid, pid, Files::default(), None));
+            if let Some(Found::Halted(halted)) = answer(&mut stopper) {
                 break halted;
             }
         };
@@ -413,10 +456,12 @@ mod tests {
         while !std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|l| sleeps(&l)) {
             std::thread::yield_now();
         }
-        assert!(stopper.ask(pid, pid, None) && answer(&mut stopper).is_none());
+        assert!(stopper.ask(pid, pid, Files::default(), None));
+        let asleep = |found| matches!(found, Some(Found::Asleep(a)) if a.books.timeslices > 0);
+        assert!(asleep(answer(&mut stopper)));
         assert_eq!((stopper.stopped_ns, &stopper.refused), (0, &None));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(stopper.ask(pid, pid, None) && answer(&mut stopper).is_none());
+        assert!(stopper.ask(pid, pid, Files::default(), None) && answer(&mut stopper).is_none());
     }
 }

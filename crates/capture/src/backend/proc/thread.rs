@@ -1,6 +1,6 @@
 //! One thread as it is looked at, and its files in `/proc`.
 
-use std::{fs::File, io};
+use std::{fs::File, io, sync::Arc};
 
 use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_object::process::{self, SchedStat, Status};
@@ -19,6 +19,9 @@ use crate::{
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
+/// They are read again when CPU time has grown by one part of so many: should the thread vanish, the rest is divided
+/// as that was.
+const GROWN: u64 = 16;
 /// How long after it was last read a name is read again, ns: as long as the thread had been known by then, as
 /// names are mostly given soon after birth, but within these bounds.
 const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
@@ -179,15 +182,24 @@ pub struct Thread {
     /// On-CPU time that was shown so far, ns.
     pub on_cpu_ns: u64,
     keep: bool,
-    books: Option<File>,
-    place: Option<File>,
-    wchan: Option<File>,
+    files: Files,
+}
+
+/// A thread's files in `/proc`, as far as they are kept open.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// `schedstat`.
+    pub books: Option<Arc<File>>,
+    /// `syscall`.
+    pub place: Option<Arc<File>>,
+    wchan: Option<Arc<File>>,
+    stat: Option<Arc<File>>,
 }
 
 /// Reads a small file from its beginning.
-fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, 0))?;
-    std::str::from_utf8(&buffer[..n]).map_err(|_| io::ErrorKind::InvalidData.into())
+    Ok(&buffer[..n])
 }
 
 impl Thread {
@@ -239,9 +251,7 @@ impl Thread {
             audit: [SchedStat::default(); 2],
             on_cpu_ns: 0,
             keep,
-            books: None,
-            place: None,
-            wchan: None,
+            files: Files::default(),
         }
     }
 
@@ -320,12 +330,8 @@ impl Thread {
 
     /// Closes its files; whether they were kept open.
     pub fn close(&mut self) -> bool {
-        (self.books, self.place, self.wchan) = (None, None, None);
+        self.files = Files::default();
         std::mem::take(&mut self.keep)
-    }
-
-    fn path(&self, name: &str) -> String {
-        format!("/proc/{}/task/{}/{name}", self.pid, self.tid)
     }
 
     /// The scheduler's books now.
@@ -334,8 +340,8 @@ impl Thread {
     /// It is gone.
     pub fn schedstat(&mut self) -> io::Result<SchedStat> {
         let mut buffer = [0u8; 96];
-        let path = || format!("/proc/{}/task/{}/schedstat", self.pid, self.tid);
-        let text = line(&mut self.books, self.keep, path, &mut buffer)?;
+        let path = || path(self.pid, self.tid, "schedstat");
+        let text = line(&mut self.files.books, self.keep, path, &mut buffer)?;
         let books = SchedStat::parse(text).ok_or(io::ErrorKind::InvalidData)?;
         self.audit[1] = books;
         Ok(books)
@@ -346,8 +352,8 @@ impl Thread {
     /// # Errors
     /// It is gone, or may not be read.
     pub fn place<'a>(&mut self, buffer: &'a mut [u8; 256]) -> io::Result<&'a str> {
-        let path = || format!("/proc/{}/task/{}/syscall", self.pid, self.tid);
-        line(&mut self.place, self.keep, path, buffer)
+        let path = || path(self.pid, self.tid, "syscall");
+        line(&mut self.files.place, self.keep, path, buffer)
     }
 
     /// Whether its `syscall` file still says `text`.
@@ -357,13 +363,26 @@ impl Thread {
 
     /// Where in the kernel it waits; empty where that cannot be read.
     pub fn wchan<'a>(&mut self, buffer: &'a mut [u8; 96]) -> &'a str {
-        let path = || format!("/proc/{}/task/{}/wchan", self.pid, self.tid);
-        line(&mut self.wchan, self.keep, path, buffer).unwrap_or("")
+        let path = || path(self.pid, self.tid, "wchan");
+        line(&mut self.files.wchan, self.keep, path, buffer).unwrap_or("")
+    }
+
+    /// What its `stat` file says now.
+    pub fn stat(&mut self) -> Option<process::Stat> {
+        let mut buffer = [0u8; 1024];
+        let path = || path(self.pid, self.tid, "stat");
+        let bytes = bytes(&mut self.files.stat, self.keep, path, &mut buffer).ok()?;
+        process::Stat::parse(&String::from_utf8_lossy(bytes))
     }
 
     /// Its state letter, where nothing better may be read.
-    pub fn letter(&self) -> char {
-        thread_stat(self.pid, self.tid).map_or('?', |s| s.state)
+    pub fn letter(&mut self) -> char {
+        self.stat().map_or('?', |s| s.state)
+    }
+
+    /// Those of its files that are kept open.
+    pub fn files(&self) -> &Files {
+        &self.files
     }
 
     /// It was found to have run: reads what changes slowly, where it may have by `now`. Ticks only do
@@ -377,7 +396,8 @@ impl Thread {
             .saturating_sub(self.book.start_ns)
             .clamp(soonest, latest);
         let may_be_renamed = self.course.is_none() && now.saturating_sub(then) >= renamed;
-        if computed >= TICK || may_be_renamed {
+        let before = on_cpu_ns.saturating_sub(self.audit[0].on_cpu_ns);
+        if computed >= TICK.max(before / GROWN) || may_be_renamed {
             self.refresh(now);
         }
     }
@@ -400,11 +420,9 @@ impl Thread {
     pub fn refresh(&mut self, now: u64) {
         (self.stale, self.refreshed) = (false, (now, self.audit[1].on_cpu_ns));
         let mut buffer = [0u8; 4096];
-        let file = File::open(self.path("status"));
-        let (Ok(text), Some(stat)) = (
-            file.and_then(|f| read(&f, &mut buffer)),
-            thread_stat(self.pid, self.tid),
-        ) else {
+        let path = || path(self.pid, self.tid, "status");
+        let status = line(&mut None, false, path, &mut buffer);
+        let (Ok(text), Some(stat)) = (status, self.stat()) else {
             return;
         };
         let status = Status::parse(text);
@@ -415,26 +433,48 @@ impl Thread {
 }
 
 /// The text of a small file, which is kept open in `slot` if `keep`.
-fn line<'a>(
-    slot: &mut Option<File>,
+///
+/// # Errors
+/// It cannot be read, or is no text.
+pub fn line<'a>(
+    slot: &mut Option<Arc<File>>,
     keep: bool,
     path: impl Fn() -> String,
     buffer: &'a mut [u8],
 ) -> io::Result<&'a str> {
+    let bytes = bytes(slot, keep, path, buffer)?;
+    std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// The same as bytes.
+fn bytes<'a>(
+    slot: &mut Option<Arc<File>>,
+    keep: bool,
+    path: impl Fn() -> String,
+    buffer: &'a mut [u8],
+) -> io::Result<&'a [u8]> {
     if let Some(file) = slot {
         return read(file, buffer);
     }
     let file = File::open(path())?;
-    let file = if keep { slot.insert(file) } else { &file };
-    read(file, buffer)
+    let bytes = read(&file, buffer)?;
+    if keep {
+        *slot = Some(Arc::new(file));
+    }
+    Ok(bytes)
+}
+
+/// One of a thread's files.
+pub fn path(pid: u32, tid: u32, name: &str) -> String {
+    format!("/proc/{pid}/task/{tid}/{name}")
 }
 
 /// What `stat` says of a thread.
 pub fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
-    let mut bytes = [0u8; 1024];
-    let file = File::open(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    let n = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut bytes[..], 0)).ok()?;
-    process::Stat::parse(&String::from_utf8_lossy(&bytes[..n]))
+    let mut buffer = [0u8; 1024];
+    let path = || path(pid, tid, "stat");
+    let bytes = bytes(&mut None, false, path, &mut buffer).ok()?;
+    process::Stat::parse(&String::from_utf8_lossy(bytes))
 }
 
 #[cfg(test)]

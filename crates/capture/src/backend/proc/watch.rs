@@ -238,8 +238,8 @@ impl Watch {
                     changed.push(pid);
                 }
             }
-            // The kernel adds up all threads for it.
-            if ran && now >= p.reaped_read_ns + LIST_EVERY + LIST_EACH * p.alive as u64 {
+            // The kernel adds up all threads for it. Whom nobody saw was born not long ago.
+            if births && ran && now >= p.reaped_read_ns + LIST_EVERY + LIST_EACH * p.alive as u64 {
                 p.reaped_read_ns = now;
                 p.count_children(pid);
             }
