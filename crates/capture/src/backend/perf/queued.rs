@@ -33,7 +33,7 @@ const IN_A_ROUND: u32 = 8;
 /// in the last of many periods a look would stand for too much.
 const FOLLOWED: u64 = 2;
 
-/// Where a thread was seen to wait.
+/// Where a thread was seen to wait, in whichever way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Stack pointer.
@@ -44,8 +44,8 @@ pub struct Place {
     pub frames: u64,
     /// The call that it was in last there.
     pub call: Option<Call>,
-    /// What it waited for, by its call.
-    pub reason: BlockReason,
+    /// What it waited for, by its call; `None`: it was put off its CPU there.
+    pub reason: Option<BlockReason>,
     /// The stack, as an index of the samples' stacks.
     pub stack: u32,
 }
@@ -140,9 +140,9 @@ impl Crowd {
 }
 
 /// What tells native frames from others.
-pub(in crate::backend) fn told_apart(frames: &[FrameWord]) -> u64 {
+pub(in crate::backend) fn told_apart(frames: impl Iterator<Item = u64>) -> u64 {
     let mut hasher = FxHasher::default();
-    frames.iter().for_each(|w| hasher.write_u64(w.0));
+    frames.for_each(|w| hasher.write_u64(w));
     hasher.finish()
 }
 
@@ -238,7 +238,10 @@ impl Looker {
                 read = session::now();
             }
             let t = &self.watch.threads[index];
-            let Some(place) = t.places.like(&stands, told_apart(&stack.frames)) else {
+            let Some(place) = t
+                .places
+                .like(&stands, told_apart(stack.frames.iter().map(|w| w.0)))
+            else {
                 continue;
             };
             if (found.as_ref()).is_some_and(|(known, ..)| known.stack != place.stack) {
@@ -288,7 +291,7 @@ mod tests {
             pc: 1,
             frames: 1,
             call: None,
-            reason: BlockReason::Timer,
+            reason: Some(BlockReason::Timer),
             stack,
         }
     }

@@ -20,7 +20,7 @@ use super::{
     samples::{Look, Weight},
     stop::{Asleep, Found, Halted, Stopper},
 };
-use crate::backend::perf::Running;
+use crate::backend::perf::{Place, Running, is_behind_us};
 
 /// A thread that begins to wait for a CPU so soon after a look was due, ns, was woken by the very
 /// interrupt that woke us: the kernel lets timers go off together. Where it is not known to the microsecond when that
@@ -40,6 +40,8 @@ pub struct Owed {
     pub books: SchedStat,
     /// The stack of the wait that it may just have been woken from, as an index of the samples' stacks.
     pub stood: Option<u32>,
+    /// Whether it was on, or waited for, the CPU that we were on.
+    pub behind: bool,
     /// The stretch that the look stands for.
     pub begin: u64,
     /// Its end.
@@ -61,6 +63,11 @@ impl Owed {
         (since < self.looked).then_some(since)
     }
 
+    /// Whether who has waited for a CPU `since` then would not have but for us.
+    fn woken_with_us(&self, since: u64) -> bool {
+        since >= self.due && (since < self.due + TOGETHER || self.behind)
+    }
+
     /// What the thread did, if it waits again; `None`: it computed, and where is not known.
     fn did_until(&self, asleep: &Asleep) -> Option<State> {
         let (then, now) = (&self.books, &asleep.books);
@@ -79,10 +86,11 @@ impl Owed {
     /// What the thread did, if it has halted at the end of a call that `waits`.
     fn did(&self, halted: &Halted, waits: Option<BlockReason>) -> (State, Option<BlockReason>) {
         match (self.queued_since(halted), waits) {
-            (Some(since), Some(_)) if !(self.due..self.due + TOGETHER).contains(&since) => {
+            (Some(since), Some(_)) if !self.woken_with_us(since) => (State::Runnable, None),
+            // Who wakes another one makes way for that one rather than for us.
+            (Some(since), None) if since < self.due || halted.call.is_some() => {
                 (State::Runnable, None)
             }
-            (Some(since), None) if since < self.due => (State::Runnable, None),
             (_, Some(reason)) => (State::Blocked, Some(reason)),
             // It made way for us, if for anybody.
             (_, None) => (State::OnCpu, None),
@@ -96,7 +104,9 @@ impl Looker {
         if self.stopper.is_none() {
             return;
         }
-        if !self.watch.threads[owed.index].places.is_empty() {
+        let t = &mut self.watch.threads[owed.index];
+        if !t.places.is_empty() {
+            owed.behind = is_behind_us(t);
             owed.stood = self.stack_of_queued(owed.index).1;
         }
         let Some(stopper) = &mut self.stopper else {
@@ -143,19 +153,26 @@ impl Looker {
         let Some(state) = owed.did_until(asleep) else {
             return;
         };
-        let reason = (state == State::Blocked).then_some(place.reason);
+        let reason = place.reason.filter(|_| state == State::Blocked);
+        if state == State::Blocked && reason.is_none() {
+            return;
+        }
         let part = (state == State::Runnable).then_some(Part::Woken);
         self.stood_for(owed, place.stack, (state, reason, part));
     }
 
-    /// What a system call waits for, if it is one to wait in.
-    fn waits_in(&self, call: usize) -> Option<BlockReason> {
+    /// What the system call waits for that a thread has halted at the end of, if it is one to wait in.
+    fn waits_in(&self, halted: &Halted) -> Option<BlockReason> {
         const WAITS: [BlockReason; 4] = [
             BlockReason::Lock,
             BlockReason::Timer,
             BlockReason::Poll,
             BlockReason::Child,
         ];
+        let call = halted.call?;
+        if call as i64 == libc::SYS_futex && !waits_by_futex(halted.registers.general[RSI]) {
+            return None;
+        }
         let reason = self.table.get(call).copied()?;
         WAITS.into_iter().find(|wait| *wait as u8 == reason)
     }
@@ -163,7 +180,7 @@ impl Looker {
     /// The stack of a thread that was stopped stands for the stretch of its look.
     fn halted(&mut self, owed: &Owed, halted: Halted) {
         let Owed { index, end, .. } = *owed;
-        let waits = halted.call.and_then(|call| self.waits_in(call));
+        let waits = self.waits_in(&halted);
         let (state, reason) = owed.did(&halted, waits);
         let t = &self.watch.threads[index];
         let running = Running {
@@ -181,6 +198,23 @@ impl Looker {
         };
         // What was copied is all there is: it goes on.
         let stack = self.running(&running, end, end);
+        let stack = match (state, owed.stood) {
+            // It stood there, and has gone on since.
+            (State::Runnable, Some(stood)) => stood,
+            (State::Runnable, None) if halted.call.is_some() => {
+                let place = Place {
+                    sp: running.registers.general[RSP],
+                    pc: running.registers.ip,
+                    frames: self.samples.told_apart(stack),
+                    call: None,
+                    reason: None,
+                    stack,
+                };
+                self.watch.threads[index].places.note(place);
+                stack
+            }
+            _ => stack,
+        };
         // A thread halts on its way back to user mode, wherever it was.
         let part = match state {
             State::OnCpu => Some(Part::User),
@@ -223,6 +257,25 @@ impl Looker {
     }
 }
 
+/// The register of a call's second argument, by its DWARF number.
+const RSI: usize = 4;
+/// The stack pointer.
+const RSP: usize = 7;
+
+/// Whether `futex` waits, by its operation: it wakes others, too.
+fn waits_by_futex(operation: u64) -> bool {
+    const LOCK_PI2: i32 = 13;
+    const OPTIONS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+    let waits = [
+        libc::FUTEX_WAIT,
+        libc::FUTEX_WAIT_BITSET,
+        libc::FUTEX_LOCK_PI,
+        LOCK_PI2,
+        libc::FUTEX_WAIT_REQUEUE_PI,
+    ];
+    waits.contains(&(operation as i32 & !OPTIONS))
+}
+
 #[cfg(test)]
 mod tests {
     use wallscope_unwind::native::Registers;
@@ -245,6 +298,7 @@ mod tests {
             looked: 50_090_000,
             books: books(0, 0, 3),
             stood: None,
+            behind: false,
             begin: 40_000_000,
             end: 50_090_000,
         };
@@ -258,6 +312,50 @@ mod tests {
             books: books(computed, waited, 3 + timeslices),
         };
         owed.did(&halted, waits).0
+    }
+
+    #[test]
+    fn who_wakes_others_by_futex_does_not_wait() {
+        let private = libc::FUTEX_PRIVATE_FLAG;
+        for waits in [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET, 13] {
+            assert!(waits_by_futex((waits | private) as u64) && waits_by_futex(waits as u64));
+        }
+        let other = [libc::FUTEX_WAKE, libc::FUTEX_UNLOCK_PI, libc::FUTEX_REQUEUE];
+        assert!(!other.iter().any(|op| waits_by_futex((op | private) as u64)));
+    }
+
+    /// A thread that waits again at 50.250 ms, having computed and waited for so many µs since the look.
+    fn did_until(timeslices: u64, computed: u64, waited: u64) -> Option<State> {
+        let books = |on_cpu_ns: u64, run_delay_ns: u64, timeslices| SchedStat {
+            on_cpu_ns: on_cpu_ns * 1000,
+            run_delay_ns: run_delay_ns * 1000,
+            timeslices,
+        };
+        let owed = Owed {
+            index: 0,
+            due: 50_000_000,
+            looked: 50_150_000,
+            books: books(0, 0, 3),
+            stood: Some(1),
+            behind: false,
+            begin: 40_000_000,
+            end: 50_150_000,
+        };
+        owed.did_until(&Asleep {
+            at: 50_250_000,
+            books: books(computed, waited, 3 + timeslices),
+        })
+    }
+
+    #[test]
+    fn who_waits_again_was_only_woken() {
+        // By the timer that woke us, and a little before.
+        for waited in [50, 190, 230] {
+            assert_eq!(did_until(1, 10, waited), Some(State::Blocked));
+        }
+        assert_eq!(did_until(0, 90, 0), Some(State::Blocked), "since the look");
+        assert_eq!(did_until(1, 10, 900), Some(State::Runnable), "long before");
+        assert_eq!(did_until(0, 900, 0), None, "it computed");
     }
 
     #[test]

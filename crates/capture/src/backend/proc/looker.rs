@@ -456,6 +456,7 @@ impl Looker {
                 looked: now,
                 books,
                 stood: None,
+                behind: false,
                 begin: edge,
                 end: now,
             });

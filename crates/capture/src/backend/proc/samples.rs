@@ -24,7 +24,7 @@ mod woken;
 
 use super::book::spread;
 use crate::{
-    backend::perf::waits::Waits,
+    backend::perf::{told_apart, waits::Waits},
     session::{
         build::{Stacks, Whose},
         processes::Processes,
@@ -227,6 +227,11 @@ impl Samples {
                 stacks.push((whose, words, managed, end, what));
                 (stacks.len() - 1) as u32
             })
+    }
+
+    /// What tells a stack's native frames from others.
+    pub fn told_apart(&self, stack: u32) -> u64 {
+        told_apart(self.stacks[stack as usize].1.iter().copied())
     }
 
     /// How many there are.

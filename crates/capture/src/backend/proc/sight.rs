@@ -155,7 +155,7 @@ impl Looker {
                 reasons.replace(BlockReason::Lock, BlockReason::Timer);
             }
             let whose = self.processes.whose(pid, copied_ns, &stack.frames);
-            let frames = told_apart(&stack.frames);
+            let frames = told_apart(stack.frames.iter().map(|w| w.0));
             let what = call.and_then(|call| {
                 let [first, second, ..] = call.arguments;
                 descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
@@ -168,7 +168,7 @@ impl Looker {
                 pc,
                 frames,
                 call,
-                reason: reasons.by_call,
+                reason: Some(reasons.by_call),
                 stack,
             });
             t.stack = Some(stack);
@@ -217,8 +217,9 @@ impl Looker {
         let (_, stack) = self.stack_of_queued(index);
         let t = &mut self.watch.threads[index];
         let place = t.places.with(stack?)?;
+        let reason = place.reason?;
         (t.stood_ns, t.stack) = (session::now(), Some(place.stack));
-        Some(Doing::Blocked(place.reason))
+        Some(Doing::Blocked(reason))
     }
 
     /// The stack of a wait that ended before it was known: the innermost frame. Counted.
