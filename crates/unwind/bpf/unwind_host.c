@@ -96,25 +96,6 @@ int js_host_put(struct uw_work *w);
 
 #define UW_R14 14
 
-/* A frame that is found by rbp, which is not known, is found by the stack pointer: rbp is so far away from
- * it as the code has made it. Whether that could be told. */
-static int find_rbp(const struct uw_host *h, struct uw_work *w)
-{
-	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
-
-	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
-	    r->kind != UW_KIND_REG || r->reg != UW_RBP || w->valid & 1u << UW_RBP)
-		return 0;
-	s64 height = h->height(h->height_context, w->ip, w->frame, w->exact);
-	if (height <= 0)
-		return 0;
-	w->regs[UW_RBP] = w->regs[UW_RSP] + height - r->cfa_off;
-	w->valid |= 1u << UW_RBP;
-	w->located &= ~(1u << UW_RBP);
-	w->out.end = UW_END_NONE;
-	return 1;
-}
-
 static int read_word(const struct uw_host *h, u64 addr, u64 *to)
 {
 	return !(addr & 7) && h->read(h->context, addr, (u8 *)to, 8) == 8;
@@ -129,6 +110,42 @@ static int is_code(const struct uw_host *h, u64 word)
 			return 1;
 	}
 	return 0;
+}
+
+/* No frames are so far apart. */
+#define UW_APART (64ull << 20)
+
+/* Whether a frame lies at `bp`, with the place of the next one above it and whither it returns. */
+static int is_frame(const struct uw_host *h, u64 bp)
+{
+	u64 next, to;
+
+	if (!read_word(h, bp, &next) || !read_word(h, bp + 8, &to) || !is_code(h, to))
+		return 0;
+	return !next || (!(next & 7) && next > bp && next - bp < UW_APART);
+}
+
+/* A frame that is found by rbp, which is not known, is found by the stack pointer: rbp is so far away from
+ * it as the code has made it. Code that nothing describes is to show a frame there. Whether that could be told. */
+static int find_rbp(const struct uw_host *h, struct uw_work *w)
+{
+	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
+	int described = w->rule != UW_RULE_FP;
+
+	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
+	    (described && r->kind != UW_KIND_REG) || r->reg != UW_RBP || w->valid & 1u << UW_RBP)
+		return 0;
+	s64 height = h->height(h->height_context, w->ip, w->frame, w->exact);
+	if (height <= 0)
+		return 0;
+	u64 bp = w->regs[UW_RSP] + height - r->cfa_off;
+	if (!described && !is_frame(h, bp))
+		return 0;
+	w->regs[UW_RBP] = bp;
+	w->valid |= 1u << UW_RBP;
+	w->located &= ~(1u << UW_RBP);
+	w->out.end = UW_END_NONE;
+	return 1;
 }
 
 /* Words below a frame that tell who was called from it. */

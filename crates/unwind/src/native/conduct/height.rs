@@ -1,4 +1,4 @@
-//! How far the stack pointer is below the CFA, in described code that finds its frame by rbp.
+//! How far the stack pointer is below the CFA, in code that finds its frame by rbp.
 //!
 //! Of a thread that waits, `/proc` tells the stack pointer and no other register that calls preserve. Code
 //! built with frame pointers is described by rbp alone, and what it calls last need not have saved it: a
@@ -9,6 +9,11 @@
 //! function counts. Where two ways disagree (`alloca` on one of them), nothing is said. What only jumps
 //! through tables lead to, and what catches exceptions, has the stack that all calls of the function have,
 //! if that is one and the same.
+//!
+//! Code that nothing describes, of files with frame pointers, does not say where rbp is set either. There the
+//! places in front that save and set it are tried, the nearest first: that of the function is one from which a
+//! way leads to the thread's place. What no way leads to counts as the same function only if nothing tells that
+//! another one begins there.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
@@ -18,7 +23,7 @@ use std::collections::hash_map::Entry;
 
 use super::state::State;
 use super::walk::is_padding;
-use crate::native::abi::{KIND_REG, RULE_USER, Rule};
+use crate::native::abi::{KIND_REG, RULE_FP, RULE_USER, Rule};
 
 const RSP: u8 = 7;
 const RBP: u8 = 6;
@@ -28,6 +33,12 @@ const LONGEST: usize = 40_000;
 const MOST_ROWS: usize = 1 << 14;
 /// Places before it in which rbp is set that are tried.
 const STARTS: usize = 8;
+/// The same, saved and set, in front of a place in undescribed code, bytes.
+const FAR: u64 = 64 << 10;
+/// `push %rbp; mov %rsp,%rbp`, in its two encodings.
+const HEADS: [[u8; 4]; 2] = [[0x55, 0x48, 0x89, 0xe5], [0x55, 0x48, 0x8b, 0xec]];
+/// Where compilers have functions begin.
+const ALIGNED: u64 = 16;
 /// The longest instruction, bytes.
 const INSTRUCTION: usize = 15;
 /// Bytes of code that are read at a time.
@@ -59,19 +70,20 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
     pub(crate) fn height(&mut self, ip: u64, exact: bool) -> Option<i64> {
         let row = self.row(ip.wrapping_sub(u64::from(!exact)).wrapping_add(self.delta))?;
         let rule = self.by_rbp(row)?;
-        let found = self
-            .starts(row, rule.cfa_off)
-            .into_iter()
-            .find_map(|start| {
-                let nodes = self.follow(start, rule.cfa_off, ip)?;
-                if exact {
-                    return nodes.get(&ip).map(|n| n.state);
-                }
-                // A call has at most seven bytes.
-                let before = (2..=7).filter_map(|len| nodes.get(&ip.wrapping_sub(len)));
-                let mut calls = before.filter(|n| n.calls && n.next == ip);
-                calls.next().map(|n| n.state)
-            })?;
+        let starts = match self.is_described(row) {
+            true => self.starts(row, rule.cfa_off),
+            false => self.heads(ip),
+        };
+        let found = (starts.into_iter()).find_map(|start| {
+            let nodes = self.follow(start, rule.cfa_off, ip)?;
+            if exact {
+                return nodes.get(&ip).map(|n| n.state);
+            }
+            // A call has at most seven bytes.
+            let before = (2..=7).filter_map(|len| nodes.get(&ip.wrapping_sub(len)));
+            let mut calls = before.filter(|n| n.calls && n.next == ip);
+            calls.next().map(|n| n.state)
+        })?;
         found.height.filter(|h| *h >= 16).map(i64::from)
     }
 
@@ -84,7 +96,13 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
     fn rule(&self, row: usize) -> Option<Rule> {
         let id = *self.rows.get(row)? as u32;
         let rule = self.rules.get(id as usize)?;
-        (id >= RULE_USER && rule.kind == KIND_REG && rule.ra == 0).then_some(*rule)
+        let described = id >= RULE_USER && rule.kind == KIND_REG && rule.ra == 0;
+        (described || id == RULE_FP).then_some(*rule)
+    }
+
+    /// Whether a row is more than that the file has frame pointers.
+    fn is_described(&self, row: usize) -> bool {
+        self.rows.get(row).is_some_and(|w| *w as u32 != RULE_FP)
     }
 
     fn by_rbp(&self, row: usize) -> Option<Rule> {
@@ -107,6 +125,49 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             }
         }
         starts
+    }
+
+    /// Where rbp has been saved and set in front of `ip`, nearest first.
+    fn heads(&mut self, ip: u64) -> Vec<u64> {
+        let mut starts = Vec::new();
+        let mut end = ip;
+        while starts.len() < STARTS && end > ip.saturating_sub(FAR) {
+            // Within a page, as the one before it may not be there; and so much of the next chunk that none is missed
+            // between the two.
+            let from = (end - 1) / CHUNK as u64 * CHUNK as u64;
+            let mut code = vec![0; (end - from) as usize + HEADS[0].len() - 1];
+            let n = (self.read)(from, &mut code);
+            let here = code[..n].windows(HEADS[0].len()).enumerate();
+            let heads = here.filter(|(_, w)| HEADS.iter().any(|head| head == w));
+            let after = heads.map(|(at, head)| from + (at + head.len()) as u64);
+            starts.extend(
+                after
+                    .filter(|at| *at <= ip)
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .rev(),
+            );
+            if n == 0 || from == 0 {
+                break;
+            }
+            end = from;
+        }
+        starts.truncate(STARTS);
+        starts
+    }
+
+    /// Whether another function may begin at `at`, behind an end of a way at `end`, where nothing describes the
+    /// code.
+    fn may_begin(&mut self, end: u64, at: u64) -> bool {
+        let mut code = [0; 4];
+        let described = self
+            .row(at.wrapping_add(self.delta))
+            .is_none_or(|row| self.is_described(row));
+        !described
+            && (at != end
+                || at.is_multiple_of(ALIGNED)
+                || (self.read)(at, &mut code) < code.len()
+                || HEADS.contains(&code))
     }
 
     /// Whether the instruction that ends at `address` is `mov %rsp,%rbp`, in one of its two encodings.
@@ -182,13 +243,14 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             let ends = nodes.values().filter(|n| !n.goes_on).map(|n| n.next);
             let mut behind: Vec<u64> = ends.filter(|at| *at <= wanted).collect();
             behind.sort_unstable();
-            for mut at in behind {
+            for end in behind {
+                let mut at = end;
                 while let Some(i) = self.decode(&mut chunk, at)
                     && is_padding(&i)
                 {
                     at = i.next_ip();
                 }
-                if !nodes.contains_key(&at) {
+                if !nodes.contains_key(&at) && !self.may_begin(end, at) {
                     ways.push((at, one));
                     break;
                 }
@@ -235,6 +297,17 @@ mod tests {
 
     /// The height at `at` of `code`: rbp is set at its fourth byte, the frame is left at its last.
     fn height(code: &[u8], at: usize, exact: bool) -> Option<i64> {
+        let row = |at: usize, rule: usize| (at as u64) << 32 | (RULES + rule) as u64;
+        let rows = [row(0, 0), row(1, 1), row(4, 2), row(code.len() - 1, 0)];
+        height_by(&rows, code, at, exact)
+    }
+
+    /// The same of code that nothing describes.
+    fn untold(code: &[u8], at: usize) -> Option<i64> {
+        height_by(&[RULE_FP.into()], code, at, false)
+    }
+
+    fn height_by(rows: &[u64], code: &[u8], at: usize, exact: bool) -> Option<i64> {
         let rule = |reg, cfa_off| Rule {
             kind: KIND_REG,
             reg,
@@ -242,11 +315,10 @@ mod tests {
             ..Rule::default()
         };
         let mut rules = vec![Rule::default(); RULES];
+        rules[RULE_FP as usize] = rule(RBP, 16);
         rules.extend([rule(RSP, 8), rule(RSP, 16), rule(RBP, 16)]);
-        let row = |at: usize, rule: usize| (at as u64) << 32 | (RULES + rule) as u64;
-        let rows = [row(0, 0), row(1, 1), row(4, 2), row(code.len() - 1, 0)];
         let mut described = Described {
-            rows: &rows,
+            rows,
             rules: &rules,
             delta: START.wrapping_neg(),
             read: |from: u64, to: &mut [u8]| {
@@ -302,6 +374,38 @@ mod tests {
         let code = [&HEAD[..], &body, &CALL, &[0xeb, 0xf9], &CALL, &TAIL].concat();
         assert_eq!(height(&code, 15, false), Some(48));
         assert_eq!(height(&code, 22, false), Some(48));
+    }
+
+    #[test]
+    fn code_that_nothing_describes_is_followed_from_its_head() {
+        // push %r12; sub $24,%rsp
+        let body = [0x41, 0x54, 0x48, 0x83, 0xec, 0x18];
+        let one = [&HEAD[..], &body, &CALL, &TAIL].concat();
+        assert_eq!(untold(&one, 15), Some(16 + 8 + 24));
+        // What is in front of it is another function, though a call at its end does not return.
+        let two = [&HEAD[..], &CALL, &HEAD, &body, &CALL, &TAIL].concat();
+        assert_eq!(untold(&two, 24), Some(16 + 8 + 24));
+        // The nearest head may be that of another one, which this is not reached from.
+        let none = [&one[..], &[0x66, 0x90], &CALL, &TAIL].concat();
+        assert_eq!(untold(&none, 24), None);
+        assert_eq!(untold(&CALL, 5), None);
+        // Far from its head, over several chunks.
+        let far = [&HEAD[..], &body, &[0x90; 3 * CHUNK], &CALL, &TAIL].concat();
+        assert_eq!(untold(&far, 15 + 3 * CHUNK), Some(48));
+    }
+
+    #[test]
+    fn a_part_of_an_undescribed_switch_is_told_from_another_function() {
+        // sub $32,%rsp; call; jmp *%rax; the part
+        let body = [0x48, 0x83, 0xec, 0x20];
+        let switch = [&HEAD[..], &body, &CALL, &[0xff, 0xe0]].concat();
+        let close = [&switch[..], &CALL, &TAIL].concat();
+        assert_eq!(untold(&close, 20), Some(48));
+        // Behind padding, and where functions begin.
+        let padded = [&switch[..], &[0x90, 0x90], &CALL, &TAIL].concat();
+        assert_eq!(untold(&padded, 22), None);
+        let aligned = [&HEAD[..], &body, &[0x90], &CALL, &[0xff, 0xe0], &CALL].concat();
+        assert_eq!((aligned.len(), untold(&aligned, 21)), (21, None));
     }
 
     #[test]
