@@ -100,6 +100,14 @@ fn commands_that_end_at_any_moment() {
             assert!(output.status.success(), "{command}: {said}");
             let report = tool.run(&["report", file]).expect("it can be started");
             assert!(report.status.success(), "{command}: {report:?}");
+            // Before its start it waited for us, which is no time of its own but for the moment of being woken.
+            let folded = ["export", "--format", "folded", "--view", "off-cpu", file];
+            let stacks = tool.run(&folded).expect("it can be started");
+            let stacks = String::from_utf8_lossy(&stacks.stdout);
+            let at_our_gate = (stacks.lines())
+                .filter(|line| line.contains("Held::start"))
+                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+            assert!(at_our_gate.sum::<u64>() < 5_000_000, "{command}: {stacks}");
         }
     }
 }

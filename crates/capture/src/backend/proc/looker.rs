@@ -271,10 +271,12 @@ impl Looker {
     /// What the target did until now was waiting at our gate, and none of its own time.
     pub fn rebase(&mut self) {
         let now = session::now();
+        self.samples.forget();
         for t in &mut self.watch.threads {
             if let Ok(books) = t.schedstat() {
                 t.begin(now, books);
                 (t.waits, t.sight, t.queued) = (Waits::default(), None, None);
+                t.stack = None;
                 if t.course.is_some() {
                     t.course = Some(Course::waiting(now, books));
                 }

@@ -264,6 +264,12 @@ impl Samples {
         }
     }
 
+    /// What was seen so far counts no more.
+    pub fn forget(&mut self) {
+        self.sums.clear();
+        self.queueing = Queueing::default();
+    }
+
     /// The slices are twice as wide from here on.
     pub fn coarsen(&mut self) {
         for sum in self.sums.values_mut() {
