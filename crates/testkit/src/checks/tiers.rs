@@ -17,23 +17,25 @@ pub(super) fn perf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     shares(tool, length, "perf", &[], promised)
 }
 
-/// `--backend proc --allow-stop`: without stops, running threads would have no stacks at all.
+/// `--backend proc --allow-stop`: without stops running threads have no stacks at all, and waiting ones are held to
+/// the same.
 pub(super) fn proc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let promised = Nearness {
         points: 3.0,
         hz: 99,
     };
-    shares(tool, length, "proc", &["--allow-stop"], promised)
+    let mut card = shares(tool, length, "proc", &["--allow-stop"], promised)?;
+    let (flags, options) = how(length, "proc", &[]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let run = tool.measure("mix", &flags, &options)?;
+    let rows = share::functions(&run.truth, &run.stacks, "off-cpu", promised);
+    card.extend("proc, nobody stopped", rows);
+    Ok(card)
 }
 
-fn shares(
-    tool: &Tool,
-    length: Length,
-    backend: &str,
-    more: &[&str],
-    promised: Nearness,
-) -> Result<Scorecard, Error> {
-    // Twice as long as others: what is promised is stated so.
+/// For how long and how to measure by `backend` with `more` flags: twice as long as elsewhere, as what is promised
+/// is stated so.
+fn how(length: Length, backend: &str, more: &[&str]) -> (Vec<String>, Options) {
     let seconds = format!("{}", length.seconds * 2.0);
     let options = Options {
         more: [&["--backend", backend], more]
@@ -43,6 +45,18 @@ fn shares(
             .collect(),
         ..Options::at(99)
     };
+    (vec!["--seconds".into(), seconds], options)
+}
+
+fn shares(
+    tool: &Tool,
+    length: Length,
+    backend: &str,
+    more: &[&str],
+    promised: Nearness,
+) -> Result<Scorecard, Error> {
+    let (long, options) = how(length, backend, more);
+    let long: Vec<&str> = long.iter().map(String::as_str).collect();
     // On a machine that has hardly anything to do its CPUs sleep, and wake late.
     let calm = [
         "--threads",
@@ -66,7 +80,7 @@ fn shares(
     };
     let mut card = Scorecard::default();
     for (what, name, flags) in some {
-        let flags = [&["--seconds", &seconds], *flags].concat();
+        let flags = [&long[..], *flags].concat();
         let run = tool.measure(name, &flags, &options)?;
         let what = format!("{backend}{what}");
         let rows = share::functions(&run.truth, &run.stacks, "wall", promised);

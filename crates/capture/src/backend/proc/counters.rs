@@ -51,6 +51,11 @@ impl Counters {
         self.last == books
     }
 
+    /// For how long it has waited for a CPU since the last look, ns.
+    pub fn queued(&self, books: SchedStat) -> u64 {
+        books.run_delay_ns.saturating_sub(self.last.run_delay_ns)
+    }
+
     /// One look at `now`: books the time since the last one.
     pub fn look(
         &mut self,
@@ -65,8 +70,7 @@ impl Counters {
         let unchanged = self.unchanged(books);
         let on_cpu = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
         let have = self.pending + dt;
-        let queued = books.run_delay_ns.saturating_sub(self.last.run_delay_ns);
-        let queued = queued.min(have.saturating_sub(on_cpu));
+        let queued = self.queued(books).min(have.saturating_sub(on_cpu));
         book.add(grid, begin, now, Kind::OnCpu, on_cpu);
         book.add(grid, begin, now, Kind::Queued, queued);
         let taken = on_cpu + queued + self.debt;

@@ -7,7 +7,9 @@
 //!
 //! Who ran at the look only because it had just been woken waits again by the time that it is to halt, and is not
 //! stopped. To leave such looks out would take them from short waits. What it waited in before is still on its stack
-//! when it is looked at ([`Looker::stack_of_queued`]), and the books tell that it has not computed for longer.
+//! when it is looked at ([`Looker::stack_of_queued`]), and the books tell that it has not computed for longer. Who was
+//! woken by a timer and stands behind us on our CPU is not stopped at all, nor is anybody without permission: the books
+//! at its next look tell whether it had to wait for anybody but us.
 
 use std::collections::hash_map::Entry;
 
@@ -27,6 +29,9 @@ use crate::backend::perf::{Place, Running, is_behind_us};
 /// was, it may as well seem to have been so long before.
 const TOGETHER: u64 = 50_000;
 
+/// Who stood behind us on our CPU and has waited for no longer than this by its next look, ns, did so because of us.
+const BECAUSE_OF_US: u64 = 500_000;
+
 /// A look at a thread that runs or wants to, for which its stack is still to come.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
@@ -38,6 +43,8 @@ pub struct Owed {
     pub looked: u64,
     /// The scheduler's books of the thread then.
     pub books: SchedStat,
+    /// For how long it had waited for a CPU since the look before, ns.
+    pub queued: u64,
     /// The stack of the wait that it may just have been woken from, as an index of the samples' stacks.
     pub stood: Option<u32>,
     /// Whether it was on, or waited for, the CPU that we were on.
@@ -63,9 +70,12 @@ impl Owed {
         (since < self.looked).then_some(since)
     }
 
-    /// Whether who has waited for a CPU `since` then would not have but for us.
-    fn woken_with_us(&self, since: u64) -> bool {
-        since >= self.due && (since < self.due + TOGETHER || self.behind)
+    /// Whether who has waited for a CPU `since` then, and for `reason` before that, would not have but for us. The
+    /// kernel's counter may have the end of a sleep in it (Linux 6.12 and later), so that it seems to be longer.
+    fn woken_with_us(&self, since: u64, reason: BlockReason) -> bool {
+        let slept = self.behind && reason == BlockReason::Timer;
+        let since_due = since >= self.due || (slept && since + BECAUSE_OF_US >= self.due);
+        since_due && (since < self.due + TOGETHER || self.behind)
     }
 
     /// What the thread did, if it waits again; `None`: it computed, and where is not known.
@@ -86,7 +96,9 @@ impl Owed {
     /// What the thread did, if it has halted at the end of a call that `waits`.
     fn did(&self, halted: &Halted, waits: Option<BlockReason>) -> (State, Option<BlockReason>) {
         match (self.queued_since(halted), waits) {
-            (Some(since), Some(_)) if !self.woken_with_us(since) => (State::Runnable, None),
+            (Some(since), Some(reason)) if !self.woken_with_us(since, reason) => {
+                (State::Runnable, None)
+            }
             // Who wakes another one makes way for that one rather than for us.
             (Some(since), None) if since < self.due || halted.call.is_some() => {
                 (State::Runnable, None)
@@ -101,18 +113,27 @@ impl Owed {
 impl Looker {
     /// Has a running thread stopped for a moment to see its stack, if that was permitted.
     pub fn halt(&mut self, mut owed: Owed) {
-        if self.stopper.is_none() {
-            return;
-        }
         let t = &mut self.watch.threads[owed.index];
-        if !t.places.is_empty() {
-            owed.behind = is_behind_us(t);
+        owed.behind = !t.places.is_empty() && is_behind_us(t);
+        if owed.behind || (!t.places.is_empty() && self.stopper.is_some()) {
             owed.stood = self.stack_of_queued(owed.index).1;
+        }
+        let t = &self.watch.threads[owed.index];
+        let place = owed.stood.and_then(|stack| t.places.with(stack));
+        let reason = place.and_then(|p| p.reason);
+        // Other interrupts than that of a timer do not come with ours; and of a thread that often waits for a CPU the
+        // books at its next look tell nothing.
+        let told = match self.stopper {
+            Some(_) => reason == Some(BlockReason::Timer) && owed.queued <= BECAUSE_OF_US,
+            None => reason.is_some(),
+        };
+        if owed.behind && told {
+            self.woken.insert(t.tid, owed);
+            return;
         }
         let Some(stopper) = &mut self.stopper else {
             return;
         };
-        let t = &self.watch.threads[owed.index];
         let managed = self.processes.managed();
         match self.owed.entry(t.tid) {
             Entry::Occupied(mut known) => known.get_mut().end = owed.end,
@@ -141,6 +162,24 @@ impl Looker {
                 Found::Halted(halted) => self.halted(&owed, *halted),
                 Found::Asleep(asleep) => self.slept_before(&owed, &asleep),
             }
+        }
+    }
+
+    /// A thread is looked at again, and has these `books` now: what it did at its last look, if it stood behind us then,
+    /// woken, and has run since.
+    pub fn was_woken(&mut self, index: usize, books: SchedStat) {
+        let t = &self.watch.threads[index];
+        let Some(owed) = self.woken.remove(&t.tid) else {
+            return;
+        };
+        let then = &owed.books;
+        let waited = books.run_delay_ns.saturating_sub(then.run_delay_ns);
+        let place = owed.stood.and_then(|stack| t.places.with(stack));
+        let Some(place) = place.filter(|_| books.timeslices != then.timeslices) else {
+            return;
+        };
+        if waited <= BECAUSE_OF_US {
+            self.stood_for(&owed, place.stack, (State::Blocked, place.reason, None));
         }
     }
 
@@ -287,6 +326,17 @@ mod tests {
     /// What a thread did at a look, that was made 90 µs after it was due, if it halts 40 µs later, having
     /// computed and waited for so many µs since.
     fn did(timeslices: u64, computed: u64, waited: u64, waits: Option<BlockReason>) -> State {
+        did_where(false, timeslices, computed, waited, waits)
+    }
+
+    /// The same of one that stands `behind` us.
+    fn did_where(
+        behind: bool,
+        timeslices: u64,
+        computed: u64,
+        waited: u64,
+        waits: Option<BlockReason>,
+    ) -> State {
         let books = |computed: u64, waited: u64, timeslices| SchedStat {
             on_cpu_ns: 7_000 + computed * 1000,
             run_delay_ns: 9_000 + waited * 1000,
@@ -297,8 +347,9 @@ mod tests {
             due: 50_000_000,
             looked: 50_090_000,
             books: books(0, 0, 3),
+            queued: 0,
             stood: None,
-            behind: false,
+            behind,
             begin: 40_000_000,
             end: 50_090_000,
         };
@@ -336,6 +387,7 @@ mod tests {
             due: 50_000_000,
             looked: 50_150_000,
             books: books(0, 0, 3),
+            queued: 0,
             stood: Some(1),
             behind: false,
             begin: 40_000_000,
@@ -376,5 +428,10 @@ mod tests {
         assert_eq!(did(1, 10, 50, LOCK), State::Runnable, "70 µs after");
         assert_eq!(did(1, 10, 100, None), State::OnCpu);
         assert_eq!(did(1, 10, 130, None), State::Runnable, "before");
+        let behind = |waited, waits| did_where(true, 1, 10, waited, waits);
+        assert_eq!(behind(50, LOCK), State::Blocked, "we have its CPU");
+        assert_eq!(behind(300, LOCK), State::Runnable, "before that");
+        assert_eq!(behind(300, Some(BlockReason::Timer)), State::Blocked);
+        assert_eq!(behind(900, Some(BlockReason::Timer)), State::Runnable);
     }
 }

@@ -132,6 +132,8 @@ pub struct Looker {
     reviewed: (u32, u64),
     /// Threads whose stack is still to come.
     pub owed: FxHashMap<u32, Owed>,
+    /// Threads that stood behind us when they were looked at.
+    pub woken: FxHashMap<u32, Owed>,
 }
 
 impl Looker {
@@ -170,6 +172,7 @@ impl Looker {
             target_ended: false,
             reviewed: (0, 0),
             owed: FxHashMap::default(),
+            woken: FxHashMap::default(),
         }
     }
 
@@ -408,6 +411,8 @@ impl Looker {
             return false;
         };
         let now = session::now();
+        self.was_woken(index, books);
+        let t = &mut self.watch.threads[index];
         let same = t.counters.unchanged(books);
         let sleeps = same && matches!(t.doing, Doing::Blocked(_));
         let left_out = u64::from(t.left_out);
@@ -438,6 +443,7 @@ impl Looker {
         let grid = self.grid;
         let t = &mut self.watch.threads[index];
         let begin = t.book.seen_ns;
+        let queued = t.counters.queued(books);
         t.counters.look(&mut t.book, now, books, t.doing, grid);
         // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
         // of their time on average; for the rest it did what it does now.
@@ -457,6 +463,7 @@ impl Looker {
                 due: self.due_ns,
                 looked: now,
                 books,
+                queued,
                 stood: None,
                 behind: false,
                 begin: edge,
