@@ -51,9 +51,13 @@ impl Counters {
         self.last == books
     }
 
-    /// For how long it has waited for a CPU since the last look, ns.
-    pub fn queued(&self, books: SchedStat) -> u64 {
-        books.run_delay_ns.saturating_sub(self.last.run_delay_ns)
+    /// For how long it has computed, and waited for a CPU, since the last look, ns.
+    pub fn since(&self, books: SchedStat) -> [u64; 2] {
+        let grown = |now: u64, then: u64| now.saturating_sub(then);
+        [
+            grown(books.on_cpu_ns, self.last.on_cpu_ns),
+            grown(books.run_delay_ns, self.last.run_delay_ns),
+        ]
     }
 
     /// One look at `now`: books the time since the last one.
@@ -68,9 +72,9 @@ impl Counters {
         let begin = book.seen_ns;
         let dt = now.saturating_sub(begin);
         let unchanged = self.unchanged(books);
-        let on_cpu = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
+        let [on_cpu, queued] = self.since(books);
         let have = self.pending + dt;
-        let queued = self.queued(books).min(have.saturating_sub(on_cpu));
+        let queued = queued.min(have.saturating_sub(on_cpu));
         book.add(grid, begin, now, Kind::OnCpu, on_cpu);
         book.add(grid, begin, now, Kind::Queued, queued);
         let taken = on_cpu + queued + self.debt;

@@ -45,6 +45,8 @@ pub struct Owed {
     pub books: SchedStat,
     /// For how long it had waited for a CPU since the look before, ns.
     pub queued: u64,
+    /// Whether it had waited for other things since then.
+    pub waits: bool,
     /// The stack of the wait that it may just have been woken from, as an index of the samples' stacks.
     pub stood: Option<u32>,
     /// Whether it was on, or waited for, the CPU that we were on.
@@ -114,8 +116,9 @@ impl Looker {
     /// Has a running thread stopped for a moment to see its stack, if that was permitted.
     pub fn halt(&mut self, mut owed: Owed) {
         let t = &mut self.watch.threads[owed.index];
-        owed.behind = !t.places.is_empty() && is_behind_us(t);
-        if owed.behind || (!t.places.is_empty() && self.stopper.is_some()) {
+        let may_stand = owed.waits && !t.places.is_empty();
+        owed.behind = may_stand && is_behind_us(t);
+        if owed.behind || (may_stand && self.stopper.is_some()) {
             owed.stood = self.stack_of_queued(owed.index).1;
         }
         let t = &self.watch.threads[owed.index];
@@ -348,6 +351,7 @@ mod tests {
             looked: 50_090_000,
             books: books(0, 0, 3),
             queued: 0,
+            waits: true,
             stood: None,
             behind,
             begin: 40_000_000,
@@ -388,6 +392,7 @@ mod tests {
             looked: 50_150_000,
             books: books(0, 0, 3),
             queued: 0,
+            waits: true,
             stood: Some(1),
             behind: false,
             begin: 40_000_000,

@@ -39,6 +39,8 @@ pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
 pub const ENOUGH: u32 = 20;
 
+/// Who waits for less than one part of so many of its time is not looked for where it may have waited.
+const RARE: u64 = 16;
 /// Late looks are of use where there was none for so many periods.
 const RARELY: u64 = 16;
 
@@ -443,7 +445,9 @@ impl Looker {
         let grid = self.grid;
         let t = &mut self.watch.threads[index];
         let begin = t.book.seen_ns;
-        let queued = t.counters.queued(books);
+        let [computed, queued] = t.counters.since(books);
+        // Who hardly waits for anything else has hardly just been woken.
+        let waits = computed + queued < now.saturating_sub(begin) / RARE * (RARE - 1);
         t.counters.look(&mut t.book, now, books, t.doing, grid);
         // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
         // of their time on average; for the rest it did what it does now.
@@ -464,6 +468,7 @@ impl Looker {
                 looked: now,
                 books,
                 queued,
+                waits,
                 stood: None,
                 behind: false,
                 begin: edge,
