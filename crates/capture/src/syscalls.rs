@@ -22,6 +22,26 @@ pub const BY_PLACE: u8 = 38;
 /// Entries of the kernel's table (`WS_SYSCALLS`).
 pub const TABLE: usize = 512;
 
+/// The operation of that name of `futex`.
+pub const FUTEX_LOCK_PI2: i32 = 13;
+
+/// What `futex` is to do by its second argument, options left out.
+pub fn futex_operation(argument: u64) -> i32 {
+    argument as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+}
+
+/// Whether it is to wait: it wakes others, too.
+pub fn futex_waits(argument: u64) -> bool {
+    const WAITS: [i32; 5] = [
+        libc::FUTEX_WAIT,
+        libc::FUTEX_WAIT_BITSET,
+        libc::FUTEX_LOCK_PI,
+        FUTEX_LOCK_PI2,
+        libc::FUTEX_WAIT_REQUEUE_PI,
+    ];
+    WAITS.contains(&futex_operation(argument))
+}
+
 const BY_REASON: &[(BlockReason, &[libc::c_long])] = &[
     (
         Lock,
@@ -412,6 +432,16 @@ pub fn reasons() -> [u8; TABLE] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_wakes_others_by_futex_does_not_wait() {
+        let private = libc::FUTEX_PRIVATE_FLAG;
+        for waits in [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET, FUTEX_LOCK_PI2] {
+            assert!(futex_waits((waits | private) as u64) && futex_waits(waits as u64));
+        }
+        let other = [libc::FUTEX_WAKE, libc::FUTEX_UNLOCK_PI, libc::FUTEX_REQUEUE];
+        assert!(!other.iter().any(|op| futex_waits((op | private) as u64)));
+    }
 
     #[test]
     fn well_known_calls_have_their_reasons() {

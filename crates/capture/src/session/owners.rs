@@ -19,7 +19,7 @@ use super::parts::Who;
 use crate::{
     backend::proc::waiting::{Call, Where},
     event::{WORDS_BEFORE, WordsEvent},
-    syscalls,
+    syscalls::{self, FUTEX_LOCK_PI2, futex_operation},
     target::read_memory,
 };
 
@@ -206,17 +206,14 @@ pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
 /// By which ids the memory around a futex says that somebody has the lock that a call with this operation and
 /// value waits for. `word`: the four bytes so far from the futex.
 fn owners(op: u32, value: u32, word: impl Fn(i64) -> Option<u32>) -> [Option<(Told, u32)>; 2] {
-    const OPTIONS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
-    /// `FUTEX_LOCK_PI2`.
-    const LOCK_PI2: i32 = 13;
     let now = word(0);
     let of = |told: Told, id: Option<u32>| {
         let id = id.filter(|id| !matches!(*id, 0 | NO_ID));
         id.map(|id| (told, id))
     };
     let in_word = || now.filter(|now| now & WAITERS != 0).map(|now| now & ID);
-    match op as i32 & !OPTIONS {
-        libc::FUTEX_LOCK_PI | LOCK_PI2 => [of(Told::Futex, in_word()), None],
+    match futex_operation(op.into()) {
+        libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => [of(Told::Futex, in_word()), None],
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => match value {
             // struct __pthread_mutex_s: lock, count, owner, users, kind.
             MUTEX_AWAITED if now == Some(value) => {

@@ -53,10 +53,9 @@ impl Counters {
 
     /// For how long it has computed, and waited for a CPU, since the last look, ns.
     pub fn since(&self, books: SchedStat) -> [u64; 2] {
-        let grown = |now: u64, then: u64| now.saturating_sub(then);
         [
-            grown(books.on_cpu_ns, self.last.on_cpu_ns),
-            grown(books.run_delay_ns, self.last.run_delay_ns),
+            books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns),
+            books.run_delay_ns.saturating_sub(self.last.run_delay_ns),
         ]
     }
 

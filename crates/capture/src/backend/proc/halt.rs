@@ -22,7 +22,10 @@ use super::{
     samples::{Look, Weight},
     stop::{Asleep, Found, Halted, Stopper},
 };
-use crate::backend::perf::{Place, Running, is_behind_us};
+use crate::{
+    backend::perf::{Place, Running, is_behind_us},
+    syscalls,
+};
 
 /// A thread that begins to wait for a CPU so soon after a look was due, ns, was woken by the very
 /// interrupt that woke us: the kernel lets timers go off together. Where it is not known to the microsecond when that
@@ -212,7 +215,7 @@ impl Looker {
             BlockReason::Child,
         ];
         let call = halted.call?;
-        if call as i64 == libc::SYS_futex && !waits_by_futex(halted.registers.general[RSI]) {
+        if call as i64 == libc::SYS_futex && !syscalls::futex_waits(halted.registers.general[RSI]) {
             return None;
         }
         let reason = self.table.get(call).copied()?;
@@ -304,20 +307,6 @@ const RSI: usize = 4;
 /// The stack pointer.
 const RSP: usize = 7;
 
-/// Whether `futex` waits, by its operation: it wakes others, too.
-fn waits_by_futex(operation: u64) -> bool {
-    const LOCK_PI2: i32 = 13;
-    const OPTIONS: i32 = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
-    let waits = [
-        libc::FUTEX_WAIT,
-        libc::FUTEX_WAIT_BITSET,
-        libc::FUTEX_LOCK_PI,
-        LOCK_PI2,
-        libc::FUTEX_WAIT_REQUEUE_PI,
-    ];
-    waits.contains(&(operation as i32 & !OPTIONS))
-}
-
 #[cfg(test)]
 mod tests {
     use wallscope_unwind::native::Registers;
@@ -367,16 +356,6 @@ mod tests {
             books: books(computed, waited, 3 + timeslices),
         };
         owed.did(&halted, waits).0
-    }
-
-    #[test]
-    fn who_wakes_others_by_futex_does_not_wait() {
-        let private = libc::FUTEX_PRIVATE_FLAG;
-        for waits in [libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET, 13] {
-            assert!(waits_by_futex((waits | private) as u64) && waits_by_futex(waits as u64));
-        }
-        let other = [libc::FUTEX_WAKE, libc::FUTEX_UNLOCK_PI, libc::FUTEX_REQUEUE];
-        assert!(!other.iter().any(|op| waits_by_futex((op | private) as u64)));
     }
 
     /// A thread that waits again at 50.250 ms, having computed and waited for so many µs since the look.

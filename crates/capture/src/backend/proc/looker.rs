@@ -38,9 +38,8 @@ const AWAY: (u64, u64) = (1_000_000_000, 8);
 pub const LATE: u64 = 100_000;
 /// Looks in time at a thread that are enough to do without those that came late.
 pub const ENOUGH: u32 = 20;
-
 /// Who waits for less than one part of so many of its time is not looked for where it may have waited.
-const RARE: u64 = 16;
+const HARDLY: u64 = 16;
 /// Late looks are of use where there was none for so many periods.
 const RARELY: u64 = 16;
 
@@ -447,7 +446,7 @@ impl Looker {
         let begin = t.book.seen_ns;
         let [computed, queued] = t.counters.since(books);
         // Who hardly waits for anything else has hardly just been woken.
-        let waits = computed + queued < now.saturating_sub(begin) / RARE * (RARE - 1);
+        let waits = computed + queued < now.saturating_sub(begin) / HARDLY * (HARDLY - 1);
         t.counters.look(&mut t.book, now, books, t.doing, grid);
         // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
         // of their time on average; for the rest it did what it does now.
