@@ -1,11 +1,15 @@
 //! Whether the machine is fit to measure on. The host of a virtual machine, or what else runs, may take
 //! CPUs away for milliseconds: what a program knows of itself then no longer holds for anybody.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::Scorecard;
+use crate::score::Row;
 
 /// Time that a CPU is not given at one go, from which on it counts as taken away.
 const GAP: Duration = Duration::from_micros(200);
@@ -134,11 +138,16 @@ impl CpuTime {
     }
 }
 
-/// What failed every time may not be the program's doing where the host took CPUs away meanwhile.
+/// One experiment made several times. A row that fails now and then may do so by chance or by what else
+/// runs, one that fails every time does not; but nor may that be the program's doing, where the host took
+/// CPUs away meanwhile.
 #[derive(Debug, Default)]
 pub struct Attempts {
     /// The share of the CPUs' time that it took in each.
     stolen: Vec<f64>,
+    /// What held in one of them, and what failed in one.
+    held: BTreeSet<String>,
+    failed: BTreeSet<String>,
 }
 
 /// So many failures that the host had no part in count: any one may be chance, which is why there are
@@ -149,6 +158,21 @@ impl Attempts {
     /// One more, which began at `begun`.
     pub fn add(&mut self, begun: &CpuTime) {
         self.stolen.push(begun.stolen_since());
+    }
+
+    /// Takes down what it came to.
+    pub fn judge(&mut self, card: &Scorecard) {
+        let failed: BTreeSet<String> = card.failed().rows.iter().map(Row::question).collect();
+        let all = card.rows.iter().map(Row::question);
+        self.held
+            .extend(all.filter(|asked| !failed.contains(asked)));
+        self.failed.extend(failed);
+    }
+
+    /// What was judged, and has held in no attempt.
+    pub fn never_held(&self) -> Vec<&str> {
+        let never = self.failed.difference(&self.held);
+        never.map(String::as_str).collect()
     }
 
     /// Why `what`, which failed each time, says nothing here, in one line; `None`: the host let it run often enough,
@@ -181,6 +205,7 @@ mod tests {
     fn only_a_host_that_took_cpus_nearly_every_time_excuses() {
         let of = |stolen: &[f64]| Attempts {
             stolen: stolen.to_vec(),
+            ..Attempts::default()
         };
         if std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_none() {
             let said = of(&[0.05, 0.02]).excuse("mix").expect("an excuse");
@@ -191,6 +216,24 @@ mod tests {
         assert_eq!(of(&[0.05, 0.004, 0.02, 0.01]).excuse("mix"), None);
         assert_eq!(of(&[0.004]).excuse("mix"), None);
         assert_eq!(of(&[]).excuse("mix"), None);
+    }
+
+    #[test]
+    fn what_held_once_is_forgiven_and_what_was_not_asked_again_is_not() {
+        let card = |rows: &[(&str, f64)]| {
+            let mut card = Scorecard::default();
+            for (what, measured) in rows {
+                card.at_most(*what, *measured, 1.0, "%");
+            }
+            card
+        };
+        let mut attempts = Attempts::default();
+        attempts.judge(&card(&[("a (x 1)", 2.0), ("b", 0.5), ("c", 2.0)]));
+        assert_eq!(attempts.never_held(), ["a", "c"]);
+        attempts.judge(&card(&[("a (y 2)", 3.0), ("a (z 3)", 0.5), ("b", 2.0)]));
+        assert_eq!(attempts.never_held(), ["a", "c"]);
+        attempts.judge(&card(&[("a (y 2)", 0.1), ("c", 0.2), ("d", 2.0)]));
+        assert_eq!(attempts.never_held(), ["d"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fmt;
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was compared.
+    /// What was compared; in parentheses, whose in this run: a thread, a version, a cause.
     pub what: String,
     /// What the program, or arithmetic, says.
     pub truth: String,
@@ -20,6 +20,23 @@ pub struct Row {
     pub limit: String,
     /// Whether it does.
     pub pass: bool,
+}
+
+impl Row {
+    /// What was compared, whosever it is: the same each time that the experiment is made.
+    pub fn question(&self) -> String {
+        let mut depth = 0u32;
+        let mut asked = String::new();
+        for c in self.what.chars() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ if depth == 0 => asked.push(c),
+                _ => {}
+            }
+        }
+        asked.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The rows of one experiment.
@@ -106,7 +123,15 @@ impl Scorecard {
 
     /// How many rows did not pass.
     pub fn failures(&self) -> usize {
-        self.rows.iter().filter(|row| !row.pass).count()
+        self.failed().rows.len()
+    }
+
+    /// The rows that did not pass.
+    pub fn failed(&self) -> Scorecard {
+        let failed = self.rows.iter().filter(|row| !row.pass);
+        Scorecard {
+            rows: failed.cloned().collect(),
+        }
     }
 }
 
@@ -184,6 +209,15 @@ mod tests {
         card.at_most("h", f64::NAN, 1.0, "");
         assert_eq!(card.failures(), 5);
         assert!(!card.passed());
+    }
+
+    #[test]
+    fn a_row_asks_the_same_whosever_it_is() {
+        let mut card = Scorecard::default();
+        card.at_most("residue, worst thread (mix-0 17)", 0.0, 1.0, "ppm");
+        card.at_most("on-cpu py_count (3.8) of it", 0.0, 1.0, "%");
+        let asked: Vec<_> = card.rows.iter().map(Row::question).collect();
+        assert_eq!(asked, ["residue, worst thread", "on-cpu py_count of it"]);
     }
 
     #[test]

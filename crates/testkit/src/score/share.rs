@@ -180,7 +180,7 @@ pub fn sums(report: &Report, lines: &[Line], truth: &Truth) -> Scorecard {
         }
     }
     card.at_most(
-        format!("function totals against stacks {}", worst.1),
+        format!("function totals against stacks ({})", worst.1),
         worst.0,
         lines.len() as f64,
         "ns",

@@ -46,7 +46,7 @@ pub fn whole(lines: &[Line], keep: impl Fn(&str) -> bool, limit_percent: f64) ->
         let percent = |ns: u64| ns as f64 * 100.0 / all as f64;
         let why: Vec<String> = causes
             .iter()
-            .map(|(cause, ns)| format!(" {cause} {:.3}%", percent(*ns)))
+            .map(|(cause, ns)| format!(" ({cause} {:.3}%)", percent(*ns)))
             .collect();
         let what = format!("stacks that reach the root, {state}{}", why.concat());
         // A state that hardly occurred may have no sample; one that did may not.
