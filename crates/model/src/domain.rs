@@ -50,7 +50,7 @@ pub struct Cost {
     pub bpf_ns: u64,
     /// CPU time of wallscope itself while recording, ns.
     pub own_cpu_ns: u64,
-    /// Largest resident size of wallscope while recording, bytes.
+    /// Largest resident size of wallscope while recording, bytes; without kernel maps that it has mapped.
     pub rss_bytes: u64,
     /// Memory held by kernel maps and buffers, bytes.
     pub kernel_bytes: u64,

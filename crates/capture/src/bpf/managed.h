@@ -11,7 +11,7 @@
 /* As `unwinds` in stack.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 3);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct py_work);
 } pythons SEC(".maps");

@@ -14,23 +14,6 @@
  */
 #pragma once
 
-#define SLOTS 16
-
-/* For sleepable code, which may be preempted and migrate. */
-struct ws_slot {
-	u32 busy, pad0;
-	struct ws_unwind u;
-	struct py_work python;
-	struct ws_raw raw;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SLOTS);
-	__type(key, u32);
-	__type(value, struct ws_slot);
-} slots SEC(".maps");
-
 /* One per thread: what the kernel needs to call back in it. Keyed by the record's id. */
 struct ws_later {
 	struct bpf_task_work work;
@@ -56,24 +39,6 @@ extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_ta
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *tw,
 					      void *map__map, bpf_task_work_callback_t callback,
 					      void *aux__prog) __weak __ksym;
-
-static __always_inline struct ws_slot *take_slot(void)
-{
-	for (u32 i = 0; i < SLOTS; i++) {
-		u32 key = i;
-		struct ws_slot *s = bpf_map_lookup_elem(&slots, &key);
-
-		if (s && !__sync_val_compare_and_swap(&s->busy, 0, 1))
-			return s;
-	}
-	lost(WS_L_NO_SLOT);
-	return NULL;
-}
-
-static __always_inline void give_slot(struct ws_slot *s)
-{
-	__sync_lock_test_and_set(&s->busy, 0);
-}
 
 /* The next stay in the kernel gets a new ticket. */
 static __always_inline void next_ticket(struct ws_thread *t)
@@ -200,24 +165,25 @@ static __always_inline void stack_exec(struct ws_thread *t)
 	lost(WS_L_EXEC_GONE);
 }
 
-/* A deferred stack, read by the thread where it must not sleep; `key`: whose `unwinds`. */
-static __always_inline void read_at_once(struct ws_thread *t, struct task_struct *p, u32 key)
+/* A deferred stack, read by the thread where it must not sleep. */
+static __always_inline void read_at_once(struct ws_thread *t, struct task_struct *p)
 {
-	struct ws_unwind *u = bpf_map_lookup_elem(&unwinds, &key);
-	struct ws_raw *raw;
+	struct ws_slot *s = take_slot();
 
-	if (!u)
-		return;
-	uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(p));
-	u->work.tls = p->thread.fsbase;
-	uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
-	raw = bpf_map_lookup_elem(&raws, &key);
-	if (raw && too_early(u, p->tgid))
-		SEND_RAW(u, raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
-	else
-		tell_resolved(t->id, t->ticket,
-			      managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
-					   u->regs.sp, READ_PROBE));
+	if (!s) {
+		tell_resolved(t->id, t->ticket, 0);
+	} else {
+		uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
+		s->u.work.tls = p->thread.fsbase;
+		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
+		if (too_early(&s->u, p->tgid))
+			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
+		else
+			tell_resolved(t->id, t->ticket,
+				      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
+						   READ_PROBE));
+		give_slot(s);
+	}
 	next_ticket(t);
 }
 
@@ -225,7 +191,7 @@ static __always_inline void read_at_once(struct ws_thread *t, struct task_struct
 static __always_inline void read_before_exit(struct ws_thread *t, struct task_struct *p)
 {
 	if (t->deferred && !no_user_stack(p))
-		read_at_once(t, p, 0);
+		read_at_once(t, p);
 }
 
 /* The interrupt that was asked for, in the thread that is to read its stack. */
@@ -240,7 +206,7 @@ int BPF_PROG(ws_bell, int vector)
 	if (!t || !t->deferred || no_user_stack(p))
 		return 0;
 	start = bpf_ktime_get_ns();
-	read_at_once(t, p, 2);
+	read_at_once(t, p);
 	c = this_cpu();
 	if (c)
 		c->later_ns += bpf_ktime_get_ns() - start;

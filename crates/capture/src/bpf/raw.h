@@ -8,14 +8,6 @@
 /* Bytes below the stack pointer that functions may use without moving it (the psABI's red zone). */
 enum { WS_BELOW = 128 };
 
-/* Raw stacks on their way out; apart, as values of one CPU may not exceed 32 KiB. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 3);
-	__type(key, u32);
-	__type(value, struct ws_raw);
-} raws SEC(".maps");
-
 /*
  * Whether a stack of process `tgid` that ended so might be whole once the tables have caught up. Not
  * where it has come by the interpreter: what Python runs can be read now only, and the stack of a

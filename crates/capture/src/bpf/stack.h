@@ -25,11 +25,11 @@ struct ws_unwind {
 	struct uw_work work;
 };
 
-/* Where nothing can preempt: 0 in sched_switch, 1 in the timer (which may interrupt it), 2 in the
- * interrupt of own_stack.h (which may come upon a thread that exits, and reads its stack by 0). */
+/* The timer's, which nothing preempts. All others take slots: one more for each CPU is much memory where
+ * there are many. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 3);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct ws_unwind);
 } unwinds SEC(".maps");
@@ -42,6 +42,7 @@ static __always_inline bool no_user_stack(struct task_struct *p)
 #include "publish.h"
 #include "managed.h"
 #include "raw.h"
+#include "slots.h"
 #include "own_stack.h"
 #include "resource.h"
 
@@ -155,8 +156,8 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 {
 	struct ws_kstack *k;
 	struct ws_unwind *u;
-	struct ws_raw *raw;
-	u32 key = 1;
+	struct ws_slot *slot;
+	u32 zero = 0, key = 1;
 
 	s->id = t->id;
 	s->pid = t->pid;
@@ -171,7 +172,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 		if (k)
 			s->kstack = kernel_hash(k, bpf_get_stack(ctx, k->pc, sizeof(k->pc), 0));
 	}
-	u = bpf_map_lookup_elem(&unwinds, &key);
+	u = bpf_map_lookup_elem(&unwinds, &zero);
 	if (no_user_stack(p)) {
 		s->flags |= WS_S_NO_USER;
 	} else if (u) {
@@ -183,12 +184,13 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 			defer(ctx, t, p);
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = t->ticket;
-		} else if (too_early(u, p->tgid) && (raw = bpf_map_lookup_elem(&raws, &key))) {
+		} else if (too_early(u, p->tgid) && (slot = take_slot())) {
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
-			SEND_RAW(u, raw, t->id, s->ustack, p->tgid, bpf_probe_read_user, 0);
+			SEND_RAW(u, &slot->raw, t->id, s->ustack, p->tgid, bpf_probe_read_user, 0);
+			give_slot(slot);
 		} else {
-			s->ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &key), p,
+			s->ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &zero), p,
 						u->regs.sp, READ_PROBE);
 		}
 	}

@@ -407,6 +407,7 @@ impl<'o> Course<'o> {
         intake.borrow_mut().shapes.all = programs.shapes();
         let counted = programs.hits();
         intake.borrow_mut().samples.peers.open = programs.sockets();
+        let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
         upkeep.follow(&mut programs, &mut sideband, None, &mut processes, &intake);
         if stop == Stop::TargetEnded {
@@ -431,7 +432,7 @@ impl<'o> Course<'o> {
             cost: Cost {
                 bpf_ns: programs.run_time().total_ns(),
                 own_cpu_ns,
-                rss_bytes: cost::peak_rss_bytes(),
+                rss_bytes,
                 kernel_bytes: programs.map_bytes(most_alive)
                     + processes.table_bytes()
                     + sideband.bytes(),

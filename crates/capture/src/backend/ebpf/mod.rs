@@ -186,7 +186,6 @@ impl Programs {
         if settings.mechanism == Mechanism::Interrupt {
             // What task work needs; before Linux 6.4 maps count as if they were full.
             open.maps.later.set_max_entries(1)?;
-            open.maps.slots.set_max_entries(1)?;
         }
         if settings.events == (false, false) {
             open.maps.event_hits.set_max_entries(1)?;

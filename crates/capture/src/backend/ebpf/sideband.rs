@@ -11,8 +11,10 @@ use perf_event_open_sys::bindings as b;
 use super::timer::open_on;
 use crate::backend::ring::Ring;
 
-/// Pages of one CPU's ring: 128 KiB, some 800 records.
-const DATA_PAGES: usize = 32;
+/// Pages of all rings together: 2 MiB, some 12,000 records…
+const ALL_PAGES: usize = 512;
+/// …of which one CPU's has no fewer (200 records) and no more than so many. It wakes us when half full.
+const PAGES: std::ops::RangeInclusive<usize> = 8..=32;
 const PAGE: usize = 4096;
 
 /// What a process's address space went through.
@@ -59,9 +61,10 @@ impl Sideband {
     /// # Errors
     /// The kernel refuses CPU-wide perf events.
     pub fn open(cpus: &[u32]) -> io::Result<Sideband> {
+        let pages = pages(cpus.len());
         let rings: io::Result<Vec<_>> = cpus
             .iter()
-            .filter_map(|cpu| open_ring(*cpu).transpose())
+            .filter_map(|cpu| open_ring(*cpu, pages).transpose())
             .collect();
         Ok(Sideband { rings: rings? })
     }
@@ -87,7 +90,13 @@ impl Sideband {
     }
 }
 
-fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
+/// Pages of each ring where there are so many, a power of two.
+fn pages(rings: usize) -> usize {
+    let share = (ALL_PAGES / rings.max(1)).clamp(*PAGES.start(), *PAGES.end());
+    1 << share.ilog2()
+}
+
+fn open_ring(cpu: u32, pages: usize) -> io::Result<Option<Ring>> {
     let mut attr = b::perf_event_attr {
         size: size_of::<b::perf_event_attr>() as u32,
         type_: b::PERF_TYPE_SOFTWARE,
@@ -105,9 +114,9 @@ fn open_ring(cpu: u32) -> io::Result<Option<Ring>> {
     // and so does a stack that meets code without a table.
     attr.set_use_clockid(1);
     attr.set_watermark(1);
-    attr.__bindgen_anon_2.wakeup_watermark = (DATA_PAGES * PAGE / 2) as u32;
+    attr.__bindgen_anon_2.wakeup_watermark = (pages * PAGE / 2) as u32;
     open_on(cpu, attr)?
-        .map(|event| Ring::map(event, DATA_PAGES, DATA_PAGES))
+        .map(|event| Ring::map(event, pages, pages))
         .transpose()
 }
 
@@ -145,6 +154,12 @@ pub(crate) fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Change)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_share_their_memory_where_there_are_many() {
+        let of = [1, 2, 16, 17, 48, 64, 256].map(pages);
+        assert_eq!(of, [32, 32, 32, 16, 8, 8, 8]);
+    }
 
     #[test]
     fn an_mmap2_record() {
