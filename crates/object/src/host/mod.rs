@@ -2,7 +2,7 @@
 //!
 //! Read at the start, at the end and once a second while a recording runs, so it has to be cheap:
 //! every file is opened once and re-read by `pread` into one buffer, and what only grows or changes
-//! slowly (pressure, memory, network counters, the cgroup's limits) is read anew each [`EACH`]th time and
+//! slowly (load, pressure, memory, network counters, the cgroup's limits) is read anew each [`EACH`]th time and
 //! repeated in between: the kernel sums those over all CPUs at each reading, which was a sixth of what measuring a
 //! quiet program cost. What cannot be opened or parsed is `None`, each fact by itself.
 //!
@@ -56,6 +56,8 @@ pub struct HostReader {
 /// Facts that are not read each time.
 #[derive(Clone, Default)]
 struct Slow {
+    /// The kernel makes it anew every five seconds.
+    load: Option<[f64; 3]>,
     psi: [Option<Pressure>; 3],
     memory: Option<[u64; 4]>,
     major_faults: Option<u64>,
@@ -137,7 +139,7 @@ impl HostReader {
         text.map(locks::parse).unwrap_or_default()
     }
 
-    /// The facts as they are now, but pressure, memory, major faults, network counters, and of the cgroup all
+    /// The facts as they are now, but load, pressure, memory, major faults, network counters, and of the cgroup all
     /// but its throttling, as they were at most four such readings ago.
     pub fn follow(&mut self) -> HostFacts {
         self.repeated += 1;
@@ -150,6 +152,7 @@ impl HostReader {
     fn read_slow(&mut self) -> Slow {
         let buffer = &mut self.buffer;
         Slow {
+            load: self.load.read(buffer).and_then(parse::load),
             psi: [0, 1, 2].map(|i| parse::pressure(self.pressure[i].read(buffer)?)),
             memory: self.memory.read(buffer).and_then(parse::memory),
             major_faults: self.vmstat.read(buffer).and_then(parse::major_faults),
@@ -160,11 +163,10 @@ impl HostReader {
 
     fn read_fast(&mut self) -> HostFacts {
         let buffer = &mut self.buffer;
-        let load = self.load.read(buffer).and_then(parse::load);
         let stat = self.stat.read(buffer).map(parse::stat).unwrap_or_default();
         let [psi_cpu, psi_io, psi_memory] = self.slow.psi;
         HostFacts {
-            load,
+            load: self.slow.load,
             runnable_tasks: stat.running,
             cpu_ns: stat
                 .cpu_ticks

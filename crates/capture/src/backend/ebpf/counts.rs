@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use libbpf_rs::{MapCore, MapFlags, MapType, skel::Skel};
+use libbpf_rs::{MapCore, MapFlags, MapType, libbpf_sys, skel::Skel};
 use wallscope_model::{BlockReason, shape};
 use zerocopy::FromBytes;
 
@@ -15,6 +15,9 @@ use crate::event::{LOSSES, LockSum, PARTS, SocketRecord};
 
 /// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
 const LOCAL_STORAGE_HEAD: u64 = 64;
+/// And in front of each key in a hash map (`htab_elem`), and for each bucket of it.
+const HASH_ELEMENT_HEAD: u64 = 48;
+const HASH_BUCKET: u64 = 16;
 
 /// Where the run time of the programs went, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,32 +129,46 @@ impl Programs {
     /// Bytes of kernel memory held by our maps while `threads` are measured. What is stored with a
     /// task is not in the kernel's figure for its map, so it is added here.
     pub fn map_bytes(&self, threads: usize) -> u64 {
-        self.skel
-            .object()
-            .maps()
-            .map(|m| {
-                let stored = match m.map_type() {
-                    MapType::TaskStorage => {
-                        let record = u64::from(m.value_size()) + LOCAL_STORAGE_HEAD;
-                        record.next_power_of_two() * threads as u64
-                    }
-                    _ => 0,
-                };
-                stored + map_bytes(m.as_fd())
-            })
-            .sum()
+        // Linux 6.4 and later tell what maps hold. Before, it is what they could hold, and of a ring,
+        // which has neither keys nor values, nothing.
+        let told = told_bytes(self.skel.maps.events.as_fd()) > 0;
+        let maps = self.skel.object().maps();
+        maps.map(|m| {
+            let kernels = told_bytes(m.as_fd());
+            match m.map_type() {
+                MapType::TaskStorage => {
+                    let record = u64::from(m.value_size()) + LOCAL_STORAGE_HEAD;
+                    kernels + record.next_power_of_two() * threads as u64
+                }
+                MapType::Hash if !told => hash_bytes(&m),
+                MapType::RingBuf if !told => u64::from(m.max_entries()),
+                _ => kernels,
+            }
+        })
+        .sum()
     }
 }
 
-fn map_bytes(fd: BorrowedFd<'_>) -> u64 {
-    fdinfo(fd, "memlock:")
+/// What a hash map holds, bytes: its buckets and, where they are made when they are needed, as many
+/// elements as there are.
+fn hash_bytes(map: &impl MapCore) -> u64 {
+    let flags = map.info().map_or(0, |m| m.info.map_flags);
+    let most = u64::from(map.max_entries());
+    let made = match flags & libbpf_sys::BPF_F_NO_PREALLOC {
+        0 => most,
+        _ => map.keys().count() as u64,
+    };
+    let words = |bytes: u32| u64::from(bytes).next_multiple_of(8);
+    let element = HASH_ELEMENT_HEAD + words(map.key_size()) + words(map.value_size());
+    HASH_BUCKET * most.next_power_of_two() + made * element
 }
 
-fn fdinfo(fd: BorrowedFd<'_>, field: &str) -> u64 {
-    let text =
-        fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd())).unwrap_or_default();
+/// The kernel's own figure for a map, bytes.
+fn told_bytes(map: BorrowedFd<'_>) -> u64 {
+    let fdinfo = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
+    let text = fs::read_to_string(fdinfo).unwrap_or_default();
     text.lines()
-        .find_map(|l| l.strip_prefix(field))
+        .find_map(|l| l.strip_prefix("memlock:"))
         .and_then(|v| v.trim().parse().ok())
         .unwrap_or(0)
 }

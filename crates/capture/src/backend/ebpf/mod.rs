@@ -184,7 +184,7 @@ impl Programs {
             open.maps.turns.set_max_entries(NO_TIMELINE)?;
         }
         if settings.mechanism == Mechanism::Interrupt {
-            // What task work needs; before Linux 6.4 maps count as if they were full.
+            // What task work needs.
             open.maps.later.set_max_entries(1)?;
         }
         if settings.events == (false, false) {
