@@ -21,10 +21,13 @@ struct {
 	__type(value, struct ws_slot);
 } slots SEC(".maps");
 
+/* First that of the own CPU, which has it in its caches. */
 static __always_inline struct ws_slot *take_slot(void)
 {
+	u32 own = bpf_get_smp_processor_id();
+
 	for (u32 i = 0; i < SLOTS; i++) {
-		u32 key = i;
+		u32 key = (own + i) % SLOTS;
 		struct ws_slot *s = bpf_map_lookup_elem(&slots, &key);
 
 		if (s && !__sync_val_compare_and_swap(&s->busy, 0, 1))
