@@ -57,9 +57,9 @@ impl Nearness {
         hz: 499,
     };
 
-    /// The same for threads that switch a thousand times a second: what a switch takes with
-    /// interrupts off is on-CPU time in which a software clock cannot fire (seen: 5 % of on-CPU
-    /// time in short sleeps, of which 2 % were sampled).
+    /// The same for threads that sleep a thousand times a second: a software clock cannot show what it
+    /// takes to set the timers of the sleeps, which do not need setting where a sample is due first (in
+    /// virtual machines some 7 µs each; docs/measurement.md).
     pub const ON_CPU_SWITCHING: Nearness = Nearness {
         points: 7.0,
         hz: 499,
