@@ -437,6 +437,18 @@ public final class Truth {
         for (int c; (c = in.read()) >= 0 && c != '\n'; ) {}
     }
 
+    static volatile boolean told;
+
+    /** Waits for a line, or for the end of input. */
+    static void told() {
+        try {
+            System.in.read();
+        } catch (IOException e) {
+            // As good as its end.
+        }
+        told = true;
+    }
+
     public static void main(String[] args) throws Exception {
         String what = args.length > 0 ? args[0] : "";
         List<Worker> workers = new ArrayList<>();
@@ -468,7 +480,13 @@ public final class Truth {
         }
         int piece = (int) option(args, "piece", 0);
         List<String> pieceEnds = new ArrayList<>();
-        while (piece > 0 && System.in.available() == 0) {
+        if (piece > 0) {
+            // Asking for what is there would not tell that there is nobody any more.
+            Thread reader = new Thread(Truth::told);
+            reader.setDaemon(true);
+            reader.start();
+        }
+        while (piece > 0 && !told) {
             for (int i = 0; i < piece; i++) {
                 sink = spinLoop(100_000) + spinCalls(2_000);
             }

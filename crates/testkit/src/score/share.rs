@@ -169,18 +169,18 @@ pub fn sums(report: &Report, lines: &[Line], truth: &Truth) -> Scorecard {
         );
     }
     let names: BTreeSet<&str> = truth.functions.iter().map(|f| f.name.as_str()).collect();
-    let mut worst = (0.0, "");
+    let mut worst = (0.0, String::new());
     for name in &names {
         let stacks = time_in(lines, "wall", |line| line.contains(name)) as f64;
         let told = report
             .function(name, "wall")
             .map_or(0.0, |times| times.total_ns as f64);
         if (stacks - told).abs() > worst.0 {
-            worst = ((stacks - told).abs(), name);
+            worst = ((stacks - told).abs(), format!(" ({name})"));
         }
     }
     card.at_most(
-        format!("function totals against stacks ({})", worst.1),
+        format!("function totals against stacks{}", worst.1),
         worst.0,
         lines.len() as f64,
         "ns",
