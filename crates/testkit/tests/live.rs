@@ -35,7 +35,11 @@ fn experiment(name: &str) {
                 if card.passed() {
                     return println!("{name}: {}\n{card}", check.about);
                 }
-                let rows = format!("of {} rows these failed\n{}", card.rows.len(), card.failed());
+                let rows = format!(
+                    "of {} rows these failed\n{}",
+                    card.rows.len(),
+                    card.failed()
+                );
                 println!("{name}: {rows}");
                 let never = attempts.never_held();
                 if never.is_empty() {
