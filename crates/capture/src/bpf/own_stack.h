@@ -47,6 +47,34 @@ static __always_inline void next_ticket(struct ws_thread *t)
 	t->deferred = 0;
 }
 
+/* The deferred stack of the current thread; `sleeps`: what is not in memory may be brought in. */
+static __always_inline void read_deferred(struct ws_thread *t, struct task_struct *p, bool sleeps)
+{
+	struct ws_slot *s = take_slot();
+
+	if (!s) {
+		tell_resolved(t->id, t->ticket, 0);
+		goto out;
+	}
+	uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
+	s->u.work.tls = p->thread.fsbase;
+	if (sleeps)
+		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
+	else
+		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
+	if (!too_early(&s->u, p->tgid))
+		tell_resolved(t->id, t->ticket,
+			      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
+					   sleeps ? READ_FAULT : READ_PROBE));
+	else if (sleeps)
+		SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT, 1);
+	else
+		SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
+	give_slot(s);
+out:
+	next_ticket(t);
+}
+
 /* Runs in the thread itself, sleepable, just before it returns to user mode. */
 static int read_own_stack(struct bpf_map *map, void *key, void *value)
 {
@@ -54,26 +82,10 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
 	u64 start = bpf_ktime_get_ns();
 	struct ws_cpu *c;
-	struct ws_slot *s;
 
 	if (!t || !t->deferred)
 		return 0;
-	s = take_slot();
-	if (!s) {
-		tell_resolved(t->id, t->ticket, 0);
-	} else {
-		uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
-		s->u.work.tls = p->thread.fsbase;
-		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
-		if (too_early(&s->u, p->tgid))
-			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT, 1);
-		else
-			tell_resolved(t->id, t->ticket,
-				      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
-						   READ_FAULT));
-		give_slot(s);
-	}
-	next_ticket(t);
+	read_deferred(t, p, true);
 	c = this_cpu();
 	if (c)
 		c->later_ns += bpf_ktime_get_ns() - start;
@@ -165,33 +177,11 @@ static __always_inline void stack_exec(struct ws_thread *t)
 	lost(WS_L_EXEC_GONE);
 }
 
-/* A deferred stack, read by the thread where it must not sleep. */
-static __always_inline void read_at_once(struct ws_thread *t, struct task_struct *p)
-{
-	struct ws_slot *s = take_slot();
-
-	if (!s) {
-		tell_resolved(t->id, t->ticket, 0);
-	} else {
-		uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
-		s->u.work.tls = p->thread.fsbase;
-		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
-		if (too_early(&s->u, p->tgid))
-			SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
-		else
-			tell_resolved(t->id, t->ticket,
-				      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
-						   READ_PROBE));
-		give_slot(s);
-	}
-	next_ticket(t);
-}
-
 /* The thread is about to lose its address space: the last moment to read its stack. */
 static __always_inline void read_before_exit(struct ws_thread *t, struct task_struct *p)
 {
 	if (t->deferred && !no_user_stack(p))
-		read_at_once(t, p);
+		read_deferred(t, p, false);
 }
 
 /* The interrupt that was asked for, in the thread that is to read its stack. */
@@ -206,7 +196,7 @@ int BPF_PROG(ws_bell, int vector)
 	if (!t || !t->deferred || no_user_stack(p))
 		return 0;
 	start = bpf_ktime_get_ns();
-	read_at_once(t, p);
+	read_deferred(t, p, false);
 	c = this_cpu();
 	if (c)
 		c->later_ns += bpf_ktime_get_ns() - start;
