@@ -72,6 +72,8 @@ struct ws_thread {
 	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
 	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
 	u32 waker;        /* who ended its last wait (a record's id, 0: not measured) */
+	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
+	u64 credit_armed; /* on-CPU time from then until it left, not yet charged */
 	u64 fault_file;   /* inode whose page it lacked last, and `seq` at that time */
 	u64 fault_seq;
 	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */

@@ -55,6 +55,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	/* A random first phase makes charging whole periods unbiased. */
 	t->credit_blocked = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
 	t->credit_runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
+	t->credit_armed = ((u64)bpf_get_prandom_u32() * set_cpu_period) >> 32;
 	t->ticket = t->id << 24;
 	stack_record_made(t);
 	shape_made(p);

@@ -115,6 +115,8 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 			limited_waits(out, prev);
 	}
 	sampler_switched(c, out, in, now);
+	if (out)
+		out->armed = 0;
 	if (in) {
 		u32 part = part_of(in);
 		u64 waited = enter_cpu(in, c, next, now, cpu);
@@ -223,9 +225,24 @@ int ws_on_cpu(struct bpf_perf_event_data *ctx)
 	start = bpf_ktime_get_ns();
 	if (t)
 		made_good(c, t, p, start, bpf_get_smp_processor_id());
-	if (sample_is_its(c, t, sample_due(ctx, c, t != NULL, start)))
+	if (sample_is_its(c, t, p, sample_due(ctx, c, t != NULL, start)))
 		sample_on_cpu(t, p, ctx);
 	c->timer_ns += bpf_ktime_get_ns() - start;
+	return 0;
+}
+
+/* A timer of high resolution is being set. */
+SEC("tp_btf/hrtimer_start")
+int BPF_PROG(ws_timer_set)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct ws_thread *t;
+
+	if (!p->__state)
+		return 0;
+	t = record_of(p);
+	if (t)
+		sampler_armed(t, p);
 	return 0;
 }
 

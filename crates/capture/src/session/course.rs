@@ -195,6 +195,9 @@ impl<'o> Course<'o> {
         if options.timeline.is_some() {
             events.look_every(LOOK_EVERY)?;
         }
+        if let Some(every) = timer.vary_every() {
+            events.look_every(every)?;
+        }
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
@@ -277,7 +280,7 @@ impl<'o> Course<'o> {
                 self.note(set);
             }
             match event {
-                Event::News => {}
+                Event::News => self.vary(now()),
                 Event::Look => self.look(observer),
                 Event::Tick => self.tick(observer),
                 Event::Duration => return Stop::Duration,
@@ -359,13 +362,23 @@ impl<'o> Course<'o> {
         if self.options.stacks {
             let (programs, timer) = (&mut self.programs, &mut self.timer);
             self.notes.extend(self.pace.check(programs, timer, elapsed));
-            self.pace.vary(programs, timer, elapsed);
         }
+        drop(intake);
+        self.vary(time);
+        let intake = self.intake.borrow();
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(elapsed),
             threads: intake.accounts.alive(),
             stacks: intake.user.len() + intake.kernel.len(),
         });
+    }
+
+    /// Samples come at another distance from now on, if they have come at the same for a while.
+    fn vary(&mut self, time: u64) {
+        if self.options.stacks {
+            let (programs, timer) = (&mut self.programs, &mut self.timer);
+            self.pace.vary(programs, timer, time - self.start_ns);
+        }
     }
 
     /// Charges what is still open.

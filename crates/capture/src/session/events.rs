@@ -62,7 +62,8 @@ pub struct Events {
     duration: OwnedFd,
     view: OwnedFd,
     signals: Signals,
-    look: Option<OwnedFd>,
+    /// What tells of news by the clock, and how often, ns.
+    look: Option<(u64, OwnedFd)>,
     stop: Arc<OwnedFd>,
     targets: Vec<OwnedFd>,
     alive: usize,
@@ -172,11 +173,18 @@ impl Events {
             .map_err(|e| Error::io("cannot watch the event ring", e))
     }
 
-    /// Also tells of news each `width_ns`, for a ring or files that wake nobody.
+    /// Also tells of news each `width_ns`, or oftener if that was asked for: for rings and files that wake nobody.
     ///
     /// # Errors
     /// Out of descriptors.
     pub fn look_every(&mut self, width_ns: u64) -> Result<(), Error> {
+        if self
+            .look
+            .as_ref()
+            .is_some_and(|(every, _)| *every <= width_ns)
+        {
+            return Ok(());
+        }
         let refused = |e: io::Error| Error::io("cannot set the clock of news", e);
         let timer = rustix::time::timerfd_create(
             TimerfdClockId::Monotonic,
@@ -185,7 +193,7 @@ impl Events {
         let timer = timer.map_err(|e| refused(e.into()))?;
         set(&timer, timespec(width_ns), timespec(width_ns), false).map_err(refused)?;
         self.add(timer.as_fd(), LOOK).map_err(refused)?;
-        self.look = Some(timer);
+        self.look = Some((width_ns, timer));
         Ok(())
     }
 
@@ -256,7 +264,7 @@ impl Events {
                 SIGNAL => return Event::Signal,
                 NEWS => return Event::News,
                 LOOK => {
-                    if let Some(look) = &self.look {
+                    if let Some((_, look)) = &self.look {
                         drain(look);
                     }
                     return Event::News;

@@ -19,15 +19,8 @@ pub(super) fn short(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     card.rows
         .extend(share::functions(&run.truth, &run.stacks, "off-cpu", Nearness::OFF_CPU).rows);
-    card.rows.extend(
-        share::functions(
-            &run.truth,
-            &run.stacks,
-            "on-cpu",
-            Nearness::ON_CPU_SWITCHING,
-        )
-        .rows,
-    );
+    card.rows
+        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
     Ok(card)
 }
 

@@ -19,7 +19,7 @@ fn common(run: &Run, views: &[&str]) -> Scorecard {
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
     for view in views {
         let nearness = match *view {
-            "on-cpu" => Nearness::ON_CPU_SWITCHING,
+            "on-cpu" => Nearness::ON_CPU,
             _ => Nearness::OFF_CPU,
         };
         card.rows

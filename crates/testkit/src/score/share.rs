@@ -57,14 +57,6 @@ impl Nearness {
         hz: 499,
     };
 
-    /// The same for threads that sleep a thousand times a second: a software clock cannot show what it
-    /// takes to set the timers of the sleeps, which do not need setting where a sample is due first (in
-    /// virtual machines some 7 µs each; docs/measurement.md).
-    pub const ON_CPU_SWITCHING: Nearness = Nearness {
-        points: 7.0,
-        hz: 499,
-    };
-
     /// The limit for a share of `percent` of `whole_ns`, in percentage points.
     fn limit(self, percent: f64, whole_ns: f64) -> f64 {
         if self.hz == 0 {

@@ -153,6 +153,7 @@ impl Kernel {
             "ws_timer_entry" => "local_timer_entry",
             "ws_timer_exit" => "local_timer_exit",
             "ws_room" => "vm_unmapped_area",
+            "ws_timer_set" => "hrtimer_start",
             _ => return true,
         };
         self.tracepoints.contains(tracepoint)

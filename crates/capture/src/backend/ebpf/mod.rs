@@ -89,6 +89,10 @@ const OPTIONAL: &[(&str, &str)] = &[
         "which of two libraries that take each other's place at the same addresses, until that is noticed (up to a second)",
     ),
     (
+        "ws_timer_set",
+        "what setting a timer takes is in no on-CPU sample of the software clock",
+    ),
+    (
         "ws_cgroup_attach",
         "tasks that move into a measured cgroup are not picked up",
     ),
@@ -258,9 +262,13 @@ impl Programs {
         if self.by_interrupt() {
             self.hang_bells(cpus)?;
         }
+        let by_clock = !timers.is_empty() && self.by_clock();
         for program in self.skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             if !program.autoload() || NOT_BY_THEMSELVES.contains(&name.as_str()) {
+                continue;
+            }
+            if name == "ws_timer_set" && !by_clock {
                 continue;
             }
             if name == "ws_on_cpu" {
@@ -282,6 +290,12 @@ impl Programs {
             self.links.push(link);
         }
         Ok(())
+    }
+
+    /// Whether on-CPU samples come from the software clock.
+    fn by_clock(&self) -> bool {
+        let state = &self.skel.maps.bss_data;
+        state.as_deref().is_some_and(|s| s.set_clock != 0)
     }
 
     /// Whether threads read their own stacks in an interrupt.

@@ -18,6 +18,10 @@ use crate::{
 
 /// So many distances at least are the same: what is left of one is lost when they change.
 const SAME: u64 = 32;
+/// Where we wake up for nothing else, so many times as many: to wake up costs as much as ten samples.
+const WOKEN: u64 = 2;
+/// From so many samples a second on, a quarter of a millisecond is no small part of the distance between them.
+const OFTEN: u32 = 200;
 
 /// The timers of all CPUs.
 pub struct Timer {
@@ -101,6 +105,13 @@ impl Timer {
     /// The least time between two calls of [`Timer::vary`], ns.
     pub fn steady_ns(&self) -> u64 {
         SAME * period_ns(self.hz)
+    }
+
+    /// How often to wake up for [`Timer::vary`] alone, ns. A timer by which a thread sleeps is served together with
+    /// one of ours that is due just before: then both are in step, for as long as few sleeps fit between two samples.
+    pub fn vary_every(&self) -> Option<u64> {
+        let few = !self.hardware && !self.events.is_empty() && self.hz >= OFTEN;
+        few.then(|| WOKEN * self.steady_ns())
     }
 
     fn tell(&self, value: u64) {
