@@ -237,12 +237,18 @@ int BPF_PROG(ws_timer_set)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct ws_thread *t;
+	struct ws_cpu *c;
+	u64 start;
 
 	if (!p->__state)
 		return 0;
 	t = record_of(p);
-	if (t)
-		sampler_armed(t, p);
+	c = this_cpu();
+	if (!t || !c)
+		return 0;
+	start = time_run(c);
+	sampler_armed(t, p);
+	run_timed(c, start);
 	return 0;
 }
 

@@ -271,7 +271,7 @@ fn run(
         let event = events.wait();
         let _ = ring.consume();
         match event {
-            Event::News | Event::Look => {}
+            Event::News | Event::Clock | Event::Look => {}
             Event::Tick => {
                 let time = now();
                 if steps.end(&programs, time) {

@@ -280,7 +280,8 @@ impl<'o> Course<'o> {
                 self.note(set);
             }
             match event {
-                Event::News => self.vary(now()),
+                Event::News => {}
+                Event::Clock => self.vary(now()),
                 Event::Look => self.look(observer),
                 Event::Tick => self.tick(observer),
                 Event::Duration => return Stop::Duration,
@@ -373,7 +374,8 @@ impl<'o> Course<'o> {
         });
     }
 
-    /// Samples come at another distance from now on, if they have come at the same for a while.
+    /// Samples come at another distance from now on, if they have come at the same for a while. Only by the clock:
+    /// a distance begins anew, and done when the program does something it would leave out what follows.
     fn vary(&mut self, time: u64) {
         if self.options.stacks {
             let (programs, timer) = (&mut self.programs, &mut self.timer);

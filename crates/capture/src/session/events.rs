@@ -25,6 +25,8 @@ pub enum Event {
     Tick,
     /// A ring has something.
     News,
+    /// It may have, by the clock: see [`Events::look_every`].
+    Clock,
     /// Somebody wants to look at what was measured so far.
     Look,
     /// The asked duration is over.
@@ -173,7 +175,8 @@ impl Events {
             .map_err(|e| Error::io("cannot watch the event ring", e))
     }
 
-    /// Also tells of news each `width_ns`, or oftener if that was asked for: for rings and files that wake nobody.
+    /// Also wakes up each `width_ns`, or oftener if that was asked for: for rings and files that wake nobody, and for
+    /// what has to be done without anything having happened.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -267,7 +270,7 @@ impl Events {
                     if let Some((_, look)) = &self.look {
                         drain(look);
                     }
-                    return Event::News;
+                    return Event::Clock;
                 }
                 target => {
                     if let Some(fd) = self.targets.get((target - TARGET) as usize) {

@@ -107,8 +107,9 @@ impl Timer {
         SAME * period_ns(self.hz)
     }
 
-    /// How often to wake up for [`Timer::vary`] alone, ns. A timer by which a thread sleeps is served together with
-    /// one of ours that is due just before: then both are in step, for as long as few sleeps fit between two samples.
+    /// How often to wake up for [`Timer::vary`] alone, ns; `None`: not at all. A timer by which a thread sleeps is
+    /// served together with one of ours that is due just before: then both are in step, for as long as few sleeps fit
+    /// between two samples.
     pub fn vary_every(&self) -> Option<u64> {
         let few = !self.hardware && !self.events.is_empty() && self.hz >= OFTEN;
         few.then(|| WOKEN * self.steady_ns())

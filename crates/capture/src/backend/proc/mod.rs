@@ -270,7 +270,7 @@ pub(crate) fn record(
             _ => {}
         }
         match event {
-            Event::News => {}
+            Event::News | Event::Clock => {}
             Event::Look => {
                 let stretch = Stretch {
                     start: start_ns,
