@@ -7,13 +7,13 @@
  * lost at the end of one stretch is won at the end of the one before. Next to an idle task it
  * does: the interrupt that wakes a thread wakes the CPU too, and a sample that was due just before
  * is delivered together with it, after the thread was woken; but one that was due just before the
- * thread left finds the CPU idle, and on some CPUs the kernel gives no samples of the idle task at
- * all. Threads that run for tens of microseconds between two waits would seem to compute up to a
- * third less than they do, or half as much again.
+ * thread left finds the CPU idle, and of the idle task there are no samples. Threads that run for
+ * tens of microseconds between two waits would seem to compute up to a third less than they do, or
+ * half as much again.
  *
  * So a sample belongs to the thread that was on the CPU when it was *due*. What is due and not
  * delivered as that thread leaves is charged, at its next switch-in, to the stack with which it
- * left; so is what was delivered to the idle task since the thread was woken.
+ * left; so is what came beside the idle task since the thread was woken.
  *
  * And no such timer can show how long it takes to set one. To set the timer that is due first on its
  * CPU is to tell the hardware, for which a virtual machine leaves to its host: 8 µs where this was

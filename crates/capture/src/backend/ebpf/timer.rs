@@ -143,6 +143,8 @@ fn open(cpu: u32, hz: u32, hardware: bool) -> io::Result<Option<OwnedFd>> {
     } else {
         attr.type_ = b::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
+        // What comes due beside an idle task is looked up when a thread gets the CPU (`bpf/sampler.h`).
+        attr.set_exclude_idle(1);
         attr.__bindgen_anon_1.sample_period = period_ns(hz);
     }
     open_on(cpu, attr)
