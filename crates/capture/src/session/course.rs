@@ -347,6 +347,7 @@ impl<'o> Course<'o> {
         self.visit(Visit::Dump, "a time slice could not be closed");
         let time = now();
         let elapsed = time - self.start_ns;
+        self.vary(time);
         let mut intake = self.intake.borrow_mut();
         intake.accounts.tick(time);
         self.processes.managed_mut().java.count();
@@ -364,9 +365,6 @@ impl<'o> Course<'o> {
             let (programs, timer) = (&mut self.programs, &mut self.timer);
             self.notes.extend(self.pace.check(programs, timer, elapsed));
         }
-        drop(intake);
-        self.vary(time);
-        let intake = self.intake.borrow();
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(elapsed),
             threads: intake.accounts.alive(),
