@@ -13,6 +13,7 @@ use wallscope_capture::target::Target;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording};
 use wallscope_report::format::pprof;
+use wallscope_report::text;
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -445,7 +446,7 @@ impl Observer for Teller {
     fn live(&mut self, facts: &Live) {
         eprintln!(
             "wallscope: recording {} ({} {}; {} at {} Hz; Ctrl-C ends it)",
-            facts.target,
+            text::clean(&facts.target),
             facts.threads,
             if facts.threads == 1 {
                 "thread"

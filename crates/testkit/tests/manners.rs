@@ -56,6 +56,24 @@ fn an_output_that_cannot_be_written_is_told_before_the_command_runs() {
 }
 
 #[test]
+fn a_command_of_several_lines_is_told_in_one() {
+    with_tool("lines", |tool| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out.pb.gz");
+        let file = file.to_str().unwrap();
+        let output = tool.run(&["record", "-o", file, "--", "sh", "-c", "true\ntrue"])?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let live = said.lines().find(|line| line.contains("recording"));
+        assert!(
+            live.is_some_and(|line| line.ends_with("ends it)")),
+            "{said}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
 fn an_output_that_is_no_file_is_written_to_and_stays() {
     with_tool("odd outputs", |tool| {
         use std::os::unix::fs::FileTypeExt;
