@@ -94,9 +94,9 @@ pub use events::{Signals, Stopper};
 pub use interface::{Captured, Live, Observer, Options, Progress, Stop};
 pub use look::Look;
 
-/// Most slices before two become one.
-const MOST_SLICES: u32 = 240;
-/// Longest a slice may become for the number of slices, ns.
+/// So many slices, and two become one: each has its price, as it wakes us up.
+const MOST_SLICES: u32 = 12;
+/// Longest a slice becomes for the number of slices, ns.
 const LONGEST_SLICE: u64 = 1_000_000_000;
 
 /// Measures `options.target` and returns everything that was seen.
@@ -126,8 +126,8 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
     }
 }
 
-/// Slices are fine for short recordings: ten of them. Each has its price: it wakes us up. Of a second they
-/// come when the host is looked at as well.
+/// Slices are fine for short recordings: ten of them, or of half a second until it is seen how long one lasts. Of a
+/// second they come when the host is looked at as well.
 pub(crate) fn first_slice(duration: Option<Duration>) -> u64 {
     match duration {
         Some(d) => (d.as_nanos() as u64 / 10).clamp(50_000_000, LONGEST_SLICE),
