@@ -69,7 +69,7 @@ pub fn share_interval(part: &[f64], whole: &[f64], samples: f64) -> Interval {
     if y <= 0.0 || samples <= 0.0 {
         return Interval::UNKNOWN;
     }
-    let p = (x / y).clamp(0.0, 1.0);
+    let p = but_for_rounding((x / y).clamp(0.0, 1.0));
     let samples = samples.max(1.0);
     let blocks = y * y / whole.iter().map(|y| y * y).sum::<f64>();
     if blocks < MIN_BLOCKS {
@@ -81,12 +81,24 @@ pub fn share_interval(part: &[f64], whole: &[f64], samples: f64) -> Interval {
         .map(|(a, b)| (b - a).powi(2) / 2.0)
         .sum();
     let variance = blocks / (blocks - 1.0) * squares / (y * y);
-    let independent = if variance > 0.0 {
+    // Of all or nothing blocks differ by what adding up in another order makes, if at all.
+    let independent = if variance > 0.0 && p > 0.0 && p < 1.0 {
         (p * (1.0 - p) / variance).clamp(1.0, samples)
     } else {
         samples
     };
     wilson(p, independent, student(blocks - 1.0))
+}
+
+/// `p`, but for what rounding leaves of none and of all.
+fn but_for_rounding(p: f64) -> f64 {
+    /// Far below the share of one sample, and far above what additions lose.
+    const ROUNDING: f64 = 1e-11;
+    match p {
+        p if p < ROUNDING => 0.0,
+        p if p > 1.0 - ROUNDING => 1.0,
+        p => p,
+    }
 }
 
 /// The interval of a share whose view consists of several states with exact totals.

@@ -199,6 +199,32 @@ fn never_without_width() {
     );
 }
 
+/// A sum that was made in another order than the whole's differs from it in the last digit.
+#[test]
+fn rounding_is_no_variance() {
+    let whole: Vec<f64> = (0..20).map(|i| 46.7 + f64::from(i % 7) / 3.0).collect();
+    let exact = share_interval(&whole, &whole, 932.0);
+    assert!(exact.low > 0.99, "{exact:?}");
+    for (up, down) in [
+        (1.0 + 1e-15, 1.0),
+        (1.0, 1.0 - 1e-15),
+        (1.0 + 1e-15, 1.0 - 1e-15),
+    ] {
+        let factor = |i: usize| if i % 2 == 0 { up } else { down };
+        let part: Vec<f64> = (whole.iter().enumerate())
+            .map(|(i, y)| y * factor(i))
+            .collect();
+        assert_eq!(share_interval(&part, &whole, 932.0), exact);
+        let none: Vec<f64> = part
+            .iter()
+            .zip(&whole)
+            .map(|(x, y)| (x - y).abs())
+            .collect();
+        let none = share_interval(&none, &whole, 932.0);
+        assert!(none.high < 0.01, "{none:?}");
+    }
+}
+
 #[test]
 fn few_blocks_or_samples_are_guarded() {
     // Equal blocks say nothing if there are only two of them.
