@@ -15,10 +15,10 @@ use std::sync::Arc;
 use wallscope_model::place::{of_standard_library, plain};
 use wallscope_model::{
     BlockReason, ContextId, FrameKind, Function, Label, LabelValue, LabelsId, Peer, Recording,
-    State, WaitSeen, scale,
+    StackEnd, State, WaitSeen, scale,
 };
 
-use crate::{ladder, parking};
+use crate::{ladder, lock_names, parking};
 
 /// What is known of a wait.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +144,7 @@ fn executor(w: &Wait<'_>) -> Option<bool> {
     let waits = |name: &&&str| WAITS.iter().any(|wait| name.contains(wait));
     let mut own = w.user.iter().skip_while(waits);
     let main = own.next().copied().unwrap_or_default();
-    let of_libuv = main == "worker" && own.next() == Some(&"start_thread");
+    let of_libuv = main == "worker" && own.next() == Some(&THREAD_BEGINS);
     let at_main =
         MAINS.iter().any(|m| main.starts_with(m)) || (of_libuv && w.user.contains(&"uv_cond_wait"));
     // One of Asio's threads waits for events, the others here: below the same functions they work.
@@ -329,13 +329,20 @@ pub(crate) fn waits_for_condition(name: &str) -> bool {
 }
 
 fn root_condition(w: &Wait<'_>) -> Option<bool> {
-    let entry = |n: &&str| ["start_thread", "clone3", "__clone3", "clone", "__clone"].contains(n);
+    let entry = |n: &&str| [THREAD_BEGINS, "clone3", "__clone3", "clone", "__clone"].contains(n);
     let root = w.user.iter().position(entry)?;
     let wait = w.user[..root]
         .iter()
         .rposition(|n| waits_for_condition(n))?;
-    // What languages put between a thread's entry and the program's first function is no work.
-    let begins = |n: &&&str| of_standard_library(n) || **n == "execute_native_thread_routine";
+    // What languages put between a thread's entry and the program's first function is no work. Their libraries
+    // mostly come without the names of functions that are not for others.
+    let unnamed = |n: &str| {
+        ["libstdc++.so", "libc++.so"]
+            .iter()
+            .any(|m| n.starts_with(m))
+    };
+    let begins =
+        |n: &&&str| of_standard_library(n) || **n == "execute_native_thread_routine" || unnamed(n);
     let between: Vec<&&str> = (w.user[wait + 1..root].iter().filter(|n| !begins(n))).collect();
     let gives = between.iter().any(|n| ladder::says_that_it_gives(n, true));
     (w.reason == BlockReason::Lock && !gives && between.len() <= 3).then_some(true)
@@ -503,6 +510,8 @@ fn overturn_awaited(recording: &Recording, verdicts: &mut [Option<(bool, &'stati
 /// Of the time of waits at one place, so much held by others who wait there too makes it shared.
 /// Chains are followed a few holders deep: the first of many in a queue is a small part of a wait.
 const SHARED: f64 = 0.25;
+/// The C library's function in which a thread begins.
+const THREAD_BEGINS: &str = "start_thread";
 /// The rule that tells by connections alone.
 const NOTHING_IN_FLIGHT: &str = "nothing in flight";
 /// The rule that tells by the stack alone.
@@ -544,17 +553,26 @@ pub(crate) fn by_reason(rec: &Recording) -> [u64; BlockReason::COUNT] {
     sums
 }
 
-/// The names on a stack: of the program, of the kernel; innermost first.
+/// The names on a stack: of the program, of the kernel; innermost first. Of the C library without its debug symbols:
+/// what it keeps to itself is left out, and where a stack begins in that, a thread does.
 fn names(rec: &Recording, stack: usize) -> (Vec<Cow<'_, str>>, Vec<&str>) {
     let (mut user, mut kernel) = (Vec::new(), Vec::new());
+    let mut begins_in_c = false;
     for id in &rec.stacks[stack].frames {
         let frame = &rec.frames[id.0 as usize];
         let functions = (frame.lines.iter()).map(|l| &rec.functions[l.function.0 as usize]);
+        begins_in_c = frame.kind == FrameKind::Native
+            && lock_names::in_c_library(rec, frame).is_some()
+            && functions.clone().all(Function::is_unnamed);
         match frame.kind {
+            _ if begins_in_c => {}
             FrameKind::Kernel => kernel.extend(functions.map(|f| &*f.name)),
             FrameKind::Python => user.extend(functions.map(|f| script_name(f).into())),
             _ => user.extend(functions.map(|f| Cow::Borrowed(&*f.name))),
         }
+    }
+    if begins_in_c && rec.stacks[stack].end == StackEnd::Root {
+        user.push(THREAD_BEGINS.into());
     }
     (user, kernel)
 }

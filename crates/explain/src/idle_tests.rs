@@ -524,3 +524,70 @@ fn asio_s_threads_wait_for_the_one_that_polls_and_their_handlers_do_not() {
     let handler = [&wait_in[..3], &["take_connection"], &runs[..]].concat();
     assert!(!judge(&wait(BlockReason::Lock, &handler, &[])).0);
 }
+
+/// The user's frames of a whole stack in files, innermost first, as idle waits are judged by.
+fn judged_by(frames: &[(&str, &str)], end: StackEnd) -> Vec<String> {
+    use wallscope_model::{Frame, FrameId, FunctionId, Line, Module, ModuleId, ModuleKind, Stack};
+    let mut rec = Recording::default();
+    for (i, (file, name)) in (0u32..).zip(frames) {
+        rec.modules.push(Module {
+            kind: ModuleKind::Elf,
+            path: format!("/usr/lib/{file}").into(),
+            build_id: "".into(),
+            pid: 0,
+        });
+        rec.functions.push(Function {
+            name: (*name).into(),
+            system_name: if name.contains("+0x") { "" } else { *name }.into(),
+            file: "".into(),
+            start_line: 0,
+        });
+        rec.frames.push(Frame {
+            kind: FrameKind::Native,
+            module: Some(ModuleId(i)),
+            address: 0,
+            lines: vec![Line {
+                function: FunctionId(i),
+                line: 0,
+            }],
+        });
+    }
+    let frames = (0..frames.len() as u32).map(FrameId).collect();
+    rec.stacks.push(Stack { frames, end });
+    let (user, _) = names(&rec, 0);
+    user.into_iter().map(String::from).collect()
+}
+
+#[test]
+fn a_worker_is_known_without_debug_symbols_of_the_libraries() {
+    let libc = "libc.so.6";
+    let worker = [
+        (libc, "libc.so.6+0x85e50"),
+        (libc, "pthread_cond_clockwait"),
+        (
+            "server",
+            "pool::wait_for_tasks(std::unique_lock<std::mutex>&)",
+        ),
+        ("server", "pool::get_task(pool::worker_data*)"),
+        ("server", "pool::worker_main(pool::worker_data*)"),
+        ("libstdc++.so.6.0.30", "libstdc++.so.6.0.30+0xd4490"),
+        (libc, "libc.so.6+0x88ef0"),
+        (libc, "libc.so.6+0x1098e1"),
+    ];
+    let verdict = |frames: &[(&str, &str)], end| {
+        let user = judged_by(frames, end);
+        let user: Vec<&str> = user.iter().map(|n| &**n).collect();
+        judge(&wait(BlockReason::Lock, &user, &["futex_wait"]))
+    };
+    assert_eq!(verdict(&worker, StackEnd::Root), (true, AT_ROOT));
+    // Whether a thread begins there is not known, or it does not.
+    assert!(!verdict(&worker, StackEnd::NoUnwindInfo).0);
+    assert!(!verdict(&worker[..6], StackEnd::Root).0);
+    let mut main = worker.to_vec();
+    main[6..].copy_from_slice(&[(libc, "libc.so.6+0x2724a"), ("server", "_start")]);
+    assert!(!verdict(&main, StackEnd::Root).0);
+    // A program's own functions without names are work, as those with names are.
+    let mut works = worker.to_vec();
+    works.insert(5, ("server", "server+0x1234"));
+    assert!(!verdict(&works, StackEnd::Root).0);
+}

@@ -95,7 +95,7 @@ fn keeps_owner(rec: &Recording, stack: &Stack, told: &str) -> bool {
 /// called by place (`libc.so.6+0x8c840`), and those that wait for timed and robust locks are jumped to by the one
 /// that has a name: none stands in the stack. What else waits in it by such a word (streams, the allocator) is called
 /// by functions that it exports, and locks of other languages lie in other files.
-fn in_c_library<'r>(rec: &'r Recording, frame: &Frame) -> Option<&'r str> {
+pub(crate) fn in_c_library<'r>(rec: &'r Recording, frame: &Frame) -> Option<&'r str> {
     let module = &rec.modules[frame.module?.0 as usize];
     let file = module.path.rsplit('/').next().unwrap_or_default();
     ["libc.so", "libc-2.", "libpthread.so", "libpthread-2."]
