@@ -210,7 +210,7 @@ fn rounding_is_no_variance() {
         (1.0, 1.0 - 1e-15),
         (1.0 + 1e-15, 1.0 - 1e-15),
     ] {
-        let factor = |i: usize| if i % 2 == 0 { up } else { down };
+        let factor = |i: usize| if i.is_multiple_of(2) { up } else { down };
         let part: Vec<f64> = (whole.iter().enumerate())
             .map(|(i, y)| y * factor(i))
             .collect();

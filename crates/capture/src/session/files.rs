@@ -14,7 +14,7 @@ use std::{
 };
 
 use libbpf_rs::{MapHandle, MapMut};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, ModuleKind};
 use wallscope_object::{
     elf::Elf,
@@ -258,20 +258,30 @@ impl<S: TableSink> Files<S> {
             &self.entries,
             &mut self.by_unwinder,
             (pid, mappings),
+            |_| true,
             meanwhile,
         );
         self.refused += u64::from(!installed);
     }
 
-    /// The same for unwinding after the recording.
+    /// The same for unwinding after the recording: only the files `wanted` get tables, by index.
     pub fn install_late(
         &mut self,
         store: &mut TableStore<MemoryTables>,
         process: u32,
         mappings: &BTreeMap<u64, Mapped>,
+        wanted: &FxHashSet<u16>,
     ) {
         let process = (process, mappings);
-        install(store, &self.entries, &mut self.by_late, process, &mut || ());
+        let wanted = |index| wanted.contains(&index);
+        install(
+            store,
+            &self.entries,
+            &mut self.by_late,
+            process,
+            wanted,
+            &mut || (),
+        );
     }
 
     /// Tells the unwinder of a process's HotSpot VM; whether it could be told.
@@ -442,12 +452,14 @@ impl<S: TableSink> Files<S> {
     }
 }
 
-/// Sets a process's mappings in `store` and learns the ids that its files got there.
+/// Sets a process's mappings in `store` and learns the ids that its files got there. Files that are not `wanted` get no
+/// tables, if they have none yet.
 fn install<S: TableSink>(
     store: &mut TableStore<S>,
     entries: &[Entry],
     ids: &mut FxHashMap<u16, u16>,
     (process, mappings): (u32, &BTreeMap<u64, Mapped>),
+    wanted: impl Fn(u16) -> bool,
     meanwhile: &mut dyn FnMut(),
 ) -> bool {
     let specs: Vec<_> = mappings
@@ -462,7 +474,7 @@ fn install<S: TableSink>(
                 }) => Source::Bytes { key, bytes },
                 Some(Entry { key, file, .. }) => Source::File {
                     key,
-                    file: file.as_ref(),
+                    file: file.as_ref().filter(|_| m.file.is_some_and(&wanted)),
                 },
             };
             MappingSpec {

@@ -8,10 +8,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::StackEnd;
 use wallscope_unwind::native::{
-    MemoryTables, Registers, TableSink, TableStore, Unwinder, abi::End,
+    MemoryTables, Registers, TableSink, TableStore, Unwinder, Unwound, abi::End,
 };
 use zerocopy::FromBytes;
 
@@ -146,7 +146,18 @@ pub struct Late {
     store: TableStore<MemoryTables>,
     unwinder: Unwinder,
     /// Each snapshot is a process of its own to this store; kept, so that no two have one address.
-    processes: FxHashMap<*const BTreeMap<u64, Mapped>, (u32, Snapshot)>,
+    processes: FxHashMap<*const BTreeMap<u64, Mapped>, Process>,
+    /// Files that stacks led through, by index: no others get tables. A program may have mapped hundreds, and run
+    /// ten.
+    wanted: FxHashSet<u16>,
+}
+
+/// A snapshot in the store.
+struct Process {
+    id: u32,
+    /// How many files were wanted when it was put there.
+    wanted: usize,
+    _kept: Snapshot,
 }
 
 impl Late {
@@ -156,7 +167,59 @@ impl Late {
             store: TableStore::new(MemoryTables::new(), u64::MAX).ok()?,
             unwinder: Unwinder::new(),
             processes: FxHashMap::default(),
+            wanted: FxHashSet::default(),
         })
+    }
+
+    /// Unwinds a copy, and makes the tables that it turns out to need; with it, whether it led beyond what was
+    /// copied.
+    fn unwind_one<S: TableSink>(
+        &mut self,
+        raw: &Raw,
+        mappings: &Snapshot,
+        files: &mut Files<S>,
+        managed: &Managed,
+    ) -> (Unwound, bool) {
+        let next = self.processes.len() as u32 + 1;
+        let process = self.processes.entry(Arc::as_ptr(mappings));
+        let process = process.or_insert_with(|| Process {
+            id: next,
+            wanted: 0,
+            _kept: Arc::clone(mappings),
+        });
+        if process.id == next {
+            files.install_late(&mut self.store, next, mappings, &self.wanted);
+            process.wanted = self.wanted.len();
+        }
+        if let Some(vm) = managed.walked(raw.pid()) {
+            // Into memory, which does not refuse.
+            let _ = self.store.set_hotspot(process.id, &vm);
+        }
+        loop {
+            let mut beyond = false;
+            let stack = self.unwinder.unwind_copy(
+                self.store.sink(),
+                process.id,
+                &raw.registers(),
+                usize::MAX,
+                |address, to| {
+                    let n = raw.read(address, to);
+                    beyond |= n == 0 && raw.is_beyond(address);
+                    n
+                },
+                // A VM's books, if it still runs.
+                |address, to| read_memory(raw.pid(), address, to),
+                |address, to| read_memory(raw.pid(), address, to),
+            );
+            let lacks = stack.frames.last().filter(|_| stack.end == End::NotLoaded);
+            let lacks = lacks.and_then(|frame| files.module_of(frame.file(), true));
+            let more = lacks.is_some_and(|file| self.wanted.insert(file.0 as u16));
+            if !more && (lacks.is_none() || process.wanted == self.wanted.len()) {
+                return (stack, beyond);
+            }
+            files.install_late(&mut self.store, process.id, mappings, &self.wanted);
+            process.wanted = self.wanted.len();
+        }
     }
 
     /// Unwinds the copies `raws`.
@@ -172,31 +235,7 @@ impl Late {
                 intake.resolve(&raw.given_up());
                 continue;
             };
-            let next = self.processes.len() as u32 + 1;
-            let known = self.processes.entry(Arc::as_ptr(mappings));
-            let process = known.or_insert_with(|| (next, Arc::clone(mappings))).0;
-            if process == next {
-                files.install_late(&mut self.store, process, mappings);
-            }
-            if let Some(vm) = managed.walked(raw.pid()) {
-                // Into memory, which does not refuse.
-                let _ = self.store.set_hotspot(process, &vm);
-            }
-            let mut beyond = false;
-            let stack = self.unwinder.unwind_copy(
-                self.store.sink(),
-                process,
-                &raw.registers(),
-                usize::MAX,
-                |address, to| {
-                    let n = raw.read(address, to);
-                    beyond |= n == 0 && raw.is_beyond(address);
-                    n
-                },
-                // A VM's books, if it still runs.
-                |address, to| read_memory(raw.pid(), address, to),
-                |address, to| read_memory(raw.pid(), address, to),
-            );
+            let (stack, beyond) = self.unwind_one(raw, mappings, files, managed);
             // Apart from the kernel's hashes: there the same words mean other files.
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
             let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();

@@ -57,8 +57,8 @@ impl FileKey {
 /// Where the code of a mapping comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// A file. `file` is looked at only when the key is new or its table was dropped; without it
-    /// such code has no table.
+    /// A file. `file` is looked at only where there is no table of it, or none any more; without it such code has
+    /// none.
     File {
         /// Its key.
         key: &'a FileKey,
@@ -111,7 +111,8 @@ impl<'a> Source<'a> {
             Source::Bytes { bytes, .. } => Some(table::parse(*bytes, rules, known)),
             Source::Anonymous => None,
         };
-        let Some(meanwhile) = meanwhile else {
+        let nothing = matches!(self, Source::File { file: None, .. } | Source::Anonymous);
+        let Some(meanwhile) = meanwhile.filter(|_| !nothing) else {
             return parse();
         };
         std::thread::scope(|scope| {

@@ -17,7 +17,7 @@ use crate::native::mapping::{FileKey, MappingSpec, Source};
 use crate::native::room::Room;
 use crate::native::rules::RuleSet;
 use crate::native::sink::{SinkError, TableSink};
-use crate::native::table::{Code, Table, Undescribed};
+use crate::native::table::{Code, Parsed, Table, Undescribed};
 use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -306,10 +306,11 @@ impl<S: TableSink> TableStore<S> {
             let pending = self.built.iter().any(|(b, _)| *b == id);
             if matches!(entry.state, State::Absent)
                 && !pending
-                && let Some(Ok(parsed)) = source.parse(&mut self.rules, |_| false, meanwhile)
-                && let Code::Table(table) = parsed.code
+                && let Some(parsed) = source.parse(&mut self.rules, |_| false, meanwhile)
             {
-                self.built.push((id, table));
+                let (state, undescribed) = self.keep(id, parsed);
+                let entry = &mut self.files[id as usize - 1];
+                (entry.state, entry.undescribed) = (state, undescribed);
             }
             return id;
         }
@@ -331,25 +332,9 @@ impl<S: TableSink> TableStore<S> {
             return 0;
         }
         let id = self.files.len() as u16 + 1;
-        let mut undescribed = None;
-        let state = match parsed {
-            None => State::Absent,
-            Some(Err(ImageError::NotElf)) => State::FramePointers,
-            Some(Err(e)) => State::Nothing(Some(e.to_string())),
-            Some(Ok(parsed)) => {
-                if let Some(identity) = parsed.identity {
-                    self.identities.insert(identity, id);
-                }
-                match parsed.code {
-                    Code::Table(table) => {
-                        undescribed = table.undescribed();
-                        self.built.push((id, table));
-                        State::Absent
-                    }
-                    Code::FramePointers => State::FramePointers,
-                    Code::Nothing => State::Nothing(None),
-                }
-            }
+        let (state, undescribed) = match parsed {
+            None => (State::Absent, None),
+            Some(parsed) => self.keep(id, parsed),
         };
         self.files.push(FileEntry {
             key: key.clone(),
@@ -359,6 +344,31 @@ impl<S: TableSink> TableStore<S> {
         });
         self.keys.insert(key.clone(), id);
         id
+    }
+
+    /// Keeps what was found in file `id`: what is known of it then.
+    fn keep(
+        &mut self,
+        id: u16,
+        parsed: Result<Parsed, ImageError>,
+    ) -> (State, Option<Undescribed>) {
+        let parsed = match parsed {
+            Err(ImageError::NotElf) => return (State::FramePointers, None),
+            Err(e) => return (State::Nothing(Some(e.to_string())), None),
+            Ok(parsed) => parsed,
+        };
+        if let Some(identity) = parsed.identity {
+            self.identities.entry(identity).or_insert(id);
+        }
+        match parsed.code {
+            Code::Table(table) => {
+                let undescribed = table.undescribed();
+                self.built.push((id, table));
+                (State::Absent, undescribed)
+            }
+            Code::FramePointers => (State::FramePointers, None),
+            Code::Nothing => (State::Nothing(None), None),
+        }
     }
 
     /// Puts new tables into the sink, within the limit.

@@ -218,6 +218,39 @@ fn one_build_in_two_places_is_one_file() {
     assert_eq!(store.file_key(ids[0]), Some(&small.key));
 }
 
+/// The same mapping, of a file that is not at hand.
+fn closed<'a>(spec: MappingSpec<'a>) -> MappingSpec<'a> {
+    let Source::File { key, .. } = spec.source else {
+        panic!("a file is mapped there");
+    };
+    let source = Source::File { key, file: None };
+    MappingSpec { source, ..spec }
+}
+
+#[test]
+fn a_file_that_comes_to_hand_later_is_looked_at_then() {
+    let (_, small) = two();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("no program");
+    std::fs::write(&path, [0x90; 4096]).unwrap();
+    let other = Binary::open(path);
+    let mut store = store(100, 1 << 30);
+    let flags = |store: &TableStore<Small>| {
+        let memory = &store.sink().inner;
+        let of = memory.procs[&1];
+        let list = &memory.mappings[of.first as usize..][..of.count as usize];
+        list.iter().map(|m| m.file & !0xffff).collect::<Vec<_>>()
+    };
+    let (a, b) = (small.at(1 << 40), other.at(1 << 41));
+    let ids = store.set_process(1, &[closed(a), closed(b)]).unwrap();
+    assert_eq!(flags(&store), [MAP_PENDING; 2]);
+    assert_eq!(store.set_process(1, &[a, closed(b)]).unwrap(), ids);
+    assert_eq!(flags(&store), [0, MAP_PENDING]);
+    // What has a table keeps it.
+    assert_eq!(store.set_process(1, &[closed(a), b]).unwrap(), ids);
+    assert_eq!(flags(&store), [0, MAP_FP]);
+}
+
 #[test]
 fn code_that_is_no_program_is_left_by_frame_pointer() {
     let dir = tempfile::tempdir().unwrap();
