@@ -258,13 +258,13 @@ impl<S: TableSink> Files<S> {
             &self.entries,
             &mut self.by_unwinder,
             (pid, mappings),
-            |_| true,
+            None,
             meanwhile,
         );
         self.refused += u64::from(!installed);
     }
 
-    /// The same for unwinding after the recording: only the files `wanted` get tables, by index.
+    /// The same for unwinding after the recording: only the files `wanted` get tables, by their ids in `store`.
     pub fn install_late(
         &mut self,
         store: &mut TableStore<MemoryTables>,
@@ -272,14 +272,12 @@ impl<S: TableSink> Files<S> {
         mappings: &BTreeMap<u64, Mapped>,
         wanted: &FxHashSet<u16>,
     ) {
-        let process = (process, mappings);
-        let wanted = |index| wanted.contains(&index);
         install(
             store,
             &self.entries,
             &mut self.by_late,
-            process,
-            wanted,
+            (process, mappings),
+            Some(wanted),
             &mut || (),
         );
     }
@@ -452,16 +450,18 @@ impl<S: TableSink> Files<S> {
     }
 }
 
-/// Sets a process's mappings in `store` and learns the ids that its files got there. Files that are not `wanted` get no
-/// tables, if they have none yet.
+/// Sets a process's mappings in `store` and learns the ids that its files got there. Where it is said which are `wanted`,
+/// others get no tables if they have none yet.
 fn install<S: TableSink>(
     store: &mut TableStore<S>,
     entries: &[Entry],
     ids: &mut FxHashMap<u16, u16>,
     (process, mappings): (u32, &BTreeMap<u64, Mapped>),
-    wanted: impl Fn(u16) -> bool,
+    wanted: Option<&FxHashSet<u16>>,
     meanwhile: &mut dyn FnMut(),
 ) -> bool {
+    let is_wanted =
+        |key| wanted.is_none_or(|wanted| store.file_id(key).is_some_and(|id| wanted.contains(&id)));
     let specs: Vec<_> = mappings
         .iter()
         .map(|(start, m)| {
@@ -474,7 +474,7 @@ fn install<S: TableSink>(
                 }) => Source::Bytes { key, bytes },
                 Some(Entry { key, file, .. }) => Source::File {
                     key,
-                    file: file.as_ref().filter(|_| m.file.is_some_and(&wanted)),
+                    file: file.as_ref().filter(|_| is_wanted(key)),
                 },
             };
             MappingSpec {

@@ -11,7 +11,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::StackEnd;
 use wallscope_unwind::native::{
-    MemoryTables, Registers, TableSink, TableStore, Unwinder, Unwound, abi::End,
+    MemoryTables, Registers, TableSink, TableStore, Unwinder, Unwound,
+    abi::{End, FILES},
 };
 use zerocopy::FromBytes;
 
@@ -147,8 +148,8 @@ pub struct Late {
     unwinder: Unwinder,
     /// Each snapshot is a process of its own to this store; kept, so that no two have one address.
     processes: FxHashMap<*const BTreeMap<u64, Mapped>, Process>,
-    /// Files that stacks led through, by index: no others get tables. A program may have mapped hundreds, and run
-    /// ten.
+    /// Files that stacks led through, by the store's ids: no others get tables. A program may have mapped hundreds,
+    /// and run ten.
     wanted: FxHashSet<u16>,
 }
 
@@ -212,8 +213,9 @@ impl Late {
                 |address, to| read_memory(raw.pid(), address, to),
             );
             let lacks = stack.frames.last().filter(|_| stack.end == End::NotLoaded);
-            let lacks = lacks.and_then(|frame| files.module_of(frame.file(), true));
-            let more = lacks.is_some_and(|file| self.wanted.insert(file.0 as u16));
+            let lacks = lacks.map(|frame| frame.file());
+            let lacks = lacks.filter(|file| (1..FILES).contains(file));
+            let more = lacks.is_some_and(|file| self.wanted.insert(file));
             if !more && (lacks.is_none() || process.wanted == self.wanted.len()) {
                 return (stack, beyond);
             }
