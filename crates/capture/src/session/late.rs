@@ -212,11 +212,13 @@ impl Late {
                 |address, to| read_memory(raw.pid(), address, to),
                 |address, to| read_memory(raw.pid(), address, to),
             );
-            let lacks = stack.frames.last().filter(|_| stack.end == End::NotLoaded);
-            let lacks = lacks.map(|frame| frame.file());
-            let lacks = lacks.filter(|file| (1..FILES).contains(file));
-            let more = lacks.is_some_and(|file| self.wanted.insert(file));
-            if !more && (lacks.is_none() || process.wanted == self.wanted.len()) {
+            let last = stack.frames.last().map(|frame| frame.file());
+            let lacks = last.filter(|f| stack.end == End::NotLoaded && (1..FILES).contains(f));
+            let Some(file) = lacks else {
+                return (stack, beyond);
+            };
+            // Wanted before by another snapshot, it is here now, or cannot be had.
+            if !self.wanted.insert(file) && process.wanted == self.wanted.len() {
                 return (stack, beyond);
             }
             files.install_late(&mut self.store, process.id, mappings, &self.wanted);
