@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::prove_diff::{self, Length};
-use xtask::{Outcome, bench, kernels, same_code, tidy, verify};
+use xtask::{Outcome, bench, kernels, same_code, same_output, tidy, verify};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -30,6 +30,9 @@ usage: cargo xtask TASK
   same-code [BASE] [PATHS…]
                        whether files changed since BASE (HEAD~1 unless told) differ in comments
                        only; names the first token that differs in each other one
+  same-output OLD NEW FOLDER
+                       whether two binaries read each file of FOLDER to the same outputs; names
+                       each difference
   tidy                 which crate depends on which, lengths of files, paths of this machine
 
 bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
@@ -74,6 +77,7 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["kernels", arguments @ ..] => kernels::run(arguments),
         ["inside", names @ ..] => kernels::inside(names),
         ["same-code", arguments @ ..] => same_code::run(arguments),
+        ["same-output", old, new, folder] => same_output::run(old, new, folder),
         ["tidy"] => tidy::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
