@@ -30,3 +30,4 @@ pub mod perf_map;
 pub mod plt;
 pub mod process;
 pub mod sockets;
+pub mod target_file;
