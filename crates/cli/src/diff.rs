@@ -10,7 +10,7 @@ use wallscope_report::diff::{
 };
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers};
 use crate::report::{IdleArg, style};
 use crate::select::SelectArgs;
 use crate::{input, output};
@@ -201,7 +201,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     // The place is tried before the work is done.
-    let file = place.map(Output::create).transpose()?;
+    let file = place
+        .map(|path| Output::create(path, Readers::Umask))
+        .transpose()?;
     let read = |files: &[PathBuf]| -> Result<Vec<Recording>, Failure> {
         files
             .iter()

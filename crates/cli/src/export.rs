@@ -9,6 +9,7 @@ use wallscope_model::{Recording, View, merge};
 use wallscope_report::format::{Format, WriteOptions, folded, off_wake};
 
 use crate::failure::Failure;
+use crate::output::Readers;
 use crate::select::SelectArgs;
 use crate::{input, output, report, view};
 
@@ -117,7 +118,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         )));
     }
     // The place is tried before the work is done.
-    let file = place.map(output::Output::create).transpose()?;
+    let readers = match format.name == "pprof" {
+        true => Readers::Owner,
+        false => Readers::Umask,
+    };
+    let create = |path| output::Output::create(path, readers);
+    let file = place.map(create).transpose()?;
     let recording = args.select.of(recording(&args.files, &args.reading)?)?;
     match file {
         None => output::to_stdout(|w| write(format, &args, &recording, w)),

@@ -114,7 +114,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } else {
         let analysis = Analysis::new(&recording, args.idle.into());
         if let Some(function) = &args.annotate {
-            annotate::text(&analysis, function, args.view.unwrap_or(View::Wall))?
+            annotate::text(
+                &analysis,
+                function,
+                args.view.unwrap_or(View::Wall),
+                &input::owner(&args.file),
+            )?
         } else if let Some(key) = &args.by {
             let unit = &recording.domain.unit;
             let rows = groups(&analysis, key);

@@ -21,7 +21,7 @@ use wallscope_report::text::units::{count, ns};
 use wallscope_report::view::Idle;
 
 use crate::failure::Failure;
-use crate::output::{Output, unwritable};
+use crate::output::{Output, Readers, unwritable};
 use crate::report::style;
 
 /// Typical calls are those between these quantiles.
@@ -78,15 +78,15 @@ impl Slow {
             let stem = page.file_stem().unwrap_or_default().to_string_lossy();
             page.with_file_name(format!("{stem}-{what}.pb.gz"))
         };
-        let open = |path: PathBuf| -> Result<(PathBuf, Output), Failure> {
-            let output = Output::create(&path)?;
+        let open = |path: PathBuf, readers| -> Result<(PathBuf, Output), Failure> {
+            let output = Output::create(&path, readers)?;
             Ok((path, output))
         };
         Ok(Slow {
             quantile,
-            slow: open(beside("slow"))?,
-            typical: open(beside("typical"))?,
-            page: open(page)?,
+            slow: open(beside("slow"), Readers::Owner)?,
+            typical: open(beside("typical"), Readers::Owner)?,
+            page: open(page, Readers::Umask)?,
             recording: None,
         })
     }

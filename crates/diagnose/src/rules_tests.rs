@@ -144,6 +144,7 @@ fn what_was_not_seen_comes_first_and_the_rest_is_listed() {
     rec.contexts[0].ledger.wall_ns += 1_000_000_000;
     rec.processes.push(Process {
         unattributed_on_cpu_ns: 1_000_000_000,
+        user: None,
         ..Process::default()
     });
     let f = finding(&rec);
@@ -157,6 +158,7 @@ fn waiting_for_who_was_not_seen_is_no_time_that_no_cpu_work_could_save() {
     let mut rec = recording(&[(1, 0, 0, BlockReason::Child, 98)]);
     rec.processes.push(Process {
         unattributed_on_cpu_ns: 1_000_000_000,
+        user: None,
         ..Process::default()
     });
     let f = finding(&rec);

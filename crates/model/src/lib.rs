@@ -45,7 +45,9 @@ pub use host::{
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use peer::{Peer, PeerStack, WaitSeen};
-pub use recording::{Context, ContextId, Process, Recording, Sample, SliceValue, Slices, Window};
+pub use recording::{
+    Context, ContextId, FileUser, Process, Recording, Sample, SliceValue, Slices, Window,
+};
 pub use slices::{LedgerSlice, LedgerSlices};
 pub use stack::{
     Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,

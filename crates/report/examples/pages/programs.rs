@@ -19,6 +19,7 @@ pub fn shop(width_ns: u64) -> Recording {
         exe: "/usr/local/bin/shopd".into(),
         cmdline: "shopd --workers 6".into(),
         unattributed_on_cpu_ns: 0,
+        user: None,
     });
     let per_second = (SECOND / width_ns).max(1) as u32;
     let even = |_: u32| 10;

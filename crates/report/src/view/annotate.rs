@@ -5,7 +5,7 @@
 //! time is that of stacks that end in it; code that was inlined into it ends in itself and is part of
 //! the total of the line that called it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use wallscope_model::{FrameKind, ModuleId, View};
@@ -51,6 +51,8 @@ pub struct Annotation {
     pub addresses: BTreeMap<u64, Spent>,
     /// Samples behind it.
     pub samples: u64,
+    /// Processes that ran it.
+    pub pids: BTreeSet<u32>,
 }
 
 impl Analysis<'_> {
@@ -88,6 +90,7 @@ impl Analysis<'_> {
                     lines: BTreeMap::new(),
                     addresses: BTreeMap::new(),
                     samples: 0,
+                    pids: BTreeSet::new(),
                 });
                 out.len() - 1
             });
@@ -95,6 +98,7 @@ impl Analysis<'_> {
             a.spent.add(p.ns, own);
             a.lines.entry(line.line).or_default().add(p.ns, own);
             a.addresses.entry(frame.address).or_default().add(p.ns, own);
+            a.pids.insert(rec.contexts[s.context.0 as usize].pid);
             if last != Some(p.sample) {
                 a.samples += s.count;
                 last = Some(p.sample);

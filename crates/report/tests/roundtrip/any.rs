@@ -176,6 +176,10 @@ pub fn random(seed: u64) -> Recording {
             exe: Arc::from(word!()),
             cmdline: Arc::from(word!()),
             unattributed_on_cpu_ns: n(BIG),
+            user: (n(2) == 1).then(|| FileUser {
+                uid: n(1 << 31) as u32,
+                gid: n(1 << 31) as u32,
+            }),
         });
     }
     for _ in 0..n(4) {

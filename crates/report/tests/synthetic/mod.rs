@@ -346,6 +346,7 @@ pub fn recording(workers: u32) -> Recording {
         exe: Arc::from(SERVICE),
         cmdline: Arc::from("orders-service --workers 4"),
         unattributed_on_cpu_ns: 1_500_000,
+        user: None,
     });
     rec.domain = domain();
     rec.losses = vec![

@@ -218,6 +218,8 @@ fn process(p: &model::Process) -> ext::Process {
         exe: p.exe.to_string(),
         cmdline: p.cmdline.to_string(),
         unattributed_on_cpu_ns: p.unattributed_on_cpu_ns,
+        uid: p.user.map(|u| u.uid),
+        gid: p.user.map(|u| u.gid),
     }
 }
 

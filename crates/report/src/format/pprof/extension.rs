@@ -286,6 +286,10 @@ pub(super) struct Process {
     pub cmdline: String,
     #[prost(uint64, tag = "6")]
     pub unattributed_on_cpu_ns: u64,
+    #[prost(uint32, optional, tag = "7")]
+    pub uid: Option<u32>,
+    #[prost(uint32, optional, tag = "8")]
+    pub gid: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

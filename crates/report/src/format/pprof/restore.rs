@@ -192,6 +192,7 @@ fn process(p: ext::Process) -> model::Process {
         exe: Arc::from(p.exe),
         cmdline: Arc::from(p.cmdline),
         unattributed_on_cpu_ns: p.unattributed_on_cpu_ns,
+        user: (p.uid.zip(p.gid)).map(|(uid, gid)| model::FileUser { uid, gid }),
     }
 }
 
