@@ -31,26 +31,35 @@ use super::{
 };
 use crate::Error;
 
+// Global: the dev profile puts these and their callers into different objects.
 std::arch::global_asm!(
     ".pushsection .text.wallscope_calibrate,\"ax\",@progbits",
     ".balign 16",
     // Entry emulated.
+    ".globl wallscope_calibrate_push",
+    ".hidden wallscope_calibrate_push",
     "wallscope_calibrate_push:",
     "push %rbp",
     "pop %rbp",
     "ret",
     ".balign 16",
     // Entry single-stepped.
+    ".globl wallscope_calibrate_move",
+    ".hidden wallscope_calibrate_move",
     "wallscope_calibrate_move:",
     "mov %rdi, %rax",
     "ret",
     // Their twins, never probed.
     ".balign 16",
+    ".globl wallscope_calibrate_push_twin",
+    ".hidden wallscope_calibrate_push_twin",
     "wallscope_calibrate_push_twin:",
     "push %rbp",
     "pop %rbp",
     "ret",
     ".balign 16",
+    ".globl wallscope_calibrate_move_twin",
+    ".hidden wallscope_calibrate_move_twin",
     "wallscope_calibrate_move_twin:",
     "mov %rdi, %rax",
     "ret",
