@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 
+use wallscope_formats::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
-use wallscope_report::format::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, IsTerminal as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use wallscope_formats::{Format, Options, Read, ReadError, open};
 use wallscope_model::Recording;
-use wallscope_report::format::{Format, Options, Read, ReadError, open};
 
 use crate::failure::Failure;
 use crate::imported::{self, CopiedStacks};
