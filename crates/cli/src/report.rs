@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, ValueEnum};
 use wallscope_analysis::inflation::{is_instrumented, view_of};
 use wallscope_analysis::view::{Analysis, Idle, groups};
-use wallscope_explain::finding;
+use wallscope_diagnose::finding;
 use wallscope_model::{Recording, View};
 use wallscope_render::text::{Headline, Style};
 use wallscope_render::{inflation, json, markdown, text};

@@ -1,5 +1,5 @@
 //! Writes pages of made-up recordings, for looking at and for the tests in `web/`:
-//! `cargo run --release -p wallscope-report --example pages -- OUT-DIR [NAME…]`.
+//! `cargo run --release -p wallscope-render --example pages -- OUT-DIR [NAME…]`.
 
 mod maker;
 mod programs;
