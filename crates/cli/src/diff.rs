@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use wallscope_analysis::diff::{
-    Condition, Metric, Normal, Options, Outcome, Verdict, compare, served,
+    Condition, Metric, Normal, Options, Outcome, Verdict, compare, served as served_of,
 };
 use wallscope_model::{Recording, View};
 use wallscope_render::diff::{self, Shown};
@@ -271,7 +271,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Requests that each recording saw being served.
 fn served(files: &[PathBuf], recordings: &[Recording]) -> Result<Vec<f64>, Failure> {
-    let of = |(file, rec): (&PathBuf, &Recording)| match served(rec) {
+    let of = |(file, rec): (&PathBuf, &Recording)| match served_of(rec) {
         Some(requests) => Ok(requests as f64),
         None => Err(Failure::usage(format!(
             "no requests to divide by: '{}' saw none being served over sockets, or not each of them (with eBPF \
