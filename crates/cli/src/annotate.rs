@@ -11,12 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
+use wallscope_analysis::view::{Analysis, Annotation, Spent};
 use wallscope_binfmt::elf::{Elf, SymbolTable};
 use wallscope_binfmt::mapped::MappedFile;
+use wallscope_model::units;
 use wallscope_model::{Frame, FrameKind, Function, Module, ModuleId, ModuleKind, Recording, View};
 use wallscope_procfs::target_file::{Purpose, Refusal, Rights, TargetPath, TargetRoot};
-use wallscope_report::text::{self, units};
-use wallscope_report::view::{Analysis, Annotation, Spent};
+use wallscope_render::text;
 use wallscope_symbolize::{Sources, resolve, without_arguments};
 
 use crate::failure::Failure;

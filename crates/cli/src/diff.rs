@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use wallscope_model::{Recording, View};
-use wallscope_report::diff::{
-    self, Condition, Metric, Normal, Options, Outcome, Shown, Verdict, compare,
+use wallscope_analysis::diff::{
+    Condition, Metric, Normal, Options, Outcome, Verdict, compare, served as served_of,
 };
+use wallscope_model::{Recording, View};
+use wallscope_render::diff::{self, Shown};
 
 use crate::failure::Failure;
 use crate::output::{Output, Readers};
@@ -272,7 +273,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Requests that each recording saw being served.
 fn served(files: &[PathBuf], recordings: &[Recording]) -> Result<Vec<f64>, Failure> {
-    let of = |(file, rec): (&PathBuf, &Recording)| match diff::served(rec) {
+    let of = |(file, rec): (&PathBuf, &Recording)| match served_of(rec) {
         Some(requests) => Ok(requests as f64),
         None => Err(Failure::usage(format!(
             "no requests to divide by: '{}' saw none being served over sockets, or not each of them (with eBPF \

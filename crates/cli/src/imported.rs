@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 
+use wallscope_formats::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
 use wallscope_procfs::target_file::{Purpose, Rights, TargetPath, TargetRoot};
-use wallscope_report::format::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,

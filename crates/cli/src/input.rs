@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use wallscope_formats::{Format, Options, Read, ReadError, open};
 use wallscope_model::Recording;
 use wallscope_procfs::target_file::Rights;
-use wallscope_report::format::{Format, Options, Read, ReadError, open};
 
 use crate::failure::Failure;
 use crate::imported::{self, CopiedStacks};

@@ -10,7 +10,7 @@ use wallscope_capture::probes::{self, Announced, Options, Watcher};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
 use wallscope_model::calls::Calls;
-use wallscope_report::calls::{self, Look};
+use wallscope_render::calls::{self, Look};
 
 use crate::failure::Failure;
 use crate::output::{self, Output, Readers};

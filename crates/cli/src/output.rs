@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use tempfile::{NamedTempFile, TempPath};
-use wallscope_report::text::clean;
+use wallscope_render::text::clean;
 
 use crate::failure::Failure;
 

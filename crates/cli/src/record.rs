@@ -10,10 +10,10 @@ use wallscope_capture::backend::{self, ebpf::Mechanism};
 use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording};
-use wallscope_report::format::pprof;
-use wallscope_report::text;
+use wallscope_render::text;
 
 use crate::failure::Failure;
 use crate::output::{Output, Readers};

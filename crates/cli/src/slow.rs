@@ -7,18 +7,19 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
+use wallscope_analysis::diff::{Normal, Options as DiffOptions, compare};
+use wallscope_analysis::view::Idle;
 use wallscope_capture::Error;
 use wallscope_capture::probes::Measured;
 use wallscope_capture::session::{self, Captured, Live, Observer, Options, Progress, Stopper};
 use wallscope_capture::target::Target;
+use wallscope_formats::pprof;
 use wallscope_model::Recording;
 use wallscope_model::calls::Call;
 use wallscope_model::scale::scale;
+use wallscope_model::units::{count, ns};
 use wallscope_model::within::outermost;
-use wallscope_report::diff::{self, Normal, Shown, compare};
-use wallscope_report::format::pprof;
-use wallscope_report::text::units::{count, ns};
-use wallscope_report::view::Idle;
+use wallscope_render::diff::{self, Shown};
 
 use crate::failure::Failure;
 use crate::output::{Output, Readers, unwritable};
@@ -176,10 +177,10 @@ impl Slow {
         self.slow.1.finish()?;
         self.typical.1.finish()?;
         let (slow_part, typical_part) = ([slow_part], [typical_part]);
-        let options = diff::Options {
+        let options = DiffOptions {
             idle: Idle::Show,
             normal: Normal::Total,
-            ..diff::Options::default()
+            ..DiffOptions::default()
         };
         let comparison = compare(&typical_part, &slow_part, &options)
             .map_err(|e| anyhow::anyhow!("cannot compare slow calls with typical ones: {e}"))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
-use wallscope_report::page::{self, Finding, PageOptions};
+use wallscope_render::page::{self, Finding, PageOptions};
 
 use crate::failure::Failure;
 use crate::output::{Output, Readers};

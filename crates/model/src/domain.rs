@@ -58,6 +58,9 @@ pub struct Cost {
     pub target_stopped_ns: u64,
 }
 
+/// Name of the things counted in files that do not name them.
+pub const UNTOLD: &str = "counts";
+
 /// What the values of a recording are in. Everything measured here is time; files of other tools
 /// may hold anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

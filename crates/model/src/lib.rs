@@ -29,14 +29,17 @@ mod wait;
 pub mod calls;
 pub mod compare;
 pub mod crowding;
+pub mod domain_text;
 pub mod merge;
+pub mod name;
 pub mod place;
 pub mod scale;
 pub mod shape;
 pub mod stats;
+pub mod units;
 pub mod within;
 
-pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
+pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;
 pub use host::{
     CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
