@@ -120,7 +120,7 @@ pub(crate) fn stands_back(recording: &Recording) -> Option<String> {
 
 /// Peers to which less than a segment waited, in some poll, for the acknowledgement of data sent
 /// before.
-pub(crate) fn held_back(recording: &Recording) -> Vec<&str> {
+pub(crate) fn unacknowledged_peers(recording: &Recording) -> Vec<&str> {
     let all = recording.host.iter().flat_map(|s| &s.facts.connections);
     let mut peers: Vec<&str> = (all.filter(|c| c.held_back > 0))
         .map(|c| c.peer.as_str())

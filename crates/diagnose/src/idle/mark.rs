@@ -10,7 +10,7 @@ use wallscope_model::{
 };
 
 use super::overturn::{Judged, overturn};
-use super::rules::{THREAD_BEGINS, Wait, judge};
+use super::rules::{THREAD_BEGINS, Wait, judge_wait};
 use crate::frames::{frames, in_c_library, script_name};
 use crate::labels::{REQUEST_AWAITED, REQUEST_KEY, REQUEST_OWED, RESOURCE_KEY, text_label};
 use crate::words;
@@ -40,7 +40,7 @@ fn judged(recording: &Recording, i: usize, seen: &[WaitSeen]) -> Judged {
     let (user, kernel) = names(recording, s.stack);
     let user: Vec<&str> = user.iter().map(|n| &**n).collect();
     let at = text_label(recording, s.labels, RESOURCE_KEY);
-    Some(judge(&Wait {
+    Some(judge_wait(&Wait {
         reason,
         seen: seen.get(i).copied().unwrap_or_default(),
         at: at.as_deref().unwrap_or(""),

@@ -1,6 +1,6 @@
 //! Idle waits: blocked intervals during which no request of their context is in flight.
 //!
-//! [`judge`] asks a table of named rules about one wait; [`mark`] judges a recording and keeps how
+//! [`judge_wait`] asks a table of named rules about one wait; [`mark`] judges a recording and keeps how
 //! much time each rule judged.
 
 mod mark;
@@ -9,7 +9,7 @@ mod rules;
 
 pub use crate::labels::{REQUEST_AWAITED, REQUEST_KEY, REQUEST_OWED};
 pub use mark::mark;
-pub use rules::{RULES, Rule, Wait, judge};
+pub use rules::{IdleRule, RULES, Wait, judge_wait};
 
 #[cfg(test)]
 mod tests;

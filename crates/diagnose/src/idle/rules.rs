@@ -33,7 +33,7 @@ pub struct Wait<'a> {
 }
 
 /// A named rule.
-pub struct Rule {
+pub struct IdleRule {
     /// Its name, as recordings keep it.
     pub name: &'static str,
     /// When it knows the answer, in words.
@@ -50,73 +50,73 @@ pub(super) const AT_ROOT: &str = "waits for work at its root";
 pub(super) const THREAD_BEGINS: &str = "start_thread";
 
 /// Every rule; the first that knows decides.
-pub const RULES: &[Rule] = &[
-    Rule {
+pub const RULES: &[IdleRule] = &[
+    IdleRule {
         name: "executor without work",
         when: "a thread of Go's, tokio's or Asio's scheduler, of a fork/join pool as Java's virtual threads run on, or \
                of Node's or tokio's pools waits for a lock's word to be given something to run: idle; its tasks await \
                answers, and not the thread",
         judges: executor,
     },
-    Rule {
+    IdleRule {
         name: "the runtime's own thread",
         when: "a thread of a Java VM's own (collector, compiler, references, signals…) waits for work: idle; it \
                speaks to no other process, so that a request in flight in its process is not its own",
         judges: runtime_thread,
     },
-    Rule {
+    IdleRule {
         name: "lock of a server's own",
         when: "the stack is that of a server that waits for a lock which it has made itself: not idle",
-        judges: own_lock,
+        judges: server_lock,
     },
-    Rule {
+    IdleRule {
         name: "request in flight",
         when: "the thread owes an answer, or awaits one: not idle",
         judges: in_flight,
     },
-    Rule {
+    IdleRule {
         name: "not a place to wait for work",
         when: "blocked on a disk, a page, memory, a kernel lock, a child, or stopped: not idle",
         judges: in_the_way,
     },
-    Rule {
+    IdleRule {
         name: "sends or connects",
         when: "what it sends is not taken, or a connection is not made yet: not idle",
         judges: sends,
     },
-    Rule {
+    IdleRule {
         name: "waits for a signal",
         when: "blocked in pause(), sigsuspend() or sigwait(): idle",
         judges: awaits_signal,
     },
-    Rule {
+    IdleRule {
         name: "kernel thread at home",
         when: "a kernel thread, or a worker of io_uring, waits in its own main function: idle",
         judges: kernel_thread,
     },
-    Rule {
+    IdleRule {
         name: "waits for a connection",
         when: "blocked in accept(), or in reading what FUSE is asked for: idle",
         judges: accepts,
     },
-    Rule {
+    IdleRule {
         name: "nobody at the other end",
         when: "reads, or polls alone, a socket that has a port of its own and no peer: idle; one from \
                which datagrams are sent to ask is another",
         judges: serves_datagrams,
     },
-    Rule {
+    IdleRule {
         name: "parking place",
         when: "the stack is that of a runtime's or server's worker that waits for work: idle",
         judges: parked,
     },
-    Rule {
+    IdleRule {
         name: AT_ROOT,
         when: "a condition variable, waited for at most three functions from a thread's entry, the \
                language's own left out, but for a condition of something that its waiters hold in turn: idle",
         judges: root_condition,
     },
-    Rule {
+    IdleRule {
         name: NOTHING_IN_FLIGHT,
         when: "polls or reads connections, and none of them has a request in flight: idle, unless children \
                that it started or a disk end the waits",
@@ -125,7 +125,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// The verdict on a wait, and the rule that gave it; not idle where no rule knows.
-pub fn judge(wait: &Wait<'_>) -> (bool, &'static str) {
+pub fn judge_wait(wait: &Wait<'_>) -> (bool, &'static str) {
     RULES
         .iter()
         .find_map(|rule| Some(((rule.judges)(wait)?, rule.name)))
@@ -176,7 +176,7 @@ fn runtime_thread(w: &Wait<'_>) -> Option<bool> {
     (may_park(w.reason) && is_runtime_thread(w.user)).then_some(true)
 }
 
-fn own_lock(w: &Wait<'_>) -> Option<bool> {
+fn server_lock(w: &Wait<'_>) -> Option<bool> {
     let locks = |name: &&str| own_lock_advice(name).is_some();
     (w.reason == BlockReason::Poll && w.user.iter().any(locks)).then_some(false)
 }

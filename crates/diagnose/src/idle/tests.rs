@@ -33,11 +33,11 @@ fn a_server_of_datagrams_is_idle_and_a_client_is_not_known_to_be() {
     );
     w.seen = WaitSeen::default();
     w.at = "socket at 127.0.0.1:53 (fd 3)";
-    assert_eq!(judge(&w), (true, "nobody at the other end"));
+    assert_eq!(judge_wait(&w), (true, "nobody at the other end"));
     w.at = "answers to UDP port 40000 (fd 3)";
-    assert!(!judge(&w).0);
+    assert!(!judge_wait(&w).0);
     w.at = "peer 127.0.0.1:53 (fd 3)";
-    assert!(!judge(&w).0);
+    assert!(!judge_wait(&w).0);
 }
 
 const EPOLL: &[&str] = &["schedule", "ep_poll", "do_epoll_wait"];
@@ -57,17 +57,17 @@ fn an_event_loop_is_idle_only_with_nothing_in_flight() {
         &["epoll_wait", "event_loop", "main"],
         EPOLL,
     );
-    assert_eq!(judge(&w), (true, "nothing in flight"));
+    assert_eq!(judge_wait(&w), (true, "nothing in flight"));
     w.seen.in_flight = Some(true);
-    assert_eq!(judge(&w), (false, "request in flight"));
+    assert_eq!(judge_wait(&w), (false, "request in flight"));
     w.seen.in_flight = None;
-    assert_eq!(judge(&w), (false, "no rule"));
+    assert_eq!(judge_wait(&w), (false, "no rule"));
 }
 
 #[test]
 fn a_pool_s_worker_waits_for_work_but_a_job_s_wait_is_in_the_way() {
     let w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
-    assert_eq!(judge(&w), (true, "waits for work at its root"));
+    assert_eq!(judge_wait(&w), (true, "waits for work at its root"));
     let job = [
         &["pthread_cond_wait"],
         &["a", "b", "handle_request", "run"][..],
@@ -75,16 +75,16 @@ fn a_pool_s_worker_waits_for_work_but_a_job_s_wait_is_in_the_way() {
     ]
     .concat();
     let w = wait(BlockReason::Lock, &job, &["futex_wait"]);
-    assert_eq!(judge(&w), (false, "no rule"));
+    assert_eq!(judge_wait(&w), (false, "no rule"));
     let mutex = [
         "__lll_lock_wait",
         "pthread_mutex_lock",
         "worker",
         "start_thread",
     ];
-    assert!(!judge(&wait(BlockReason::Lock, &mutex, &[])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &mutex, &[])).0);
     let main = ["pthread_cond_wait", "main", "__libc_start_main"];
-    assert!(!judge(&wait(BlockReason::Lock, &main, &[])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &main, &[])).0);
 }
 
 #[test]
@@ -113,27 +113,27 @@ fn what_a_language_puts_below_a_worker_is_no_work_and_its_arguments_are_no_waits
     ];
     for user in [&cpp[..], &rust[..]] {
         let w = wait(BlockReason::Lock, user, &["futex_wait"]);
-        assert_eq!(judge(&w), (true, AT_ROOT), "{user:?}");
+        assert_eq!(judge_wait(&w), (true, AT_ROOT), "{user:?}");
     }
     // One that brings something, by way of a function of the library that was inlined.
     let mut brings = cpp;
     brings[2] = "wait<add_event(int)::<lambda()> >";
     brings[3] = "add_event(int)";
-    assert!(!judge(&wait(BlockReason::Lock, &brings, &["futex_wait"])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &brings, &["futex_wait"])).0);
     let job = [
         "pthread_mutex_lock",
         "handle",
         "std::thread::_State_impl<std::thread::_Invoker<std::tuple<void (*)(std::condition_variable&)> > >::_M_run()",
         "start_thread",
     ];
-    assert!(!judge(&wait(BlockReason::Lock, &job, &["futex_wait"])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &job, &["futex_wait"])).0);
 }
 
 #[test]
 fn a_worker_that_owes_an_answer_is_not_idle_wherever_it_waits() {
     let mut w = wait(BlockReason::Lock, POOL, &["futex_wait"]);
     w.seen.in_flight = Some(true);
-    assert!(!judge(&w).0);
+    assert!(!judge_wait(&w).0);
 }
 
 #[test]
@@ -157,19 +157,19 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
     let pool = ["java.util.concurrent.ThreadPoolExecutor.getTask"];
     let worker = [&parked[..], &pool, &root].concat();
     let w = wait(BlockReason::Lock, &worker, &["futex_wait"]);
-    assert_eq!(judge(&w), (true, "parking place"));
+    assert_eq!(judge_wait(&w), (true, "parking place"));
     let consumer = [&parked[..], &["app.Orders.next"], &root].concat();
-    assert!(!judge(&wait(BlockReason::Lock, &consumer, &[])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &consumer, &[])).0);
     let fork_join = [
         "jdk.internal.misc.Unsafe.park",
         "java.util.concurrent.ForkJoinPool.awaitWork",
         "java.util.concurrent.ForkJoinPool.runWorker",
     ];
     let mut carrier = wait(BlockReason::Lock, &fork_join, &[]);
-    assert!(judge(&carrier).0);
+    assert!(judge_wait(&carrier).0);
     // One of its virtual threads has sent a request and was unmounted.
     carrier.seen.in_flight = Some(true);
-    assert!(judge(&carrier).0);
+    assert!(judge_wait(&carrier).0);
     // Node's main thread has, which its pool does not.
     let pool = [
         "pthread_cond_wait",
@@ -179,7 +179,7 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
     ];
     let mut w = wait(BlockReason::Lock, &pool, &[]);
     w.seen.in_flight = Some(true);
-    assert!(judge(&w).0);
+    assert!(judge_wait(&w).0);
     let job = [
         "pthread_cond_wait",
         "uv_cond_wait",
@@ -188,16 +188,16 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
         "start_thread",
     ];
     w.user = &job;
-    assert!(!judge(&w).0);
+    assert!(!judge_wait(&w).0);
     let marker = [
         "Monitor::wait(unsigned long)",
         "G1ConcurrentMarkThread::run_service()",
     ];
     let mut marking = wait(BlockReason::Lock, &marker, &[]);
-    assert!(judge(&marking).0);
+    assert!(judge_wait(&marking).0);
     // Requests of which nobody knows which thread they are of are not a collector's.
     marking.seen.in_flight = Some(true);
-    assert_eq!(judge(&marking), (true, "the runtime's own thread"));
+    assert_eq!(judge_wait(&marking), (true, "the runtime's own thread"));
     let launcher = [
         "__pthread_clockjoin_ex",
         "CallJavaMainInNewThread",
@@ -206,21 +206,24 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
     ];
     let mut waits = wait(BlockReason::Lock, &launcher, &[]);
     waits.seen.in_flight = Some(true);
-    assert!(judge(&waits).0);
+    assert!(judge_wait(&waits).0);
     waits.user = &worker;
-    assert!(!judge(&waits).0, "a pool's worker may owe an answer");
+    assert!(!judge_wait(&waits).0, "a pool's worker may owe an answer");
     let marks = [
         "sem_wait",
         "WorkerThreads::run_task(WorkerTask*)",
         marker[1],
     ];
-    assert!(!judge(&wait(BlockReason::Lock, &marks, &[])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &marks, &[])).0);
     for place in [
         "java.util.concurrent.DelayScheduler.loop",
         "java.lang.VirtualThread.unblockVirtualThreads",
         "sun.nio.ch.Poller.pollerLoop",
     ] {
-        assert!(judge(&wait(BlockReason::Lock, &[place], &[])).0, "{place}");
+        assert!(
+            judge_wait(&wait(BlockReason::Lock, &[place], &[])).0,
+            "{place}"
+        );
     }
 }
 
@@ -239,7 +242,7 @@ fn a_script_s_executor_waits_for_work() {
     let user = ["sem_clockwait", &worker, "run (threading.py)"];
     let mut w = wait(BlockReason::Lock, &user, &["futex_wait"]);
     w.seen.talks = false;
-    assert_eq!(judge(&w), (true, "parking place"));
+    assert_eq!(judge_wait(&w), (true, "parking place"));
     assert_eq!(
         script_name(&function("Pool.get", "/srv/app/pool.py")),
         "get (pool.py)"
@@ -259,19 +262,19 @@ fn of_asio_s_threads_one_waits_for_events_and_the_others_for_work() {
     ];
     let mut w = wait(BlockReason::Lock, &parked, &["futex_wait"]);
     w.seen.in_flight = Some(true);
-    assert_eq!(judge(&w), (true, "executor without work"));
+    assert_eq!(judge_wait(&w), (true, "executor without work"));
     // A handler waits, and a thread for the scheduler's own lock.
     let mut handler = parked.to_vec();
     handler.splice(2..4, ["on_answer"]);
     w.user = &handler;
-    assert!(!judge(&w).0);
+    assert!(!judge_wait(&w).0);
     let lock = [
         "__lll_lock_wait",
         "pthread_mutex_lock",
         "boost::asio::detail::scheduler::run(boost::system::error_code&)",
     ];
     w.user = &lock;
-    assert!(!judge(&w).0);
+    assert!(!judge_wait(&w).0);
 }
 
 #[test]
@@ -280,7 +283,7 @@ fn tokio_s_threads_are_idle_where_the_runtime_waits_and_not_what_it_runs() {
         "tokio::runtime::blocking::pool::Inner::run",
         "<tokio::runtime::scheduler::multi_thread::worker::Context>::park_internal",
     );
-    let idle = |user: &[&str]| judge(&wait(BlockReason::Lock, user, &["futex_wait"])).0;
+    let idle = |user: &[&str]| judge_wait(&wait(BlockReason::Lock, user, &["futex_wait"])).0;
     assert!(idle(&[
         "syscall",
         "parking_lot::condvar::Condvar::wait_until_internal",
@@ -375,7 +378,7 @@ fn kernel_threads_and_acceptors() {
         "ret_from_fork",
         "ret_from_fork_asm",
     ];
-    assert!(judge(&wait(BlockReason::Other, &[], &home)).0);
+    assert!(judge_wait(&wait(BlockReason::Other, &[], &home)).0);
     let work = [
         "schedule",
         "flush_work",
@@ -383,35 +386,35 @@ fn kernel_threads_and_acceptors() {
         "kthread",
         "ret_from_fork",
     ];
-    assert!(!judge(&wait(BlockReason::Other, &[], &work)).0);
-    assert!(!judge(&wait(BlockReason::Disk, &[], &home[..4])).0);
+    assert!(!judge_wait(&wait(BlockReason::Other, &[], &work)).0);
+    assert!(!judge_wait(&wait(BlockReason::Disk, &[], &home[..4])).0);
     let worker = [
         "schedule",
         "schedule_timeout",
         "io_wq_worker",
         "ret_from_fork",
     ];
-    assert!(judge(&wait(BlockReason::Other, &[], &worker)).0);
+    assert!(judge_wait(&wait(BlockReason::Other, &[], &worker)).0);
     let write = ["schedule", "io_write", "io_issue_sqe", "io_wq_worker"];
-    assert!(!judge(&wait(BlockReason::Disk, &[], &write)).0);
+    assert!(!judge_wait(&wait(BlockReason::Disk, &[], &write)).0);
     let fuse = ["schedule", "fuse_dev_do_read", "fuse_dev_read"];
-    assert!(judge(&wait(BlockReason::Pipe, &["read", "main"], &fuse)).0);
+    assert!(judge_wait(&wait(BlockReason::Pipe, &["read", "main"], &fuse)).0);
     let accept = ["schedule", "inet_csk_accept", "inet_accept"];
-    assert!(judge(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
-    assert!(judge(&wait(BlockReason::Network, &["__libc_accept", "main"], &[])).0);
+    assert!(judge_wait(&wait(BlockReason::Network, &["accept", "main"], &accept)).0);
+    assert!(judge_wait(&wait(BlockReason::Network, &["__libc_accept", "main"], &[])).0);
 }
 
 #[test]
 fn what_is_sent_or_connected_is_not_idle_whatever_is_in_flight() {
     let taken = ["wait_woken", "sk_stream_wait_memory", "tcp_sendmsg_locked"];
     let w = wait(BlockReason::Network, &["sendfile", "main"], &taken);
-    assert_eq!(judge(&w), (false, "sends or connects"));
+    assert_eq!(judge_wait(&w), (false, "sends or connects"));
     let w = wait(BlockReason::Network, &["__GI___libc_write", "main"], &[]);
-    assert_eq!(judge(&w), (false, "sends or connects"));
+    assert_eq!(judge_wait(&w), (false, "sends or connects"));
     let connect = ["inet_wait_for_connect", "__inet_stream_connect"];
-    assert!(!judge(&wait(BlockReason::Network, &["connect"], &connect)).0);
+    assert!(!judge_wait(&wait(BlockReason::Network, &["connect"], &connect)).0);
     let read = ["wait_woken", "sk_wait_data", "tcp_recvmsg"];
-    assert!(judge(&wait(BlockReason::Network, &["__libc_read"], &read)).0);
+    assert!(judge_wait(&wait(BlockReason::Network, &["__libc_read"], &read)).0);
 }
 
 #[test]
@@ -419,7 +422,7 @@ fn a_wait_for_a_signal_is_idle_and_a_sleep_until_one_is_not_known_to_be() {
     let judged = |user: &[&str], kernel: &[&str]| {
         let mut w = wait(BlockReason::Poll, user, kernel);
         w.seen = WaitSeen::default();
-        judge(&w).0
+        judge_wait(&w).0
     };
     assert!(judged(&["pause", "main"], &["schedule", "__do_sys_pause"]));
     assert!(judged(&["__libc_pause", "main"], &[]));
@@ -523,16 +526,16 @@ fn asio_s_threads_wait_for_the_one_that_polls_and_their_handlers_do_not() {
     ];
     let all = [&wait_in[..], &runs[..]].concat();
     let mut w = wait(BlockReason::Lock, &all, &[]);
-    assert!(judge(&w).0);
+    assert!(judge_wait(&w).0);
     // The thread that polls awaits a request in flight.
     w.seen.in_flight = Some(true);
-    assert!(judge(&w).0);
+    assert!(judge_wait(&w).0);
     // Without inlined functions.
     let plain = [&wait_in[..3], &runs[..]].concat();
-    assert!(judge(&wait(BlockReason::Lock, &plain, &[])).0);
+    assert!(judge_wait(&wait(BlockReason::Lock, &plain, &[])).0);
     // A handler waits for something that it wants.
     let handler = [&wait_in[..3], &["take_connection"], &runs[..]].concat();
-    assert!(!judge(&wait(BlockReason::Lock, &handler, &[])).0);
+    assert!(!judge_wait(&wait(BlockReason::Lock, &handler, &[])).0);
 }
 
 /// The user's frames of a whole stack in files, innermost first, as idle waits are judged by.
@@ -587,7 +590,7 @@ fn a_worker_is_known_without_debug_symbols_of_the_libraries() {
     let verdict = |frames: &[(&str, &str)], end| {
         let user = judged_by(frames, end);
         let user: Vec<&str> = user.iter().map(|n| &**n).collect();
-        judge(&wait(BlockReason::Lock, &user, &["futex_wait"]))
+        judge_wait(&wait(BlockReason::Lock, &user, &["futex_wait"]))
     };
     assert_eq!(verdict(&worker, StackEnd::Root), (true, AT_ROOT));
     // Whether a thread begins there is not known, or it does not.

@@ -2,8 +2,8 @@
 
 use wallscope_model::{BlockReason, State};
 
-use super::details::{beside, held_back, lengths, saturated, wakers};
-use super::verdict::{Found, Spent, Verdict, found, mostly};
+use super::details::{beside, length_words, saturated, unsent_requests, waker_words};
+use super::verdict::{Found, Spent, Verdict, found, most_in};
 use super::wait_target::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, resolves, wait_target};
 use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Upstream, Wakers, largest};
 use crate::frames::Side;
@@ -71,7 +71,7 @@ pub(super) fn fed(e: &Evidence<'_>) -> Found {
                  time{}; if that is too slow, the cause is the process that brings the work there",
                 source.as_deref().unwrap_or("others"),
                 words::share(share),
-                mostly(Some(by))
+                most_in(Some(by))
             ))
             .because(reason.name())
             .of(e, Spent::blocked(ns, Some(by)))
@@ -177,7 +177,7 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             "It waits for {} {} of active time{}{}",
             self.target(),
             words::share(e.share(self.ns)),
-            mostly(self.by),
+            most_in(self.by),
             match measured {
                 true => "",
                 false => ": the cause is outside this process",
@@ -194,10 +194,10 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         }
         verdict
             .with(self.timed_out())
-            .with(measured.then(|| wakers(&self.wakers)).flatten())
+            .with(measured.then(|| waker_words(&self.wakers)).flatten())
             .with(of_peer.then(|| may_be_work(e)).flatten())
-            .with(self.peer.and_then(|p| held_back(e, &p.name)))
-            .with(self.by.and_then(|c| lengths(e, c, self.reason)))
+            .with(self.peer.and_then(|p| unsent_requests(e, &p.name)))
+            .with(self.by.and_then(|c| length_words(e, c, self.reason)))
             .with(saturated(e, BlockReason::Network))
             .with(beside(e))
     }

@@ -6,7 +6,7 @@ use wallscope_model::{BlockReason, State};
 
 use super::call_path::main_system_call;
 use super::kernel_work::churn;
-use super::verdict::{Found, Spent, Verdict, found, mostly, spent_by};
+use super::verdict::{Found, Spent, Verdict, found, most_in, spent_by};
 use super::wait_target::wait_target;
 use crate::evidence::host_facts::{self, Room};
 use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
@@ -98,7 +98,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             let verdict = Verdict::new(format!(
                 "Threads that are ready wait for a CPU {} of active time: {origin}{}",
                 words::share(share),
-                mostly(by)
+                most_in(by)
             ))
             .of(e, Spent::runnable(ns, by));
             if !outside {
@@ -175,7 +175,7 @@ fn waits_too(e: &Evidence<'_>) -> Option<String> {
             "It also waits for {} {} of active time{}",
             by.map_or(words::reason(reason), |c| wait_target(e, reason, c)),
             words::share(e.share(ns)),
-            mostly(by)
+            most_in(by)
         )
     })
 }

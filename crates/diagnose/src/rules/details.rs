@@ -14,7 +14,7 @@ use crate::words;
 const MAX_ACTIVITIES: usize = 3;
 
 /// Target of polls of servers that make locks of their own of other calls.
-pub(super) const OWN_LOCKS: &str = "for locks of its own making, by events";
+pub(super) const FOR_OWN_LOCKS: &str = "for locks of its own making, by events";
 
 /// The way to ask for the holder of a server's own lock, where most of a cause waits for one.
 pub(super) fn ask_for_holder(e: &Evidence<'_>, c: &Cause) -> Option<String> {
@@ -25,7 +25,7 @@ pub(super) fn ask_for_holder(e: &Evidence<'_>, c: &Cause) -> Option<String> {
 }
 
 /// The main waker, and the wakers' activities while others waited.
-pub(super) fn wakers(wakers: &Wakers) -> Option<String> {
+pub(super) fn waker_words(wakers: &Wakers) -> Option<String> {
     let (thread, function, share) = wakers.threads.first()?;
     if *share < WAKER_SHARE {
         return None;
@@ -72,7 +72,7 @@ fn activities(wakers: &Wakers, main: &str) -> String {
 }
 
 /// Lengths of the single waits of a cause: many short ones, or few long ones.
-pub(super) fn lengths(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Option<String> {
+pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Option<String> {
     let counted = (c.resource.as_deref())
         .filter(|_| reason == BlockReason::Lock)
         .and_then(|name| host_facts::lock_waits(e.recording, name));
@@ -131,8 +131,8 @@ fn time_of(lengths: &Shape, fits: impl Fn(u64) -> bool) -> f64 {
 }
 
 /// Whether data for `peer` is held back on this side.
-pub(super) fn held_back(e: &Evidence<'_>, peer: &str) -> Option<String> {
-    let held = host_facts::held_back(e.recording);
+pub(super) fn unsent_requests(e: &Evidence<'_>, peer: &str) -> Option<String> {
+    let held = host_facts::unacknowledged_peers(e.recording);
     let is_peer = |p: &&str| peer == *p || peer.ends_with(&format!(" {p}"));
     held.iter().any(is_peer).then(|| {
         "Part of what it asks was not even sent when that was looked at: it is written in small pieces, and a \

@@ -4,7 +4,7 @@ use wallscope_model::BlockReason;
 
 use super::deadlock::{LockOwners, lock_owners};
 use super::details::{ask_for_holder, beside};
-use super::verdict::{Found, Spent, Verdict, found, mostly, resource_of};
+use super::verdict::{Found, Spent, Verdict, found, most_in, resource_of};
 use super::waits::wait_verdict;
 use crate::evidence::{Cause, Evidence};
 use crate::lock_wait::own_lock;
@@ -71,7 +71,7 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
                  time{}: {}",
                 resource_of(at_lock),
                 words::share(share),
-                mostly(by),
+                most_in(by),
                 why_stuck(owners.as_ref())
             ))
             .because(BlockReason::Lock.name())

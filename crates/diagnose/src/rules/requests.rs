@@ -3,10 +3,11 @@
 use wallscope_model::{BlockReason, State};
 
 use super::details::{
-    OWN_LOCKS, ask_for_holder, asked_and_answered, beside, lengths, tries_again, wakers,
+    FOR_OWN_LOCKS, ask_for_holder, asked_and_answered, beside, length_words, tries_again,
+    waker_words,
 };
 use super::tasks::sleeping_tasks;
-use super::verdict::{Found, Spent, Verdict, found, mostly};
+use super::verdict::{Found, Spent, Verdict, found, most_in};
 use crate::evidence::{Evidence, Polls, largest};
 use crate::thresholds::{CAUSE_SHARE, MOSTLY_ENDED, MOSTLY_SHARE, OWED_OF_SLEEP};
 use crate::words;
@@ -34,7 +35,7 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
             let verdict = Verdict::new(format!(
                 "It sleeps by its own clock {} of active time while callers wait for its answer{}",
                 words::share(share),
-                mostly(by)
+                most_in(by)
             ))
             .because(BlockReason::Timer.name())
             .of(e, Spent::blocked(ns, by))
@@ -85,15 +86,15 @@ pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
                  active time, which end the waits by a signal or an event, as for a lock of the \
                  program's own{}",
                 words::share(share),
-                mostly(by)
+                most_in(by)
             ))
             .because(BlockReason::Poll.name())
             .of(e, Spent::blocked(polled, by));
             verdict.holder = ended.main();
             verdict
-                .with(wakers(&ended))
+                .with(waker_words(&ended))
                 .with(by.and_then(|c| ask_for_holder(e, c)))
-                .with(by.and_then(|c| lengths(e, c, BlockReason::Poll)))
+                .with(by.and_then(|c| length_words(e, c, BlockReason::Poll)))
                 .with(beside(e))
         },
     )
@@ -118,7 +119,7 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             let ended = e.wakers_of(&e.polls(Polls::WhileOwing));
             let holder = by.and_then(|c| ask_for_holder(e, c));
             let target = if holder.is_some() {
-                OWN_LOCKS
+                FOR_OWN_LOCKS
             } else if ended.timed_out() >= MOSTLY_ENDED {
                 "until a time that it set itself (a sleep or a delay in its event loop)"
             } else {
@@ -127,12 +128,12 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             Verdict::new(format!(
                 "Callers wait for its answers while it polls {target}, {} of active time{}",
                 words::share(share),
-                mostly(by)
+                most_in(by)
             ))
             .because(BlockReason::Poll.name())
             .of(e, Spent::blocked(ns, by))
             .with(asked_and_answered(e))
-            .with(wakers(&ended))
+            .with(waker_words(&ended))
             .with(sleeping_tasks(e).filter(|_| holder.is_none()))
             .with(holder)
             .with(beside(e))

@@ -2,8 +2,8 @@
 
 use wallscope_model::{BlockReason, State};
 
-use super::details::{OWN_LOCKS, ask_for_holder, lengths, tries_again, wakers};
-use super::verdict::{Found, Spent, Verdict, found, mostly};
+use super::details::{FOR_OWN_LOCKS, ask_for_holder, length_words, tries_again, waker_words};
+use super::verdict::{Found, Spent, Verdict, found, most_in};
 use crate::evidence::{Cause, Evidence, Polls, largest};
 use crate::frames::Side;
 use crate::knowledge::{EVENT_LOOP_STEPS, PIPE_READ, knows};
@@ -89,7 +89,7 @@ fn open_all_along(e: &Evidence<'_>) -> Option<String> {
 pub(super) fn healthy(e: &Evidence<'_>) -> Found {
     let b = &e.bottleneck;
     let (busiest, cpus, pending) = (b.load(b.busiest_ns), b.busy_cpus(), pending(e));
-    let answers = answers(e);
+    let answers = answer_words(e);
     let looked_at = format!(
         "busiest thread: {:.0} % of the window; {cpus:.2} CPUs; waits for others: {:.1} % of the \
          window{answers}",
@@ -119,7 +119,7 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
 }
 
 /// `; N requests answered in T on average`; empty where none were counted.
-fn answers(e: &Evidence<'_>) -> String {
+fn answer_words(e: &Evidence<'_>) -> String {
     let Some(mean) = e.requests.mean_ns() else {
         return String::new();
     };
@@ -214,13 +214,13 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
                 "No bottleneck found in this process: it waits for {target} {} of active time{}; if that \
                  is too slow, the cause is the process that {source}",
                 words::share(share),
-                mostly(by)
+                most_in(by)
             ))
             .because(reason.name())
             .of(e, Spent::blocked(ns, by))
             .healthy()
             .outside()
-            .with(wakers(&e.wakers(reason)));
+            .with(waker_words(&e.wakers(reason)));
             match reason {
                 Lock => verdict.suspected(
                     "a condition or semaphore of another process may also stand for something that is \
@@ -262,11 +262,11 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
                 "{begin}t sleeps by its own clock {} of active time{}: harmless where nobody \
                  waits for it, the cause if somebody does",
                 words::share(share),
-                mostly(by)
+                most_in(by)
             ))
             .because(BlockReason::Timer.name())
             .of(e, Spent::blocked(ns, by))
-            .with(by.and_then(|c| lengths(e, c, BlockReason::Timer)))
+            .with(by.and_then(|c| length_words(e, c, BlockReason::Timer)))
             .with(by.and_then(|c| holds_up_a_loop(e, c)))
             .with(tries_again(e));
             match command {
@@ -300,9 +300,9 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let holder = by.and_then(|c| ask_for_holder(e, c));
             let (follows, share) = (e.follows_requests(), words::share(share));
-            let place = mostly(by);
+            let place = most_in(by);
             let cause = if holder.is_some() {
-                format!("It waits {OWN_LOCKS}, {share} of active time{place}")
+                format!("It waits {FOR_OWN_LOCKS}, {share} of active time{place}")
             } else if !follows {
                 format!(
                     "It waits for events {share} of active time{place}: for replies of others if requests \

@@ -72,7 +72,7 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
         }
     };
     let place = tasks.place().filter(applies);
-    let verdict = place.map(|place| verdict(e, &tasks, place, share));
+    let verdict = place.map(|place| task_verdict(e, &tasks, place, share));
     Found { looked_at, verdict }
 }
 
@@ -89,7 +89,7 @@ fn owed(e: &Evidence<'_>, waited: u64) -> bool {
     waited as f64 <= factor * e.requests.owed_ns as f64
 }
 
-fn verdict(
+fn task_verdict(
     e: &Evidence<'_>,
     tasks: &Tasks<'_>,
     (function, what, ns): Place<'_>,

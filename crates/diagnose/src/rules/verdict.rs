@@ -181,7 +181,7 @@ fn interval(i: Interval) -> String {
 }
 
 /// `; most of it in f, through g (61 % of active time, thread x and 3 more)`.
-pub(crate) fn mostly(by: Option<&Cause>) -> String {
+pub(crate) fn most_in(by: Option<&Cause>) -> String {
     by.map_or_else(String::new, |c| {
         let through = match c.through == c.function {
             true => String::new(),

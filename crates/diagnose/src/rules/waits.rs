@@ -2,8 +2,8 @@
 
 use wallscope_model::{BlockReason, State};
 
-use super::details::{beside, lengths, saturated, wakers};
-use super::verdict::{Found, Spent, Verdict, found, mostly, resource_of};
+use super::details::{beside, length_words, saturated, waker_words};
+use super::verdict::{Found, Spent, Verdict, found, most_in, resource_of};
 use super::wait_target::wait_target;
 use crate::delays::Delay;
 use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Wakers, host_facts, largest};
@@ -45,7 +45,7 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
             "It waits for {}{} {share} of active time{}",
             by.map_or(words::reason(reason), |c| wait_target(e, reason, c)),
             resource_of(by),
-            mostly(by)
+            most_in(by)
         ),
     };
     let mut verdict = Verdict::new(cause)
@@ -54,10 +54,10 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
     verdict.holder = ended.main();
     let lock = by.filter(|_| reason == BlockReason::Lock);
     verdict
-        .with(wakers(&ended))
+        .with(waker_words(&ended))
         .with(lock.and_then(|c| transactions(e, c, &ended)))
         .with(lock.and_then(|c| other_wait_there(e, c)))
-        .with(by.and_then(|c| lengths(e, c, reason)))
+        .with(by.and_then(|c| length_words(e, c, reason)))
         .with(saturated(e, reason))
         .with(beside(e))
 }
@@ -153,17 +153,17 @@ fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
     let verdict = Verdict::new(format!(
         "It {cause} {} of active time{}",
         words::share(e.share(ns)),
-        mostly(by)
+        most_in(by)
     ))
     .because(reason.name())
     .of(e, Spent::blocked(ns, by));
     let verdict = match delay {
         Delay::Tries => with_file_lock(e, verdict),
         Delay::Disk => verdict.with(saturated(e, BlockReason::Disk)),
-        Delay::Child => verdict.with(wakers(&e.wakers_of(&e.delayed_samples(delay)))),
+        Delay::Child => verdict.with(waker_words(&e.wakers_of(&e.delayed_samples(delay)))),
     };
     verdict
-        .with(by.and_then(|c| lengths(e, c, reason)))
+        .with(by.and_then(|c| length_words(e, c, reason)))
         .with(beside(e))
 }
 

@@ -315,7 +315,7 @@ fn data_that_is_not_taken_is_told_without_the_kernel_s_functions() {
     let (_, _, cause) = told(Network, "__GI___connect");
     assert!(cause.contains("connections to be made"), "{cause}");
     let (_, _, cause) = told(Pipe, "mq_timedsend");
-    assert!(cause.contains("queue of messages that it fills"), "{cause}");
+    assert!(cause.contains("message queue that it fills"), "{cause}");
 }
 
 #[test]
