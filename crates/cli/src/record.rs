@@ -310,7 +310,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
 /// That a command has ended, and processes that it started have not, as those of a daemon.
 fn left_behind(recording: &Recording) -> Option<String> {
     let lives = |p: &&Process| {
-        let stat = wallscope_object::process::stat(p.pid);
+        let stat = wallscope_procfs::process::stat(p.pid);
         stat.is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
     };
     let left: Vec<&Process> = recording.processes.iter().filter(lives).collect();

@@ -13,7 +13,7 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
-use wallscope_object::{maps, process};
+use wallscope_procfs::{maps, process};
 
 use super::parts::Who;
 use crate::{
