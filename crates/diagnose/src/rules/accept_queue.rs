@@ -6,6 +6,12 @@ use super::verdict::{Spent, Verdict};
 use crate::evidence::{Evidence, host_facts};
 use crate::words;
 
+/// Name of the verdict on a process with no other bottleneck.
+pub(super) const NAME: &str = "accept-queue";
+/// When it is given.
+pub(super) const WHEN: &str =
+    "an accept queue was full in a fifth of the polls or more, and no rule found a bottleneck";
+
 /// Adds a full accept queue to a verdict. A healthy process with one has a bottleneck after all:
 /// callers wait, whatever its threads seem to be content with.
 pub(super) fn add(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
@@ -44,7 +50,7 @@ pub(super) fn add(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
         by,
     };
     let mut full = Verdict::new(format!("{told}{doing}")).of(e, spent);
-    full.rule = "accept-queue";
+    full.rule = NAME;
     full.more.push(format!("Beside that: {}", verdict.cause));
     full
 }

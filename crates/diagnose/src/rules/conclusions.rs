@@ -134,12 +134,15 @@ pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
         return format!("what it waited for may be {unseen}");
     }
     let rest = match verdict.state {
-        Some(State::Blocked) => "the waiting may well be for work",
-        _ => "its threads wait for work or have room left",
+        Some(State::Blocked) => "no bottleneck was found, as the waiting may well be for work",
+        _ => "no bottleneck was found, as its threads wait for work or have room left",
     };
-    format!(
-        "{}no bottleneck was found: {rest}, and a CPU profile shows only the {} spent computing",
-        whole(e),
-        words::share(e.bottleneck.on_cpu())
-    )
+    let computed = e.totals.share(e.totals.on_cpu_ns());
+    match computed < MENTIONED_SHARE {
+        true => rest.into(),
+        false => format!(
+            "{rest}; a CPU profile shows only the {} spent computing",
+            words::share(computed)
+        ),
+    }
 }

@@ -100,7 +100,10 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
                 words::share(share),
                 most_in(by)
             ))
-            .of(e, Spent::runnable(ns, by));
+            .of(e, Spent::runnable(ns, by))
+            .assuming(
+                "with CPUs enough, these threads would run at once and wait for nothing else instead",
+            );
             if !outside {
                 let starts = churn(e).verdict.map(|v| v.cause);
                 return verdict.with(runs(e)).with(starts).with(waits_too(e));

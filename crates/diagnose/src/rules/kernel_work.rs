@@ -167,6 +167,7 @@ pub(super) fn spinning(e: &Evidence<'_>) -> Found {
             .of(e, Spent::on_cpu(ns, None));
             in_main(verdict, by)
                 .suspected("these functions are known to wait; what for is not seen")
+                .assuming("the thing that they wait for would have come no later without spinning")
         },
     )
 }

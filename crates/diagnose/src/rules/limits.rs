@@ -79,10 +79,10 @@ fn hung_verdict(e: &Evidence<'_>, by: &Cause) -> Verdict {
     verdict.confidence = "that no thread moved is counted; suspected: callers that only want to be told of \
                           news (long polls, streams) look the same, if those threads have no part in it"
         .into();
-    verdict.assumes = Some("its callers do not just want to be told of news (long polls, streams)");
     verdict.bound = "all of the callers' time, if that wait is what they wait for".into();
     let mean = e.requests.mean_ns();
     verdict
+        .assuming("its callers do not just want to be told of news (long polls, streams)")
         .with(mean.map(|ns| {
             format!(
                 "The callers have waited {} so far, on average",

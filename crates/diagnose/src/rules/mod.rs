@@ -33,7 +33,7 @@ use crate::evidence::Evidence;
 
 pub(crate) use notes::NOTES;
 pub(crate) use table::RULES;
-use table::{Rank, Rule};
+use table::{Conclude, Rank, Rule};
 pub use verdict::{ACTIVE, Verdict};
 
 /// A rule that was tried.
@@ -102,9 +102,13 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
         unreachable!("the last rule always speaks")
     };
     let verdict = completed(e, rule, verdict, &also);
+    let (when, conclude) = match verdict.rule == accept_queue::NAME {
+        true => (accept_queue::WHEN, conclusions::cause as Conclude),
+        false => (rule.when, rule.conclude),
+    };
     Judgement {
-        conclusion: (rule.conclude)(e, &verdict),
-        when: rule.when,
+        conclusion: conclude(e, &verdict),
+        when,
         verdict,
         also,
         tried,

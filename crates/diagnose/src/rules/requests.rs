@@ -42,9 +42,11 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
             .with(guessed.then(|| asked_and_answered(e)).flatten())
             .with(tries_again(e));
             match guessed {
-                true => verdict.suspected(
-                    "requests were not followed: only that it owed answers as long as it slept is known",
-                ),
+                true => verdict
+                    .suspected(
+                        "requests were not followed: only that it owed answers as long as it slept is known",
+                    )
+                    .assuming("callers wait for the thread that sleeps"),
                 false => verdict,
             }
         },

@@ -222,10 +222,12 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
             .outside()
             .with(waker_words(&e.wakers(reason)));
             match reason {
-                Lock => verdict.suspected(
-                    "a condition or semaphore of another process may also stand for something that is \
-                     to be given back",
-                ),
+                Lock => verdict
+                    .suspected(
+                        "a condition or semaphore of another process may also stand for something that is \
+                         to be given back",
+                    )
+                    .assuming("others bring work by it, and give nothing back"),
                 _ => verdict,
             }
         },
@@ -273,7 +275,8 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
                 true => verdict,
                 false => verdict
                     .healthy()
-                    .suspected("no request was seen in flight, and no other thread waits for it"),
+                    .suspected("no request was seen in flight, and no other thread waits for it")
+                    .assuming("nobody waits for the threads that sleep"),
             }
         },
     )
@@ -325,7 +328,9 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
             match (&holder, follows) {
                 (Some(_), _) => verdict.with(holder),
                 (None, true) => verdict.healthy(),
-                (None, false) => verdict.suspected("which of the two is not known"),
+                (None, false) => verdict
+                    .suspected("which of the two is not known")
+                    .assuming("the threads wait for replies of others, and not for work"),
             }
         },
     )

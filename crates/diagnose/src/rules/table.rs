@@ -26,8 +26,11 @@ pub(crate) struct Rule {
     /// Judges.
     pub(super) judge: fn(&Evidence<'_>) -> Found,
     /// Puts its verdict into one clause.
-    pub(super) conclude: fn(&Evidence<'_>, &Verdict) -> String,
+    pub(super) conclude: Conclude,
 }
+
+/// Puts a verdict into one clause.
+pub(super) type Conclude = fn(&Evidence<'_>, &Verdict) -> String;
 
 use Rank::{Fallback, Final, Ordinary};
 

@@ -161,10 +161,15 @@ impl Verdict {
         self
     }
 
-    /// It is a suspicion.
-    pub(crate) fn suspected(mut self, assumes: &'static str) -> Verdict {
-        self.confidence = format!("{}; suspected: {assumes}", self.confidence);
-        self.assumes = Some(assumes);
+    /// It is a suspicion, for a reason in words.
+    pub(crate) fn suspected(mut self, reason: &str) -> Verdict {
+        self.confidence = format!("{}; suspected: {reason}", self.confidence);
+        self
+    }
+
+    /// It takes something for granted.
+    pub(crate) fn assuming(mut self, assumption: &'static str) -> Verdict {
+        self.assumes = Some(assumption);
         self
     }
 
