@@ -24,7 +24,7 @@ impl Page<'_> {
             let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
             vec![percent(c.share), interval, what(c), place(c)]
         });
-        let rules = self.ladder.fired.iter().map(|f| {
+        let rules = self.ladder.tried.iter().map(|f| {
             let applied = match (f.spoke, f.applied) {
                 (true, _) => "verdict",
                 (_, true) => "yes",
@@ -179,7 +179,7 @@ impl Page<'_> {
         }
         if self.explain {
             out.push_str("\n| rule | applied | looked at | speaks when |\n|---|---|---|---|\n");
-            for f in &self.ladder.fired {
+            for f in &self.ladder.tried {
                 let applied = match (f.spoke, f.applied) {
                     (true, _) => "**verdict**",
                     (_, true) => "yes",
