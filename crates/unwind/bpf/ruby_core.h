@@ -3,7 +3,7 @@
 #ifndef WALLSCOPE_RUBY_CORE_H
 #define WALLSCOPE_RUBY_CORE_H
 
-/* Requests the list of threads whose head is at w->floor. */
+/* Requests the list of threads with its head at w->floor. */
 py_inline int rb_want_list(struct py_work *w)
 {
 	return py_want(w, RB_STAGE_LIST, w->floor, 8);

@@ -43,7 +43,7 @@ struct uw_host {
 	/* Bit per register, by DWARF number: its value is known. */
 	u64 known;
 	/* Distance from the stack pointer up to the CFA of the frame at ip, in bytes; 0:
-	 * unknown. `frame` is ip's place in its file. Used for frames whose CFA depends on an
+	 * unknown. `frame` is ip's place in its file. Used for frames with a CFA that needs an
 	 * unknown rbp. */
 	s64 (*height)(void *context, u64 ip, u64 frame, u32 exact);
 	void *height_context;

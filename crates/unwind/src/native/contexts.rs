@@ -141,7 +141,7 @@ mod tests {
         // SAFETY: all zeros is a value of it.
         let mut told: libc::Dl_info = unsafe { std::mem::zeroed() };
         let at = swapcontext as *const libc::c_void;
-        // SAFETY: writes to `told`, whose names stay valid while the library is loaded.
+        // SAFETY: writes to `told`; its names stay valid while the library is loaded.
         assert_ne!(unsafe { libc::dladdr(at, &raw mut told) }, 0);
         // SAFETY: as above.
         let path = unsafe { std::ffi::CStr::from_ptr(told.dli_fname) };

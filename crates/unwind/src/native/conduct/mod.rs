@@ -10,7 +10,7 @@
 //!   tried as a function, and as a target of the jump table before it. It counts only if it
 //!   returns, joins known code, or has its address taken. Code that continues where its caller's
 //!   registers point (Haskell's continuations) is not a function in this sense.
-//! * **By frame pointer**: in files whose undescribed functions begin with a frame-pointer
+//! * **By frame pointer**: in files where undescribed functions begin with a frame-pointer
 //!   prologue.
 //! * **V8's builtins**: by control flow too, but only where they have no frame of their own
 //!   (`builtins.rs`).
