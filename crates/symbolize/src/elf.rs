@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use wallscope_object::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
+use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 
 /// Maximum symbols that cover an address, on average. Real tables have a few aliases; in a hostile
 /// one, every symbol could cover every address.

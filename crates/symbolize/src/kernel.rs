@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use wallscope_object::kallsyms::{self, KernelSymbol};
+use wallscope_binfmt::kallsyms::{self, KernelSymbol};
 
 /// Maximum bytes of a function: beyond lies a gap between modules.
 const MAX_FUNCTION: u64 = 256 << 10;

@@ -22,7 +22,7 @@
 //! callback into Go and the Go function that had called C are missing, as in Go's own tracebacks.
 
 use object::read::ReadRef;
-use wallscope_object::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
+use wallscope_binfmt::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
 
 use crate::native::abi::{
     End, KIND_DEREF, KIND_GO, KIND_OTHER, KIND_REG, KIND_SPAWN, RA_IN_REG, Rule,
