@@ -1,11 +1,10 @@
-//! The values wallscope speaks in: states, ledgers, stacks, samples, domains.
+//! The values that wallscope works with: states, ledgers, stacks, samples, domains.
 //!
-//! Floor 0 of the house: pure data and arithmetic. No I/O, no clock, no libc, no foreign format.
-//! Everything that measures ([`Recording`]'s producers), names (symbolisers), stores (formats) or
-//! shows (views) meets here and nowhere else.
+//! Floor 0 of the architecture: pure data and arithmetic. No I/O, no clock, no libc, no foreign
+//! format. Collectors, symbolisers, file formats and views exchange these values and no others.
 //!
 //! All times are integers in nanoseconds. Points in time are on the recording's clock (see
-//! [`Window::clock`]); lengths are plain differences. The one equation that everything serves:
+//! [`Window::clock`]); lengths are differences. Everything keeps one equation:
 //!
 //! ```text
 //! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)

@@ -1,4 +1,4 @@
-//! Resolves addresses of an ELF file as a recording would have them, and says what that cost.
+//! Resolves addresses of an ELF file as for a recording, and prints the cost.
 //!
 //! `lookup FILE COUNT` spreads COUNT addresses over the file's code; `lookup FILE 0xADDR…` prints
 //! the names and lines at virtual addresses.
@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// File offsets of `count` addresses over all code, in an order that is not ascending.
+/// File offsets of `count` addresses over all code, not ascending.
 fn spread(path: &str, count: u64) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
     let map = MappedFile::map(&open_named_by_user(Path::new(path))?)?;
     let elf = Elf::parse(&map)?;

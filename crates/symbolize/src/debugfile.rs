@@ -1,12 +1,12 @@
-//! Debug files beside a program: found by build id or by debug link, in the target's file system
-//! first and then in the host's.
+//! Finds separate debug files by build id or debug link, first in the target's file system, then in
+//! the host's.
 //!
 //! * `DIR/.build-id/xx/yyyy.debug` in every debug directory (usually `/usr/lib/debug`);
 //! * the `.gnu_debuglink` name beside the file, in `.debug` beside it, and under every debug
 //!   directory.
 //!
-//! A file counts only where its build id is the same, or where the program has none and the CRC in
-//! the link is that of the file. No debuginfod: resolving never uses the network.
+//! A file counts only if its build id is equal, or, for a program without one, if its CRC is that
+//! of the link. There is no debuginfod: resolving never uses the network.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use crate::source::root_for_everybody;
 /// Longest debug file of which a checksum is made, bytes: one with a build id needs none.
 const MAX_CHECKSUM_BYTES: usize = 4 << 30;
 
-/// Where to look.
+/// Places to search.
 pub(crate) struct Search<'a> {
     /// The target's root and the host's, in this order, both with the target's rights.
     roots: Vec<&'a TargetRoot>,
@@ -55,7 +55,7 @@ impl<'a> Search<'a> {
         self.refusals.into_inner()
     }
 
-    /// The debug file of `elf`.
+    /// Finds the debug file of `elf`.
     pub(crate) fn debug_file(&self, elf: &Elf<'_>) -> Option<MappedFile> {
         let id = elf.build_id();
         if let Some(id) = &id
@@ -65,7 +65,7 @@ impl<'a> Search<'a> {
         }
         let (link, crc) = elf.debug_link()?;
         let link = Path::new(OsStr::from_bytes(link));
-        // A link is a bare name; anything else would lead elsewhere.
+        // A link is a bare name; a path in it could lead elsewhere.
         let name = link.file_name()?;
         self.linked_paths(name).into_iter().find_map(|path| {
             self.open(&path, |data| {
@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The supplementary file that `dwz` made, which `elf` refers to.
+    /// Finds the supplementary file by `dwz` that `elf` refers to.
     pub(crate) fn supplementary(&self, elf: &Elf<'_>) -> Option<MappedFile> {
         let (path, id) = elf.debug_alt_link()?;
         let right = |data: &[u8]| {
@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
     }
 
     fn by_build_id(&self, id: &str) -> Option<MappedFile> {
-        // Shorter ones are no build ids, and would make paths that mean something else.
+        // A shorter one is no build id, and would give the path of another file.
         let (head, tail) = id.split_at_checked(2).filter(|(_, t)| t.len() >= 2)?;
         self.directories.iter().find_map(|dir| {
             let path = dir.join(format!(".build-id/{head}/{tail}.debug"));
@@ -124,7 +124,8 @@ impl<'a> Search<'a> {
         paths
     }
 
-    /// Opens `path` in the target's root, then in the host's, and takes the first that is `right`.
+    /// Opens `path` in the target's root, then in the host's; returns the first file that is
+    /// `right`.
     fn open(&self, path: &Path, right: impl Fn(&[u8]) -> bool) -> Option<MappedFile> {
         let path = TargetPath::new(path);
         self.roots.iter().find_map(|root| {
@@ -157,8 +158,8 @@ impl Roots {
     }
 }
 
-/// `a/b/../c` as `a/c`: the directory `xx` of a build id that was put in to be left again does not
-/// exist.
+/// Simplifies `a/b/../c` to `a/c`. The path passes through a placeholder directory `xx` that does
+/// not exist.
 fn without_dots(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

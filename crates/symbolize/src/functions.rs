@@ -1,9 +1,10 @@
-//! Functions of a file by name: what a probe is placed by.
+//! Finds functions of a file by name, to place probes.
 //!
-//! [`functions`] lists what the symbol tables of a file name (its own, `.gnu_debugdata`, and those of
-//! its separate debug file), [`inlined`] which functions were inlined where, so that a function
-//! without code of its own can be told from one that does not exist; [`extent`] gives the bounds of
-//! the code around an address, from symbols or, in a stripped file, from its unwind information.
+//! [`functions`] lists the functions in a file's symbol tables (its own, `.gnu_debugdata`, and
+//! those of its separate debug file). [`inlined`] lists inlined functions and their callers, which
+//! tells a function without code of its own from one that does not exist. [`extent`] returns the
+//! bounds of the code around an address, from symbols or, in a stripped file, from its unwind
+//! information.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,17 +19,17 @@ use crate::demangle::demangle;
 use crate::dwarf::{self, Sections};
 use crate::source::Sources;
 
-/// A function that was inlined, and where.
+/// An inlined function, and the function that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inlined {
     /// The function, demangled.
     pub function: String,
-    /// The function that holds a copy, demangled.
+    /// The function that contains a copy, demangled.
     pub into: String,
 }
 
-/// Calls `visit` with every function symbol of `elf`, once for each table that has it. `path` is the
-/// file's path as seen from `root` (`None`: from here), beside which a debug file is looked for.
+/// Calls `visit` with every function symbol of `elf`, once for each table that has it. `path` is
+/// the file's path as seen from `root` (`None`: from here); a debug file is searched beside it.
 pub fn functions(
     elf: &Elf<'_>,
     path: &Path,
@@ -59,8 +60,8 @@ pub fn functions(
     }
 }
 
-/// The inlined copies of functions whose demangled name `wanted` accepts, each pair once, as far as
-/// debug information tells within `limit`.
+/// Returns the inlined copies of functions with a demangled name that `wanted` accepts, each pair
+/// once. Stops reading debug information after `limit`.
 pub fn inlined(
     elf: &Elf<'_>,
     path: &Path,
@@ -99,8 +100,8 @@ pub fn inlined(
         .collect()
 }
 
-/// First address and size of the function around virtual address `at`, and its symbol's name where
-/// it has one.
+/// Returns the first address and size in bytes of the function around virtual address `at`, and its
+/// symbol's name if it has one.
 pub fn extent(
     elf: &Elf<'_>,
     path: &Path,

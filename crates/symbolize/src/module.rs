@@ -1,4 +1,4 @@
-//! One ELF module: opened, all its addresses resolved, and let go again.
+//! Resolves all addresses of one ELF module: opens it, reads it, and closes it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,20 +21,20 @@ use crate::source::{ModuleSource, Sources};
 use crate::table::Table;
 use crate::unnamed;
 
-/// Bytes of functions without a size that are looked at in one module: a hostile one could have many that
-/// never end.
+/// Maximum bytes of functions without a size that are examined in one module: a hostile one could
+/// have many that never end.
 const LABELS: u64 = 4 << 20;
 
-/// Frames of one module: file offset (ascending, each once) and what was found there.
+/// The addresses of one module to resolve.
 pub(crate) struct Wanted<'a> {
     /// The module.
     pub module: &'a Module,
-    /// File offsets, ascending, each once.
+    /// File offsets, ascending, without duplicates.
     pub offsets: &'a [u64],
 }
 
-/// Resolves `wanted`; the lines of each offset, empty where it stays unresolved. What was missing
-/// is counted in `losses`, in distinct addresses.
+/// Resolves `wanted`; returns the lines of each offset, empty if it stays unresolved. Counts the
+/// misses in `losses`, in distinct addresses.
 pub(crate) fn resolve(
     wanted: &Wanted<'_>,
     sources: &Sources,
@@ -76,7 +76,7 @@ pub(crate) fn resolve(
     lines
 }
 
-/// A module's bytes, kept open or mapped.
+/// A module's bytes, mapped or borrowed.
 pub(crate) enum Bytes<'a> {
     File(MappedFile),
     Memory(&'a [u8]),
@@ -93,8 +93,8 @@ impl std::ops::Deref for Bytes<'_> {
     }
 }
 
-/// The module's bytes: those the capture kept, else the file of that name where it is proven to be
-/// the same.
+/// Returns the module's bytes: those that the capture kept, else the file at its path if that is
+/// proven to be the same file.
 pub(crate) fn open<'a>(
     module: &Module,
     sources: &Sources,
@@ -133,7 +133,7 @@ fn is_same(elf: &Elf<'_>, module: &Module) -> bool {
 
 struct Resolver<'a, 'd, 't, 'r> {
     elf: &'a Elf<'d>,
-    /// All of the file.
+    /// The whole file.
     data: &'d [u8],
     name: &'a str,
     table: &'t mut Table<'r>,
@@ -148,7 +148,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         sources: &Sources,
         source: Option<&ModuleSource>,
     ) -> Vec<Vec<Line>> {
-        // Offsets ascend; addresses need not, as segments may be laid out otherwise in memory.
+        // Offsets ascend; addresses need not, as segments may have another order in memory.
         let mapped: Vec<Option<u64>> = wanted
             .offsets
             .iter()
@@ -183,7 +183,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         lines
     }
 
-    /// Functions without a name go by where they begin, as far as that is known.
+    /// Names functions without a name by their start, if it is known.
     fn tell_apart(&mut self, mapped: &[Option<u64>], lines: &mut [Vec<Line>]) {
         let (at, addresses): (Vec<usize>, Vec<u64>) = (mapped.iter().enumerate())
             .filter_map(|(i, address)| Some((i, (*address).filter(|_| lines[i].is_empty())?)))
@@ -196,7 +196,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         }
     }
 
-    /// The lines at each of `addresses` (virtual, ascending).
+    /// Returns the lines at each of `addresses` (virtual, ascending).
     fn lookup(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
         let Some(mut lines) = go::resolve(self.elf, addresses, self.table) else {
             return self.lookup_native(addresses, search);
@@ -212,7 +212,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         lines
     }
 
-    /// The same by what compilers of other languages leave.
+    /// Like [`Resolver::lookup`], from the tables of compilers other than Go's.
     fn lookup_native(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
         let has_dwarf = matches!(self.elf.section(".debug_info"), Ok(Some(_)));
         let complete = has_dwarf && self.elf.has_static_symbols();
@@ -276,7 +276,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             .collect()
     }
 
-    /// The bytes from `address` on to the end of its section, as far as the file has them.
+    /// Returns the bytes from `address` to the end of its section, as far as the file has them.
     fn code_from(&self, sections: &[SectionSpan], address: u64) -> Option<&'d [u8]> {
         let at = sections
             .partition_point(|s| s.start <= address)
@@ -287,8 +287,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         Some(&rest[..rest.len().min(size)])
     }
 
-    /// Where the function at `label`, whose symbol has no size, ends at the latest.
-    /// `left`: bytes of such functions that may still be looked at.
+    /// Returns the latest possible end of the function at `label`, which has no size. `left`: bytes
+    /// of such functions that may still be examined.
     fn end_of_label(&self, sections: &[SectionSpan], label: u64, left: &mut u64) -> u64 {
         if !self.elf.is_x86_64() || *left == 0 {
             return u64::MAX;
@@ -301,8 +301,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         end
     }
 
-    /// Whether a signal handler returned to the code at `address`. Nothing called it, so what a return
-    /// address stands behind is the byte before it.
+    /// Whether `address` is in the return trampoline of signal handlers. Nothing calls it, so its
+    /// return address stands for the byte before it.
     fn returns_from_signal(&self, address: u64) -> bool {
         let code = |address| {
             let offset = usize::try_from(self.elf.offset_of_vaddr(address)?).ok()?;
@@ -352,7 +352,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         answers
     }
 
-    /// Lines for the functions DWARF found, innermost first.
+    /// Returns lines for DWARF's functions, innermost first.
     fn lines_of_places(
         &mut self,
         places: &[dwarf::Place],
@@ -387,9 +387,9 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
     }
 }
 
-/// Whether the symbol names the function at `place` better than DWARF does: it is the exported
-/// name of the same function (`read`, where DWARF has `__GI___libc_read`), or has its arguments
-/// where DWARF has only a bare name.
+/// Whether the symbol names the function at `place` better than DWARF: it is the exported name of
+/// the function (`read`, where DWARF has `__GI___libc_read`), or it has arguments where DWARF has
+/// only a bare name.
 fn is_better(symbol: &Symbol<'_>, place: &dwarf::Place) -> bool {
     let exported = symbol.binding != Binding::Local;
     symbol.address == place.entry

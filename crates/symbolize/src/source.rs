@@ -1,4 +1,4 @@
-//! Where the bytes behind a module are to be had.
+//! Sources of a module's bytes.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -8,22 +8,22 @@ use rustc_hash::FxHashMap;
 use wallscope_model::ModuleId;
 use wallscope_procfs::target_file::{Rights, TargetRoot};
 
-/// What the capture knows of a module's bytes. Any part may be missing.
+/// The capture's knowledge of a module's bytes. Any part may be missing.
 #[derive(Debug, Default)]
 pub struct ModuleSource {
-    /// The mapped file itself, opened while it was mapped: serves deleted files and other mount
-    /// namespaces. For code made at run time: its perf map.
+    /// The mapped file itself, opened while it was mapped, which also serves deleted files and
+    /// other mount namespaces. For run-time code: its perf map.
     pub file: Option<File>,
-    /// The bytes themselves, for what is no file (the vDSO).
+    /// The bytes of a module that is no file (the vDSO).
     pub bytes: Option<Vec<u8>>,
-    /// A process that has it mapped, 0 where unknown.
+    /// A process that maps the module; 0: unknown.
     pub pid: u32,
-    /// The root directory of that process, in which debug files are looked for before the host's.
+    /// The root directory of that process, in which debug files are searched before the host's.
     pub root: Option<Arc<TargetRoot>>,
 }
 
 impl ModuleSource {
-    /// A source for the open `file`, as process `pid` maps it.
+    /// Creates a source for the open `file`, as process `pid` maps it.
     pub fn from_file(file: File, pid: u32) -> ModuleSource {
         ModuleSource {
             file: Some(file),
@@ -32,7 +32,7 @@ impl ModuleSource {
         }
     }
 
-    /// A source for bytes that are no file.
+    /// Creates a source for bytes that are no file.
     pub fn from_bytes(bytes: Vec<u8>) -> ModuleSource {
         ModuleSource {
             bytes: Some(bytes),
@@ -40,27 +40,27 @@ impl ModuleSource {
         }
     }
 
-    /// The same, with the root directory of its process.
+    /// Adds the root directory of its process.
     pub fn with_root(mut self, root: Arc<TargetRoot>) -> ModuleSource {
         self.root = Some(root);
         self
     }
 }
 
-/// Everything names can be had from.
+/// All sources of names.
 #[derive(Debug)]
 pub struct Sources {
-    /// By module. One that is missing is looked for under its path and taken where its build id
-    /// is the recorded one.
+    /// By module. A missing module is searched under its path, and used if its build id is the
+    /// recorded one.
     pub modules: FxHashMap<ModuleId, ModuleSource>,
     /// Root directory and rights for modules of which no process is known; `None`: this process's
     /// root, with the rights that everybody has.
     pub root: Option<Arc<TargetRoot>>,
-    /// The text of `/proc/kallsyms`; `None`: read when the first kernel frame is met.
+    /// The text of `/proc/kallsyms`; `None`: read at the first kernel frame.
     pub kallsyms: Option<String>,
     /// Directories with separate debug files, in the target's root and in the host's.
     pub debug_directories: Vec<PathBuf>,
-    /// The most time to spend on the debug information of one module.
+    /// Maximum time for the debug information of one module.
     pub time_per_module: std::time::Duration,
 }
 
