@@ -120,7 +120,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         )));
     }
     // The place is tried before the work is done.
-    let readers = match format.name == "pprof" {
+    let readers = match format.name() == "pprof" {
         true => Readers::Owner,
         false => Readers::Umask,
     };
