@@ -295,7 +295,7 @@ pub(super) fn write(
     own.sort_unstable();
     calls.sort_unstable();
     let (mut own, mut calls) = (own.into_iter().peekable(), calls.into_iter().peekable());
-    let clean = |t: &str| t.replace(['\n', '\r'], " ");
+    let clean = |t: &str| t.replace(wallscope_model::printable::is_obeyed, " ");
     let mut said = vec![false; functions.len()];
     let mut name = |f: u32, prefix: &str, out: &mut dyn Write| -> io::Result<()> {
         let info = functions[f as usize];

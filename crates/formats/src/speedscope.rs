@@ -5,6 +5,7 @@
 //! view; samples lie one after the other, because that is what weights are there.
 
 use std::io::{self, Write};
+use wallscope_model::printable::escape_json;
 
 use serde::{Deserialize, Serialize};
 use wallscope_model::{FrameId, FrameKind, Limit, Recording, StackEnd, State, Unit};
@@ -289,7 +290,7 @@ pub(super) fn write(
         name: Some(rec.domain.target.clone()).filter(|t| !t.is_empty()),
         exporter: Some(concat!("wallscope ", env!("CARGO_PKG_VERSION")).to_string()),
     };
-    serde_json::to_writer(&mut *out, &file)?;
+    out.write_all(escape_json(&serde_json::to_string(&file)?).as_bytes())?;
     out.flush()?;
     Ok(left_out(
         rec,

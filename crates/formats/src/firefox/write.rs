@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::time::Duration;
+use wallscope_model::printable::escape_json;
 
 use fxprof_processed_profile as fx;
 use rustc_hash::FxHashMap;
@@ -170,7 +171,7 @@ pub(in super::super) fn write(
             }
         }
     }
-    serde_json::to_writer(&mut *out, &profile)?;
+    out.write_all(escape_json(&serde_json::to_string(&profile)?).as_bytes())?;
     out.flush()?;
     let mut lost = left_out(
         rec,

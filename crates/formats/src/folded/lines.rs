@@ -8,9 +8,21 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use wallscope_model::printable::is_obeyed;
 use wallscope_model::{FrameKind, Line, Recording};
 
 use wallscope_model::name;
+
+/// A character of a name within a line: one that would end a frame or the line, or that a terminal would
+/// obey, is replaced.
+pub fn within_line(c: char) -> char {
+    match c {
+        ';' => ':',
+        '\n' | '\r' => ' ',
+        c if is_obeyed(c) => '\u{fffd}',
+        c => c,
+    }
+}
 
 /// Names as numbers: equal texts have one. What would end a frame or the line is replaced.
 #[derive(Default)]
@@ -21,15 +33,12 @@ struct Words {
 
 impl Words {
     fn id(&mut self, name: &str, suffix: &str) -> u32 {
-        let mut text: Vec<u8> = name.bytes().chain(suffix.bytes()).collect();
-        for c in &mut text {
-            match c {
-                b';' => *c = b':',
-                b'\n' | b'\r' => *c = b' ',
-                _ => {}
-            }
-        }
-        let text = text.into_boxed_slice();
+        let text: String = name
+            .chars()
+            .chain(suffix.chars())
+            .map(within_line)
+            .collect();
+        let text = text.into_bytes().into_boxed_slice();
         let next = self.list.len() as u32;
         *self.ids.entry(text).or_insert_with_key(|t| {
             self.list.push(t.clone());

@@ -7,5 +7,6 @@ mod lines;
 mod read;
 mod write;
 
+pub use lines::within_line;
 pub(super) use read::{detect, read};
 pub use write::{Options, push, reasons, write};

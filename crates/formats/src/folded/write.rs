@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use wallscope_model::scale::{NOT_SAMPLED, scale};
 use wallscope_model::{BlockReason, ContextId, Part, Recording, State, UnknownCause, View};
 
-use super::lines::{Around, Lines, Row};
+use super::lines::{Around, Lines, Row, within_line};
 
 /// What becomes of a stack's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,11 +75,7 @@ impl Options {
 
 /// A name within a line: what would end a frame or the line is replaced.
 pub fn push(line: &mut String, name: &str) {
-    line.extend(name.chars().map(|c| match c {
-        ';' => ':',
-        '\n' | '\r' => ' ',
-        c => c,
-    }));
+    line.extend(name.chars().map(within_line));
 }
 
 /// Writes the stacks of `recording`.
