@@ -24,7 +24,7 @@ pub const FORMATS: &[Format] = &[
         }),
         write: None,
     },
-    // Before pprof, whose fields of the same numbers hold no messages of messages.
+    // Before pprof: its fields of the same numbers hold no messages of messages.
     Format {
         name: "otlp",
         about: "OpenTelemetry's profiles (alpha), all states: for collectors",
@@ -206,7 +206,7 @@ pub const FORMATS: &[Format] = &[
         write: Some(|rec, options, out| {
             let page = page::PageOptions {
                 finding: options.finding,
-                // Whoever exports is not asked what to leave out.
+                // An export leaves nothing out.
                 idle: Idle::Show,
                 ..page::PageOptions::default()
             };
