@@ -1,11 +1,14 @@
-//! The text of gprof → recording.
+//! The text of GNU gprof → recording.
 //!
-//! Its flat profile says what each function took by itself, in hundredths of a second, sampled;
-//! its call graph who called whom and how often, counted. What a call cost is gprof's own guess:
-//! it takes each call of a function to cost the same.
+//! Known is its default form, with or without explanations, in UTF-8 or UTF-16: a flat profile under
+//! "Flat profile:" and a call graph. BSD's form (`-T`) and the raw `gmon.out` are refused by name.
+//!
+//! The flat profile has each function's own time, sampled; the call graph has callers, counted. The
+//! cost of a call is gprof's own estimate: it takes each call of a function to cost the same. A
+//! histogram in another unit than seconds is read as counts of that unit.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Limit, Unit};
+use wallscope_model::{FrameKind, Limit, Unit};
 
 use super::call_graph::{CallGraph, Node};
 use super::import::{About, Import};
@@ -19,10 +22,26 @@ pub(super) fn detect(head: &[u8]) -> bool {
     has(b"Flat profile:") && has(b"Each sample counts as")
 }
 
-/// Seconds with two decimals → nanoseconds.
+/// A figure of seconds → nanoseconds; of another unit, billionths of it.
 fn time(text: &str) -> Option<u64> {
+    text.starts_with(|c: char| c.is_ascii_digit())
+        .then_some(())?;
     let v: f64 = text.parse().ok()?;
     (v.is_finite() && (0.0..1e9).contains(&v)).then_some((v * 1e9).round() as u64)
+}
+
+/// The unit of the histogram, from `Each sample counts as 0.01 seconds.`.
+fn unit(interval: &str) -> Unit {
+    match interval.split_whitespace().nth(1) {
+        Some("seconds" | "second" | "s") => Unit::Nanoseconds,
+        Some(other) => Unit::Count(format!("1e-9 {other}")),
+        None => Unit::Count("1e-9 units".to_string()),
+    }
+}
+
+/// Whether a word is a figure; functions may be called `inf` or `nan`.
+fn is_number(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit()) && word.parse::<f64>().is_ok()
 }
 
 /// Reads gprof's text.
@@ -51,7 +70,10 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
         }
         let id = graph.node(Node {
             name: name.to_string(),
-            ..Node::default()
+            module: String::new(),
+            file: String::new(),
+            line: 0,
+            kind: FrameKind::Native,
         })?;
         ids.insert(name.to_string(), id);
         Ok(id)
@@ -61,16 +83,13 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
     // The flat profile: %, cumulative, self, then calls and two more where known, then the name.
     for line in lines.by_ref() {
         if let Some(rest) = line.strip_prefix("Each sample counts as ") {
-            interval = rest.trim_end_matches('.').trim();
+            interval = rest.trim().trim_end_matches('.').trim();
         }
         if line.contains("Call graph") || line.contains("Index by function name") {
             break;
         }
         let words: Vec<&str> = line.split_whitespace().collect();
-        let numbers = words
-            .iter()
-            .take_while(|w| w.parse::<f64>().is_ok())
-            .count();
+        let numbers = words.iter().take_while(|w| is_number(w)).count();
         if numbers < 3 || numbers >= words.len() {
             continue;
         }
@@ -82,7 +101,7 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
             graph.called(id, words[3].parse().unwrap_or(0));
         }
     }
-    // The call graph: blocks of callers, the function itself (`[1]` in front), what it calls.
+    // The call graph: blocks of callers, the function itself (`[1]` in front), its callees.
     let mut block: Vec<(Option<u32>, u64, u64)> = Vec::new();
     let mut primary: Option<u32> = None;
     for line in lines {
@@ -99,7 +118,7 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
             let words: Vec<&str> = rest.collect();
             let numbers = words
                 .iter()
-                .take_while(|w| w.parse::<f64>().is_ok() || w.contains(['/', '+']))
+                .take_while(|w| is_number(w) || w.contains(['/', '+']))
                 .count();
             if numbers < 2 || numbers >= words.len() {
                 continue;
@@ -137,7 +156,7 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
         tool: "gprof".to_string(),
         format: "gprof's text".to_string(),
         values: format!("gprof's samples, each {interval}"),
-        unit: Unit::Nanoseconds,
+        unit: unit(interval),
         limits: vec![
             super::instrumented(
                 "gprof",
