@@ -101,7 +101,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             // Neither control characters nor the two that are no characters are XML; those that
-            // turn the direction of writing would rearrange what stands beside them.
+            // turn the direction of writing would rearrange the text beside them.
             '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('�'),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
                 out.push('�');
