@@ -282,12 +282,12 @@ impl Profile {
             p.values = Values::Bytes(sizes);
             return Ok(p);
         }
-        p.values = match file.timestamps.filter(|t| !t.is_empty()) {
+        p.values = match file.timestamps.as_ref().filter(|t| !t.is_empty()) {
             _ if file.samples.is_empty() => Values::Hits(hits),
             Some(times) => {
-                let (start, end) = head_window(&file.start_time, &file.end_time, &times);
+                let (start, end) = head_window(&file.start_time, &file.end_time, times);
                 p.place(start.unwrap_or(times[0]), end);
-                Values::Times(Times::at(&file.nodes()?, &times, end))
+                Values::Times(Times::at(&file.nodes()?, times, end))
             }
             None => Values::Samples(file.nodes()?),
         };
