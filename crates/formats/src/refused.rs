@@ -81,6 +81,11 @@ const REFUSED: &[Refused] = &[
         detect: gecko,
     },
     Refused {
+        what: "the Firefox Profiler's binary form (.jslb)",
+        convert: "open it in profiler.firefox.com and save it as JSON",
+        detect: |h| h.starts_with(b"\xdc\xdfJSLB"),
+    },
+    Refused {
         what: "OpenTelemetry's profiles as JSON",
         convert: "save them as Protocol Buffers (the collector's file exporter: format: proto)",
         detect: |h| json_object(h) && json::has_key(h, "resourceProfiles"),

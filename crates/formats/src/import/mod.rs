@@ -7,8 +7,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::hash::BuildHasher;
+use rustc_hash::FxHashMap;
 use wallscope_model::{
     BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Label,
     LabelsId, Ledger, Limit, Line, Module, ModuleId, ModuleKind, Part, Process, Recording, Sample,
@@ -19,9 +18,11 @@ use super::ReadError;
 
 mod decimal;
 mod finish;
+mod index;
 mod number;
 
 pub(super) use decimal::{Decimal, Scale};
+use index::{Index, hash};
 pub(super) use number::{number, seconds};
 
 /// Frames of a stack that are kept, from the leaf; deeper ones are cut.
@@ -78,32 +79,6 @@ pub(super) struct About {
     pub notes: Vec<String>,
     /// Events and rates, where known.
     pub events: Vec<wallscope_model::EventSource>,
-}
-
-/// Equal things once; the index holds hashes only, the things stay in their list.
-#[derive(Default)]
-struct Index {
-    of: FxHashMap<u64, u32>,
-}
-
-impl Index {
-    /// The place of the entry that `same` recognises, or `next` where there is none.
-    fn place(&mut self, mut hash: u64, next: u32, same: impl Fn(u32) -> bool) -> (u32, bool) {
-        loop {
-            match self.of.get(&hash) {
-                Some(at) if same(*at) => return (*at, false),
-                Some(_) => hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
-                None => {
-                    self.of.insert(hash, next);
-                    return (next, true);
-                }
-            }
-        }
-    }
-}
-
-fn hash(of: impl std::hash::Hash) -> u64 {
-    FxBuildHasher.hash_one(of)
 }
 
 /// The parts in which samples that are added up are equal.

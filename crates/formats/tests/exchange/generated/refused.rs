@@ -27,6 +27,11 @@ fn each_format_without_a_reader_is_refused_by_name() {
             }
         }
     }
+    cases.push((
+        b"\xdc\xdfJSLB\x01\0".to_vec(),
+        ".jslb",
+        "profiler.firefox.com",
+    ));
     let texts = [
         (
             "heap profile:    144:  8498176 [   144:  8498176] @ heapz_v2/524288\n",
