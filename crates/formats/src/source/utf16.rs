@@ -52,19 +52,17 @@ impl<R: Read> Utf16<R> {
     }
 
     fn unit(&mut self, unit: u16) {
-        let units = self.high.take().into_iter().chain([unit]);
-        for c in char::decode_utf16(units) {
-            match c {
-                Ok(c) => self.out.push(c),
-                Err(e)
-                    if (0xd800..0xdc00).contains(&e.unpaired_surrogate())
-                        && e.unpaired_surrogate() == unit =>
-                {
-                    self.high = Some(unit);
-                }
-                Err(_) => self.out.push(char::REPLACEMENT_CHARACTER),
+        let high = self.high.take();
+        if (0xd800..0xdc00).contains(&unit) {
+            if high.is_some() {
+                self.out.push(char::REPLACEMENT_CHARACTER);
             }
+            self.high = Some(unit);
+            return;
         }
+        let chars = char::decode_utf16(high.into_iter().chain([unit]));
+        let marked = chars.map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+        self.out.extend(marked);
     }
 
     fn decode(&mut self, bytes: &[u8]) {
@@ -146,6 +144,8 @@ mod tests {
     fn lone_surrogates_and_a_last_byte_are_marked() {
         assert_eq!(decoded(&[0xd83d, 0x61], Order::Big, 9), "\u{fffd}a");
         assert_eq!(decoded(&[0x61, 0xd83d], Order::Big, 9), "a\u{fffd}");
+        let twice = decoded(&[0xd83d, 0xd83d, 0x61], Order::Big, 9);
+        assert_eq!(twice, "\u{fffd}\u{fffd}a");
         let mut odd = Utf16::new(&b"a\0b"[..], Order::Little);
         let mut out = String::new();
         odd.read_to_string(&mut out).unwrap();
