@@ -20,7 +20,7 @@ struct Out {
     wants: bool,
 }
 
-/// Who is off the CPU since when.
+/// Threads that are off the CPU, and since when.
 #[derive(Default)]
 pub(super) struct Switches {
     out: FxHashMap<u32, Out>,
@@ -69,7 +69,7 @@ impl Switches {
         to.sample(out.context, out.stack, kind, None, (1, away), Some(time))
     }
 
-    /// What is still off the CPU when the file ends, counted up to there.
+    /// Threads that are still off the CPU when the file ends, counted up to there.
     pub(super) fn end(mut self, time: u64, to: &mut Import) -> Result<(), ReadError> {
         let mut left: Vec<u32> = self.out.keys().copied().collect();
         left.sort_unstable();

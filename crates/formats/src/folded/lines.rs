@@ -24,7 +24,7 @@ pub fn within_line(c: char) -> char {
     }
 }
 
-/// Names as numbers: equal texts have one. What would end a frame or the line is replaced.
+/// Names as numbers: equal texts have one. Characters that would end a frame or the line are replaced.
 #[derive(Default)]
 struct Words {
     list: Vec<Box<[u8]>>,
@@ -75,7 +75,7 @@ impl Words {
             of[*last][*word as usize] = rank;
         }
         let [within, last] = of;
-        // Rank 0 stands for what is beyond a line's end.
+        // Rank 0 stands for the place beyond a line's end.
         let bits = u32::BITS - (order.len() as u32).leading_zeros();
         Ranks {
             within,
@@ -93,7 +93,7 @@ struct Ranks {
     bits: u32,
 }
 
-/// What stands around a stack in a line, the same for many.
+/// Words around a stack in a line, shared by many lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Around {
     /// Words before it.
@@ -102,7 +102,7 @@ pub(super) struct Around {
     pub after: Vec<u32>,
 }
 
-/// A line: a stack, what stands around it, and its number.
+/// A line: a stack, the words around it, and its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub stack: u32,
@@ -187,7 +187,7 @@ impl Lines {
         self.ends.len() as u32 - 1
     }
 
-    /// The number of what stands around stacks.
+    /// The number of words around a stack.
     pub(super) fn around(&mut self, around: Around) -> u32 {
         let next = self.around.len() as u32;
         *self.around_ids.entry(around).or_insert_with_key(|a| {
@@ -302,7 +302,7 @@ impl Lines {
         }
     }
 
-    /// A line's bytes from some word on: what stands before each word, and the number.
+    /// A line's bytes from some word on: the separator before each word, and the number.
     fn bytes<'l>(
         &'l self,
         words: impl Iterator<Item = u32> + 'l,
@@ -321,7 +321,7 @@ impl Lines {
         rows: &[Row],
         mut put: impl FnMut(&[u8], u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Neighbours begin alike: only what differs is put together anew.
+        // Neighbours begin alike: only the differing part is put together anew.
         let mut text = Vec::new();
         let mut words: Vec<(u32, usize)> = Vec::new();
         for row in rows {

@@ -7,7 +7,7 @@ use wallscope_model::{BlockReason, ContextId, Part, Recording, State, UnknownCau
 
 use super::lines::{Around, Lines, Row, within_line};
 
-/// What becomes of a stack's line.
+/// Content of a stack's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Which time.
@@ -73,7 +73,7 @@ impl Options {
     }
 }
 
-/// A name within a line: what would end a frame or the line is replaced.
+/// A name within a line: characters that would end a frame or the line are replaced.
 pub fn push(line: &mut String, name: &str) {
     line.extend(name.chars().map(within_line));
 }
@@ -81,7 +81,7 @@ pub fn push(line: &mut String, name: &str) {
 /// Writes the stacks of `recording`.
 ///
 /// # Errors
-/// What `out` returns.
+/// Errors of `out`.
 pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> io::Result<()> {
     let mut lines = Lines::new(recording);
     let unsampled = lines.stack_of(NOT_SAMPLED);

@@ -1,14 +1,17 @@
 //! The bytes of a file on their way to a reader: compressed or not, whole or as a stream.
 //!
-//! What a reader is chosen by is the first [`HEAD`] bytes. Compression is taken off on the way,
-//! never beyond the bounds. A file that ends within its compressed data is read up to there;
-//! [`Source::cut`] then tells.
+//! A reader is chosen by the first [`HEAD`] bytes. Gzip is unpacked on the way, never beyond the
+//! bounds. Text in UTF-16 with a byte order mark becomes UTF-8. A file that ends within its
+//! compressed data is read up to there, and [`Source::cut`] says so.
+
+mod utf16;
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
 use super::{Bounds, ReadError};
+use utf16::Utf16;
 
 /// How much of a file its format is told from.
 pub(super) const HEAD: usize = 64 * 1024;
@@ -21,8 +24,8 @@ pub(super) struct Source<'a> {
     rest: Box<dyn Read + Send + 'a>,
     bounds: Bounds,
     read: u64,
-    /// Most bytes that decompression may give to a reader that streams; what readers keep of them
-    /// they bound themselves.
+    /// Most bytes that decompression may give to a reader that streams. Readers bound the memory that
+    /// they keep themselves.
     most: u64,
     cut: bool,
     followed: bool,
@@ -59,16 +62,15 @@ impl<'a> Source<'a> {
             cut: false,
             followed: false,
         };
-        let mut head = vec![0; HEAD];
-        let mut have = 0;
-        while have < HEAD {
-            match source.take(&mut head[have..])? {
-                0 => break,
-                n => have += n,
-            }
+        let mut head = source.first()?;
+        if let Some(order) = utf16::order(&head) {
+            let raw = io::Cursor::new(head)
+                .chain(std::mem::replace(&mut source.rest, Box::new(io::empty())));
+            source.rest = Box::new(Utf16::new(raw, order));
+            source.read = 0;
+            head = source.first()?;
         }
-        head.truncate(have);
-        // A mark of the byte order, as text of some systems begins with, is no part of the text.
+        // A byte order mark is no part of the text.
         if head.starts_with(b"\xef\xbb\xbf") {
             head.drain(..3);
         }
@@ -83,12 +85,31 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
+    /// The first bytes, at most [`HEAD`].
+    fn first(&mut self) -> Result<Vec<u8>, ReadError> {
+        let mut head = vec![0; HEAD];
+        let mut have = 0;
+        while have < HEAD {
+            match self.take(&mut head[have..])? {
+                0 => break,
+                n => have += n,
+            }
+        }
+        head.truncate(have);
+        Ok(head)
+    }
+
     /// The beginning of the file, whether or not it was read since.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Whether the compressed data ended in the middle, or its sum is wrong.
+    /// Notes that the reader found the file to end in the middle.
+    pub(super) fn set_cut(&mut self) {
+        self.cut = true;
+    }
+
+    /// Whether the file ended in the middle, or the sum of its compressed data is wrong.
     pub(super) fn cut(&self) -> bool {
         self.cut
     }
@@ -98,7 +119,7 @@ impl<'a> Source<'a> {
         self.followed
     }
 
-    /// What reading may take.
+    /// The limits on memory.
     pub(super) fn bounds(&self) -> Bounds {
         self.bounds
     }
@@ -112,7 +133,7 @@ impl<'a> Source<'a> {
                 self.cut = true;
                 0
             }
-            // What follows whole data and is no more of it; else the data does not sum up.
+            // Bytes after whole data, or data with a wrong sum.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput && self.read > 0 => {
                 self.followed = e.to_string() == "invalid gzip header";
                 self.cut = !self.followed;
@@ -183,8 +204,8 @@ fn io_error(e: io::Error) -> ReadError {
 
 /// Streams a text in pieces that end where `ends` says, each given to `piece`.
 ///
-/// `ends` gets the bytes at hand and returns how many of them are whole pieces, 0 for none; what
-/// is left at the end of the file is given as it is.
+/// `ends` gets the bytes at hand and returns how many of them are whole pieces, 0 for none. The rest at
+/// the end of the file is given as it is.
 pub(super) fn pieces(
     source: &mut Source,
     size: usize,
