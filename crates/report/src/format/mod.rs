@@ -18,6 +18,7 @@ mod kernel_text;
 pub mod off_wake;
 mod otlp;
 mod perf_data;
+mod perf_event;
 mod perf_script;
 mod perfetto;
 pub mod pprof;
@@ -244,6 +245,14 @@ pub enum ReadError {
         /// What.
         what: String,
     },
+    /// A layout that this reader does not know: its stacks or weights would be wrong.
+    #[error("{what}")]
+    Unsupported {
+        /// The part that is unknown.
+        what: String,
+        /// The next command.
+        remedy: String,
+    },
     /// Reading it would take more memory than allowed.
     #[error("it is too large: {what}, and at most {limit_mib} MiB are allowed")]
     TooLarge {
@@ -263,6 +272,13 @@ pub enum ReadError {
         /// What there is.
         have: String,
     },
+}
+
+impl ReadError {
+    /// The file contradicts itself.
+    fn damaged(what: impl Into<String>) -> ReadError {
+        ReadError::Damaged { what: what.into() }
+    }
 }
 
 /// Limits on what reading a file may take.
