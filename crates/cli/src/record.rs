@@ -10,13 +10,13 @@ use wallscope_capture::backend::{self, ebpf::Mechanism};
 use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording};
-use wallscope_report::format::pprof;
-use wallscope_report::text;
+use wallscope_render::text;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers};
 
 /// Measure a process, command, cgroup or the machine, and write the recording.
 #[derive(Debug, clap::Args)]
@@ -220,7 +220,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } = measure(&options, output)?;
     eprintln!(
         "wallscope: {}",
-        wallscope_explain::finding(&recording).sentence
+        wallscope_diagnose::finding(&recording).sentence
     );
     eprintln!("wallscope: {}", written(&path));
     outcome
@@ -243,9 +243,9 @@ fn written(path: &Path) -> String {
 /// It cannot be written there.
 pub fn output(path: Option<&Path>) -> anyhow::Result<Output> {
     if let Some(path) = path {
-        return Output::create(path);
+        return Output::create(path, Readers::Owner);
     }
-    Output::create_beside(&dated_name())
+    Output::create_beside(&dated_name(), Readers::Owner)
 }
 
 /// `wallscope-20260131-154500.pb.gz`, local time.
@@ -277,8 +277,8 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let mut recording = captured.recording;
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     recording.losses.extend(unnamed);
-    wallscope_explain::lock_names::name(&mut recording);
-    wallscope_explain::idle::mark(&mut recording, &captured.seen);
+    wallscope_diagnose::lock_names::name(&mut recording);
+    wallscope_diagnose::idle::mark(&mut recording, &captured.seen);
     let command = matches!(options.target, Target::Command(_));
     let left = (command && captured.stop == Stop::TargetEnded).then(|| left_behind(&recording));
     let left = left.flatten();
@@ -310,7 +310,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
 /// That a command has ended, and processes that it started have not, as those of a daemon.
 fn left_behind(recording: &Recording) -> Option<String> {
     let lives = |p: &&Process| {
-        let stat = wallscope_object::process::stat(p.pid);
+        let stat = wallscope_procfs::process::stat(p.pid);
         stat.is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
     };
     let left: Vec<&Process> = recording.processes.iter().filter(lives).collect();
@@ -409,7 +409,8 @@ fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
         Ok(path) => return Ok(path),
         Err(error) => error,
     };
-    let saved = Output::create_beside(&refuge).and_then(|output| write_to(output, recording));
+    let saved = Output::create_beside(&refuge, Readers::Owner)
+        .and_then(|output| write_to(output, recording));
     Err(match saved {
         Ok(refuge) => error.context(format!(
             "the recording was saved as '{}' instead",

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
-use wallscope_report::page::{self, Finding, PageOptions};
+use wallscope_render::page::{self, Finding, PageOptions};
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers};
 use crate::report::IdleArg;
 use crate::select::SelectArgs;
 use crate::{input, output};
@@ -47,12 +47,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let file = match path == Path::new("-") {
         true => None,
         // The place is tried before the work is done.
-        false => Some(Output::create(&path)?),
+        false => Some(Output::create(&path, Readers::Umask)?),
     };
     let recording = args
         .select
         .of(input::recording(&args.file, &args.reading)?)?;
-    let found = wallscope_explain::finding(&recording);
+    let found = wallscope_diagnose::finding(&recording);
     let options = PageOptions {
         finding: Some(finding(&found)),
         idle: args.idle.into(),
@@ -70,7 +70,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// A finding as the page shows it.
-pub fn finding(found: &wallscope_explain::Finding) -> Finding<'_> {
+pub fn finding(found: &wallscope_diagnose::Finding) -> Finding<'_> {
     Finding {
         sentence: &found.sentence,
         rule: (found.rule, found.when),

@@ -24,7 +24,7 @@ use wallscope_capture::counter::{
 use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop, Stopper};
 use wallscope_capture::target::Target;
 use wallscope_model::{Domain, Ledger, Recording};
-use wallscope_object::cgroup;
+use wallscope_procfs::cgroup;
 
 use crate::failure::Failure;
 use crate::record::{Backend, TargetArgs, parse_duration};
@@ -303,7 +303,7 @@ impl Observer for Watcher<'_, '_> {
         // The line by which scripts know that nothing is missed from now on.
         eprintln!(
             "wallscope: counting {} ({} {}, {} backend; no recording is written)",
-            wallscope_report::text::clean(&facts.target),
+            wallscope_render::text::clean(&facts.target),
             facts.threads,
             if facts.threads == 1 {
                 "thread"

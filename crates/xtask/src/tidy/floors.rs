@@ -21,13 +21,17 @@ pub enum Floor {
 /// The plan of the house.
 pub const FLOORS: &[(&str, Floor)] = &[
     ("wallscope-model", Floor::Product(0)),
-    ("wallscope-object", Floor::Product(1)),
-    ("wallscope-report", Floor::Product(1)),
-    ("wallscope-explain", Floor::Product(1)),
+    ("wallscope-procfs", Floor::Product(1)),
+    ("wallscope-binfmt", Floor::Product(1)),
+    ("wallscope-formats", Floor::Product(1)),
+    ("wallscope-analysis", Floor::Product(1)),
+    ("wallscope-diagnose", Floor::Product(1)),
+    ("wallscope-render", Floor::Product(2)),
     ("wallscope-unwind", Floor::Product(2)),
     ("wallscope-symbolize", Floor::Product(2)),
     ("wallscope-capture", Floor::Product(3)),
     ("wallscope", Floor::Product(5)),
+    ("wallscope-synthetic", Floor::Dev),
     ("wallscope-testkit", Floor::Dev),
     ("xtask", Floor::Dev),
 ];

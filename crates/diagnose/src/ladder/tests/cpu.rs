@@ -1,0 +1,244 @@
+//! Uses of CPUs, and shortage of them.
+
+use super::*;
+
+/// The first thread computes in a function that is not the program's own.
+fn computes_in(rec: &mut Recording, kind: FrameKind, name: &str) {
+    rec.functions.push(Function {
+        name: name.into(),
+        system_name: name.into(),
+        file: "".into(),
+        start_line: 0,
+    });
+    rec.frames.push(Frame {
+        kind,
+        module: None,
+        address: rec.frames.len() as u64,
+        lines: vec![Line {
+            function: FunctionId(rec.functions.len() as u32 - 1),
+            line: 1,
+        }],
+    });
+    let mut stack = rec.stacks[rec.samples[0].stack.0 as usize].clone();
+    stack.frames.insert(0, FrameId(rec.frames.len() as u32 - 1));
+    rec.stacks.push(stack);
+    rec.samples[0].stack = StackId(rec.stacks.len() as u32 - 1);
+}
+
+/// Both CPUs were used for `seconds` of the window, by a process that may use `cpus`.
+fn used(rec: &mut Recording, seconds: u64, cpus: &str) {
+    let sample = |time_ns, busy| HostSample {
+        time_ns,
+        facts: HostFacts {
+            cpu_busy_ns: vec![busy; 2],
+            limits: vec![wallscope_model::Limits {
+                cpus: cpus.into(),
+                ..wallscope_model::Limits::default()
+            }],
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    rec.host = vec![sample(start, 0), sample(end, seconds * 10 * TENTH)];
+}
+
+#[test]
+fn a_quota_that_binds_is_told_by_the_cgroup_s_own_counters() {
+    // Ready half of the time; whether for the quota is not known without kernel programs.
+    let mut rec = recording(&[(10, 50, 0, BlockReason::Lock, 40); 4]);
+    rec.domain.backend = "proc".into();
+    let sample = |time_ns, periods, throttled| HostSample {
+        time_ns,
+        facts: HostFacts {
+            cgroup: Some(wallscope_model::CgroupFacts {
+                quota_us: Some(40_000),
+                period_us: Some(100_000),
+                nr_periods: Some(periods),
+                nr_throttled: Some(throttled),
+                ..wallscope_model::CgroupFacts::default()
+            }),
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    rec.host = vec![sample(start, 0, 0), sample(end, 100, 90)];
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("quota", Some("throttled")),
+        "{}",
+        v.cause
+    );
+    assert!(v.cause.contains("not told apart"), "{}", v.cause);
+    rec.host[1] = sample(end, 100, 5);
+    assert_ne!(climb(&rec).verdict.rule, "quota");
+    // With kernel programs it is known that it was not for the quota.
+    rec.host[1] = sample(end, 100, 90);
+    rec.domain.backend = "ebpf".into();
+    assert_ne!(climb(&rec).verdict.rule, "quota");
+}
+
+#[test]
+fn a_memory_limit_that_is_met_is_told_where_the_kernel_computes() {
+    let mut rec = recording(&[(90, 0, 0, BlockReason::Disk, 10)]);
+    let l = &mut rec.contexts[0].ledger.on_cpu;
+    (l.kernel, l.user) = (l.user, 0);
+    let sample = |time_ns, used, hits| HostSample {
+        time_ns,
+        facts: HostFacts {
+            cgroup: Some(wallscope_model::CgroupFacts {
+                memory_bytes: Some(used),
+                memory_limit_bytes: Some(20 << 20),
+                memory_limit_hits: Some(hits),
+                ..wallscope_model::CgroupFacts::default()
+            }),
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "computing", "{}", v.cause);
+        v.more.iter().any(|m| m.contains("at its memory limit"))
+    };
+    rec.host = vec![sample(start, 20 << 20, 0), sample(end, 20 << 20, 500_000)];
+    assert!(told(&rec));
+    rec.host = vec![sample(start, 9 << 20, 0), sample(end, 9 << 20, 0)];
+    assert!(!told(&rec));
+}
+
+#[test]
+fn work_of_the_kernel_is_told_by_its_functions() {
+    use BlockReason::{Lock, Timer};
+    let cases = [
+        ("asm_exc_page_fault", "page-faults", Timer),
+        ("try_to_free_pages", "reclaim", Timer),
+        ("native_queued_spin_lock_slowpath", "spinning", Lock),
+    ];
+    for (function, rule, reason) in cases {
+        let mut rec = recording(&[(40, 0, 0, reason, 60)]);
+        let before = climb(&rec).verdict.rule;
+        computes_in(&mut rec, FrameKind::Kernel, function);
+        let v = climb(&rec).verdict;
+        assert_ne!(before, rule);
+        assert_eq!((v.rule, v.bottleneck), (rule, true), "{}", v.cause);
+        assert_eq!(v.function.as_deref(), Some("program::f0"), "{}", v.cause);
+        // A tenth of it is no cause.
+        let mut little = recording(&[(4, 0, 0, reason, 96)]);
+        computes_in(&mut little, FrameKind::Kernel, function);
+        assert_ne!(climb(&little).verdict.rule, rule);
+    }
+}
+
+#[test]
+fn pages_that_come_from_a_disk_are_awaited_and_not_handled() {
+    let mut rec = recording(&[(30, 0, 0, BlockReason::PageFault, 70)]);
+    computes_in(&mut rec, FrameKind::Kernel, "handle_mm_fault");
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("waiting", Some("page_fault")),
+        "{}",
+        v.cause
+    );
+}
+
+#[test]
+fn threads_that_are_started_all_the_time_are_told_where_that_is_most_of_the_computing() {
+    let mut rec = recording(&[(60, 0, 0, BlockReason::Child, 40)]);
+    computes_in(&mut rec, FrameKind::Kernel, "kernel_clone");
+    let stays = climb(&rec).verdict.rule;
+    assert_ne!(stays, "churn");
+    for i in 0..300 {
+        let mut born = rec.contexts[0].clone();
+        (born.tid, born.ledger) = (100 + i, Ledger::default());
+        born.start_ns = 20 * TENTH;
+        born.end_ns = born.start_ns + 1_000;
+        rec.contexts.push(born);
+    }
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "churn", "{}", v.cause);
+    assert!(
+        v.cause.contains("starts 30 threads a second"),
+        "{}",
+        v.cause
+    );
+    // A server that starts as many and does other things is none.
+    let other = rec.functions.len() - 1;
+    rec.functions[other].name = "vfs_read".into();
+    assert_eq!(climb(&rec).verdict.rule, stays);
+}
+
+#[test]
+fn locks_that_waiters_give_each_other_make_the_program_serial() {
+    let mut rec = recording(&[(60, 0, 0, BlockReason::Lock, 40); 2]);
+    assert_eq!(climb(&rec).verdict.rule, "computing");
+    rec.domain.backend = "ebpf".into();
+    rec.actors = vec![Actor::Context(ContextId(0)), Actor::Context(ContextId(1))];
+    for i in 0..rec.samples.len() as u32 {
+        let s = &rec.samples[i as usize];
+        if s.reason == Some(BlockReason::Lock) {
+            rec.hops.push(Hop {
+                above: Above::Sample(i),
+                role: Role::Woke,
+                actor: ActorId(1 - s.context.0),
+                stack: None,
+                reason: None,
+                part: None,
+                labels: None,
+                count: s.count,
+                ns: s.ns,
+            });
+        }
+    }
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.reason), ("serial", Some("lock")), "{}", v.cause);
+}
+
+#[test]
+fn unseen_time_leaves_nothing_firm_to_say() {
+    let mut rec = recording(&[(30, 0, 0, BlockReason::Lock, 50)]);
+    assert_ne!(climb(&rec).verdict.rule, "unseen");
+    rec.contexts[0].ledger.unknown[0] = 20 * TENTH;
+    rec.contexts[0].ledger.wall_ns += 20 * TENTH;
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.state),
+        ("unseen", Some(State::Unknown)),
+        "{}",
+        v.cause
+    );
+    assert!((v.share - 0.2).abs() < 1e-9);
+}
+
+#[test]
+fn a_shortage_of_cpus_is_blamed_on_the_process_that_used_them() {
+    let told = |own: u64, seconds, cpus| {
+        let mut rec = recording(&[(own, 60, 0, BlockReason::Timer, 40 - own); 2]);
+        used(&mut rec, seconds, cpus);
+        let v = climb(&rec).verdict;
+        assert_eq!(v.rule, "cpu-shortage", "{}", v.cause);
+        (v.outside, v.cause)
+    };
+    // Itself a fifth of both CPUs.
+    let (outside, cause) = told(20, 10, "0-1");
+    assert!(outside && cause.contains("others use them"), "{cause}");
+    let (outside, cause) = told(20, 2, "0-1");
+    assert!(!outside && cause.contains("come in bursts"), "{cause}");
+    // Three fifths of the only one that it may use.
+    let (outside, cause) = told(30, 8, "0");
+    assert!(!outside && cause.contains("the 1 of 2 CPUs"), "{cause}");
+}
+
+#[test]
+fn the_collection_of_garbage_is_told_as_part_of_computing() {
+    let mut rec = recording(&[(80, 0, 0, BlockReason::Lock, 20)]);
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "computing", "{}", v.cause);
+        v.more.iter().any(|m| m.contains("collection of garbage"))
+    };
+    assert!(!told(&rec));
+    computes_in(&mut rec, FrameKind::Native, "G1FullCollector::collect");
+    assert!(told(&rec));
+}
