@@ -18,6 +18,7 @@ mod json;
 mod kernel_text;
 mod otlp;
 mod perf_data;
+mod perf_event;
 mod perf_script;
 mod perfetto;
 pub mod pprof;
@@ -233,6 +234,14 @@ pub enum ReadError {
         /// The impossible part.
         what: String,
     },
+    /// A layout that this reader does not know: its stacks or weights would be wrong.
+    #[error("{what}")]
+    Unsupported {
+        /// The part that is unknown.
+        what: String,
+        /// The next command.
+        remedy: String,
+    },
     /// Reading it would take more memory than allowed.
     #[error("it is too large: {what}, and at most {limit_mib} MiB are allowed")]
     TooLarge {
@@ -275,6 +284,13 @@ pub enum ReadError {
         /// The values of the file.
         have: String,
     },
+}
+
+impl ReadError {
+    /// The file contradicts itself.
+    fn damaged(what: impl Into<String>) -> ReadError {
+        ReadError::Damaged { what: what.into() }
+    }
 }
 
 /// Limits on the memory of reading a file.

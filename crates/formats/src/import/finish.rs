@@ -17,8 +17,7 @@ const ORIGIN: i64 = 1 << 30;
 impl Import {
     /// The slice of a time, as a number that later ones may halve.
     pub(super) fn slice(&mut self, time: u64) -> u32 {
-        let times = self.times.get_or_insert((time, time));
-        *times = (times.0.min(time), times.1.max(time));
+        self.reaches(time);
         let (origin, mut width) = *self.slices.get_or_insert((time, FIRST_WIDTH));
         loop {
             let away = i128::from(time) - i128::from(origin);
@@ -37,6 +36,12 @@ impl Import {
                 join(&mut s.slices);
             }
         }
+    }
+
+    /// The recording covers this time, though no sample need be there.
+    pub(crate) fn reaches(&mut self, time: u64) {
+        let times = self.times.get_or_insert((time, time));
+        *times = (times.0.min(time), times.1.max(time));
     }
 
     /// The length of the recording, where the file says so and its samples have no times.

@@ -162,8 +162,8 @@ impl Import {
         }
     }
 
-    /// Accounts for memory.
-    fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
+    /// Accounts for memory, bytes.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         self.memory += bytes as u64;
         if self.memory > self.limit {
             return Err(ReadError::TooLarge {

@@ -41,13 +41,16 @@ struct Corpus {
 
 /// Files of every format that is read: made by the tools themselves, or by the writers.
 fn corpora() -> Vec<Corpus> {
-    let fixtures: [(&str, &[u8]); 25] = [
+    let fixtures: [(&str, &[u8]); 29] = [
         ("bpf-text", include_bytes!("../fixtures/bpftrace.txt")),
         ("callgrind", include_bytes!("../fixtures/callgrind.out")),
         ("perf.data", include_bytes!("../fixtures/clock.perf.data.gz")),
         ("perf.data", include_bytes!("../fixtures/whole.perf.data.gz")),
         ("perf.data", include_bytes!("../fixtures/packed.perf.data")),
+        ("perf.data", include_bytes!("../fixtures/grouped.perf.data.gz")),
         ("jfr", include_bytes!("../fixtures/flight.jfr.gz")),
+        ("jfr", include_bytes!("../fixtures/wall.jfr.gz")),
+        ("jfr", include_bytes!("../fixtures/cpu-time.jfr.gz")),
         ("pprof", include_bytes!("../fixtures/go-cpu.pprof.gz")),
         ("pprof", include_bytes!("../fixtures/go-heap.pprof.gz")),
         ("gprof", include_bytes!("../fixtures/gprof.txt")),
@@ -59,6 +62,10 @@ fn corpora() -> Vec<Corpus> {
         (
             "perf-script",
             include_bytes!("../fixtures/perf-script-switches.txt"),
+        ),
+        (
+            "perf-script",
+            b"w  12 1.5: 100 cpu-clock:\n   401136 leaf+0x1 (/w)\n   401236 main (/w)\n\n   99 x:\n 1 a\n",
         ),
         ("pstats", include_bytes!("../fixtures/profile.pstats")),
         ("callgrind", include_bytes!("../fixtures/quotes.callgrind")),

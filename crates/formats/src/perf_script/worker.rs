@@ -1,16 +1,17 @@
-//! One worker's part: a piece of the text → records, and the lines and stacks that are new to it.
+//! One worker: a piece of the text → records, and the lines and stacks that are new to the worker.
 //!
-//! Lines, stacks and names get numbers of the worker's own, which the joiner translates. Where a thread
-//! was met differs from sample to sample, how it got there comes again and again: so a stack is
-//! looked up in parts, its innermost frames and all their callers. Only a part that is new is taken
-//! apart, and of its lines only what they say of code: where in a function is not kept.
+//! Lines, stacks and names get numbers of the worker's own, which the assembler translates. The
+//! innermost frame differs from sample to sample, its callers repeat: so a stack is looked up in parts,
+//! its innermost frames and all their callers. Only a new part is parsed, and the place within a
+//! function is not kept.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::line::{self, Switch};
+use super::header::{self, Switch};
+use super::{frame, lines};
 
 /// A record.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ pub(super) struct Record {
     pub switch: Option<Switch>,
 }
 
-/// What a piece held, and what of it was new.
+/// The records of a piece, and the names, lines and stacks in it that are new.
 #[derive(Default)]
 pub(super) struct Parsed {
     /// Whether the worker has forgotten all before: numbers begin anew.
@@ -40,11 +41,11 @@ pub(super) struct Parsed {
     /// Stacks as numbers of lines, leaf first: their lengths, and all of them one after the other.
     pub lengths: Vec<u32>,
     pub stacks: Vec<u32>,
-    /// Lines that are neither.
+    /// Lines that are neither a header nor a frame.
     pub junk: u64,
 }
 
-/// Bytes that were met before, and their numbers. A hash of 64 bits finds them; the bytes decide.
+/// Texts seen before, and their numbers. A hash of 64 bits finds them; the bytes decide.
 #[derive(Default)]
 struct Known {
     of: FxHashMap<u64, (usize, u32, u32)>,
@@ -75,7 +76,7 @@ impl Known {
         }
     }
 
-    /// Bytes that it takes, about.
+    /// Its size in memory, about, bytes.
     fn size(&self) -> usize {
         self.bytes.len() + 64 * self.of.len()
     }
@@ -95,7 +96,7 @@ type Parts<T> = [T; 4];
 
 /// Divides a stack into its parts.
 fn parts(body: &[u8]) -> Parts<&[u8]> {
-    // To the end of the first frame, with what is inlined into it.
+    // To the end of the first frame, with the functions inlined into it.
     let frame = |from: usize| {
         let mut at = from;
         loop {
@@ -128,7 +129,7 @@ fn parts(body: &[u8]) -> Parts<&[u8]> {
     ]
 }
 
-/// What a worker remembers from piece to piece.
+/// A worker, with the lines and stacks of all pieces so far.
 #[derive(Default)]
 pub(super) struct Worker {
     room: usize,
@@ -138,7 +139,7 @@ pub(super) struct Worker {
     /// The lines of each part, and all of them one after the other.
     ranges: Vec<Range<usize>>,
     frames: Vec<u32>,
-    /// A line's text without what is not kept.
+    /// The parts of a line that are kept.
     key: Vec<u8>,
     /// Stacks by the numbers of their parts.
     stacks: FxHashMap<Parts<u32>, u32>,
@@ -153,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// Bytes that it takes, about.
+    /// Its size in memory, about, bytes.
     fn size(&self) -> usize {
         self.names.size()
             + self.lines.size()
@@ -177,15 +178,16 @@ impl Worker {
         if number == next {
             let before = self.frames.len();
             for line in part.split(|c| *c == b'\n') {
-                if line.is_empty() {
+                let line = line.trim_ascii_end();
+                if line.is_empty() || frame::is_source_line(line) {
                     continue;
                 }
-                if !line::is_frame(line) {
+                if !lines::is_frame(line) {
                     to.junk += 1;
                     continue;
                 }
                 self.key.clear();
-                line::without_place(line, &mut self.key);
+                frame::without_place(line, &mut self.key);
                 let (number, new) = self.lines.number(&self.key);
                 if new {
                     to.lines.push(line.into());
@@ -213,7 +215,7 @@ impl Worker {
         number
     }
 
-    /// Takes a piece apart.
+    /// Parses a piece.
     pub(super) fn parse(&mut self, text: &[u8]) -> Parsed {
         let mut to = Parsed::default();
         if self.size() > self.room {
@@ -222,29 +224,41 @@ impl Worker {
         }
         let mut rest = text;
         while !rest.is_empty() {
-            let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-            let (head, after) = (&rest[..end], rest.get(end + 1..).unwrap_or_default());
+            let end = match lines::begins_stack(rest) {
+                // A stack without a header.
+                true => None,
+                false => Some(memchr::memchr(b'\n', rest).unwrap_or(rest.len())),
+            };
+            let (head, after) = match end {
+                Some(end) => (&rest[..end], rest.get(end + 1..).unwrap_or_default()),
+                None => (&b""[..], rest),
+            };
             let mut body = &b""[..];
             rest = after;
-            if line::is_frame(after) {
-                let end = memchr::memmem::find(after, b"\n\n").unwrap_or(after.len());
+            if lines::begins_stack(after) {
+                let end = lines::stack_end(after);
                 body = &after[..end];
                 rest = after.get(end + 1..).unwrap_or_default();
             }
-            if head.is_empty() || head.starts_with(b"#") || line::is_sideband(head) {
+            let empty = body.is_empty() && head.trim_ascii().is_empty();
+            if empty || head.starts_with(b"#") || header::is_sideband(head) {
                 continue;
             }
-            let Some(h) = line::header(head) else {
+            let header = match body.is_empty() {
+                true => header::parse(head),
+                false => header::parse_any(head),
+            };
+            let Some(h) = header else {
                 to.junk += 1;
                 continue;
             };
             let switch = if h.event.ends_with(b"sched_switch") {
-                line::switch(h.rest)
+                header::switch(h.rest)
             } else {
                 None
             };
             let alone = body.is_empty() && switch.is_none();
-            let stack = if alone && line::frame(h.rest).is_some_and(|f| f.address.is_some()) {
+            let stack = if alone && frame::parse(h.rest).is_some_and(|f| f.address.is_some()) {
                 // A record without a stack has its one frame on the same line.
                 self.stack(&[b"\t", h.rest].concat(), &mut to)
             } else {

@@ -1,4 +1,4 @@
-//! What the workers found → one recording.
+//! Records, lines and stacks of all workers → one recording.
 
 use std::sync::Arc;
 
@@ -9,32 +9,11 @@ use wallscope_model::{
 };
 
 use super::super::import::{About, Import, Kind};
+use super::super::perf_event::{Meaning, base, is_tracepoint};
 use super::super::switches::Switches;
 use super::super::{Read, ReadError};
-use super::line;
-use super::piece::{Parsed, Record};
-
-/// What an event's samples are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Measures {
-    /// Nanoseconds on a CPU.
-    Clock,
-    /// Context switches.
-    Switch,
-    /// Itself.
-    Count,
-}
-
-impl Measures {
-    /// By the event's name.
-    pub(in super::super) fn of(event: &str) -> Measures {
-        match event.split(':').next().unwrap_or(event) {
-            "cpu-clock" | "task-clock" => Measures::Clock,
-            _ if event == "sched:sched_switch" => Measures::Switch,
-            _ => Measures::Count,
-        }
-    }
-}
+use super::frame;
+use super::worker::{Parsed, Record};
 
 /// A line of a stack, as the recording knows it.
 #[derive(Clone, Copy)]
@@ -56,15 +35,36 @@ struct Lane {
 /// An event of the file.
 struct Event {
     name: Arc<str>,
-    measures: Measures,
+    meaning: Meaning,
+    /// Its samples in the text, and the sum of their periods.
     seen: u64,
+    sum: u64,
+    /// Samples without a period.
+    unweighed: u64,
     /// Whether its samples are in the recording.
     used: bool,
+    /// The period of all its samples, if it is one.
     period: Option<u64>,
 }
 
+impl Event {
+    /// Its name, samples and sum, in words.
+    fn summary(&self) -> String {
+        let name = match &*self.name {
+            "" => "events without a name",
+            name => name,
+        };
+        format!("{name} ({} samples, {} in all)", self.seen, self.sum)
+    }
+}
+
+/// Whether the name that was asked for means this event, PMU and modifiers left out.
+fn is_meant(event: &str, asked: &str) -> bool {
+    !asked.contains(['/', ':']) && base(event) == asked
+}
+
 /// Makes the recording.
-pub(super) struct Joiner {
+pub(super) struct Assembler {
     to: Import,
     lanes: Vec<Lane>,
     names: Vec<Arc<str>>,
@@ -81,9 +81,9 @@ pub(super) struct Joiner {
     untimed_switches: u64,
 }
 
-impl Joiner {
-    pub(super) fn new(lanes: usize, memory: u64, asked: Option<String>, timed: bool) -> Joiner {
-        Joiner {
+impl Assembler {
+    pub(super) fn new(lanes: usize, memory: u64, asked: Option<String>, timed: bool) -> Assembler {
+        Assembler {
             to: Import::new(memory),
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             names: Vec::new(),
@@ -99,7 +99,7 @@ impl Joiner {
         }
     }
 
-    /// Adds what a worker found in one piece.
+    /// Adds the records of one piece.
     pub(super) fn add(&mut self, lane: usize, parsed: &Parsed) -> Result<(), ReadError> {
         self.junk += parsed.junk;
         if parsed.anew {
@@ -134,7 +134,7 @@ impl Joiner {
     }
 
     fn line(&mut self, text: &[u8]) -> Result<Known, ReadError> {
-        let Some(f) = line::frame(text) else {
+        let Some(f) = frame::parse(text) else {
             return Ok(Known::Nothing);
         };
         let symbol = f.symbol.map(String::from_utf8_lossy);
@@ -192,36 +192,40 @@ impl Joiner {
             .stacks
             .get(r.stack as usize)
             .copied()
-            .ok_or_else(|| super::damaged("a record without its stack"))?;
+            .ok_or_else(|| ReadError::damaged("a record without its stack"))?;
         let name = &self.names[event as usize];
         let e = self.events[event as usize].get_or_insert_with(|| {
-            let measures = match Measures::of(name) {
+            let meaning = match Meaning::of(name) {
                 // Without its length a tick of a clock is a count.
-                Measures::Clock if r.period.is_none() => Measures::Count,
+                Meaning::Clock if r.period.is_none() => Meaning::Count,
                 m => m,
             };
             Event {
                 name: name.clone(),
-                measures,
+                meaning,
                 seen: 0,
+                sum: 0,
+                unweighed: 0,
                 used: false,
                 period: r.period,
             }
         });
         e.seen += 1;
+        e.sum = e.sum.saturating_add(r.period.unwrap_or(1));
+        e.unweighed += u64::from(r.period.is_none());
         if e.period != r.period {
             e.period = None;
         }
         let first = self.timed.is_none();
         let time = match &self.asked {
             Some(_) => false,
-            None => e.measures != Measures::Count,
+            None => e.meaning != Meaning::Count,
         };
         let timed = *self.timed.get_or_insert(time);
         e.used = match self.asked.as_deref() {
             Some("samples") => true,
-            Some(asked) => *e.name == *asked,
-            None if timed => e.measures != Measures::Count,
+            Some(asked) => *e.name == *asked || is_meant(&e.name, asked),
+            None if timed => e.meaning != Meaning::Count,
             None => e.used || first,
         };
         if !e.used {
@@ -238,20 +242,20 @@ impl Joiner {
                 id
             }
         };
-        if timed && e.measures == Measures::Switch {
+        if timed && e.meaning == Meaning::Switch {
             let (Some(s), Some(time)) = (r.switch, r.time) else {
                 self.untimed_switches += 1;
                 return Ok(());
             };
             self.last = self.last.max(time);
-            // With its stack comes only who leaves.
+            // The stack is that of the thread that leaves.
             if s.prev == r.tid {
                 self.switches
-                    .leaves(s.prev, time, (context, stack), s.wants);
+                    .leaves(s.prev, time, (context, stack), s.preempted);
             }
             return self.switches.gets(s.next, time, &mut self.to);
         }
-        let on_cpu = e.measures == Measures::Clock || !is_tracepoint(&e.name);
+        let on_cpu = e.meaning == Meaning::Clock || !is_tracepoint(&e.name);
         let value = match self.asked.as_deref() {
             Some("samples") => 1,
             _ => r.period.unwrap_or(1),
@@ -268,8 +272,7 @@ impl Joiner {
     pub(super) fn finish(mut self, cut: bool) -> Result<Read, ReadError> {
         let mut warnings = Vec::new();
         if cut {
-            warnings
-                .push("its compressed data ends in the middle: what came before is used".into());
+            warnings.push("its compressed data ends in the middle: the part before is used".into());
         }
         if self.junk > 0 {
             warnings.push(format!(
@@ -283,11 +286,6 @@ impl Joiner {
                 self.untimed_switches
             ));
         }
-        let switched = self
-            .events
-            .iter()
-            .flatten()
-            .any(|e| e.used && e.measures == Measures::Switch);
         let disorder = self.switches.disorder;
         if disorder > 0 {
             warnings.push(format!(
@@ -305,30 +303,83 @@ impl Joiner {
                 _ => ReadError::NoValues,
             });
         }
-        let used: Vec<&Event> = self.events.iter().flatten().filter(|e| e.used).collect();
-        let others: Vec<String> = (self.events.iter().flatten())
-            .filter(|e| !e.used)
+        warnings.extend(self.event_warnings());
+        let about = self.about();
+        Ok(Read::named(self.to.finish(about), warnings))
+    }
+
+    /// The events that are read.
+    fn used(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().flatten().filter(|e| e.used)
+    }
+
+    /// Whether every sample counts one, whatever its event.
+    fn counts_samples(&self) -> bool {
+        self.asked.as_deref() == Some("samples")
+    }
+
+    fn unit(&self) -> Unit {
+        let samples = || Unit::Count("samples".to_string());
+        let first = self.used().next();
+        match first {
+            _ if self.timed == Some(true) => Unit::Nanoseconds,
+            _ if self.counts_samples() => samples(),
+            Some(e) if e.meaning == Meaning::Clock => Unit::Nanoseconds,
+            // Without a period a sample is one sample, and no number of events.
+            Some(e) if !e.name.is_empty() && e.unweighed < e.seen => {
+                let asked = self.asked.as_deref().filter(|_| self.used().count() > 1);
+                Unit::Count(asked.unwrap_or(&e.name).to_string())
+            }
+            _ => samples(),
+        }
+    }
+
+    /// Sentences about events that were added up, have no periods, or were not read.
+    fn event_warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let counted = self.counts_samples();
+        let parts: Vec<String> = self.used().map(Event::summary).collect();
+        if let Some(asked) = self
+            .asked
+            .as_deref()
+            .filter(|_| parts.len() > 1 && !counted)
+        {
+            warnings.push(format!("{asked} is the sum of {}", parts.join(" and ")));
+        }
+        let of_events = self.used().all(|e| e.meaning != Meaning::Switch);
+        let unweighed: u64 = self.used().map(|e| e.unweighed).sum();
+        if unweighed > 0 && !counted && of_events {
+            warnings.push(format!(
+                "{unweighed} samples have no period, and count as one each: perf script -F +period \
+                 prints it"
+            ));
+        }
+        let others: Vec<&Event> = (self.events.iter().flatten()).filter(|e| !e.used).collect();
+        if others.is_empty() {
+            return warnings;
+        }
+        let list: Vec<String> = (others.iter())
             .map(|e| format!("{} ({} samples)", e.name, e.seen))
             .collect();
-        let unit = match (self.timed, self.asked.as_deref()) {
-            (Some(true), _) => Unit::Nanoseconds,
-            (_, Some("samples")) => Unit::Count("samples".to_string()),
-            _ if used.iter().any(|e| {
-                Measures::of(&e.name) == Measures::Clock && e.measures == Measures::Clock
-            }) =>
-            {
-                Unit::Nanoseconds
-            }
-            _ => match used.first() {
-                Some(e) if !e.name.is_empty() => Unit::Count(e.name.to_string()),
-                _ => Unit::Count("samples".to_string()),
-            },
-        };
+        let mut text = format!(
+            "the file also holds {}: choose with --value EVENT, or count all with --value samples",
+            list.join(", ")
+        );
+        let read = self.used().next().map(|e| base(&e.name));
+        if let Some(name) = read.filter(|n| others.iter().any(|e| base(&e.name) == *n)) {
+            text.push_str(&format!("; --value {name} adds them up"));
+        }
+        warnings.push(text);
+        warnings
+    }
+
+    fn about(&self) -> About {
         let mut limits = vec![Limit {
-            what: "whether stacks are whole, and what perf lost, is not in its text".to_string(),
+            what: "whether stacks are whole, and how many records perf lost, is not in its text"
+                .to_string(),
             remedy: "give wallscope the perf.data itself".to_string(),
         }];
-        if switched {
+        if self.used().any(|e| e.meaning == Meaning::Switch) {
             limits.push(Limit {
                 what:
                     "blocked time includes the wait for a CPU after it, and why it was blocked is \
@@ -337,47 +388,29 @@ impl Joiner {
                 remedy: "record with wallscope".to_string(),
             });
         }
-        if !others.is_empty() {
-            warnings.push(format!(
-                "the file also holds {}: choose with --value EVENT, or count all with --value samples",
-                others.join(", ")
-            ));
-        }
-        let events = used
-            .iter()
-            .map(|e| EventSource {
-                what: if e.measures == Measures::Switch {
-                    "time off the CPU"
-                } else {
-                    "stacks"
-                }
-                .to_string(),
-                event: e.name.to_string(),
-                rate: match e.period {
-                    Some(p) => format!("every {p}"),
-                    None => "periods as the file has them".to_string(),
-                },
-            })
-            .collect();
-        let names: Vec<_> = used.iter().map(|e| &*e.name).collect();
-        let about = About {
+        let source = |e: &Event| EventSource {
+            what: match e.meaning {
+                Meaning::Switch => "time off the CPU",
+                _ => "stacks",
+            }
+            .to_string(),
+            event: e.name.to_string(),
+            rate: match e.period {
+                Some(p) => format!("every {p}"),
+                None => "periods as the file has them".to_string(),
+            },
+        };
+        let names: Vec<&str> = self.used().map(|e| &*e.name).collect();
+        About {
             tool: "perf".to_string(),
             format: "perf script's text".to_string(),
             values: format!("samples of {}", names.join(", ")),
-            unit,
+            unit: self.unit(),
             limits,
-            events,
+            events: self.used().map(source).collect(),
             ..About::default()
-        };
-        Ok(Read::named(self.to.finish(about), warnings))
+        }
     }
-}
-
-/// Whether an event is a tracepoint (`sched:sched_waking`) and not one of a CPU (`cycles:upp`).
-fn is_tracepoint(event: &str) -> bool {
-    event
-        .split_once(':')
-        .is_some_and(|(_, rest)| rest.bytes().any(|c| !b"ukhpPGHSDWe:".contains(&c)))
 }
 
 /// The module of a frame and the kind of its code.
