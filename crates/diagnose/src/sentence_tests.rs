@@ -150,6 +150,7 @@ fn unseen_time_leaves_nothing_else_to_say_but_notes() {
     rec.contexts[0].ledger.wall_ns += 1_000_000_000;
     rec.processes.push(Process {
         unattributed_on_cpu_ns: 1_000_000_000,
+        user: None,
         ..Process::default()
     });
     let f = finding(&rec);
@@ -163,6 +164,7 @@ fn waits_may_be_for_threads_too_short_to_be_seen() {
     let mut rec = recording(&[(1, 0, 0, BlockReason::Child, 98)]);
     rec.processes.push(Process {
         unattributed_on_cpu_ns: 1_000_000_000,
+        user: None,
         ..Process::default()
     });
     let f = finding(&rec);

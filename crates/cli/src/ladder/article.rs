@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wallscope_report::page::article::{Article, Section};
+use wallscope_render::page::article::{Article, Section};
 
 use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
 use crate::rungs::Climbed;

@@ -17,7 +17,7 @@ use clap::ArgGroup;
 use wallscope_capture::target::Target;
 use wallscope_diagnose::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource};
 use wallscope_model::{Recording, State};
-use wallscope_report::page::article as page;
+use wallscope_render::page::article as page;
 
 use crate::failure::Failure;
 use crate::live::{Found, Source};

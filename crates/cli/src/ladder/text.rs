@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wallscope_report::text::wrap;
+use wallscope_render::text::wrap;
 
 use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
 use crate::output;

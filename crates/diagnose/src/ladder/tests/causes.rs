@@ -235,6 +235,7 @@ fn a_process_with_unseen_busy_threads_is_not_called_idle() {
     rec.processes = vec![Process {
         pid: 1,
         unattributed_on_cpu_ns: 5 * TENTH,
+        user: None,
         ..Process::default()
     }];
     let v = climb(&rec).verdict;
