@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use wallscope_capture::Error;
-use wallscope_capture::probes::Measured;
 use wallscope_capture::session::{self, Captured, Live, Observer, Options, Progress, Stopper};
 use wallscope_capture::target::Target;
+use wallscope_capture::uprobes::Measured;
 use wallscope_model::Recording;
 use wallscope_model::calls::Call;
 use wallscope_model::scale::scale;

@@ -6,11 +6,10 @@ use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, within::Mome
 use super::{
     Options,
     accounts::Accounts,
-    advice,
     build::{Stacks, Whose},
-    intake::Intake,
+    event_dispatch::Intake,
+    hops, jit_hints,
     processes::Processes,
-    waits,
 };
 use crate::event::{self, LockSum};
 
@@ -78,7 +77,7 @@ pub(super) fn assemble(
             })
         })
         .collect();
-    waits::assemble(recording, &mut stacks, &at, locks, intake, processes);
+    hops::assemble(recording, &mut stacks, &at, locks, intake, processes);
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     losses.push((
         "parts of waits that are not told apart (too many)".into(),
@@ -96,7 +95,7 @@ pub(super) fn assemble(
         losses.push((format!("truncated:{}", end.name()), *count));
     }
     let jit = stacks.jit_modules();
-    let unnamed = advice::unnamed_code(&stacks, processes);
+    let unnamed = jit_hints::unnamed_code(&stacks, processes);
     recording.modules = stacks.modules;
     recording.frames = stacks.frames;
     recording.functions = stacks.functions;

@@ -17,11 +17,11 @@ use wallscope_unwind::{
 };
 
 use super::{
-    intake::Intake,
+    event_dispatch::Intake,
+    hops::{self, Labels},
     managed::Word,
     processes::Processes,
     samples::{Key, Sum, User},
-    waits::{self, Labels},
 };
 use crate::event::state;
 
@@ -119,7 +119,7 @@ impl Stacks {
 
     /// Learns in which functions of the kernel was waited.
     pub fn kernel_functions(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) {
-        self.waits_in = waits::kernel_functions(kernel);
+        self.waits_in = hops::kernel_functions(kernel);
     }
 
     /// Modules of code made at run time, with their processes.
@@ -237,7 +237,7 @@ impl Stacks {
         intake: &Intake,
     ) -> Option<LabelsId> {
         let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
-        let resource = waits::resource(reason, function, named);
+        let resource = hops::resource(reason, function, named);
         self.labels.id(resource, program, task)
     }
 

@@ -29,9 +29,9 @@ use wallscope_model::{BlockReason, StackEnd};
 
 use super::{
     gil::Holders,
-    owners::Told,
-    parts::{Follow, Node, Parts, Who},
+    lock_owner::Told,
     samples::{Key, User},
+    wait_tree::{Follow, Node, Parts, Who},
 };
 use crate::{
     event::{
@@ -41,9 +41,9 @@ use crate::{
 };
 
 mod follow;
-mod handed;
+mod lock_handoff;
 
-use handed::{By, Handed};
+use lock_handoff::{By, Handed};
 
 /// Wakers that are followed from one wait.
 pub const MOST_HOPS: usize = 8;

@@ -29,7 +29,7 @@ use wallscope_unwind::native::{
 
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{managed::Found, space::Mapped};
+use super::{address_space::Mapped, managed::Found};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},

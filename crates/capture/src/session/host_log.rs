@@ -8,7 +8,7 @@ use wallscope_object::locks::FileId;
 use wallscope_object::sockets::{self, Ends, Socket};
 use wallscope_object::{host::HostReader, process};
 
-use super::{neighbours::Neighbours, now};
+use super::{host_contention::Neighbours, now};
 
 /// From one reading to the next, ns.
 const EVERY: u64 = 1_000_000_000;

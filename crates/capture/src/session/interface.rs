@@ -7,7 +7,7 @@ use wallscope_symbolize::Sources;
 
 use super::{
     events::{Signals, Stopper},
-    look::Look,
+    snapshot::Look,
 };
 use crate::{
     backend::{Backend, ebpf::Mechanism},

@@ -15,7 +15,7 @@ use wallscope_symbolize::{
     jit::{Book, JitDump, Now, PerfMap, Place},
 };
 
-use super::{advice::Maker, now, unix_now};
+use super::{jit_hints::Maker, now, unix_now};
 
 /// What is read of one file at a time, bytes or records, while samples wait.
 const BYTES: usize = 1 << 20;

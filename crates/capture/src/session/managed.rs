@@ -6,7 +6,7 @@
 //! address, with a check that tells a new code object at the address of an old one.
 //! `outside.rs`: the frames themselves, where no kernel program reads them.
 
-mod outside;
+mod remote_interpreter;
 
 use std::{
     collections::{BTreeMap, hash_map::Entry},
@@ -25,14 +25,14 @@ use wallscope_unwind::{
 };
 
 use super::{
-    intake::ManagedStack,
+    event_dispatch::ManagedStack,
     java::Java,
     resources::Locks,
     scripts::Scripts,
     tasks::{self, Eye, Subject, Tasks},
 };
 use crate::target::read_memory;
-pub use outside::{Interpreted, Reader, Walk};
+pub use remote_interpreter::{Interpreted, Reader, Walk};
 
 /// How often a code object is looked for before it is given up.
 const TRIES: u8 = 3;

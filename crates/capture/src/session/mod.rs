@@ -35,44 +35,44 @@
 //! can wait (names, scaling, formats) happens after the last, and elsewhere.
 
 mod accounts;
-pub(crate) mod advice;
+pub(crate) mod address_space;
 mod assemble;
 pub(crate) mod build;
 mod chains;
-mod chosen;
 pub(crate) mod command;
 pub(crate) mod cost;
-mod course;
+mod deferred_unwind;
 pub(crate) mod descriptors;
 pub(crate) mod domain;
+pub(crate) mod event_dispatch;
+mod event_merger;
+mod event_sampling;
 pub(crate) mod events;
 pub(crate) mod files;
 mod gil;
 mod heap;
-mod hits;
+mod hops;
+mod host_contention;
 pub(crate) mod host_log;
-pub(crate) mod intake;
 mod interface;
 pub(crate) mod java;
 mod jit;
-mod late;
-pub(crate) mod look;
+pub(crate) mod jit_hints;
+mod lock_owner;
 pub(crate) mod managed;
-mod neighbours;
-mod owners;
 mod pace;
-mod parts;
 pub(crate) mod peers;
 pub(crate) mod processes;
+mod recorder;
 pub(crate) mod resources;
 mod samples;
 pub(crate) mod scripts;
 mod shapes;
-pub(crate) mod space;
+pub(crate) mod snapshot;
+mod target_resolve;
 pub(crate) mod tasks;
 mod timeline;
-mod upkeep;
-mod waits;
+mod wait_tree;
 
 use std::time::Duration;
 
@@ -85,14 +85,14 @@ use crate::{
         ebpf::Kernel,
         proc::{self, PerfEvents},
     },
-    probe,
+    host_capabilities,
     target::refuse_32_bit,
 };
-pub(crate) use chosen::{Chosen, choose, ended_early};
 pub(crate) use domain::privilege;
 pub use events::{Signals, Stopper};
 pub use interface::{Captured, Live, Observer, Options, Progress, Stop};
-pub use look::Look;
+pub use snapshot::Look;
+pub(crate) use target_resolve::{Chosen, choose, ended_early};
 
 /// So many slices, and two become one: each has its price, as it wakes us up.
 const MOST_SLICES: u32 = 12;
@@ -108,14 +108,14 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
     let kernel = || Kernel::inspect()?.with_all_that_is_needed();
     let lower = |why, perf, observer| proc::record(options, why, perf, observer);
     match options.backend {
-        Some(Backend::Ebpf) => course::record(options, &kernel()?, observer),
+        Some(Backend::Ebpf) => recorder::record(options, &kernel()?, observer),
         Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),
         Some(Backend::Proc) => lower("as asked".into(), PerfEvents::Not, observer),
         None => {
-            if let Some(why) = probe::ebpf_refused() {
+            if let Some(why) = host_capabilities::ebpf_refused() {
                 return lower(why, PerfEvents::May, observer);
             }
-            match kernel().and_then(|kernel| course::record(options, &kernel, observer)) {
+            match kernel().and_then(|kernel| recorder::record(options, &kernel, observer)) {
                 // Both are found out before anything is measured.
                 Err(e @ (Error::NotSupported { .. } | Error::Bpf { .. })) => {
                     lower(format!("not by eBPF: {e}"), PerfEvents::May, observer)

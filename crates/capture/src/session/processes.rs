@@ -14,16 +14,16 @@ use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
-    advice::Maker,
+    address_space::{Space, facts},
     build::Whose,
     command,
+    deferred_unwind::{Late, Raw, Snapshot},
+    event_dispatch::{self, Intake},
     files::{self, Files},
-    intake::{self, Intake},
     jit::{self, Jit},
-    late::{Late, Raw, Snapshot},
+    jit_hints::Maker,
     managed::Managed,
     now,
-    space::{Space, facts},
 };
 use crate::{
     Error,
@@ -191,7 +191,7 @@ impl<S: TableSink> Processes<S> {
                 let left = left.then(|| space.facts.name.clone());
                 self.jit.left(e.pid, e.time);
                 self.former.entry(e.pid).or_default().push(left);
-                space.facts = facts(e.pid, &intake::comm(e));
+                space.facts = facts(e.pid, &event_dispatch::comm(e));
                 space.facts.parent = e.parent;
                 if let Ok(root) = TargetRoot::open(e.pid) {
                     space.root = Some(Arc::new(root));
@@ -203,7 +203,7 @@ impl<S: TableSink> Processes<S> {
                 space.facts = Process {
                     pid: e.pid,
                     parent: e.parent,
-                    name: intake::comm(e).into(),
+                    name: event_dispatch::comm(e).into(),
                     ..space.facts
                 };
                 (space.threads, space.ended) = (1, false);

@@ -13,7 +13,7 @@ use perf_event_open_sys::{self as perf, bindings as b};
 
 use crate::{
     Error,
-    uneven::{self, Uneven},
+    period_jitter::{self, Uneven},
 };
 
 /// So many distances at least are the same: what is left of one is lost when they change.
@@ -90,14 +90,14 @@ impl Timer {
     }
 
     /// Makes the samples of the software clock come at another distance than before, by chance: see
-    /// [`crate::uneven`]. Those by cycles are uneven by themselves, as the kernel steers their rate. Each call begins
+    /// [`crate::period_jitter`]. Those by cycles are uneven by themselves, as the kernel steers their rate. Each call begins
     /// a distance anew, so it should not come too often. What a sample stands for from now on, ns.
     pub fn vary(&mut self) -> u64 {
         let mean = period_ns(self.hz);
         if self.hardware {
             return mean;
         }
-        let distance = self.uneven.of(mean, uneven::OF_SAMPLES);
+        let distance = self.uneven.of(mean, period_jitter::OF_SAMPLES);
         self.tell(distance);
         distance
     }

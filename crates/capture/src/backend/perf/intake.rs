@@ -5,22 +5,22 @@ use wallscope_object::process::{self, SchedStat};
 
 use super::{
     Course, Hits, Record, Running,
-    course::Step,
+    switch_timeline::Step,
     waits::{chance, class},
 };
 use crate::{
     backend::{
         ebpf::sideband::Change,
         proc::{
-            book::Kind,
-            looker::{ENOUGH, Looker, REMAP, REMAP_TIMES},
+            poller::{ENOUGH, Looker, REMAP, REMAP_TIMES},
             samples::{Look, Meant, Weight},
             thread::{PutOff, Thread},
+            thread_ledger::Kind,
         },
     },
     event::{Head, ThreadEvent, how, kind},
+    period_jitter,
     session::{self, cost::thread_cpu_ns},
-    uneven,
 };
 
 impl Looker {
@@ -430,7 +430,7 @@ impl Looker {
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
         // differ a little is no reason to leave one out.
         t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period - period / uneven::OF_SAMPLES {
+        if t.credit_ns < period - period / period_jitter::OF_SAMPLES {
             return false;
         }
         let ns = std::mem::take(&mut t.credit_ns);

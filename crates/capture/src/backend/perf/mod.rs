@@ -27,15 +27,15 @@
 //! they are put off their CPU.
 
 mod attention;
-mod course;
-mod hits;
+mod event_sampling;
 mod intake;
-mod leaving;
 mod nearby;
+mod oncpu_stacks;
+mod preempt_samples;
 mod queued;
-mod ration;
 mod record;
-mod running;
+mod switch_throttle;
+mod switch_timeline;
 pub(crate) mod waits;
 
 use std::{
@@ -48,16 +48,16 @@ use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
 
 use super::ring::Ring;
-use crate::uneven::{self, Uneven};
+use crate::period_jitter::{self, Uneven};
 pub use attention::Attention;
-pub use course::{Course, Lag};
-pub use hits::{Counted, Hit, Hits};
-use leaving::{CROWD, Leaving};
+pub use event_sampling::{Counted, Hit, Hits};
 pub use nearby::Nearby;
+use preempt_samples::{CROWD, Leaving};
 pub use queued::{Crowd, Place, Places, Queued};
 pub(in crate::backend) use queued::{is_behind_us, told_apart};
-pub use ration::Ration;
 pub use record::{BELOW, Record, Running};
+pub use switch_throttle::Ration;
+pub use switch_timeline::{Course, Lag};
 
 /// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
 pub const DATA_PAGES: usize = 128;
@@ -189,7 +189,7 @@ impl Clock {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let mean = period(self.told_ns, share);
-        let first = self.uneven.of(mean, uneven::OF_SAMPLES);
+        let first = self.uneven.of(mean, period_jitter::OF_SAMPLES);
         let mut events = Vec::with_capacity(self.rings.len());
         for index in 0..self.rings.len() {
             let cpu = self.rings[index].0;
@@ -410,7 +410,7 @@ impl Clock {
                 }
                 Some(record) => {
                     held.push(record);
-                    leaving::settle(held, leaving, most);
+                    preempt_samples::settle(held, leaving, most);
                 }
                 None => {}
             });
@@ -423,7 +423,7 @@ impl Clock {
         for (tid, index) in due {
             if let Some(joined) = events.get_mut(&tid).filter(|j| !j.inherited) {
                 let mean = period(*told_ns, joined.share);
-                joined.events[index].tell(uneven.of(mean, uneven::OF_SAMPLES));
+                joined.events[index].tell(uneven.of(mean, period_jitter::OF_SAMPLES));
             }
         }
     }
@@ -542,7 +542,8 @@ mod tests {
         }
         let distances: Vec<u64> = samples.iter().map(|r| r.period_ns).collect();
         let mean = 1_000_000_000 / 997;
-        let range = mean - mean / uneven::OF_SAMPLES..=mean + mean / uneven::OF_SAMPLES;
+        let range =
+            mean - mean / period_jitter::OF_SAMPLES..=mean + mean / period_jitter::OF_SAMPLES;
         assert!(distances.iter().all(|d| range.contains(d)));
         let changed = distances.windows(2).filter(|d| d[0] != d[1]).count();
         assert!(changed >= 3, "always the same: {distances:?}");

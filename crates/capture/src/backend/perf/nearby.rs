@@ -7,7 +7,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::backend::proc::looker::Looker;
+use crate::backend::proc::poller::Looker;
 
 /// So many more reads on one CPU than on all others, of late, take us there.
 const MOST: u32 = 8;

@@ -16,7 +16,7 @@ use wallscope_unwind::native::FrameWord;
 
 use crate::{
     backend::proc::{
-        looker::Looker,
+        poller::Looker,
         thread::Thread,
         waiting::{Call, Pages, Where},
     },

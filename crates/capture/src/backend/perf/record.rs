@@ -3,10 +3,10 @@
 use perf_event_open_sys::bindings as b;
 use wallscope_unwind::native::Registers;
 
-use super::{Counted, Hit, running::Moved};
+use super::{Counted, Hit, oncpu_stacks::Moved};
 use crate::{
     backend::ebpf::sideband::{self, Change},
-    session::intake::ManagedStack,
+    session::event_dispatch::ManagedStack,
 };
 
 /// One record.

@@ -26,28 +26,28 @@
 //! live less than a listing are seen as CPU time of their process.
 
 mod assemble;
-pub(crate) mod book;
-mod called;
+mod call_site_check;
 mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;
-mod halt;
 mod lent;
-pub(crate) mod looker;
-mod orphans;
 mod pace;
+pub(crate) mod poller;
 mod prompt;
 mod refusal;
+mod round_robin;
 pub(crate) mod samples;
-mod sight;
 pub(crate) mod spans;
 mod stop;
+mod stop_sampling;
+mod subreaper;
+pub(crate) mod target_tracker;
 pub(crate) mod thread;
-mod turn;
+pub(crate) mod thread_ledger;
+pub(crate) mod tracked_process;
+mod wait_probe;
 pub(crate) mod waiting;
-pub(crate) mod watch;
-pub(crate) mod watched;
 
 use std::time::Duration;
 
@@ -67,18 +67,18 @@ use crate::{
         events::{Event, Events},
         files::Files,
         host_log::HostLog,
-        look::{self, Look, Stretch},
         processes::Processes,
+        snapshot::{self, Look, Stretch},
     },
     target::{Held, Target},
 };
 use assemble::Assembled;
 use connections::Connections;
-use looker::{Comes, LATE, Looker};
-use orphans::Orphans;
 use pace::{Pace, Used, Waking};
+use poller::{Comes, LATE, Looker};
 use prompt::InLine;
 use stop::Stopper;
+use subreaper::Orphans;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
@@ -450,10 +450,12 @@ fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     recording.losses.clear();
     recording.ledger_slices = Default::default();
     recording.slices = Slices::default();
-    look::without_absent(&mut recording);
+    snapshot::without_absent(&mut recording);
     Look {
         elapsed: stretch.elapsed(),
-        sources: looker.processes.sources_of(&look::used(&recording), &jit),
+        sources: looker
+            .processes
+            .sources_of(&snapshot::used(&recording), &jit),
         recording,
         seen,
     }

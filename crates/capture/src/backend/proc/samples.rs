@@ -22,7 +22,7 @@ use wallscope_unwind::native::{FrameWord, TableSink};
 mod callers;
 mod woken;
 
-use super::book::spread;
+use super::thread_ledger::spread;
 use crate::{
     backend::perf::{told_apart, waits::Waits},
     session::{

@@ -6,7 +6,7 @@
 
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
 
-use super::{book::Kind, thread::Thread};
+use super::{thread::Thread, thread_ledger::Kind};
 
 /// One interval. Times are ns on the recording's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub fn timeline(threads: &[Thread], limit_bytes: u64) -> Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::book::ANY, *};
+    use super::{super::thread_ledger::ANY, *};
 
     fn thread(spans: Spans) -> Thread {
         let mut t = Thread::new(1, 1, "t".into(), 0, false);

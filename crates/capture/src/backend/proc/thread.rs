@@ -6,11 +6,11 @@ use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_object::process::{self, SchedStat, Status};
 
 use super::{
-    book::Book,
-    called::SOON,
+    call_site_check::SOON,
     counters::{Counters, Doing},
-    sight::Glimpse,
     spans::Spans,
+    thread_ledger::Book,
+    wait_probe::Glimpse,
 };
 use crate::{
     backend::perf::{Course, Places, Queued, Ration, waits::Waits},

@@ -8,12 +8,12 @@ use wallscope_model::{BlockReason, Role, StackEnd};
 
 use super::{
     super::{
-        owners::Told,
-        parts::{Follow, Part, Who},
+        lock_owner::Told,
         samples::User,
+        wait_tree::{Follow, Part, Who},
     },
     Block, Chains, MOST_HOPS, Wake,
-    handed::By,
+    lock_handoff::By,
 };
 use crate::event::{Step, state};
 

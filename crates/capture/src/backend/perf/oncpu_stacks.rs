@@ -15,7 +15,7 @@ use wallscope_unwind::{
 
 use super::{Record, Running};
 use crate::{
-    backend::proc::looker::Looker,
+    backend::proc::poller::Looker,
     session::{self, cost::thread_cpu_ns},
     target::read_memory,
 };

@@ -7,7 +7,7 @@ use wallscope_object::process;
 use wallscope_symbolize::TargetRoot;
 use wallscope_unwind::native::TableSink;
 
-use super::{files::Files, late::Snapshot};
+use super::{deferred_unwind::Snapshot, files::Files};
 use crate::backend::ebpf::sideband::Mapping;
 
 /// One executable mapping.

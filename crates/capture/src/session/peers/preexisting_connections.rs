@@ -10,7 +10,7 @@ use wallscope_object::{process, sockets};
 
 use crate::backend::proc::waiting::Call;
 use crate::event::SocketRecord;
-use crate::session::{descriptors::polled, owners};
+use crate::session::{descriptors::polled, lock_owner};
 use crate::syscalls::{self, Argument};
 
 /// The threads of a process that wait for one descriptor each, by its inode.
@@ -50,7 +50,7 @@ fn readers(pid: u32) -> FxHashMap<u32, u32> {
     let arguments = syscalls::arguments();
     let threads = process::threads(pid).unwrap_or_default();
     let reads = threads.into_iter().filter_map(|tid| {
-        let call = owners::call(pid, tid)?;
+        let call = lock_owner::call(pid, tid)?;
         let fd = descriptor(pid, &call, &arguments)?;
         let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
         Some((sockets::inode_of(&link)?, tid))

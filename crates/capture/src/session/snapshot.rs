@@ -16,7 +16,7 @@ use wallscope_symbolize::Sources;
 use super::{
     Options,
     build::Stacks,
-    intake::Intake,
+    event_dispatch::Intake,
     processes::Processes,
     samples::{Key, Sum},
 };

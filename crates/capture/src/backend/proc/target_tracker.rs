@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use wallscope_object::process::{self, SchedStat};
 
 use super::thread::{Thread, thread_stat};
-use super::watched::{TICK, Watched, exe, is_populated};
+use super::tracked_process::{TICK, Watched, exe, is_populated};
 
 /// Least time between two listings of a process's threads, ns, and what is added for each thread.
 const LIST_EVERY: u64 = 100_000_000;
@@ -431,7 +431,7 @@ fn birth(start_ticks: u64, books: SchedStat, since: u64, now: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::proc::watched::process_clock;
+    use crate::backend::proc::tracked_process::process_clock;
 
     #[test]
     fn a_birth_lies_between_what_is_known() {

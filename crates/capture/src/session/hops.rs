@@ -10,11 +10,11 @@ use wallscope_model::{
 
 use super::{
     build::{Stacks, Whose},
-    intake::Intake,
-    owners::Told,
-    parts::{Node, Who},
+    event_dispatch::Intake,
+    lock_owner::Told,
     processes::Processes,
     samples::{Key, User},
+    wait_tree::{Node, Who},
 };
 use crate::{event::LockSum, places};
 

@@ -7,7 +7,7 @@
 
 use wallscope_object::process;
 
-use super::watch::children_of;
+use super::target_tracker::children_of;
 
 /// The children that fall to us, as long as this lives.
 pub struct Orphans {

@@ -18,8 +18,8 @@ use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
 
 use super::{
-    intake::Intake,
-    late::{self, Raw},
+    deferred_unwind::{self, Raw},
+    event_dispatch::Intake,
     now,
     processes::Processes,
 };
@@ -117,8 +117,8 @@ impl Upkeep {
                 let _ = ring.consume();
                 drained = Instant::now();
                 let intake = intake.borrow();
-                if intake.raws.len() + intake.copied.len() < late::MOST {
-                    programs.allow_raw(late::RATION);
+                if intake.raws.len() + intake.copied.len() < deferred_unwind::MOST {
+                    programs.allow_raw(deferred_unwind::RATION);
                 }
             }
         };
@@ -141,8 +141,8 @@ impl Upkeep {
         intake.tell_owners(java);
         programs.set_managed(processes.managed().processes(), processes.vms());
         processes.unwind_late(&mut intake, false);
-        if intake.raws.len() < late::MOST {
-            programs.allow_raw(late::RATION);
+        if intake.raws.len() < deferred_unwind::MOST {
+            programs.allow_raw(deferred_unwind::RATION);
         }
         for (pid, threads) in self.ended.drain() {
             (0..threads).for_each(|_| processes.thread_gone(pid));

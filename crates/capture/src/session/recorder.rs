@@ -11,30 +11,30 @@ use super::{
     Captured, Live, Observer, Options, Progress, Stop,
     assemble::{Assembled, assemble},
     build::Stacks,
-    chosen::{Chosen, choose, ended_early},
     cost::{self, CostMeter},
     domain,
+    event_dispatch::Intake,
+    event_merger::Upkeep,
+    event_sampling,
     events::{Event, Events},
-    first_slice, hits,
+    first_slice,
     host_log::HostLog,
-    intake::Intake,
-    jit,
-    look::{self, Stretch},
-    now,
+    jit, now,
     pace::Pace,
     processes::Processes,
+    snapshot::{self, Stretch},
+    target_resolve::{Chosen, choose, ended_early},
     tasks,
     timeline::{LOOK_EVERY, Turns},
     too_many_slices, unix_now,
-    upkeep::Upkeep,
 };
 use crate::{
     Error,
     ahead::Ahead,
     backend::ebpf::{
         Kernel, Mechanism, Programs, Settings, Visit,
+        event_sampling::Tap,
         sideband::Sideband,
-        taps::Tap,
         timer::{Timer, parse_cpu_list},
     },
     event,
@@ -116,7 +116,7 @@ impl<'o> Course<'o> {
         } else {
             Timer::none()
         };
-        let taps = hits::open(options, &cpus)?;
+        let taps = event_sampling::open(options, &cpus)?;
         let settings = Settings {
             off_cpu_period: if options.stacks {
                 options.off_cpu_period
@@ -126,7 +126,7 @@ impl<'o> Course<'o> {
             mechanism,
             all: matches!(options.target, Target::All),
             timeline: options.timeline.is_some(),
-            events: hits::kinds(&taps),
+            events: event_sampling::kinds(&taps),
         };
         // The kernel takes long to check the programs; meanwhile its names can be read.
         let kernel_code = std::thread::spawn(|| {
@@ -337,7 +337,7 @@ impl<'o> Course<'o> {
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.accounts.tick(stretch.now);
-        let look = look::take(stretch, &mut intake, &self.processes, self.options);
+        let look = snapshot::take(stretch, &mut intake, &self.processes, self.options);
         drop(intake);
         observer.look(look);
     }
@@ -477,7 +477,7 @@ impl<'o> Course<'o> {
             &processes,
             &mut losses,
         );
-        recording.events = hits::assemble(&taps, &counted, &intake.accounts);
+        recording.events = event_sampling::assemble(&taps, &counted, &intake.accounts);
         let Assembled {
             jit,
             seen,

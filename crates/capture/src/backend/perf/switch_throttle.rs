@@ -13,7 +13,7 @@
 
 use super::Course;
 use crate::{
-    backend::proc::{counters::Counters, looker::Looker},
+    backend::proc::{counters::Counters, poller::Looker},
     session,
 };
 

@@ -17,10 +17,10 @@ use wallscope_model::{BlockReason, Part, State, WaitSeen};
 use wallscope_object::process::SchedStat;
 
 use super::{
-    book::{ANY, Kind},
-    looker::Looker,
+    poller::Looker,
     samples::{Look, Weight},
     stop::{Asleep, Found, Halted, Stopper},
+    thread_ledger::{ANY, Kind},
 };
 use crate::{
     backend::perf::{Place, Running, is_behind_us},

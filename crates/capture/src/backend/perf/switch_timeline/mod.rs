@@ -13,12 +13,12 @@
 use wallscope_model::Slices;
 use wallscope_object::process::SchedStat;
 
-use crate::backend::proc::book::{Book, Kind};
+use crate::backend::proc::thread_ledger::{Book, Kind};
 
-mod lag;
-mod witness;
+mod schedstat_reconcile;
+mod switch_record_latency;
 
-pub use lag::Lag;
+pub use switch_record_latency::Lag;
 
 /// What a record says of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,7 +325,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{perf::waits::Waits, proc::book::Totals};
+    use crate::backend::{perf::waits::Waits, proc::thread_ledger::Totals};
 
     const GRID: Slices = Slices {
         start_ns: 0,

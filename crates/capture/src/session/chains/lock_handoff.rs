@@ -6,7 +6,7 @@ use std::{collections::VecDeque, rc::Rc};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    super::parts::{Follow, Who},
+    super::wait_tree::{Follow, Who},
     Wake,
 };
 

@@ -5,17 +5,17 @@ use wallscope_model::{Slices, State};
 use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
-    book::{ANY, Kind},
-    called::Calls,
+    call_site_check::Calls,
     connections::Connections,
     counters::{Counters, Doing},
-    halt::Owed,
-    orphans::Orphans,
+    round_robin::Turn,
     samples::{Look, Meant, Samples, Weight},
     stop::Stopper,
+    stop_sampling::Owed,
+    subreaper::Orphans,
+    target_tracker::Watch,
     thread::{SeenDoing, Sight},
-    turn::Turn,
-    watch::Watch,
+    thread_ledger::{ANY, Kind},
 };
 use crate::{
     backend::perf::{Attention, Clock, Course, Crowd, Hits, Lag, Nearby, waits::Waits},

@@ -5,7 +5,7 @@ use wallscope_model::{ContextId, EventHits};
 use super::{Options, accounts::Accounts};
 use crate::{
     Error,
-    backend::ebpf::taps::{MOST, Tap},
+    backend::ebpf::event_sampling::{MOST, Tap},
     counter::Source,
 };
 

@@ -5,16 +5,16 @@
 //! the place in the kernel. Where switches are recorded, the records tell afterwards whether the wait lasted
 //! until then, to the microsecond. Without them the thread's call is read again, and one that has gone on
 //! keeps its reason, which the call alone tells, and the function it waited in. Its callers are those that were
-//! copied right after where these prove to be ([`super::called`]), else they are lost.
+//! copied right after where these prove to be ([`super::call_site_check`]), else they are lost.
 
 use std::io;
 
 use wallscope_model::{BlockReason, StackEnd, WaitSeen};
 
 use super::{
-    called::SOON,
+    call_site_check::SOON,
     counters::Doing,
-    looker::Looker,
+    poller::Looker,
     waiting::{self, Pages, Where},
 };
 use crate::{

@@ -12,14 +12,14 @@ use wallscope_model::{BlockReason, StackEnd};
 use super::{
     accounts::Accounts,
     chains::Chains,
+    deferred_unwind::Raw,
     java::Java,
-    late::Raw,
-    owners::{self, Owner, Told},
-    parts::Who,
+    lock_owner::{self, Owner, Told},
     resources::Resources,
     samples::{Key, Samples, Sum, User},
     shapes::Shapes,
     timeline::Turns,
+    wait_tree::Who,
 };
 use crate::{
     backend::ebpf::Visited,
@@ -307,7 +307,7 @@ impl Intake {
                 self.chains.owned(e.id, e.begin, Who::Record(*owner), None);
             }
         }
-        let mut reader = owners::Reader::default();
+        let mut reader = lock_owner::Reader::default();
         for e in std::mem::take(&mut self.around) {
             let measured = |tid| self.records.contains_key(&(e.pid, tid));
             if let Some(owner) = reader.had(&e, measured) {
@@ -321,14 +321,14 @@ impl Intake {
     fn who(&self, owner: &Owner) -> Who {
         match self.records.get(&(owner.pid, owner.tid)) {
             Some(record) => Who::Record(*record),
-            None => owners::stranger(owner),
+            None => lock_owner::stranger(owner),
         }
     }
 
     /// Finds out who has the locks that threads still wait for, as the locks say. To be called at the end,
     /// while they wait.
     pub fn read_owners(&mut self, java: &Java) {
-        let mut reader = owners::Reader::default();
+        let mut reader = lock_owner::Reader::default();
         for (key, s) in &self.samples.open {
             if key.detail != BlockReason::Lock as u8 {
                 continue;

@@ -17,10 +17,10 @@ use wallscope_unwind::native::{
 use zerocopy::FromBytes;
 
 use super::{
+    address_space::Mapped,
+    event_dispatch::{Intake, UserStack},
     files::Files,
-    intake::{Intake, UserStack},
     managed::Managed,
-    space::Mapped,
 };
 use crate::{
     event::{Head, RawHead, Resolve, kind},

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
 use wallscope_object::{maps, process};
 
-use super::parts::Who;
+use super::wait_tree::Who;
 use crate::{
     backend::proc::waiting::{Call, Where},
     event::{WORDS_BEFORE, WordsEvent},

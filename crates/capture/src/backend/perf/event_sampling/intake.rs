@@ -6,7 +6,7 @@ use wallscope_model::{Part, State, WaitSeen};
 
 use super::super::{Record, Running, record};
 use crate::backend::proc::{
-    looker::Looker,
+    poller::Looker,
     samples::{Look, Weight},
 };
 
