@@ -20,7 +20,7 @@
  */
 #pragma once
 
-#include "loops.h"
+#include "epoll.h"
 
 enum { AF_INET = 2 };
 enum { SOCK_STREAM_TYPE = 1, SOCK_SEQPACKET_TYPE = 5 };

@@ -9,7 +9,7 @@
  * time and not by the switch rate.
  *
  * The kernel stack is taken at the switch-in itself (the thread still stands where it slept). The
- * user stack the thread reads itself, a moment later (own_stack.h). Until then samples carry a
+ * user stack the thread reads itself, a moment later (deferred_user_stack.h). Until then samples carry a
  * *ticket*, which stands for "the user stack of this stay in the kernel".
  *
  * Threads that stay blocked are read ahead by the task iterator, so that a stack is known even if
@@ -42,8 +42,8 @@ static __always_inline bool no_user_stack(struct task_struct *p)
 #include "publish.h"
 #include "managed.h"
 #include "raw.h"
-#include "slots.h"
-#include "own_stack.h"
+#include "scratch.h"
+#include "deferred_user_stack.h"
 #include "resource.h"
 
 /* What the task iterator works on; there is only ever one. */

@@ -1,4 +1,4 @@
-//! Stacks at events that the user names (`bpf/hits.h`): opening and attaching them.
+//! Stacks at events that the user names (`bpf/event_sampling.h`): opening and attaching them.
 //!
 //! Software events and tracepoints tell of every hit, and each is counted; hardware counters
 //! interrupt by a period of their own, as precisely as the CPU offers where nothing else is asked.

@@ -1,4 +1,4 @@
-//! What lets a program on a CPU ask for an interrupt of that CPU (`bpf/own_stack.h`): an event a CPU
+//! What lets a program on a CPU ask for an interrupt of that CPU (`bpf/deferred_user_stack.h`): an event a CPU
 //! that programs write to, whose ring wakes its reader at each record. There is no reader, and the ring
 //! overwrites itself.
 

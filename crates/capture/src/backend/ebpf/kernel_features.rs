@@ -10,7 +10,7 @@ use libbpf_rs::btf::{
 
 use crate::{Error, host_capabilities};
 
-/// How user stacks of blocked threads are read: see `bpf/own_stack.h`.
+/// How user stacks of blocked threads are read: see `bpf/deferred_user_stack.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// By the thread itself before it returns to user mode (kernel 6.18).
@@ -190,7 +190,7 @@ fn arguments_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
     Some(prototype.iter().count())
 }
 
-/// Whether programs can schedule task work, by one of the two calls that `bpf/own_stack.h` knows.
+/// Whether programs can schedule task work, by one of the two calls that `bpf/deferred_user_stack.h` knows.
 ///
 /// In Linux 6.18 the function has five arguments and a name that ends in `_impl`. From 7.0 on the
 /// verifier adds the fifth to the function without that end; the other is there, but not for
