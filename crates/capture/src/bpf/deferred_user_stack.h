@@ -13,6 +13,11 @@
  *                      the ring. What is not in memory cannot be read.
  */
 #pragma once
+#include "user_unwind.h"
+#include "publish.h"
+#include "managed.h"
+#include "raw.h"
+#include "scratch.h"
 
 /* One per thread: what the kernel needs to call back in it. Keyed by the record's id. */
 struct ws_later {

@@ -4,6 +4,7 @@
  * and for what is rare.
  */
 #pragma once
+#include "user_unwind.h"
 
 #define SLOTS 16
 
