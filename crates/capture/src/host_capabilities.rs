@@ -9,16 +9,9 @@
 //! It changes nothing on the host and keeps nothing open. It does not look at a particular target:
 //! another user's processes need CAP_SYS_PTRACE on top of what is found here.
 
-use std::{
-    fs, io,
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::fs::MetadataExt,
-    },
-};
+use std::io;
 
-use perf_event_open_sys::{self as perf, bindings as b};
-
+pub(crate) mod attempts;
 mod settings;
 mod standing;
 mod subject;
@@ -30,6 +23,10 @@ use subject::Subject;
 use uprobes::uprobes;
 
 use crate::{Error, backend::ebpf::Kernel};
+use attempts::{
+    PID_REMEDY, bpf_at_scheduler, first_pid_namespace, kernel_names, perf_clock, perf_cycles,
+    perf_switches, perf_system, readable, tracepoints,
+};
 
 /// What something is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,141 +341,12 @@ fn clone(e: &io::Error) -> io::Error {
     )
 }
 
-fn readable(path: &str) -> io::Result<()> {
-    fs::File::open(path).and_then(|mut f| io::Read::read(&mut f, &mut [0]).map(drop))
-}
-
 /// Whether the kernel is recent enough; one that does not tell is another finding's.
 fn kernel_has_all() -> io::Result<()> {
     match Kernel::inspect().and_then(Kernel::with_all_that_is_needed) {
         Err(e @ Error::NotSupported { .. }) => Err(io::Error::other(e.to_string())),
         _ => Ok(()),
     }
-}
-
-/// Inode of the first pid namespace (`PID_NS_INIT_INO` of linux/nsfs.h).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-/// What helps in another one.
-pub const PID_REMEDY: &str = "start the container with the host's process ids (docker run --pid=host, \
-                              hostPID: true), or measure from outside of it";
-
-/// Whether processes have the same ids here as in the kernel's programs.
-///
-/// # Errors
-/// This is the pid namespace of a container, or the like.
-pub fn first_pid_namespace() -> io::Result<()> {
-    match fs::metadata("/proc/self/ns/pid") {
-        Ok(m) if m.ino() != FIRST_PID_NAMESPACE => {
-            Err(io::Error::other("this is a pid namespace of its own"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Loads a program that does nothing and attaches it to `sched_switch` for a moment.
-///
-/// # Errors
-/// What the kernel says.
-pub fn bpf_at_scheduler() -> io::Result<()> {
-    // r0 = 0; exit
-    let code: [u64; 2] = [0xb7, 0x95];
-    let licence = c"MIT";
-    let mut load = [0u64; 16];
-    // union bpf_attr for BPF_PROG_LOAD: prog_type 17 (raw tracepoint), insn_cnt, insns, license.
-    load[0] = 17 | (code.len() as u64) << 32;
-    load[1] = code.as_ptr() as u64;
-    load[2] = licence.as_ptr() as u64;
-    let program = bpf(5, &load)?;
-    let name = c"sched_switch";
-    let mut open = [0u64; 16];
-    open[0] = name.as_ptr() as u64;
-    open[1] = program.as_raw_fd() as u64;
-    bpf(17, &open).map(drop)
-}
-
-fn bpf(command: i32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
-    // SAFETY: the attributes are longer than these commands read, zero beyond what is set, and
-    // what they point at outlives the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            attributes.as_ptr(),
-            size_of_val(attributes),
-        )
-    };
-    owned(fd as i32)
-}
-
-fn owned(fd: i32) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made it, for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn attributes(kind: u32, config: u64) -> b::perf_event_attr {
-    let mut a = b::perf_event_attr {
-        size: size_of::<b::perf_event_attr>() as u32,
-        type_: kind,
-        config,
-        ..Default::default()
-    };
-    a.set_disabled(1);
-    a.set_exclude_hv(1);
-    a
-}
-
-fn open_event(a: &mut b::perf_event_attr, pid: i32, cpu: i32) -> io::Result<()> {
-    // SAFETY: the attributes are whole and outlive the call.
-    let fd = unsafe { perf::perf_event_open(a, pid, cpu, -1, b::PERF_FLAG_FD_CLOEXEC.into()) };
-    owned(fd).map(drop)
-}
-
-/// Opens the sampling clock of the calling thread, and closes it.
-///
-/// # Errors
-/// It is refused.
-pub(crate) fn perf_clock(exclude_kernel: bool) -> io::Result<()> {
-    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
-    a.set_exclude_kernel(exclude_kernel.into());
-    open_event(&mut a, 0, -1)
-}
-
-fn perf_switches() -> io::Result<()> {
-    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_DUMMY.into());
-    a.set_exclude_kernel(1);
-    a.set_context_switch(1);
-    open_event(&mut a, 0, -1)
-}
-
-fn perf_system() -> io::Result<()> {
-    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
-    open_event(&mut a, -1, 0)
-}
-
-fn perf_cycles() -> io::Result<()> {
-    let mut a = attributes(b::PERF_TYPE_HARDWARE, b::PERF_COUNT_HW_CPU_CYCLES.into());
-    a.set_exclude_kernel(1);
-    open_event(&mut a, 0, -1)
-}
-
-fn tracepoints() -> io::Result<()> {
-    let path = |root: &str| format!("{root}/events/sched/sched_switch/id");
-    readable(&path("/sys/kernel/tracing"))
-        .or_else(|e| readable(&path("/sys/kernel/debug/tracing")).map_err(|_| e))
-}
-
-fn kernel_names() -> io::Result<()> {
-    let file = fs::File::open("/proc/kallsyms")?;
-    // Where they are shown, those of variables of each CPU may still begin at zero.
-    for line in io::BufRead::lines(io::BufReader::new(file)) {
-        if line?.bytes().take_while(|c| *c != b' ').any(|c| c != b'0') {
-            return Ok(());
-        }
-    }
-    Err(io::Error::other("all addresses are hidden"))
 }
 
 fn cgroup_counters() -> io::Result<()> {
@@ -504,12 +372,5 @@ mod tests {
         }
         // Any process may see the books of its own child.
         assert!(allowed(&all, "proc_own") && allowed(&all, "child_schedstat"));
-    }
-
-    #[test]
-    fn a_refusal_is_told_with_the_kernel_s_words() {
-        let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
-        let gone = open_event(&mut a, i32::MAX, -1).expect_err("no process has this id");
-        assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -23,10 +23,13 @@ pub mod target;
 pub mod uprobes;
 
 mod ahead;
+mod clock;
+mod cpus;
 mod error;
 mod event;
 mod period_jitter;
 mod places;
+mod slices;
 mod syscalls;
 
 pub use error::Error;

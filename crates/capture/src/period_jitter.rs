@@ -3,6 +3,8 @@
 //! A program whose rounds take as long as samples are apart shows the same place of each round again and
 //! again: each sample says the same, and the intervals, made from what samples say, are narrow and wrong.
 
+use crate::clock;
+
 /// By how much distances between samples differ from their mean at most: a quarter of it.
 pub const OF_SAMPLES: u64 = 4;
 /// By how much distances between rounds of looks do: a quarter.
@@ -14,7 +16,7 @@ pub struct Uneven(u32);
 impl Uneven {
     /// Begins anywhere: no program is in step with the first distance of all recordings.
     pub fn new() -> Uneven {
-        let now = crate::session::now();
+        let now = clock::now();
         Uneven((now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1)
     }
 

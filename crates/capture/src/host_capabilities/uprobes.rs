@@ -4,7 +4,7 @@
 
 use std::{fs, io, os::fd::AsRawFd};
 
-use super::{attributes, bpf, open_event};
+use super::attempts::{attributes, bpf, open_event};
 use crate::backend::ebpf::Kernel;
 
 /// Places a probe at a function of ours that nobody else runs, as the verbs do that count calls, and takes it away.

@@ -7,19 +7,11 @@ use wallscope_procfs::process;
 use wallscope_symbolize::TargetRoot;
 use wallscope_unwind::native::TableSink;
 
-use super::{deferred_unwind::Snapshot, files::Files};
+use super::{
+    files::Files,
+    mappings::{Mapped, Snapshot},
+};
 use crate::backend::ebpf::sideband::Mapping;
-
-/// One executable mapping.
-#[derive(Clone, Debug)]
-pub struct Mapped {
-    /// One past the last address.
-    pub end: u64,
-    /// Offset in the file.
-    pub offset: u64,
-    /// The file (an index of [`Files`]); `None` for memory without one.
-    pub file: Option<u16>,
-}
 
 /// A process and its executable mappings by their start.
 #[derive(Clone, Default)]

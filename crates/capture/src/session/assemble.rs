@@ -4,12 +4,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, within::Moment};
 
 use super::{
-    Options,
-    accounts::Accounts,
-    build::{Stacks, Whose},
-    event_dispatch::Intake,
-    hops, jit_hints,
-    processes::Processes,
+    Options, accounts::Accounts, address_scope::Whose, build::Stacks, event_dispatch::Intake, hops,
+    jit_hints, processes::Processes,
 };
 use crate::event::{self, LockSum};
 
@@ -95,7 +91,7 @@ pub(super) fn assemble(
         losses.push((format!("truncated:{}", end.name()), *count));
     }
     let jit = stacks.jit_modules();
-    let unnamed = jit_hints::unnamed_code(&stacks, processes);
+    let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| processes.jit().maker(pid));
     recording.modules = stacks.modules;
     recording.frames = stacks.frames;
     recording.functions = stacks.functions;

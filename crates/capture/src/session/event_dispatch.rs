@@ -1,71 +1,38 @@
 //! Events from the kernel's ring, sorted into books, samples and stacks.
 
 use rustc_hash::FxHashMap;
+use wallscope_model::{BlockReason, StackEnd};
 use wallscope_unwind::{
     native::abi::{self, End, FrameWord},
-    runtime::{hotspot, python},
+    runtime::hotspot,
 };
 use zerocopy::FromBytes;
-
-use wallscope_model::{BlockReason, StackEnd};
 
 use super::{
     accounts::Accounts,
     chains::Chains,
-    deferred_unwind::Raw,
+    copied_stack::CopiedStack,
+    deferred_unwind::Deferred,
     java::Java,
     lock_owner::{self, Owner, Told},
     resources::Resources,
-    samples::{Key, Samples, Sum, User},
+    sample_key::{Key, Sum, User},
+    samples::Samples,
     shapes::Shapes,
     timeline::Turns,
+    unwound::{ManagedStack, UserStack},
     wait_tree::Who,
 };
 use crate::{
     backend::ebpf::Visited,
     event::{
-        self, Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, PARKED, Resolve,
+        Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, PARKED, Resolve,
         ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, WordsEvent, how, kind,
         state, what,
     },
     places::Interrupts,
     syscalls::is_futex,
 };
-
-/// An unwound user stack.
-pub struct UserStack {
-    /// How it ended.
-    pub end: StackEnd,
-    /// Unwound after the recording: file ids are those of that unwinder's own store.
-    pub late: bool,
-    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
-    /// VM's (see `hotspot_abi.h`).
-    pub frames: Box<[u64]>,
-}
-
-/// A stack's managed frames.
-#[derive(Debug)]
-pub struct ManagedStack {
-    /// Its process.
-    pub pid: u32,
-    /// How reading them ended (`enum py_end`).
-    pub end: u32,
-    /// Two words a frame, innermost first (see `struct py_stack` in `python_abi.h`).
-    pub words: Box<[u64]>,
-}
-
-impl ManagedStack {
-    /// How a stack ended whose native frames ended so: frames that these lack are missing in it, too.
-    pub fn end_with(&self, native: StackEnd) -> StackEnd {
-        use python::abi::End;
-        match End::from_raw(self.end) {
-            Some(End::MaxFrames) => StackEnd::MaxFrames,
-            Some(End::Unreadable) => StackEnd::Unreadable,
-            Some(End::Garbage) => StackEnd::NoProgress,
-            Some(End::Root | End::NotReady | End::NoThread) | None => native,
-        }
-    }
-}
 
 /// Everything that has come in.
 pub struct Intake {
@@ -102,9 +69,9 @@ pub struct Intake {
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
     pub joins: FxHashMap<u64, (u64, u64)>,
     /// Stacks that could not be unwound yet, and wait for it.
-    pub raws: Vec<Raw>,
+    pub raws: Vec<CopiedStack>,
     /// Those of them that the session has not looked at yet.
-    pub copied: Vec<Raw>,
+    pub copied: Vec<CopiedStack>,
     /// How long intervals were.
     pub shapes: Shapes,
     /// The turns of a timeline, if there is one.
@@ -177,7 +144,7 @@ impl Intake {
                     self.samples.exec(e.pid);
                 }
                 if e.pid == e.tid {
-                    self.resources.called(e.pid, comm(&e));
+                    self.resources.called(e.pid, e.name());
                 }
                 self.news.push(e);
             }
@@ -236,7 +203,7 @@ impl Intake {
                 .chains
                 .holders
                 .take(&HoldsEvent::read_from_prefix(bytes).ok()?.0),
-            kind::RAW => self.copied.push(Raw::parse(bytes)?),
+            kind::RAW => self.copied.push(CopiedStack::parse(bytes)?),
             kind::SHAPE => self.shapes.own(bytes)?,
             kind::SOCKET => {
                 let record = bytes.get(size_of::<Head>()..)?;
@@ -384,6 +351,16 @@ impl Intake {
         Some(())
     }
 
+    /// Takes stacks that were put off and have been unwound, in their order.
+    pub fn deferred(&mut self, all: Vec<Deferred>) {
+        for Deferred { resolve, stack } in all {
+            if let Some(stack) = stack {
+                self.unwound(resolve.ustack, stack);
+            }
+            self.resolve(&resolve);
+        }
+    }
+
     /// Keeps a user stack by its hash.
     pub fn unwound(&mut self, hash: u64, stack: UserStack) {
         if stack.frames.iter().any(|w| FrameWord(*w).file() == 0) {
@@ -405,32 +382,4 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
     (0..n).map(|i| word(bytes, at + i * 8)).collect()
-}
-
-/// The name of a thread event's process.
-pub fn comm(e: &ThreadEvent) -> String {
-    event::text(&e.comm)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use python::abi::End;
-
-    #[test]
-    fn a_stack_without_some_of_its_managed_frames_is_not_whole() {
-        let end = |end: End, native| {
-            let words = Box::default();
-            let stack = ManagedStack {
-                pid: 1,
-                end: end as u32,
-                words,
-            };
-            stack.end_with(native)
-        };
-        assert_eq!(end(End::Root, StackEnd::Root), StackEnd::Root);
-        assert_eq!(end(End::Root, StackEnd::BadRule), StackEnd::BadRule);
-        assert_eq!(end(End::MaxFrames, StackEnd::Root), StackEnd::MaxFrames);
-        assert_eq!(end(End::Unreadable, StackEnd::Root), StackEnd::Unreadable);
-    }
 }

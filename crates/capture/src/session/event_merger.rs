@@ -18,9 +18,9 @@ use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
 
 use super::{
-    deferred_unwind::{self, Raw},
+    copied_stack::CopiedStack,
+    deferred_unwind::{self, Due},
     event_dispatch::Intake,
-    now,
     processes::Processes,
 };
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
         Programs,
         sideband::{Change, Sideband},
     },
+    clock::now,
     event::ThreadEvent,
 };
 
@@ -47,7 +48,7 @@ const LONGEST: Duration = Duration::from_millis(5);
 enum Step {
     Change(Change),
     Thread(ThreadEvent),
-    Copied(Box<Raw>),
+    Copied(Box<CopiedStack>),
     /// A thread of this process ended.
     Gone(u32),
 }
@@ -140,7 +141,8 @@ impl Upkeep {
         programs.add_java_threads(&java.take_threads());
         intake.tell_owners(java);
         programs.set_managed(processes.managed().processes(), processes.vms());
-        processes.unwind_late(&mut intake, false);
+        let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
+        intake.deferred(deferred);
         if intake.raws.len() < deferred_unwind::MOST {
             programs.allow_raw(deferred_unwind::RATION);
         }

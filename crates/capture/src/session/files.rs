@@ -26,10 +26,9 @@ use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,
     UnwindMaps,
 };
-
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{address_space::Mapped, managed::Found};
+use super::{found_runtime::Found, mappings::Mapped};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},

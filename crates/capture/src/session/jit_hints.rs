@@ -4,9 +4,6 @@
 
 use wallscope_model::Limit;
 
-use super::{build::Stacks, processes::Processes};
-use wallscope_unwind::native::TableSink;
-
 /// A runtime that makes code, and how it can be made to tell what.
 pub struct Maker {
     /// How names of its files begin.
@@ -93,14 +90,16 @@ impl Maker {
     }
 }
 
-/// What is to be told of code that nothing named, on the stacks that have been made.
-pub fn unnamed_code<S: TableSink>(stacks: &Stacks, processes: &Processes<S>) -> Vec<Limit> {
-    let mut all: Vec<Limit> = stacks
-        .unnamed_code()
+/// What is to be told of code that nothing named. `unnamed`: processes, and how many addresses of such code are on their
+/// stacks; `maker`: the runtime that made it, if that is known.
+pub fn unnamed_code(
+    unnamed: Vec<(u32, u64)>,
+    maker: impl Fn(u32) -> Option<&'static Maker>,
+) -> Vec<Limit> {
+    let mut all: Vec<Limit> = unnamed
         .into_iter()
         .map(|(pid, addresses)| {
-            let maker = processes.jit().maker(pid);
-            let (name, remedy) = maker.map_or(("a runtime that is not known", ""), Maker::told);
+            let (name, remedy) = maker(pid).map_or(("a runtime that is not known", ""), Maker::told);
             Limit {
                 what: format!(
                     "names of code that {name} made at run time in process {pid} ({addresses} addresses): \

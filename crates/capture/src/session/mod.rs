@@ -35,11 +35,13 @@
 //! can wait (names, scaling, formats) happens after the last, and elsewhere.
 
 mod accounts;
+pub(crate) mod address_scope;
 pub(crate) mod address_space;
 mod assemble;
 pub(crate) mod build;
 mod chains;
 pub(crate) mod command;
+pub(crate) mod copied_stack;
 pub(crate) mod cost;
 mod deferred_unwind;
 pub(crate) mod descriptors;
@@ -49,6 +51,7 @@ mod event_merger;
 mod event_sampling;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod found_runtime;
 mod gil;
 mod heap;
 mod hops;
@@ -58,13 +61,16 @@ mod interface;
 pub(crate) mod java;
 mod jit;
 pub(crate) mod jit_hints;
+pub(crate) mod labels;
 mod lock_owner;
 pub(crate) mod managed;
+pub(crate) mod mappings;
 mod pace;
 pub(crate) mod peers;
 pub(crate) mod processes;
 mod recorder;
 pub(crate) mod resources;
+pub(crate) mod sample_key;
 mod samples;
 pub(crate) mod scripts;
 mod shapes;
@@ -72,11 +78,8 @@ pub(crate) mod snapshot;
 mod target_resolve;
 pub(crate) mod tasks;
 mod timeline;
+pub(crate) mod unwound;
 mod wait_tree;
-
-use std::time::Duration;
-
-use wallscope_model::Slices;
 
 use crate::{
     Error,
@@ -90,14 +93,8 @@ use crate::{
 };
 pub(crate) use domain::privilege;
 pub use events::{Signals, Stopper};
-pub use interface::{Captured, Live, Observer, Options, Progress, Stop};
-pub use snapshot::Look;
+pub use interface::{Captured, Live, Look, Observer, Options, Progress, Stop};
 pub(crate) use target_resolve::{Chosen, choose, ended_early};
-
-/// So many slices, and two become one: each has its price, as it wakes us up.
-const MOST_SLICES: u32 = 12;
-/// Longest a slice becomes for the number of slices, ns.
-const LONGEST_SLICE: u64 = 1_000_000_000;
 
 /// Measures `options.target` and returns everything that was seen.
 ///
@@ -124,37 +121,4 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
             }
         }
     }
-}
-
-/// Slices are fine for short recordings: ten of them, or of half a second until it is seen how long one lasts. Of a
-/// second they come when the host is looked at as well.
-pub(crate) fn first_slice(duration: Option<Duration>) -> u64 {
-    match duration {
-        Some(d) => (d.as_nanos() as u64 / 10).clamp(50_000_000, LONGEST_SLICE),
-        None => LONGEST_SLICE / 2,
-    }
-}
-
-/// Whether there are by now so many slices that two should become one.
-pub(crate) fn too_many_slices(grid: &Slices, now: u64) -> bool {
-    let slices = now.saturating_sub(grid.start_ns) / grid.width_ns.max(1);
-    slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE
-}
-
-/// CLOCK_MONOTONIC, ns.
-pub(crate) fn now() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// How often the scheduler's counter of a running thread moves at least: the kernel's timer tick, ns.
-pub(crate) fn tick_ns() -> u64 {
-    let t = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// CLOCK_REALTIME, ns.
-pub(crate) fn unix_now() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -15,10 +15,12 @@ use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 
 use super::{
     accounts::Accounts,
-    samples::{Key, User},
+    sample_key::{Key, User},
 };
-use crate::backend::ebpf::Programs;
-use crate::event::{SOCKET_OF_PROCESS, SocketRecord};
+use crate::{
+    backend::ebpf::Programs,
+    event::{SOCKET_OF_PROCESS, SocketRecord},
+};
 
 mod preexisting_connections;
 

@@ -14,16 +14,16 @@ use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
+    address_scope::Whose,
     address_space::{Space, facts},
-    build::Whose,
     command,
-    deferred_unwind::{Late, Raw, Snapshot},
-    event_dispatch::{self, Intake},
+    copied_stack::CopiedStack,
+    deferred_unwind::{Deferred, DeferredUnwinder, Due},
     files::{self, Files},
     jit::{self, Jit},
     jit_hints::Maker,
     managed::Managed,
-    now,
+    mappings::Snapshot,
 };
 use crate::{
     Error,
@@ -31,6 +31,7 @@ use crate::{
         Programs,
         sideband::{Change, Mapping},
     },
+    clock::now,
     event::{ThreadEvent, how},
 };
 
@@ -74,7 +75,7 @@ pub struct Processes<S = KernelTables> {
     files: Files<S>,
     managed: Managed,
     jit: Jit,
-    late: Option<Late>,
+    late: Option<DeferredUnwinder>,
     lost_mappings: u64,
     again: Again,
     /// No stack will be read: what processes have mapped is of no interest.
@@ -191,7 +192,7 @@ impl<S: TableSink> Processes<S> {
                 let left = left.then(|| space.facts.name.clone());
                 self.jit.left(e.pid, e.time);
                 self.former.entry(e.pid).or_default().push(left);
-                space.facts = facts(e.pid, &event_dispatch::comm(e));
+                space.facts = facts(e.pid, &e.name());
                 space.facts.parent = e.parent;
                 if let Ok(root) = TargetRoot::open(e.pid) {
                     space.root = Some(Arc::new(root));
@@ -203,7 +204,7 @@ impl<S: TableSink> Processes<S> {
                 space.facts = Process {
                     pid: e.pid,
                     parent: e.parent,
-                    name: event_dispatch::comm(e).into(),
+                    name: e.name().into(),
                     ..space.facts
                 };
                 (space.threads, space.ended) = (1, false);
@@ -396,19 +397,20 @@ impl<S: TableSink> Processes<S> {
         &mut self.files
     }
 
-    /// Unwinds stacks that were put off: those that cannot wait, or, when measuring is over, `all`.
-    pub fn unwind_late(&mut self, intake: &mut Intake, all: bool) {
+    /// Unwinds those of `copies` that are due, and takes them out.
+    pub fn unwind_deferred(&mut self, copies: &mut Vec<CopiedStack>, due: Due) -> Vec<Deferred> {
         let managed = &mut self.managed;
-        let due = |r: &mut Raw| all || managed.walked(r.pid()).is_some();
-        let raws: Vec<Raw> = intake.raws.extract_if(.., due).collect();
-        if raws.is_empty() {
-            return;
+        let is_due = |c: &mut CopiedStack| due == Due::All || managed.walked(c.pid()).is_some();
+        let copies: Vec<CopiedStack> = copies.extract_if(.., is_due).collect();
+        if copies.is_empty() {
+            return Vec::new();
         }
         if self.late.is_none() {
-            self.late = Late::new();
+            self.late = DeferredUnwinder::new();
         }
-        if let Some(late) = &mut self.late {
-            late.unwind(&raws, intake, &mut self.files, managed);
+        match &mut self.late {
+            Some(late) => late.unwind(&copies, &mut self.files, managed),
+            None => Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One recording by kernel programs: prepare, go live, follow, end.
 
-use std::{cell::RefCell, fs, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
@@ -12,33 +12,32 @@ use super::{
     assemble::{Assembled, assemble},
     build::Stacks,
     cost::{self, CostMeter},
+    deferred_unwind::Due,
     domain,
     event_dispatch::Intake,
     event_merger::Upkeep,
     event_sampling,
     events::{Event, Events},
-    first_slice,
     host_log::HostLog,
-    jit, now,
+    jit,
     pace::Pace,
     processes::Processes,
     snapshot::{self, Stretch},
     target_resolve::{Chosen, choose, ended_early},
     tasks,
     timeline::{LOOK_EVERY, Turns},
-    too_many_slices, unix_now,
 };
 use crate::{
     Error,
     ahead::Ahead,
     backend::ebpf::{
-        Kernel, Mechanism, Programs, Settings, Visit,
-        event_sampling::Tap,
-        sideband::Sideband,
-        timer::{Timer, parse_cpu_list},
+        Kernel, Mechanism, Programs, Settings, Visit, event_sampling::Tap, sideband::Sideband,
+        timer::Timer,
     },
-    event,
+    clock::{now, unix_now},
+    cpus, event,
     places::{Interrupts, Places},
+    slices,
     target::{Held, Target},
 };
 
@@ -106,10 +105,7 @@ impl<'o> Course<'o> {
             _ => None,
         };
         let chosen = choose(&options.target, held.as_ref())?;
-        let cpus = parse_cpu_list(
-            &fs::read_to_string("/sys/devices/system/cpu/online")
-                .map_err(|e| Error::io("cannot read which CPUs are online", e))?,
-        );
+        let cpus = cpus::online().map_err(|e| Error::io("cannot read which CPUs are online", e))?;
         let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
         let mut timer = if options.stacks {
             Timer::open(&cpus, options.hz)?
@@ -173,7 +169,7 @@ impl<'o> Course<'o> {
         for fd in sideband.descriptors() {
             events.sideband(fd)?;
         }
-        let slice_ns = first_slice(options.duration);
+        let slice_ns = slices::first_width_ns(options.duration);
         let start_ns = now();
         let start_unix_ns = unix_now();
         let intake = Rc::new(RefCell::new(Intake::new(start_ns, slice_ns, interrupts)));
@@ -355,7 +351,7 @@ impl<'o> Course<'o> {
             intake.settle(time);
         }
         let grid = intake.accounts.grid();
-        if too_many_slices(&grid, time) || intake.accounts.rows() > MOST_ROWS {
+        if slices::is_too_fine(&grid, time) || intake.accounts.rows() > MOST_ROWS {
             intake.coarsen();
             let set = self.events.tick_every(grid.start_ns, grid.width_ns * 2);
             self.notes.extend(set.err().map(|e| e.to_string()));
@@ -461,7 +457,8 @@ impl<'o> Course<'o> {
             .zip(programs.losses())
             .map(|(cause, count)| ((*cause).to_owned(), count))
             .collect();
-        processes.unwind_late(&mut intake, true);
+        let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
+        intake.deferred(deferred);
         notes.extend(intake.samples.peers.problem.take());
         notes.extend(processes.managed().java.notes());
         let programs_of = processes.several_programs();
@@ -470,7 +467,7 @@ impl<'o> Course<'o> {
         notes.extend(processes.jit().notes());
         notes.extend(processes.undescribed());
         let mut stacks = Stacks::new(&processes, options.interpreter_frames);
-        let of_tasks = tasks::assemble(
+        let of_tasks = tasks::assemble::assemble(
             &mut recording,
             &mut stacks,
             seen_tasks,

@@ -10,33 +10,21 @@
 use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{ContextId, ModuleId, Recording, WaitSeen, Window};
-use wallscope_symbolize::Sources;
+use wallscope_model::{ContextId, ModuleId, Recording, Window};
 
 use super::{
     Options,
     build::Stacks,
     event_dispatch::Intake,
+    interface::Look,
     processes::Processes,
-    samples::{Key, Sum},
+    sample_key::{Key, Sum},
 };
 use crate::event::state;
 
 /// Periods for which a thread must have been blocked for the iterator to read it (`read_ahead` in
 /// `bpf/stack.h`).
 const READ_AHEAD: u64 = 10;
-
-/// What was measured since the last look.
-pub struct Look {
-    /// Time since the start.
-    pub elapsed: Duration,
-    /// What was added, of threads that existed since the last look.
-    pub recording: Recording,
-    /// What a symboliser needs for its frames.
-    pub sources: Sources,
-    /// What was seen of connections in the waits of each sample, by index; empty: of none.
-    pub seen: Vec<WaitSeen>,
-}
 
 /// The stretch that a look shows, ns on the recording's clock.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::{Role, StackEnd};
 
-use super::samples::User;
+use super::sample_key::User;
 
 /// Parts that are told apart; further ones stay with what they hang below.
 const MOST_NODES: usize = 400_000;

@@ -4,8 +4,8 @@ use super::{
     abi::{Cookie, Site},
     find::{self, Found},
     modules::Module,
+    options::Options,
     plan::{Circumstances, Handler, Harm, Plan, Planned},
-    run::Options,
     spec::{EventSpec, Spec, is_pattern},
     usdt,
 };

@@ -25,6 +25,7 @@ mod code;
 mod find;
 mod items;
 mod modules;
+mod options;
 mod plan;
 mod programs;
 mod result;
@@ -34,4 +35,5 @@ pub mod spec;
 mod steps;
 mod usdt;
 
-pub use run::{Announced, Measured, Options, Watcher, measure};
+pub use crate::uprobes::options::Options;
+pub use run::{Announced, Measured, Watcher, measure};

@@ -1,7 +1,5 @@
 //! What was counted, as a result with its domain and its limits.
 
-use std::fs;
-
 use wallscope_model::{
     Domain, EventSource, Limit, Loss,
     calls::{Calls, FunctionCalls, Lengths, Tally},
@@ -10,18 +8,13 @@ use wallscope_model::{
 use super::{
     abi::Site,
     calibrate::Costs,
+    options::Options,
     plan::{Plan, Planned},
     programs::Programs,
-    run::Options,
     slowest::Slowest,
     steps::Steps,
 };
-use crate::{
-    backend::ebpf::{Kernel, timer::parse_cpu_list},
-    event::LOSSES,
-    session::privilege,
-    target::Target,
-};
+use crate::{backend::ebpf::Kernel, cpus, event::LOSSES, session::privilege, target::Target};
 
 /// What the result is made from.
 pub(super) struct Facts<'a> {
@@ -109,7 +102,6 @@ impl Facts<'_> {
     }
 
     fn domain(&self) -> Domain {
-        let cpus = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
         let source = |what: &str, event: &str, rate: &str| EventSource {
             what: what.into(),
             event: event.into(),
@@ -130,7 +122,7 @@ impl Facts<'_> {
             backend_reason: "probes need kernel programs".into(),
             privilege: privilege(),
             kernel: self.kernel.release.clone(),
-            cpus: parse_cpu_list(&cpus).len() as u32,
+            cpus: cpus::online().map_or(0, |cpus| cpus.len() as u32),
             target: self.options.target.describe(),
             events,
             ..Domain::default()

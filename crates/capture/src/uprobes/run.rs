@@ -11,22 +11,24 @@ use super::{
     find,
     items::{Item, items, plan},
     modules::{self, Module},
+    options::Options,
     plan::{Circumstances, Harm, Plan},
     programs::{Programs, Settings},
     result::Facts,
     slowest::Slowest,
-    spec::{EventSpec, Spec},
+    spec::EventSpec,
     steps::Steps,
 };
 use crate::{
     Error,
     backend::ebpf::Kernel,
+    clock::{now, unix_now},
     places::Places,
     session::{
         Chosen, Stop, choose, command, ended_early,
         events::{Event, Events},
-        first_slice, now, unix_now,
     },
+    slices,
     target::{CommandEnd, Held, Target},
 };
 
@@ -37,25 +39,6 @@ const TRIAL_STEPS: u32 = 12;
 const MOST_REPORTED: f64 = 10_000.0;
 /// The least stretch of time that a rate is judged by.
 const JUDGED: u64 = 900_000_000;
-
-/// What to count or time, and how.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whom to measure.
-    pub target: Target,
-    /// What.
-    pub asked: Vec<Spec>,
-    /// Lengths and ledgers too, not only counts.
-    pub timed: bool,
-    /// How long; `None`: until the target ends or a signal comes.
-    pub duration: Option<Duration>,
-    /// Most of one CPU that probes may cost, percent.
-    pub max_overhead: f64,
-    /// How many of the longest calls are kept one by one.
-    pub slowest: usize,
-    /// Each call is kept, as long as they come no faster than can be told.
-    pub each: bool,
-}
 
 /// What is going to be done, and what it costs.
 #[derive(Clone, Debug)]
@@ -246,7 +229,7 @@ fn run(
     let start_unix_ns = unix_now();
     programs.set_live(true);
     let start_ns = now();
-    let mut slice_ns = first_slice(options.duration);
+    let mut slice_ns = slices::first_width_ns(options.duration);
     let mut steps = Steps::new(start_ns, plan.functions.len(), options.timed);
     events.tick_every(start_ns, slice_ns)?;
     watcher.live(&options.target.describe());

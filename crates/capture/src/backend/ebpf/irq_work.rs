@@ -10,7 +10,7 @@ use std::{
 
 use perf_event_open_sys::bindings as b;
 
-use super::timer::open_on;
+use crate::backend::perf_event::open_on_cpu;
 
 /// The first page, and one of records.
 const BYTES: usize = 2 * 4096;
@@ -36,7 +36,7 @@ impl Bell {
         };
         attr.__bindgen_anon_1.sample_period = 1;
         attr.__bindgen_anon_2.wakeup_events = 1;
-        let Some(event) = open_on(cpu, attr)? else {
+        let Some(event) = open_on_cpu(cpu, attr)? else {
             return Ok(None);
         };
         // SAFETY: a fresh mapping of the event's ring, where the kernel likes. That it cannot be

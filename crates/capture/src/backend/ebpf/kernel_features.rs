@@ -8,7 +8,7 @@ use libbpf_rs::btf::{
     types::{Func, FuncProto, Ptr, Struct, Typedef},
 };
 
-use crate::{Error, host_capabilities};
+use crate::{Error, host_capabilities::attempts};
 
 /// How user stacks of blocked threads are read: see `bpf/deferred_user_stack.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ impl Kernel {
     /// # Errors
     /// There is no BTF, or processes have other ids here than in the kernel's programs.
     pub fn inspect() -> Result<Kernel, Error> {
-        host_capabilities::first_pid_namespace().map_err(|e| Error::NotPermitted {
+        attempts::first_pid_namespace().map_err(|e| Error::NotPermitted {
             what: "eBPF programs see other process ids".into(),
             why: e.to_string(),
-            remedy: host_capabilities::PID_REMEDY.into(),
+            remedy: attempts::PID_REMEDY.into(),
         })?;
         let uname = rustix::system::uname();
         let release = format!(
@@ -165,7 +165,7 @@ impl Kernel {
         // The verifier says the same of what it does not like: whether it is us tells a program that
         // nobody could object to.
         if e.kind() == libbpf_rs::ErrorKind::PermissionDenied
-            && host_capabilities::bpf_at_scheduler().is_err()
+            && attempts::bpf_at_scheduler().is_err()
         {
             return Error::NotPermitted {
                 what: "eBPF (loading the kernel programs)".into(),

@@ -367,6 +367,22 @@ impl Programs {
             .map_err(Error::bpf("cannot read the event ring"))
     }
 
+    /// Runs the task iterator over all tasks, or over the processes `only`, where that is given and
+    /// the kernel can; `dump` gets each thread's books, and at the end the bytes of its shapes.
+    ///
+    /// # Errors
+    /// The iterator cannot be read.
+    pub fn visit(
+        &mut self,
+        order: Visit,
+        only: Option<&[u32]>,
+        dump: impl FnMut(Visited<'_>),
+    ) -> Result<(), Error> {
+        let state = self.skel.maps.bss_data.as_deref_mut();
+        state.expect("the programs have state").set_iter = order as u32;
+        self.visitor.walk(only, dump)
+    }
+
     /// Changes the period of off-CPU stacks.
     pub fn set_period(&mut self, period: Duration) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {

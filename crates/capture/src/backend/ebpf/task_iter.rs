@@ -11,7 +11,6 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use libbpf_rs::{Iter, Link, ProgramMut, libbpf_sys};
 use zerocopy::FromBytes;
 
-use super::Programs;
 use crate::{
     Error,
     event::{Dump, Head, kind},
@@ -100,6 +99,37 @@ impl Visitor {
         }
         true
     }
+
+    /// Walks all tasks, or the processes `only`, where that is given and the kernel can; `dump` gets each thread's
+    /// books, and at the end the bytes of its shapes.
+    ///
+    /// # Errors
+    /// The iterator cannot be read.
+    pub(super) fn walk(
+        &mut self,
+        only: Option<&[u32]>,
+        mut dump: impl FnMut(Visited<'_>),
+    ) -> Result<(), Error> {
+        let only = only.filter(|_| self.divisible);
+        if !only.is_some_and(|pids| self.walk_each(pids)) {
+            self.walk_all()?;
+        }
+        let mut rest = &self.buffer[..];
+        while let Ok((head, _)) = Head::read_from_prefix(rest) {
+            let Some((bytes, after)) = rest.split_at_checked(head.size as usize) else {
+                break;
+            };
+            rest = after;
+            if head.kind == kind::SHAPE {
+                dump(Visited::Shape(bytes));
+            } else if let Ok(d) = Dump::read_from_bytes(bytes) {
+                dump(Visited::Books(&d));
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A link of the iterator `program` to the process `pid` alone.
@@ -141,46 +171,4 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: it was just made for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-impl Programs {
-    /// Runs the task iterator over all tasks, or over the processes `only`, where that is given and
-    /// the kernel can; `dump` gets each thread's books, and at the end the bytes of its shapes.
-    ///
-    /// # Errors
-    /// The iterator cannot be read.
-    pub fn visit(
-        &mut self,
-        order: Visit,
-        only: Option<&[u32]>,
-        mut dump: impl FnMut(Visited<'_>),
-    ) -> Result<(), Error> {
-        let state = self
-            .skel
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .expect("the programs have state");
-        state.set_iter = order as u32;
-        let visitor = &mut self.visitor;
-        let only = only.filter(|_| visitor.divisible);
-        if !only.is_some_and(|pids| visitor.walk_each(pids)) {
-            visitor.walk_all()?;
-        }
-        let mut rest = &visitor.buffer[..];
-        while let Ok((head, _)) = Head::read_from_prefix(rest) {
-            let Some((bytes, after)) = rest.split_at_checked(head.size as usize) else {
-                break;
-            };
-            rest = after;
-            if head.kind == kind::SHAPE {
-                dump(Visited::Shape(bytes));
-            } else if let Ok(d) = Dump::read_from_bytes(bytes) {
-                dump(Visited::Books(&d));
-            } else {
-                break;
-            }
-        }
-        Ok(())
-    }
 }

@@ -13,19 +13,19 @@ use wallscope_unwind::{
     runtime::Role,
 };
 
-use super::{Record, Running};
+use super::{
+    Record, Running,
+    ran_since::{FRESH, Since},
+};
 use crate::{
-    backend::proc::poller::Looker,
-    session::{self, cost::thread_cpu_ns},
-    target::read_memory,
+    backend::proc::poller::Looker, clock, session::cost::thread_cpu_ns, target::read_memory,
 };
 
 /// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
 const SEAM: usize = 512;
 /// No stack is deeper, bytes: what is read beyond is none.
 const DEEPEST: u64 = 1 << 30;
-/// What a thread has run for since its sample, ns, for its native frames to go with what it runs now.
-const FRESH: u64 = 1_000_000;
+
 /// The same for another stack, from which it came to the one that was copied, to be as it was.
 const ELSEWHERE: u64 = 100_000;
 /// The same for it to be where it was, if it has left its CPU by its own will since.
@@ -33,83 +33,26 @@ const AT_ONCE: u64 = 200_000;
 /// The same for what it runs now to be as good as what it ran then, if it has not.
 const STILL: u64 = 20_000_000;
 
-/// What records say of a thread after one of its samples, read backwards.
-#[derive(Clone, Copy, Debug)]
-struct Since {
-    /// Until when it was on a CPU, while it was.
-    on_until: Option<u64>,
-    ran_ns: u64,
-    /// It left its CPU to wait for something.
-    by_its_will: bool,
-    /// Its last record says that it has no CPU.
-    off: Option<bool>,
-}
-
-impl Since {
-    /// Nothing: it was on its CPU until `now`.
-    fn until(now: u64) -> Since {
-        Since {
-            on_until: Some(now),
-            ran_ns: 0,
-            by_its_will: false,
-            off: None,
-        }
-    }
-
-    /// It got a CPU.
-    fn got(&mut self, time: u64) {
-        let until = self.on_until.take();
-        self.ran_ns += until.map_or(0, |until| until.saturating_sub(time));
-        self.off.get_or_insert(false);
-    }
-
-    /// It left its CPU.
-    fn left(&mut self, time: u64, preempted: bool) {
-        self.on_until = Some(time);
-        self.by_its_will |= !preempted;
-        self.off.get_or_insert(true);
-    }
-
-    /// For how long it has run since a sample, ns.
-    fn ran_since(&self, time: u64) -> u64 {
-        self.ran_ns + self.on_until.map_or(0, |until| until.saturating_sub(time))
-    }
-
-    /// What that says at `now` of a sample at `time`.
-    fn moved(&self, time: u64, now: u64) -> Moved {
-        Moved {
-            ran_ns: self.ran_since(time),
-            at: now,
-            off: self.off == Some(true),
-        }
-    }
-}
-
-/// For how long a thread had run after its sample when that was taken from the ring.
-#[derive(Clone, Copy, Debug)]
-pub struct Moved {
-    ran_ns: u64,
-    /// When that was.
-    at: u64,
-    /// It had no CPU then.
-    off: bool,
-}
-
-impl Moved {
-    /// At most so long it has run by now, ns.
-    fn by(&self, now: u64) -> u64 {
-        let since = now.saturating_sub(self.at);
-        // Whoever was put off for our sake may have another CPU by then.
-        self.ran_ns + if self.off && since < FRESH { 0 } else { since }
-    }
-}
-
 impl Looker {
+    /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
+    pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
+        self.attention.needed(now);
+        self.nearby.read_from(cpu, now);
+    }
+
+    /// At `now` a look that was due at `due` begins.
+    pub fn stay_near(&mut self, now: u64, due: u64) {
+        match self.attention.is_needed(now) {
+            true => self.nearby.look(now, due),
+            false => self.nearby.leave(),
+        }
+    }
+
     /// Reads what Python keeps elsewhere than on the stack, of threads that were sampled just now: it
     /// goes on, so that comes before all else.
     pub(super) fn read_running(&mut self, records: &mut [(u64, Record)]) {
         let mut since: FxHashMap<u32, Since> = FxHashMap::default();
-        let now = session::now();
+        let now = clock::now();
         for (time, record) in records.iter_mut().rev() {
             match record {
                 Record::In { tid, .. } => since.entry(*tid).or_insert(Since::until(now)).got(*time),
@@ -132,7 +75,7 @@ impl Looker {
                     };
                     self.reads_at_once(r.cpu, now);
                     let cpu = thread_cpu_ns();
-                    let ran_ns = moved.by(session::now());
+                    let ran_ns = moved.by(clock::now());
                     if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
                         r.managed = self.managed.read_running(subject);
                         r.late = ran_ns > FRESH;
@@ -223,7 +166,7 @@ impl Looker {
             |address, to| read_memory(r.pid, address, to),
         );
         if at_once.get() {
-            self.reads_at_once(r.cpu, session::now());
+            self.reads_at_once(r.cpu, clock::now());
         }
         let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
         self.processes.managed_mut().name_walked(&words, r.pid);
@@ -254,7 +197,7 @@ impl Deeper {
             let at = r.end() - tail.len() as u64;
             !tail.is_empty() && read_memory(r.tid, at, now) == now.len() && now == tail
         });
-        match same && session::now() <= self.until {
+        match same && clock::now() <= self.until {
             true => read_memory(r.tid, address, to),
             false => 0,
         }
@@ -265,7 +208,7 @@ impl Deeper {
 /// the stack of its thread for a moment. Only if it has hardly run since.
 fn elsewhere(r: &Running, address: u64, to: &mut [u8]) -> usize {
     let moved = r.moved.as_ref();
-    match moved.is_some_and(|m| m.by(session::now()) <= ELSEWHERE) {
+    match moved.is_some_and(|m| m.by(clock::now()) <= ELSEWHERE) {
         true => read_memory(r.tid, address, to),
         false => 0,
     }
@@ -274,41 +217,6 @@ fn elsewhere(r: &Running, address: u64, to: &mut [u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_thread_off_its_cpu_does_not_go_on() {
-        // Sampled at 100, put off at 130, on again at 900, and so until 950.
-        let mut since = Since::until(950);
-        assert_eq!((since.ran_since(900), since.ran_since(0)), (50, 950));
-        since.got(900);
-        since.left(130, true);
-        assert_eq!((since.ran_since(100), since.by_its_will), (80, false));
-        since.got(90);
-        since.left(40, false);
-        assert_eq!((since.ran_since(20), since.by_its_will), (110, true));
-    }
-
-    #[test]
-    fn another_stack_is_read_while_its_thread_has_hardly_run() {
-        let moved = |off| Moved {
-            ran_ns: 40,
-            at: 1_000,
-            off,
-        };
-        // One that stands still for our sake has not gone on, for a while.
-        assert_eq!((moved(false).by(1_500), moved(true).by(1_500)), (540, 40));
-        assert_eq!(moved(true).by(1_000 + FRESH), 40 + FRESH);
-        let mut since = Since::until(950);
-        assert!(!since.moved(900, 950).off);
-        since.left(130, true);
-        assert!(since.moved(100, 950).off);
-        assert_eq!(since.moved(100, 950).by(960), 30);
-        // It has a CPU again.
-        let mut since = Since::until(950);
-        since.got(900);
-        since.left(130, true);
-        assert!(!since.moved(100, 950).off);
-    }
 
     #[test]
     fn callers_are_read_where_what_was_copied_is_unchanged_and_new() {

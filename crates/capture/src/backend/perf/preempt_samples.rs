@@ -20,7 +20,10 @@ use std::os::fd::OwnedFd;
 
 use perf_event_open_sys::bindings as b;
 
-use super::{Record, ask_for_stack, attributes, open};
+use super::{
+    Record,
+    perf_attr::{ask_for_stack, attributes, open},
+};
 
 /// Beyond so many threads each must have been met computing before it has these events: who hardly runs is hardly
 /// put off, and of a thousand that only wake now and then each switch would be copied.

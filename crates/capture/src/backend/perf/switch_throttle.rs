@@ -11,20 +11,14 @@
 //!
 //! Events that were inherited cannot be closed one by one: a family is given events of its own first.
 
-use super::Course;
-use crate::{
-    backend::proc::{counters::Counters, poller::Looker},
-    session,
-};
-
 /// Switches a second whose records a thread can bear.
 const FEW: f64 = 15_000.0;
 /// The least part of the time that is recorded.
 const LEAST: f64 = 0.05;
 /// For how long switches are counted before that is judged, ns.
-const JUDGED: u64 = 100_000_000;
+pub(super) const JUDGED: u64 = 100_000_000;
 /// Length of a turn, in looks.
-const TURN: u64 = 2;
+pub(super) const TURN: u64 = 2;
 /// A turn that was longer, as no look came, is not made up for beyond this, ns: there would be no other for long.
 const LONGEST_NS: u64 = 200_000_000;
 
@@ -36,15 +30,15 @@ pub struct Ration {
     /// Time without records so far, ns.
     pub unrecorded_ns: u64,
     /// When the present turn, or the time between two, began.
-    since: u64,
+    pub(super) since: u64,
     /// How long the last turn was, ns: looks may come late, and turns end with them.
     turn_ns: u64,
     /// Switches that were counted when the turn began.
-    switches: u64,
+    pub(super) switches: u64,
 }
 
 impl Ration {
-    fn new(now: u64, switches: u64) -> Ration {
+    pub(super) fn new(now: u64, switches: u64) -> Ration {
         Ration {
             share: 1.0,
             unrecorded_ns: 0,
@@ -55,7 +49,7 @@ impl Ration {
     }
 
     /// `switches` in all were counted by `now`: how much of the time to record.
-    fn judge(&mut self, now: u64, switches: u64) {
+    pub(super) fn judge(&mut self, now: u64, switches: u64) {
         let seconds = now.saturating_sub(self.since).max(1) as f64 / 1e9;
         let rate = switches.saturating_sub(self.switches) as f64 / seconds;
         self.share = (FEW / rate.max(1.0)).clamp(LEAST, 1.0);
@@ -69,134 +63,8 @@ impl Ration {
     }
 
     /// How long to record nothing after the last turn, ns.
-    fn pause_ns(&self) -> u64 {
+    pub(super) fn pause_ns(&self) -> u64 {
         (self.turn_ns as f64 * (1.0 / self.share - 1.0)) as u64
-    }
-}
-
-impl Looker {
-    /// Ends and begins the turns of threads that switch very often. Where single intervals are kept,
-    /// or births must not be missed because counts are inherited, every switch is recorded.
-    pub fn ration(&mut self, since: u64) {
-        if self.clock.is_none() || self.hits.is_some() {
-            return;
-        }
-        let turn = TURN * self.spacing_ns;
-        let (mut ended, mut due) = (Vec::new(), Vec::new());
-        let now = session::now();
-        // Who rests does not switch.
-        for index in self.watch.awake.iter().copied() {
-            let t = &mut self.watch.threads[index];
-            if !t.alive || t.book.spans.is_some() {
-                continue;
-            }
-            match (&t.course, &mut t.ration) {
-                (Some(course), ration) => {
-                    let switches = course.voluntary + course.involuntary;
-                    let ration = ration.get_or_insert_with(|| Ration::new(now, switches));
-                    let judged = if ration.share < 1.0 { turn } else { JUDGED };
-                    if now < ration.since + judged {
-                        continue;
-                    }
-                    ration.judge(now, switches);
-                    if ration.share < 1.0 {
-                        ended.push(index);
-                    }
-                }
-                (None, Some(ration)) if ration.share < 1.0 => {
-                    if now >= ration.since + ration.pause_ns() {
-                        ration.unrecorded_ns += now.saturating_sub(ration.since);
-                        ration.since = now;
-                        due.push(index);
-                    }
-                }
-                (None, _) => {}
-            }
-        }
-        if !ended.is_empty() {
-            self.end_turns(&ended, since, now);
-        }
-        for index in due {
-            let t = &mut self.watch.threads[index];
-            (t.skip, t.sight) = (0, None);
-            self.join_one(index);
-        }
-    }
-
-    /// From here on the counters tell of these threads.
-    fn end_turns(&mut self, threads: &[usize], since: u64, now: u64) {
-        let mut closed = Vec::new();
-        for index in threads.iter().copied() {
-            let root = self.watch.threads[index].heir_of.unwrap_or(index);
-            let live = self.watch.live.iter().copied();
-            let family: Vec<usize> = live
-                .filter(|i| {
-                    let t = &self.watch.threads[*i];
-                    (*i == root || t.heir_of == Some(root)) && t.course.is_some()
-                })
-                .collect();
-            // Up to the counters' figures, records tell; what they tell of later is left out.
-            for member in family {
-                let t = &mut self.watch.threads[member];
-                let books = t.schedstat();
-                if let (Ok(books), Some(course)) = (books, &mut t.course) {
-                    course.read(session::now(), books, true);
-                    closed.push(member);
-                }
-                t.heir_of = None;
-            }
-            if let Some(clock) = &mut self.clock {
-                clock.leave(self.watch.threads[root].tid);
-            }
-        }
-        // Who is born to one of them from now on is found by listing.
-        self.relist = true;
-        self.drain(since, now);
-        for index in closed {
-            self.watch.wake(index);
-            let t = &mut self.watch.threads[index];
-            let Some(mut course) = t.course.take() else {
-                continue;
-            };
-            course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
-            t.counters = Counters::new(course.books());
-            t.told_by(&course);
-            if let Some(begin) = course.off_since() {
-                let end = t.book.seen_ns;
-                self.waited(index, begin, end);
-            }
-            // The others of a family are at no fault.
-            if !threads.contains(&index) {
-                self.join_one(index);
-            }
-        }
-    }
-
-    /// Opens the events of one thread, whose time so far is the counters' to tell.
-    fn join_one(&mut self, index: usize) {
-        let Some(clock) = &mut self.clock else { return };
-        let t = &mut self.watch.threads[index];
-        let share = t.ration.map_or(1.0, |r| r.share);
-        if clock.join(t.tid, share).is_err() {
-            // It goes on by its counters.
-            clock.left_out += 1;
-            if let Some(ration) = &mut t.ration {
-                ration.share = 1.0;
-            }
-            return;
-        }
-        let now = session::now();
-        let Ok(books) = t.schedstat() else { return };
-        t.counters.look(&mut t.book, now, books, t.doing, self.grid);
-        t.counters.settle(&mut t.book, self.grid);
-        let course = Course::joined(now, books);
-        t.course = Some(match &mut t.ration {
-            Some(ration) if ration.share < 1.0 => {
-                (ration.since, ration.switches) = (now, 0);
-                course.by_counters()
-            }
-            _ => course,
-        });
     }
 }
 

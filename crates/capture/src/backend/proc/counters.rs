@@ -12,7 +12,7 @@
 use wallscope_model::{BlockReason, Slices};
 use wallscope_procfs::process::SchedStat;
 
-use super::thread_ledger::{Book, Kind};
+use super::{thread_ledger::Book, time_kind::Kind};
 
 /// What a look saw the thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

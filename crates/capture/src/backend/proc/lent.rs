@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason;
 
-use super::{thread::Thread, thread_ledger::ANY};
+use super::{thread::Thread, time_kind::ANY};
 use crate::backend::perf::waits::Waits;
 
 type Weights = [u64; BlockReason::COUNT];

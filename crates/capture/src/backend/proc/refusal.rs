@@ -5,13 +5,13 @@ use std::{fs, io};
 use crate::{
     Error,
     counter::EventSpec,
-    host_capabilities::{self, Standing},
+    host_capabilities::{self, Standing, attempts},
 };
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
     let standing = Standing::now();
-    let (why, remedy) = match host_capabilities::perf_clock(true) {
+    let (why, remedy) = match attempts::perf_clock(true) {
         // One's own are allowed.
         Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
             format!(

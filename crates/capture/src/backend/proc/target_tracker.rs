@@ -20,8 +20,11 @@ use std::{
 use rustc_hash::FxHashMap;
 use wallscope_procfs::process::{self, SchedStat};
 
-use super::thread::{Thread, thread_stat};
-use super::tracked_process::{TICK, Watched, exe, is_populated};
+use super::{
+    spans::{self, Spans},
+    thread::{Thread, thread_stat},
+    tracked_process::{TICK, Watched, exe, is_populated},
+};
 
 /// Least time between two listings of a process's threads, ns, and what is added for each thread.
 const LIST_EVERY: u64 = 100_000_000;
@@ -87,6 +90,13 @@ impl Watch {
         for t in &mut self.threads {
             t.book.spans.get_or_insert_default();
         }
+    }
+
+    /// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
+    pub fn keep_spans_within(&mut self, limit_bytes: u64) {
+        let spans = self.threads.iter_mut();
+        let mut spans: Vec<&mut Spans> = spans.filter_map(|t| t.book.spans.as_mut()).collect();
+        spans::keep_within(&mut spans, limit_bytes);
     }
 
     /// Takes a process in. `since`: it was not there at that time (ns on CLOCK_MONOTONIC); `None`:

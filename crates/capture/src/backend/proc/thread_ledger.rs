@@ -11,32 +11,11 @@ use std::collections::BTreeMap;
 
 use wallscope_model::{BlockReason, LedgerSlice, Slices};
 
-use super::spans::Spans;
-use crate::backend::perf::waits::Waits;
-
-/// What time was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// On a CPU.
-    OnCpu,
-    /// Waiting for a CPU since it was woken or born.
-    Queued,
-    /// Put off the CPU while it would have gone on.
-    PutOff,
-    /// Blocked.
-    Blocked,
-    /// Neither on a CPU nor put off it: blocked, but for what is [`Kind::Woken`].
-    Off,
-    /// The part of [`Kind::Off`] that was spent waiting for a CPU.
-    Woken,
-    /// Not known: records are missing and no counter tells.
-    Unknown,
-    /// Seen blocked for this reason, in a wait of a class by length: a weight, no time of its own.
-    Seen(BlockReason, u8),
-}
-
-/// The class of waits whose length is not recorded.
-pub const ANY: u8 = 0;
+use super::{
+    spans::Spans,
+    time_kind::{ANY, Kind},
+};
+use crate::{backend::perf::waits::Waits, slices::spread};
 
 /// Time of one kind in one slice.
 #[derive(Clone, Copy, Debug)]
@@ -239,24 +218,6 @@ fn divide(ns: u64, weights: &[u64; BlockReason::COUNT]) -> [u64; BlockReason::CO
         given = upto;
     }
     parts
-}
-
-/// `ns` by the slices that `begin..end` covers: (slice, ns).
-pub fn spread(grid: Slices, begin: u64, end: u64, ns: u64) -> impl Iterator<Item = (u32, u64)> {
-    let width = grid.width_ns.max(1);
-    let begin = begin.max(grid.start_ns);
-    let end = end.max(begin + 1);
-    let slice_of = |time: u64| ((time - grid.start_ns) / width) as u32;
-    let (first, last) = (slice_of(begin), slice_of(end - 1));
-    let mut given = 0;
-    (first..=last).map(move |slice| {
-        let edge = grid.start_ns + u64::from(slice + 1) * width;
-        let covered = edge.min(end) - begin;
-        let upto = (u128::from(ns) * u128::from(covered) / u128::from(end - begin)) as u64;
-        let part = upto - given;
-        given = upto;
-        (slice, part)
-    })
 }
 
 #[cfg(test)]

@@ -15,25 +15,14 @@ use super::{
     call_site_check::SOON,
     counters::Doing,
     poller::Looker,
+    wait_observation::Glimpse,
     waiting::{self, Pages, Where},
 };
 use crate::{
-    backend::perf::{Place, is_behind_us, told_apart},
-    session::{self, descriptors, resources::Locks as _},
+    backend::perf::{Place, told_apart},
+    clock,
+    session::{descriptors, resources::Locks as _},
 };
-
-/// What is known of a wait that ended while it was looked at.
-#[derive(Clone, Copy, Debug)]
-pub struct Glimpse {
-    /// What it was for, by its call.
-    pub reason: BlockReason,
-    /// Stack pointer.
-    pub sp: u64,
-    /// Program counter.
-    pub pc: u64,
-    /// Until when it is known to have lasted, ns.
-    pub until: u64,
-}
 
 impl Looker {
     /// What a thread that has moved does now, and in `stood_ns` until when it is known to, if it has not been
@@ -59,7 +48,7 @@ impl Looker {
                     break;
                 }
             };
-            let told_ns = session::now();
+            let told_ns = clock::now();
             let (call, sp, pc) = match Where::parse(text)? {
                 Where::Running if glimpse.is_some() => break,
                 Where::Running => {
@@ -74,7 +63,7 @@ impl Looker {
                 if matches!(t.letter(), 'Z' | 'X' | '?') {
                     return None;
                 }
-                t.stood_ns = session::now();
+                t.stood_ns = clock::now();
                 t.stack = Some(self.samples.none(pid, StackEnd::Gone));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
@@ -84,11 +73,11 @@ impl Looker {
             }
             // First everything that must be of one moment, then what takes longer.
             let mut pages = Pages::copy(pid, t.tid, sp, pc, call);
-            let mut copied_ns = session::now();
+            let mut copied_ns = clock::now();
             let stood = recorded || t.still(text);
             let mut wchan = [0u8; 96];
             let wchan = if stood { t.wchan(&mut wchan) } else { "" };
-            let mut all_ns = session::now();
+            let mut all_ns = clock::now();
             let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.reason);
             if !recorded && reasons.by_place != reasons.by_call && !t.still(text) {
                 reasons.by_place = reasons.by_call;
@@ -105,7 +94,7 @@ impl Looker {
                 until: told_ns,
             });
             if !recorded {
-                all_ns = session::now();
+                all_ns = clock::now();
             }
             t.seen = match &mut self.connections {
                 Some(connections) => connections.seen(pid, call, now),
@@ -130,7 +119,7 @@ impl Looker {
             let managed = managed.read(&mut self.managed, pid, t.tid, &stack.frames);
             let later = stack.again || managed.is_some();
             if later {
-                copied_ns = session::now();
+                copied_ns = clock::now();
             }
             let stays = recorded || stood && (!later || t.still(text));
             let stays = stays || called && copied_ns <= told_ns + SOON;
@@ -183,7 +172,7 @@ impl Looker {
             // It runs and waits in turn, faster than it can be read.
             let t = &mut self.watch.threads[index];
             let Some(g) = glimpse else {
-                t.stood_ns = session::now();
+                t.stood_ns = clock::now();
                 t.stack = Some(self.samples.none(pid, StackEnd::Lost));
                 return Some(Doing::Blocked(t.reason));
             };
@@ -194,7 +183,7 @@ impl Looker {
             return Some(Doing::Blocked(g.reason));
         }
         let t = &mut self.watch.threads[index];
-        t.stood_ns = session::now();
+        t.stood_ns = clock::now();
         let letter = t.letter();
         if let Some(process) = self.watch.processes.get_mut(&pid) {
             process.readable = false;
@@ -211,14 +200,14 @@ impl Looker {
     /// do: whoever stands behind us there has not run since.
     fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        if t.places.is_empty() || !is_behind_us(t) {
+        if t.places.is_empty() || !t.shares_our_cpu() {
             return None;
         }
         let (_, stack) = self.stack_of_queued(index);
         let t = &mut self.watch.threads[index];
         let place = t.places.with(stack?)?;
         let reason = place.reason?;
-        (t.stood_ns, t.stack) = (session::now(), Some(place.stack));
+        (t.stood_ns, t.stack) = (clock::now(), Some(place.stack));
         Some(Doing::Blocked(reason))
     }
 

@@ -9,13 +9,16 @@ use wallscope_model::{BlockReason, Role, StackEnd};
 use super::{
     super::{
         lock_owner::Told,
-        samples::User,
         wait_tree::{Follow, Part, Who},
     },
-    Block, Chains, MOST_HOPS, Wake,
+    Block, Chains, MOST_HOPS,
     lock_handoff::By,
+    wake::Wake,
 };
-use crate::event::{Step, state};
+use crate::{
+    event::{Step, state},
+    session::sample_key::User,
+};
 
 impl Chains {
     /// What `block`, or the part of it that `at` is, was really spent on.

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     super::wait_tree::{Follow, Who},
-    Wake,
+    wake::Wake,
 };
 
 /// Moments that are remembered of a lock.

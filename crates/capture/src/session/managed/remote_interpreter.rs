@@ -19,7 +19,7 @@ use wallscope_unwind::{
 };
 
 use super::{Managed, ManagedStack, reader};
-use crate::{session, target::read_memory};
+use crate::{clock, target::read_memory};
 
 /// A walk that a running thread spoilt is made so often at most.
 const TRIES: u8 = 3;
@@ -63,11 +63,11 @@ struct List {
 impl List {
     /// The thread that knows itself as `tid`. The list is read again if it is not there.
     fn find(&mut self, pid: u32, proc: &abi::Proc, tid: u32) -> Option<(u64, u64)> {
-        let now = session::now();
+        let now = clock::now();
         if !self.threads.contains_key(&tid) && now >= self.next_ns {
             let all = python::threads(proc, reader(pid)).into_iter();
             self.threads = all.map(|t| (t.tid, (t.pointer, t.state))).collect();
-            let end = session::now();
+            let end = clock::now();
             self.next_ns = end + SELDOM * (end - now);
         }
         self.threads.get(&tid).copied()

@@ -8,10 +8,12 @@
 use rustc_hash::FxHashMap;
 use wallscope_procfs::{process, sockets};
 
-use crate::backend::proc::waiting::Call;
-use crate::event::SocketRecord;
-use crate::session::{descriptors::polled, lock_owner};
-use crate::syscalls::{self, Argument};
+use crate::{
+    backend::proc::waiting::Call,
+    event::SocketRecord,
+    session::{descriptors::polled, lock_owner},
+    syscalls::{self, Argument},
+};
 
 /// The threads of a process that wait for one descriptor each, by its inode.
 pub(super) struct Readers {

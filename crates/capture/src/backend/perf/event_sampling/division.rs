@@ -5,40 +5,16 @@
 //! of those who live, or were never told of: one of them has all of it, among several it is divided as
 //! the samples are, each of which stands for the gap of the very event that made it.
 
-use std::os::fd::OwnedFd;
-
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, EventHits};
 use wallscope_unwind::native::TableSink;
 
-use super::Hits;
+use super::{Hits, counter::Counter};
 use crate::{
     backend::proc::thread::Thread,
     counter::Source,
     session::{build::Stacks, processes::Processes},
 };
-
-/// A descriptor, and what it had counted when the recording began.
-pub struct Counter {
-    pub fd: OwnedFd,
-    pub base: u64,
-}
-
-impl Counter {
-    /// What it has counted so far.
-    pub fn value(&self) -> u64 {
-        let mut word = [0u8; 8];
-        match rustix::io::read(&self.fd, &mut word) {
-            Ok(8) => u64::from_ne_bytes(word),
-            _ => self.base,
-        }
-    }
-
-    /// The same since its base.
-    pub fn hits(&self) -> u64 {
-        self.value().saturating_sub(self.base)
-    }
-}
 
 impl Hits {
     /// How often each event happened to whom, and with which stacks. `threads` in the order of the

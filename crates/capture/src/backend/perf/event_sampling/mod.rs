@@ -14,8 +14,10 @@
 //! Who may not measure the kernel gets what happens in user mode; events that happen in the kernel only
 //! are refused to them, because they would look as if nothing had happened.
 
+mod counter;
 mod division;
 mod intake;
+mod records;
 mod words;
 
 use std::{
@@ -26,14 +28,17 @@ use std::{
 use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
 
-use super::{RESERVED, Record, ask_for_stack, attributes, open};
+use super::{
+    Record,
+    perf_attr::{RESERVED, ask_for_stack, attributes, open},
+};
 use crate::{
     Error,
     backend::{proc::samples::Samples, ring::Ring},
+    clock,
     counter::{EventSpec, why},
 };
-use division::Counter;
-pub use intake::{Counted, Hit};
+use counter::Counter;
 
 /// Data pages of one CPU's ring, and the fewest: each sample takes two and a half.
 const DATA_PAGES: usize = 32;
@@ -265,7 +270,7 @@ impl Hits {
 
     /// What happened so far was before the recording.
     pub fn begin(&mut self) {
-        self.begun_ns = crate::session::now();
+        self.begun_ns = clock::now();
         self.adapted_ns = self.begun_ns;
         for counter in (self.events.iter_mut()).flat_map(|e| e.counters.values_mut().flatten()) {
             counter.base = counter.value();
@@ -306,7 +311,7 @@ impl Hits {
             // Who is born from now on inherits the new gap, and has a higher number.
             let Some(first) = newest(*cpu) else { continue };
             event.gaps.push(Gap {
-                since_ns: crate::session::now(),
+                since_ns: clock::now(),
                 first,
                 hits: wanted,
             });
@@ -325,7 +330,7 @@ impl Hits {
         let mut taken = Vec::new();
         for (_, ring) in rings {
             ring.drain(
-                |kind, misc, body| match intake::parse(kind, misc, body, ids) {
+                |kind, misc, body| match records::parse(kind, misc, body, ids) {
                     Some((_, Record::Lost(n))) => *lost += n,
                     record => taken.extend(record),
                 },

@@ -13,7 +13,7 @@
 use wallscope_model::Slices;
 use wallscope_procfs::process::SchedStat;
 
-use crate::backend::proc::thread_ledger::{Book, Kind};
+use crate::backend::proc::{thread_ledger::Book, time_kind::Kind};
 
 mod schedstat_reconcile;
 mod switch_record_latency;

@@ -7,7 +7,7 @@ use wallscope_model::Slices;
 use wallscope_procfs::process::SchedStat;
 
 use super::{At, Course, Lag};
-use crate::backend::proc::thread_ledger::{Book, Kind};
+use crate::backend::proc::{thread_ledger::Book, time_kind::Kind};
 
 impl Course {
     /// The counters stand at `books` at `now`. `last`: and nothing later is to be booked.
