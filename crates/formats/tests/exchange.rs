@@ -7,6 +7,8 @@ mod agreement;
 mod big_endian;
 #[path = "exchange/folded.rs"]
 mod folded;
+#[path = "exchange/generated/mod.rs"]
+mod generated;
 #[path = "exchange/hostile.rs"]
 mod hostile;
 #[path = "exchange/instruments.rs"]

@@ -1,14 +1,14 @@
-//! Times into slices, samples into ledgers, and what may be said of it all.
+//! Times → slices, samples → ledgers, and the domain of an import.
 
 use wallscope_model::{
     BlockReason, Column, Domain, LedgerSlices, Limit, Part, Recording, SliceValue, Slices, State,
     UnknownCause, Window,
 };
 
-use super::{About, Import, MOST_FRAMES};
+use super::{About, Import, MAX_FRAMES};
 
 /// More slices than this are joined two by two.
-const MOST_SLICES: i64 = 400;
+const MAX_SLICES: i64 = 400;
 /// The length of a slice before any are joined, ns.
 const FIRST_WIDTH: u64 = 10_000_000;
 /// Where slice 0 lies while earlier ones may still come.
@@ -23,7 +23,7 @@ impl Import {
             let away = i128::from(time) - i128::from(origin);
             let n = away.div_euclid(i128::from(width)) as i64;
             let range = (self.range.0.min(n), self.range.1.max(n));
-            if range.1 - range.0 < MOST_SLICES {
+            if range.1 - range.0 < MAX_SLICES {
                 self.range = range;
                 return (n + ORIGIN) as u32;
             }
@@ -149,7 +149,7 @@ fn domain(about: About, sliced: bool, cut: u64) -> Domain {
     limits.extend(about.limits);
     let mut notes = about.notes;
     if cut > 0 {
-        notes.push(format!("{cut} stacks were cut at {MOST_FRAMES} frames"));
+        notes.push(format!("{cut} stacks were cut at {MAX_FRAMES} frames"));
     }
     Domain {
         tool: about.tool,
