@@ -31,7 +31,7 @@ pub(super) mod sample {
     pub const DATA_PAGE_SIZE: u64 = 1 << 22;
     pub const CODE_PAGE_SIZE: u64 = 1 << 23;
     pub const WEIGHT_STRUCT: u64 = 1 << 24;
-    /// Fields whose place and size are known: those of Linux 6.19.
+    /// Fields with a known place and size: those of Linux 6.19.
     pub const KNOWN: u64 = (1 << 25) - 1;
 }
 
@@ -42,7 +42,7 @@ pub(super) mod reading {
     pub const ID: u64 = 1 << 2;
     pub const GROUP: u64 = 1 << 3;
     pub const LOST: u64 = 1 << 4;
-    /// Parts whose place and size are known: those of Linux 6.19.
+    /// Parts with a known place and size: those of Linux 6.19.
     pub const KNOWN: u64 = (1 << 5) - 1;
 }
 
@@ -60,7 +60,7 @@ pub(super) mod branch {
     pub const CALL_STACK: u64 = 1 << 11;
     pub const HW_INDEX: u64 = 1 << 17;
     pub const COUNTERS: u64 = 1 << 19;
-    /// Bits whose effect on the layout is known: those of Linux 6.19.
+    /// Bits with a known effect on the layout: those of Linux 6.19.
     pub const KNOWN: u64 = (1 << 20) - 1;
 }
 

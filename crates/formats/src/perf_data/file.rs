@@ -34,7 +34,7 @@ pub(super) mod feature {
     pub const EVENT_DESC: u32 = 12;
     pub const PMU_MAPPINGS: u32 = 16;
     pub const DIR_FORMAT: u32 = 24;
-    /// simpleperf's own: what it recorded, and names of its events.
+    /// simpleperf's own: facts about the recording, and names of its events.
     pub const SIMPLEPERF_META_INFO: u32 = 129;
 }
 
@@ -240,7 +240,7 @@ fn data_section(bytes: &[u8], order: Order) -> Result<(Range<usize>, bool), Read
     Ok((start as usize..end.unwrap_or(len) as usize, end.is_some()))
 }
 
-/// The sections whose table is at `table`, and whether all of them lie in the file.
+/// The sections in the table at `table`, and whether all of them lie in the file.
 fn features(bytes: &[u8], table: usize, order: Order) -> (Vec<(u32, Vec<u8>)>, bool) {
     let mut all = true;
     let mut found = Vec::new();
@@ -353,7 +353,7 @@ fn simpleperf_names(data: &[u8]) -> Vec<(String, u32, u64)> {
     list.lines().filter_map(event).collect()
 }
 
-/// A name for an event whose own is lost.
+/// A name for an event that lost its own.
 fn name_of(a: &Attribute) -> String {
     let name = match (a.kind, a.config as u32) {
         (kind::HARDWARE, 0) => "cycles",
