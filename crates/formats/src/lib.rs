@@ -6,6 +6,8 @@
 //! that stacks or weights depend on and that a reader does not know is refused; a part that can be left
 //! out is left out, counted and said. Writers name the parts that their format has no place for.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod call_graph;
 mod callgrind;
 mod firefox;

@@ -33,7 +33,8 @@ usage: cargo xtask TASK
   same-output OLD NEW FOLDER
                        whether two binaries read each file of FOLDER to the same outputs; names
                        each difference
-  tidy                 which crate depends on which, lengths of files, paths of this machine
+  tidy [--shrink]      dependencies, import cycles, sizes, prose; exceptions are listed in
+                       crates/xtask/ratchet. --shrink: write the lists anew, never larger
 
 bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
 nothing.
@@ -79,6 +80,7 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["same-code", arguments @ ..] => same_code::run(arguments),
         ["same-output", old, new, folder] => same_output::run(old, new, folder),
         ["tidy"] => tidy::run(),
+        ["tidy", "--shrink"] => tidy::shrink(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(true)

@@ -249,7 +249,7 @@ impl Reader<'_> {
         let allocations = [&thread.js_allocations, &thread.native_allocations];
         let allocates =
             |t: &&Option<super::tables::Length>| t.as_ref().is_some_and(|t| t.length > 0);
-        self.left_out.allocations += u64::from(allocations.iter().any(|t| allocates(t)));
+        self.left_out.allocations += u64::from(allocations.iter().any(allocates));
         let weights = Weights::of(&thread.samples);
         if !weights.are(self.unit, self.interval) {
             if !thread.samples.stack.is_empty() {
