@@ -25,6 +25,8 @@
 //! Not done: debuginfod or any other network access, split DWARF (`.dwo`: lines only), line numbers
 //! of kernel code, names of stubs on machines other than x86-64.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod debugfile;
 mod demangle;
 mod dwarf;

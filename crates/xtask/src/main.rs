@@ -33,8 +33,9 @@ usage: cargo xtask TASK
   same-output OLD NEW FOLDER
                        whether two binaries read each file of FOLDER to the same outputs; names
                        each difference
+  tidy [--shrink]      dependencies, import cycles, sizes, prose; exceptions are listed in
+                       crates/xtask/ratchet. --shrink: write the lists anew, never larger
   web [--check]        bundle the page's modules with esbuild (needs npm); --check: compare only
-  tidy                 which crate depends on which, lengths of files, paths of this machine
 
 bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
 nothing.
@@ -82,6 +83,7 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["tidy"] => tidy::run(),
         ["web"] => web::run(web::Mode::Write),
         ["web", "--check"] => web::run(web::Mode::Check),
+        ["tidy", "--shrink"] => tidy::shrink(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(true)

@@ -31,6 +31,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use wallscope_model::Recording;
+use wallscope_model::printable::is_obeyed;
 
 use wallscope_analysis::view::Idle;
 
@@ -162,7 +163,7 @@ fn escape(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            c if c.is_control() => out.push(' '),
+            c if is_obeyed(c) => out.push(' '),
             c => out.push(c),
         }
     }
