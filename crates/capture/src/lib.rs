@@ -14,19 +14,24 @@
 //! The result is a [`wallscope_model::Recording`] whose frames have addresses but no names yet, and
 //! the open files that a symboliser needs to name them.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod backend;
 pub mod counter;
-pub mod probe;
-pub mod probes;
+pub mod host_capabilities;
 pub mod session;
 pub mod survey;
 pub mod target;
+pub mod uprobes;
 
 mod ahead;
+mod clock;
+mod cpus;
 mod error;
 mod event;
+mod period_jitter;
 mod places;
+mod slices;
 mod syscalls;
-mod uneven;
 
 pub use error::Error;

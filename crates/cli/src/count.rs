@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use wallscope_capture::probes::spec::{self, Spec};
-use wallscope_report::calls::Look;
+use wallscope_capture::uprobes::spec::{self, Spec};
+use wallscope_render::calls::Look;
 
 use crate::failure::Failure;
 use crate::latency::{Asked, measure};

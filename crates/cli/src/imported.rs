@@ -1,44 +1,48 @@
-//! What files of other tools leave to be done on this machine: stacks that were copied as raw memory
-//! are unwound, addresses get names.
+//! The second half of reading another tool's file: unwinding stacks that were copied as raw memory, and
+//! naming addresses.
 //!
-//! Both need the files that ran. They are looked for under their paths, and taken only where their
-//! build id is the recorded one, or, where none was recorded, where a file is still there: then
-//! the names may be those of a newer build, and that is said.
+//! Both need the files that ran. A file is looked for under its path, and used only if its build id is
+//! the recorded one. Where no build id was recorded, the file that is there now is used: its names may
+//! be those of a newer build, and a loss says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::sync::Arc;
 
+use wallscope_formats::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
-use wallscope_report::format::{Mapped, RawStack, Unnamed, Unwind};
+use wallscope_procfs::target_file::{Purpose, Rights, TargetPath, TargetRoot};
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,
 };
 
 /// Most memory of unwind tables, bytes.
-const TABLES: u64 = 1 << 30;
-/// Most frames of a stack.
-const FRAMES: usize = 1024;
+const MAX_TABLE_BYTES: u64 = 1 << 30;
+/// Most frames of a stack; deeper ones are truncated.
+const MAX_FRAMES: usize = 1024;
 
 /// Unwinds copied stacks by the tables of the files that were mapped.
 pub struct CopiedStacks {
     store: Option<TableStore<MemoryTables>>,
     unwinder: Unwinder,
-    /// Files by path and build id; `None`: not to be had.
+    /// Files by path and build id; `None`: missing, or of another build.
     files: BTreeMap<(String, String), Option<(File, FileKey)>>,
-    /// The mappings that the store has now, by process.
+    /// Generation of the mappings that the store has now, by process.
     loaded: BTreeMap<u32, u64>,
+    /// Rights with which files are opened.
+    rights: Rights,
 }
 
 impl CopiedStacks {
-    /// An unwinder that has looked at nothing yet.
-    pub fn new() -> CopiedStacks {
+    /// An unwinder for a profile that belongs to the owner with these `rights`.
+    pub fn new(rights: Rights) -> CopiedStacks {
         CopiedStacks {
-            store: TableStore::new(MemoryTables::new(), TABLES).ok(),
+            store: TableStore::new(MemoryTables::new(), MAX_TABLE_BYTES).ok(),
             unwinder: Unwinder::new(),
             files: BTreeMap::new(),
             loaded: BTreeMap::new(),
+            rights,
         }
     }
 
@@ -49,7 +53,8 @@ impl CopiedStacks {
         }
         for m in stack.mappings.values() {
             let key = (m.path.to_string(), m.build_id.to_string());
-            self.files.entry(key).or_insert_with(|| open(m));
+            let open = || open(m, &self.rights);
+            self.files.entry(key).or_insert_with(open);
         }
         let specs: Vec<MappingSpec> = stack
             .mappings
@@ -70,18 +75,21 @@ impl CopiedStacks {
                 }
             })
             .collect();
-        // Where it does not fit, its stacks end at once and say so.
+        // A process that does not fit has truncated stacks, each with its cause.
         let _ = store.set_process(stack.process, &specs);
         self.loaded.insert(stack.process, stack.generation);
     }
 }
 
 /// The file of a mapping, if it is the one that was mapped.
-fn open(m: &Mapped) -> Option<(File, FileKey)> {
+fn open(m: &Mapped, rights: &Rights) -> Option<(File, FileKey)> {
     if !m.path.starts_with('/') {
         return None;
     }
-    let file = wallscope_binfmt::mapped::open_regular(Path::new(&*m.path)).ok()?;
+    let root = TargetRoot::of_host(rights.clone()).ok()?;
+    let file = root
+        .open(&TargetPath::new(&*m.path), Purpose::Object)
+        .ok()?;
     if !m.build_id.is_empty() {
         let mapped = wallscope_binfmt::mapped::MappedFile::map(&file).ok()?;
         let id = wallscope_binfmt::elf::Elf::parse(&mapped)
@@ -123,7 +131,7 @@ impl Unwind for CopiedStacks {
             tables,
             process,
             &registers,
-            FRAMES,
+            MAX_FRAMES,
             read,
             |_, _| 0,
             |_, _| 0,
@@ -140,7 +148,7 @@ impl Unwind for CopiedStacks {
             End::NotLoaded => StackEnd::TableNotLoaded,
             End::NoInfo => StackEnd::NoUnwindInfo,
             End::BadRule => StackEnd::BadRule,
-            // What was copied is a window of the stack.
+            // The copy is a window of the stack.
             End::Unreadable => StackEnd::WindowEnd,
             End::NoProgress => StackEnd::NoProgress,
         };
@@ -149,7 +157,7 @@ impl Unwind for CopiedStacks {
 }
 
 impl CopiedStacks {
-    /// The address of an offset in a file of the unwinder's; without a file it is one already.
+    /// The address of an offset in a file of the unwinder; without a file the offset is the address.
     fn address(&self, mappings: &BTreeMap<u64, Mapped>, file: u16, offset: u64) -> u64 {
         let key = self.store.as_ref().and_then(|s| s.file_key(file));
         let Some(key) = key.filter(|_| file != 0) else {
@@ -168,9 +176,13 @@ impl CopiedStacks {
     }
 }
 
-/// Names the addresses of `recording` as far as this machine has what they lie in.
-pub fn name(recording: &mut Recording, unnamed: Unnamed) {
-    let mut sources = Sources::default();
+/// Names the addresses of `recording`, which belongs to the owner with these `rights`, as far as this
+/// machine has the files that they lie in.
+pub fn name(recording: &mut Recording, unnamed: Unnamed, rights: Rights) {
+    let mut sources = Sources {
+        root: TargetRoot::of_host(rights).ok().map(Arc::new),
+        ..Sources::default()
+    };
     let mut newer = 0;
     let nameless = recording.frames.iter().filter(|f| f.lines.is_empty());
     let wanted: BTreeSet<_> = nameless.filter_map(|f| f.module).collect();
@@ -178,8 +190,9 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed) {
         let m = &recording.modules[id.0 as usize];
         // Without a build id to compare there is only the path to go by.
         if m.kind == ModuleKind::Elf && m.build_id.is_empty() && m.path.starts_with('/') {
-            let file = wallscope_binfmt::mapped::open_regular(Path::new(&*m.path));
-            if let Ok(file) = file {
+            let path = TargetPath::new(&*m.path);
+            let file = (sources.root.as_ref()).map(|root| root.open(&path, Purpose::Object));
+            if let Some(Ok(file)) = file {
                 sources.modules.insert(id, ModuleSource::from_file(file, 0));
                 newer += 1;
             }
@@ -201,12 +214,12 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed) {
     recording.losses.extend(losses);
 }
 
-/// Whether the kernel lies where it lay while it was recorded.
+/// Whether the kernel is mapped at the address that it had while it was recorded.
 fn same_kernel(unnamed: Unnamed) -> bool {
     let Some(then) = unnamed.kernel_text.filter(|a| *a != 0) else {
         return false;
     };
-    let Ok(text) = std::fs::read_to_string("/proc/kallsyms") else {
+    let Ok(text) = wallscope_procfs::kernel_file::read_to_string("/proc/kallsyms") else {
         return false;
     };
     text.lines().any(|line| {

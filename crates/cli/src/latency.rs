@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use wallscope_capture::probes::spec::{self, Spec};
-use wallscope_capture::probes::{self, Announced, Options, Watcher};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
+use wallscope_capture::uprobes::spec::{self, Spec};
+use wallscope_capture::uprobes::{self, Announced, Options, Watcher};
 use wallscope_model::calls::Calls;
-use wallscope_report::calls::{self, Look};
+use wallscope_render::calls::{self, Look};
 
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Readers};
 use crate::record::{TargetArgs, parse_duration, parse_overhead};
 use crate::report::style;
 use crate::slow::{self, Slow};
@@ -130,7 +130,10 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         return Err(Failure::usage("--max-overhead must be more than nothing"));
     }
     // Opened before anything is measured.
-    let hlog = asked.hlog.as_deref().map(Output::create).transpose()?;
+    let hlog = asked.hlog.as_deref();
+    let hlog = hlog
+        .map(|path| Output::create(path, Readers::Umask))
+        .transpose()?;
     let mut slow = (asked.slow)
         .map(|(quantile, page)| Slow::open(quantile, page))
         .transpose()?;
@@ -154,7 +157,7 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         lines: 0,
         slow,
     };
-    let measured = probes::measure(&options, &mut teller).map_err(failed)?;
+    let measured = uprobes::measure(&options, &mut teller).map_err(failed)?;
     teller.clear();
     let result = &measured.calls;
     if let Some(mut file) = hlog {

@@ -10,13 +10,13 @@ use wallscope_capture::backend::{self, ebpf::Mechanism};
 use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording};
-use wallscope_report::format::pprof;
-use wallscope_report::text;
+use wallscope_render::text;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers};
 
 /// Measure a process, command, cgroup or the machine, and write the recording.
 #[derive(Debug, clap::Args)]
@@ -243,9 +243,9 @@ fn written(path: &Path) -> String {
 /// It cannot be written there.
 pub fn output(path: Option<&Path>) -> anyhow::Result<Output> {
     if let Some(path) = path {
-        return Output::create(path);
+        return Output::create(path, Readers::Owner);
     }
-    Output::create_beside(&dated_name())
+    Output::create_beside(&dated_name(), Readers::Owner)
 }
 
 /// `wallscope-20260131-154500.pb.gz`, local time.
@@ -409,7 +409,8 @@ fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
         Ok(path) => return Ok(path),
         Err(error) => error,
     };
-    let saved = Output::create_beside(&refuge).and_then(|output| write_to(output, recording));
+    let saved = Output::create_beside(&refuge, Readers::Owner)
+        .and_then(|output| write_to(output, recording));
     Err(match saved {
         Ok(refuge) => error.context(format!(
             "the recording was saved as '{}' instead",

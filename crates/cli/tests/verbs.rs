@@ -1,14 +1,12 @@
 //! The verbs as a user meets them: output, exit codes, messages.
 
-#[path = "../../report/tests/synthetic/mod.rs"]
-mod synthetic;
-
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
-use wallscope_report::format::pprof;
+use wallscope_synthetic as synthetic;
 
 fn wallscope() -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_wallscope"));
@@ -55,7 +53,7 @@ fn report_starts_with_the_sentence() {
     let text = String::from_utf8(out.stdout).unwrap();
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("Of 48.1 s of wall time"), "{first}");
-    assert!(first.contains("no CPU work could save"), "{first}");
+    assert!(first.contains("faster code cannot reduce"), "{first}");
     assert!(!text.contains('\x1b'), "no colour in a pipe");
 
     let narrow = wallscope()
@@ -362,8 +360,10 @@ fn help_has_examples_and_lists_every_format() {
         assert!(out.status.success() && text.contains("Examples:"), "{text}");
     }
     let text = String::from_utf8(run(&["export", "--help"]).stdout).unwrap();
-    for format in wallscope_report::format::FORMATS {
-        assert!(text.contains(format.name), "{text}");
+    let read = wallscope_formats::Format::read().map(|f| f.name);
+    let written = wallscope_render::export::Export::all().map(|e| e.name());
+    for name in read.chain(written) {
+        assert!(text.contains(name), "{text}");
     }
 }
 
@@ -576,6 +576,92 @@ fn what_is_not_in_a_recording_is_answered_with_what_is() {
         warned.contains("--by endpiont meets nothing") && warned.contains("thread, process"),
         "{warned}"
     );
+}
+
+/// A line of its own, commands to a terminal, a change of the direction of writing, and the ends of HTML and of Markdown.
+const HOSTILE: &str =
+    "x\r\nINJECTED \x1b[31m\u{9b}2J\u{202e}fdp\u{2066}\x07\0\u{7f}\u{2028}</script><img src=a>`|";
+
+/// A recording in which every name that a target or its user chooses is hostile.
+fn hostile() -> wallscope_model::Recording {
+    let mut rec = synthetic::recording(2);
+    let name = |kept: &str| std::sync::Arc::<str>::from(format!("{kept}{HOSTILE}"));
+    rec.domain.target.push_str(HOSTILE);
+    rec.domain.notes.push(HOSTILE.into());
+    rec.contexts.iter_mut().for_each(|c| c.name = name(&c.name));
+    for p in &mut rec.processes {
+        (p.name, p.exe, p.cmdline) = (name(&p.name), name(&p.exe), name(&p.cmdline));
+    }
+    for f in &mut rec.functions {
+        (f.name, f.file) = (name(&f.name), name(&f.file));
+    }
+    rec.modules.iter_mut().for_each(|m| m.path = name(&m.path));
+    rec
+}
+
+#[test]
+fn names_do_no_harm_in_any_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("odd.pb.gz");
+    let rec = hostile();
+    std::fs::write(&path, pprof::write(&rec, &scale(&rec), Vec::new()).unwrap()).unwrap();
+    let path = path.to_str().unwrap();
+    let export = |format: &'static str| vec!["export", path, "--format", format];
+    let said = |arguments: &[&str]| {
+        let out = run(arguments);
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(out.status.success(), "{arguments:?}");
+        assert!(text.contains('x'), "{arguments:?} says nothing");
+        let obeyed = |c: char| c != '\n' && wallscope_model::printable::is_obeyed(c);
+        if let Some(at) = text.find(obeyed) {
+            let from = text[..at]
+                .char_indices()
+                .rev()
+                .nth(40)
+                .map_or(0, |(i, _)| i);
+            panic!("{arguments:?} prints {:?}", &text[from..at + 4]);
+        }
+        assert!(
+            !text.contains("\nINJECTED"),
+            "{arguments:?} prints a line of the target's"
+        );
+        text
+    };
+    for arguments in [
+        vec!["report", path],
+        vec!["report", path, "--md"],
+        vec!["locks", path],
+        vec!["ladder", path],
+        vec!["diff", path, "--", path],
+        export("folded"),
+        export("svg"),
+        export("markdown"),
+        export("html"),
+        export("callgrind"),
+    ] {
+        let text = said(&arguments);
+        assert!(
+            !text.contains("<img src=a>") || !text.contains("<html"),
+            "{arguments:?}"
+        );
+    }
+    for arguments in [
+        vec!["report", path, "--json"],
+        vec!["ladder", path, "--json"],
+        vec!["diff", path, "--json", "--", path],
+        export("json"),
+        export("speedscope"),
+        export("firefox"),
+    ] {
+        let text = said(&arguments);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(value.is_object(), "{arguments:?}");
+    }
+    // A reader of JSON gets the name as it is.
+    let report: serde_json::Value =
+        serde_json::from_str(&said(&["report", path, "--json"])).unwrap();
+    let thread = report["threads"][0]["name"].as_str().unwrap();
+    assert!(thread.ends_with(HOSTILE), "{thread:?}");
 }
 
 #[test]

@@ -57,6 +57,9 @@ pub struct Cost {
     pub target_stopped_ns: u64,
 }
 
+/// Name of the counted things in files that do not name them.
+pub const UNTOLD: &str = "counts";
+
 /// Unit of a recording's values. Measured values are times; files of other tools may hold others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unit {

@@ -10,6 +10,8 @@
 //! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod domain;
 mod event;
 mod host;
@@ -28,14 +30,18 @@ mod wait;
 pub mod calls;
 pub mod compare;
 pub mod crowding;
+pub mod domain_text;
 pub mod merge;
+pub mod name;
 pub mod place;
+pub mod printable;
 pub mod scale;
 pub mod shape;
 pub mod stats;
+pub mod units;
 pub mod within;
 
-pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
+pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;
 pub use host::{
     CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
@@ -44,7 +50,9 @@ pub use host::{
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use peer::{Peer, PeerStack, WaitSeen};
-pub use recording::{Context, ContextId, Process, Recording, Sample, SliceValue, Slices, Window};
+pub use recording::{
+    Context, ContextId, FileUser, Process, Recording, Sample, SliceValue, Slices, Window,
+};
 pub use slices::{LedgerSlice, LedgerSlices};
 pub use stack::{
     Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,

@@ -64,6 +64,18 @@ pub struct Process {
     pub cmdline: Arc<str>,
     /// On-CPU time of threads that were never seen as threads, ns.
     pub unattributed_on_cpu_ns: u64,
+    /// User and group by which the kernel decided which files the process may open; `None`: unknown.
+    /// A reader with more rights opens files that the process names with these.
+    pub user: Option<FileUser>,
+}
+
+/// A user and a group of the recorded machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileUser {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
 }
 
 /// A part of a sample's time, by slice.

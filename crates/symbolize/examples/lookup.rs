@@ -11,6 +11,7 @@ use std::time::Instant;
 use wallscope_binfmt::elf::Elf;
 use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Frame, FrameKind, Module, ModuleId, ModuleKind, Recording};
+use wallscope_procfs::target_file::open_named_by_user;
 use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rest: Vec<String> = args.collect();
     let first = rest.first().ok_or(usage)?;
     let (offsets, print) = if first.starts_with("0x") {
-        let map = MappedFile::open(Path::new(&path))?;
+        let map = MappedFile::map(&open_named_by_user(Path::new(&path))?)?;
         let elf = Elf::parse(&map)?;
         let mut offsets = Vec::new();
         for address in &rest {
@@ -89,7 +90,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// File offsets of `count` addresses over all code, not ascending.
 fn spread(path: &str, count: u64) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
-    let map = MappedFile::open(Path::new(path))?;
+    let map = MappedFile::map(&open_named_by_user(Path::new(path))?)?;
     let elf = Elf::parse(&map)?;
     let sections = elf.code_sections();
     let total: u64 = sections.iter().map(|s| s.end - s.start).sum();

@@ -7,15 +7,17 @@
 //! information.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use wallscope_binfmt::elf::{Binding, Elf, Symbol, SymbolTable};
+use wallscope_procfs::target_file::TargetRoot;
 
-use crate::debugfile::Search;
+use crate::debugfile::{Roots, Search};
 use crate::demangle::demangle;
 use crate::dwarf::{self, Sections};
-use crate::source::{Sources, TargetRoot};
+use crate::source::Sources;
 
 /// An inlined function, and the function that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct Inlined {
 pub fn functions(
     elf: &Elf<'_>,
     path: &Path,
-    root: Option<&TargetRoot>,
+    root: Option<&Arc<TargetRoot>>,
     visit: &mut dyn FnMut(&Symbol<'_>),
 ) {
     let mut walk = |from: &Elf<'_>, table| {
@@ -49,11 +51,8 @@ pub fn functions(
     }
     if !elf.has_static_symbols() {
         let directories = Sources::default().debug_directories;
-        let search = Search {
-            root,
-            directories: &directories,
-            module: path,
-        };
+        let roots = Roots::of(root.cloned());
+        let search = Search::new(&roots, &directories, path);
         let map = search.debug_file(elf);
         if let Some(debug) = map.as_deref().and_then(|d| Elf::parse(d).ok()) {
             walk(&debug, SymbolTable::Static);
@@ -66,16 +65,13 @@ pub fn functions(
 pub fn inlined(
     elf: &Elf<'_>,
     path: &Path,
-    root: Option<&TargetRoot>,
+    root: Option<&Arc<TargetRoot>>,
     limit: Duration,
     wanted: &dyn Fn(&str) -> bool,
 ) -> Vec<Inlined> {
     let directories = Sources::default().debug_directories;
-    let search = Search {
-        root,
-        directories: &directories,
-        module: path,
-    };
+    let roots = Roots::of(root.cloned());
+    let search = Search::new(&roots, &directories, path);
     let own = matches!(elf.section(".debug_info"), Ok(Some(_)));
     let map = (!own).then(|| search.debug_file(elf)).flatten();
     let debug = map.as_deref().and_then(|d| Elf::parse(d).ok());
@@ -109,7 +105,7 @@ pub fn inlined(
 pub fn extent(
     elf: &Elf<'_>,
     path: &Path,
-    root: Option<&TargetRoot>,
+    root: Option<&Arc<TargetRoot>>,
     at: u64,
 ) -> Option<(u64, u64, Option<String>)> {
     let mut best: Option<(u64, u64, bool, String)> = None;

@@ -25,6 +25,8 @@
 //! Not done: debuginfod or any other network access, split DWARF (`.dwo`: lines only), line numbers
 //! of kernel code, names of stubs on machines other than x86-64.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod debugfile;
 mod demangle;
 mod dwarf;
@@ -46,9 +48,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
+use wallscope_procfs::target_file::TargetRoot;
 
 pub use demangle::{demangle, without_arguments};
-pub use source::{ModuleSource, Sources, TargetRoot};
+pub use source::{ModuleSource, Sources};
 
 use jit::{ClockReading, CodeHistory, PerfMap, SourcePosition};
 use losses::Losses;
@@ -203,10 +206,14 @@ fn jit(
     let none = vec![Vec::new(); addresses.len()];
     let count = addresses.len() as u64;
     let source = source.unwrap_or_default();
-    let root = source
-        .root
-        .or_else(|| TargetRoot::open(pid).ok().map(Arc::new));
-    let map = source.file.or_else(|| PerfMap::find(pid, root.as_deref()));
+    let map = source.file.or_else(|| {
+        let root = source.root;
+        let root = root.or_else(|| TargetRoot::of_process(pid).ok().map(Arc::new))?;
+        PerfMap::find(pid, &root).unwrap_or_else(|refusal| {
+            losses.add(format!("perf map refused: {refusal}: pid {pid}"), count);
+            None
+        })
+    });
     let Some(map) = map else {
         losses.add(format!("no perf map: pid {pid}"), count);
         return none;

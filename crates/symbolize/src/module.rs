@@ -8,15 +8,16 @@ use std::time::Instant;
 use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Line, Module};
+use wallscope_procfs::target_file::{Purpose, TargetPath};
 
-use crate::debugfile::Search;
+use crate::debugfile::{Roots, Search};
 use crate::demangle::is_mangled;
 use crate::dwarf::{self, Sections};
 use crate::elf::SymbolSearch;
 use crate::extent;
 use crate::go;
 use crate::losses::Losses;
-use crate::source::{ModuleSource, Sources, open_seen_from};
+use crate::source::{ModuleSource, Sources};
 use crate::table::Table;
 use crate::unnamed;
 
@@ -44,7 +45,7 @@ pub(crate) fn resolve(
     let unresolved = vec![Vec::new(); wanted.offsets.len()];
     let name = wanted.module.name();
     let count = wanted.offsets.len() as u64;
-    let data = match open(wanted.module, source) {
+    let data = match open(wanted.module, sources, source) {
         Ok(data) => data,
         Err(cause) => {
             losses.add(format!("{cause}: module {name}"), count);
@@ -96,26 +97,30 @@ impl std::ops::Deref for Bytes<'_> {
 /// proven to be the same file.
 pub(crate) fn open<'a>(
     module: &Module,
+    sources: &Sources,
     source: Option<&'a ModuleSource>,
-) -> Result<Bytes<'a>, &'static str> {
+) -> Result<Bytes<'a>, String> {
     if let Some(bytes) = source.and_then(|s| s.bytes.as_deref()) {
         return Ok(Bytes::Memory(bytes));
     }
     if let Some(file) = source.and_then(|s| s.file.as_ref()) {
         return match MappedFile::map(file) {
             Ok(map) => Ok(Bytes::File(map)),
-            Err(_) => Err("file cannot be mapped"),
+            Err(_) => Err("file cannot be mapped".into()),
         };
     }
     if module.build_id.is_empty() {
-        return Err("file was not kept");
+        return Err("file was not kept".into());
     }
-    let root = source.and_then(|s| s.root.as_deref());
-    let path = Path::new(&*module.path);
-    let file = open_seen_from(root, path).map_err(|_| "file is gone")?;
+    let root = sources.root_of(source).ok_or("file is gone")?;
+    let file = root.open(&TargetPath::new(&*module.path), Purpose::Object);
+    let file = file.map_err(|refusal| match refusal.is_absent() {
+        true => "file is gone".into(),
+        false => format!("file refused: {refusal}"),
+    })?;
     match MappedFile::map(&file) {
         Ok(map) => Ok(Bytes::File(map)),
-        Err(_) => Err("file cannot be mapped"),
+        Err(_) => Err("file cannot be mapped".into()),
     }
 }
 
@@ -152,12 +157,14 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         let mut addresses: Vec<u64> = mapped.iter().flatten().copied().collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let search = Search {
-            root: source.and_then(|s| s.root.as_deref()),
-            directories: &sources.debug_directories,
-            module: Path::new(&*wanted.module.path),
-        };
+        let roots = Roots::of(sources.root_of(source));
+        let path = Path::new(&*wanted.module.path);
+        let search = Search::new(&roots, &sources.debug_directories, path);
         let found = self.lookup(&addresses, &search);
+        for refusal in search.refusals() {
+            let cause = format!("debug file refused: {refusal}: module {}", self.name);
+            self.losses.add(cause, 1);
+        }
         let mut without_symbols = 0;
         let mut lines: Vec<Vec<Line>> = mapped
             .iter()

@@ -6,7 +6,7 @@ use wallscope_binfmt::elf::{Elf, SymbolTable};
 use wallscope_model::Module;
 
 use crate::{
-    debugfile::Search,
+    debugfile::{Roots, Search},
     go,
     module::open,
     source::{ModuleSource, Sources},
@@ -30,7 +30,7 @@ pub enum Names {
 /// Returns the best source of names for `module`, from the bytes that `source` gives. `None`: they
 /// cannot be read.
 pub fn best(module: &Module, source: Option<&ModuleSource>, sources: &Sources) -> Option<Names> {
-    let data = open(module, source).ok()?;
+    let data = open(module, sources, source).ok()?;
     let elf = Elf::parse(&data).ok()?;
     if go::is_go(&elf) {
         return Some(Names::Go);
@@ -38,11 +38,9 @@ pub fn best(module: &Module, source: Option<&ModuleSource>, sources: &Sources) -
     if has_dwarf(&elf) {
         return Some(Names::DebugInfo);
     }
-    let search = Search {
-        root: source.and_then(|s| s.root.as_deref()),
-        directories: &sources.debug_directories,
-        module: Path::new(&*module.path),
-    };
+    let roots = Roots::of(sources.root_of(source));
+    let path = Path::new(&*module.path);
+    let search = Search::new(&roots, &sources.debug_directories, path);
     let map = search.debug_file(&elf);
     let debug = map.as_deref().and_then(|d| Elf::parse(d).ok());
     let mini = || matches!(elf.section(".gnu_debugdata"), Ok(Some(_)));

@@ -1,69 +1,12 @@
 //! Sources of a module's bytes.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use wallscope_binfmt::mapped::open_regular;
 use wallscope_model::ModuleId;
-
-/// The file system as a profiled process sees it: its root directory, kept open so that paths can
-/// be looked up after the process has ended.
-#[derive(Debug)]
-pub struct TargetRoot(OwnedFd);
-
-impl TargetRoot {
-    /// Opens the root of process `pid`.
-    ///
-    /// # Errors
-    /// `NotFound` if there is no such process; `PermissionDenied` if it may not be inspected.
-    pub fn open(pid: u32) -> io::Result<TargetRoot> {
-        TargetRoot::at(Path::new(&format!("/proc/{pid}/root")))
-    }
-
-    /// Uses the directory at `path` as a root.
-    ///
-    /// # Errors
-    /// If the directory cannot be opened.
-    pub fn at(path: &Path) -> io::Result<TargetRoot> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(TargetRoot(rustix::fs::openat(
-            CWD,
-            path,
-            flags,
-            Mode::empty(),
-        )?))
-    }
-
-    /// Opens the regular file at `path` within this root. Symbolic links are followed as the target
-    /// would follow them and cannot lead out: a container must not be able to make us read the
-    /// host's files. Never blocks.
-    ///
-    /// # Errors
-    /// The kernel's error; `InvalidInput` if it is no regular file. Kernels before 5.6 cannot
-    /// resolve paths this way: `Unsupported`.
-    pub fn open_file(&self, path: &Path) -> io::Result<File> {
-        let fd = rustix::fs::openat2(
-            &self.0,
-            path,
-            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY,
-            Mode::empty(),
-            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-        )?;
-        let file = File::from(fd);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("{} is not a regular file", path.display()),
-            ));
-        }
-        Ok(file)
-    }
-}
+use wallscope_procfs::target_file::{Rights, TargetRoot};
 
 /// The capture's knowledge of a module's bytes. Any part may be missing.
 #[derive(Debug, Default)]
@@ -110,6 +53,9 @@ pub struct Sources {
     /// By module. A missing module is searched under its path, and used if its build id is the
     /// recorded one.
     pub modules: FxHashMap<ModuleId, ModuleSource>,
+    /// Root directory and rights for modules of which no process is known; `None`: this process's
+    /// root, with the rights that everybody has.
+    pub root: Option<Arc<TargetRoot>>,
     /// The text of `/proc/kallsyms`; `None`: read at the first kernel frame.
     pub kallsyms: Option<String>,
     /// Directories with separate debug files, in the target's root and in the host's.
@@ -122,6 +68,7 @@ impl Default for Sources {
     fn default() -> Self {
         Sources {
             modules: FxHashMap::default(),
+            root: None,
             kallsyms: None,
             debug_directories: vec![PathBuf::from("/usr/lib/debug")],
             time_per_module: std::time::Duration::from_secs(10),
@@ -129,10 +76,15 @@ impl Default for Sources {
     }
 }
 
-/// Opens `path` in `root`, or in the host's root if there is none.
-pub(crate) fn open_seen_from(root: Option<&TargetRoot>, path: &Path) -> io::Result<File> {
-    match root {
-        Some(root) => root.open_file(path),
-        None => open_regular(path),
+impl Sources {
+    /// Root directory in which the files of a module are looked for that came from `source`.
+    pub(crate) fn root_of(&self, source: Option<&ModuleSource>) -> Option<Arc<TargetRoot>> {
+        let known = source.and_then(|s| s.root.as_ref()).or(self.root.as_ref());
+        known.cloned().or_else(root_for_everybody)
     }
+}
+
+/// This process's root directory, with the rights that everybody has.
+pub(crate) fn root_for_everybody() -> Option<Arc<TargetRoot>> {
+    TargetRoot::of_host(Rights::of_nobody()).ok().map(Arc::new)
 }

@@ -1,12 +1,10 @@
 //! Events that devices list under `/sys/bus/event_source/devices`: what their files say, and which bits
 //! of the configuration it means.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use wallscope_procfs::kernel_file;
 
-use super::catalogue::{EventSpec, Source};
+use super::event_spec::{EventSpec, Source};
 
 /// Devices with events of their own.
 const DEVICES: &str = "/sys/bus/event_source/devices";
@@ -28,7 +26,7 @@ pub(super) fn event(name: &str) -> Option<EventSpec> {
 
 /// `event=0x3c,umask=0x1`, or the name of a file that says so, of a device.
 fn of_device(name: &str, folder: &Path, event: &str) -> Option<EventSpec> {
-    let read = |path: PathBuf| fs::read_to_string(path).ok();
+    let read = |path: PathBuf| kernel_file::read_to_string(path).ok();
     let kind = read(folder.join("type"))?.trim().parse().ok()?;
     let listed = (!event.contains(['/', '.']))
         .then(|| read(folder.join("events").join(event)))

@@ -4,13 +4,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, within::Moment};
 
 use super::{
-    Options,
-    accounts::Accounts,
-    advice,
-    build::{Stacks, Whose},
-    intake::Intake,
-    processes::Processes,
-    waits,
+    Options, accounts::Accounts, address_scope::Whose, build::Stacks, event_dispatch::Intake, hops,
+    jit_hints, processes::Processes,
 };
 use crate::event::{self, LockSum};
 
@@ -78,7 +73,7 @@ pub(super) fn assemble(
             })
         })
         .collect();
-    waits::assemble(recording, &mut stacks, &at, locks, intake, processes);
+    hops::assemble(recording, &mut stacks, &at, locks, intake, processes);
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     losses.push((
         "parts of waits that are not told apart (too many)".into(),
@@ -96,7 +91,7 @@ pub(super) fn assemble(
         losses.push((format!("truncated:{}", end.name()), *count));
     }
     let jit = stacks.jit_modules();
-    let unnamed = advice::unnamed_code(&stacks, processes);
+    let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| processes.jit().maker(pid));
     recording.modules = stacks.modules;
     recording.frames = stacks.frames;
     recording.functions = stacks.functions;

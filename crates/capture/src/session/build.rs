@@ -17,34 +17,16 @@ use wallscope_unwind::{
 };
 
 use super::{
-    intake::Intake,
+    address_scope::Whose,
+    event_dispatch::Intake,
+    labels::{self, Labels},
     managed::Word,
     processes::Processes,
-    samples::{Key, Sum, User},
-    waits::{self, Labels},
+    sample_key::{Key, Sum, User},
 };
 use crate::event::state;
 
 mod frames;
-
-/// In whose memory addresses mean something, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Whose {
-    /// The process.
-    pub pid: u32,
-    /// The version of what addresses of code made at run time mean there (see `jit.rs`).
-    pub code: u64,
-}
-
-impl Whose {
-    /// Process `pid`, as it was last.
-    pub fn last(pid: u32) -> Whose {
-        Whose {
-            pid,
-            code: u64::MAX,
-        }
-    }
-}
 
 /// The stacks of a recording in the making.
 pub struct Stacks {
@@ -119,7 +101,7 @@ impl Stacks {
 
     /// Learns in which functions of the kernel was waited.
     pub fn kernel_functions(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) {
-        self.waits_in = waits::kernel_functions(kernel);
+        self.waits_in = labels::kernel_functions(kernel);
     }
 
     /// Modules of code made at run time, with their processes.
@@ -237,7 +219,7 @@ impl Stacks {
         intake: &Intake,
     ) -> Option<LabelsId> {
         let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
-        let resource = waits::resource(reason, function, named);
+        let resource = labels::resource(reason, function, named);
         self.labels.id(resource, program, task)
     }
 

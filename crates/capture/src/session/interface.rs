@@ -5,10 +5,7 @@ use std::{fs::File, sync::Arc, time::Duration};
 use wallscope_model::{Recording, WaitSeen, within::Moment};
 use wallscope_symbolize::Sources;
 
-use super::{
-    events::{Signals, Stopper},
-    look::Look,
-};
+use super::events::{Signals, Stopper};
 use crate::{
     backend::{Backend, ebpf::Mechanism},
     counter::EventSpec,
@@ -148,4 +145,16 @@ pub struct Captured {
     pub command_end: Option<CommandEnd>,
     /// To be kept until the recording is safe: a second Ctrl-C is to lose nothing.
     pub signals: Signals,
+}
+
+/// What was measured since the last look.
+pub struct Look {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// What was added, of threads that existed since the last look.
+    pub recording: Recording,
+    /// What a symboliser needs for its frames.
+    pub sources: Sources,
+    /// What was seen of connections in the waits of each sample, by index; empty: of none.
+    pub seen: Vec<WaitSeen>,
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
@@ -15,12 +16,14 @@ use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 
 use super::{
     accounts::Accounts,
-    samples::{Key, User},
+    sample_key::{Key, User},
 };
-use crate::backend::ebpf::Programs;
-use crate::event::{SOCKET_OF_PROCESS, SocketRecord};
+use crate::{
+    backend::ebpf::Programs,
+    event::{SOCKET_OF_PROCESS, SocketRecord},
+};
 
-mod before;
+mod preexisting_connections;
 
 /// A request that went unanswered before the recording began is believed for so long, ms.
 const BELIEVED_MS: u32 = 60_000;
@@ -66,7 +69,7 @@ impl Peers {
         let mut connected = Vec::new();
         let mut old = 0;
         for pid in pids {
-            let mut readers = before::Readers::of(*pid);
+            let mut readers = preexisting_connections::Readers::of(*pid);
             for inode in sockets::of_process(*pid) {
                 let Some(socket) = by_inode.get(&inode) else {
                     continue;
@@ -399,7 +402,7 @@ impl Lookup<'_> {
             pid if pid == s.pid => self.unix(s).unwrap_or(pid),
             pid => pid,
         };
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        let name = kernel_file::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some((pid, name.trim_end().to_string()))
     }
 

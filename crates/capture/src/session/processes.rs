@@ -9,21 +9,22 @@ use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, Process};
+use wallscope_procfs::target_file::{Purpose, Refusal, TargetRoot, open_mapped};
 use wallscope_procfs::{maps, process};
-use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
+use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
-    advice::Maker,
-    build::Whose,
+    address_scope::Whose,
+    address_space::{Space, facts},
     command,
-    files::{self, Files},
-    intake::{self, Intake},
+    copied_stack::CopiedStack,
+    deferred_unwind::{Deferred, DeferredUnwinder, Due},
+    files::Files,
     jit::{self, Jit},
-    late::{Late, Raw, Snapshot},
+    jit_hints::Maker,
     managed::Managed,
-    now,
-    space::{Space, facts},
+    mappings::Snapshot,
 };
 use crate::{
     Error,
@@ -31,6 +32,7 @@ use crate::{
         Programs,
         sideband::{Change, Mapping},
     },
+    clock::now,
     event::{ThreadEvent, how},
 };
 
@@ -74,7 +76,7 @@ pub struct Processes<S = KernelTables> {
     files: Files<S>,
     managed: Managed,
     jit: Jit,
-    late: Option<Late>,
+    late: Option<DeferredUnwinder>,
     lost_mappings: u64,
     again: Again,
     /// No stack will be read: what processes have mapped is of no interest.
@@ -138,7 +140,7 @@ impl<S: TableSink> Processes<S> {
             .filter_map(|id| Some((id, maps::read(id).ok()?)))
             .find(|(_, mapped)| !mapped.is_empty())
             .unwrap_or((pid, Vec::new()));
-        space.root = TargetRoot::open(living).ok().map(Arc::new);
+        space.root = TargetRoot::of_process(living).ok().map(Arc::new);
         for m in mapped.into_iter().filter(|m| m.execute) {
             let mapping = Mapping {
                 pid,
@@ -157,12 +159,19 @@ impl<S: TableSink> Processes<S> {
         self.settle(&mut || ());
     }
 
-    /// A jitdump is mapped only to be found.
+    /// Follows a jitdump, which a runtime maps only so that profilers find it.
     fn jit_file(&mut self, m: &Mapping, root: Option<&Arc<TargetRoot>>) {
-        if jit::is_dump(&m.path)
-            && let Some(file) = files::open_mapped(m, root)
-        {
-            self.jit.dump(m.pid, file);
+        if !jit::is_dump(&m.path) {
+            return;
+        }
+        let opened = open_mapped(&m.file(), root.map(|r| &**r)).and_then(|file| {
+            let accepted = root.map(|r| r.accepts(&file, Purpose::RuntimeNames));
+            accepted.unwrap_or(Err(Refusal::RightsNotTaken))?;
+            Ok(file)
+        });
+        match opened {
+            Ok(file) => self.jit.dump(m.pid, file),
+            Err(refusal) => self.jit.refuse("jitdump", &refusal),
         }
     }
 
@@ -191,9 +200,9 @@ impl<S: TableSink> Processes<S> {
                 let left = left.then(|| space.facts.name.clone());
                 self.jit.left(e.pid, e.time);
                 self.former.entry(e.pid).or_default().push(left);
-                space.facts = facts(e.pid, &intake::comm(e));
+                space.facts = facts(e.pid, &e.name());
                 space.facts.parent = e.parent;
-                if let Ok(root) = TargetRoot::open(e.pid) {
+                if let Ok(root) = TargetRoot::of_process(e.pid) {
                     space.root = Some(Arc::new(root));
                 }
                 self.changed.insert(e.pid);
@@ -203,7 +212,7 @@ impl<S: TableSink> Processes<S> {
                 space.facts = Process {
                     pid: e.pid,
                     parent: e.parent,
-                    name: intake::comm(e).into(),
+                    name: e.name().into(),
                     ..space.facts
                 };
                 (space.threads, space.ended) = (1, false);
@@ -396,19 +405,20 @@ impl<S: TableSink> Processes<S> {
         &mut self.files
     }
 
-    /// Unwinds stacks that were put off: those that cannot wait, or, when measuring is over, `all`.
-    pub fn unwind_late(&mut self, intake: &mut Intake, all: bool) {
+    /// Unwinds those of `copies` that are due, and takes them out.
+    pub fn unwind_deferred(&mut self, copies: &mut Vec<CopiedStack>, due: Due) -> Vec<Deferred> {
         let managed = &mut self.managed;
-        let due = |r: &mut Raw| all || managed.walked(r.pid()).is_some();
-        let raws: Vec<Raw> = intake.raws.extract_if(.., due).collect();
-        if raws.is_empty() {
-            return;
+        let is_due = |c: &mut CopiedStack| due == Due::All || managed.walked(c.pid()).is_some();
+        let copies: Vec<CopiedStack> = copies.extract_if(.., is_due).collect();
+        if copies.is_empty() {
+            return Vec::new();
         }
         if self.late.is_none() {
-            self.late = Late::new();
+            self.late = DeferredUnwinder::new();
         }
-        if let Some(late) = &mut self.late {
-            late.unwind(&raws, intake, &mut self.files, managed);
+        match &mut self.late {
+            Some(late) => late.unwind(&copies, &mut self.files, managed),
+            None => Vec::new(),
         }
     }
 

@@ -5,26 +5,22 @@
 
 use std::{
     collections::VecDeque,
-    fs,
     net::{Ipv4Addr, Ipv6Addr},
-    path::Path,
     sync::Arc,
 };
+use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
-use wallscope_binfmt::{
-    elf::Elf,
-    mapped::{self, MappedFile},
-};
+use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_procfs::{
     maps::{self, Mapping},
     process,
+    target_file::{MappedAt, TargetRoot, open_mapped},
 };
 use wallscope_symbolize::demangle;
 
 mod interprocess;
 
-use self::interprocess::Shared;
 use super::{
     descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
     heap::{self, Block},
@@ -34,6 +30,8 @@ use crate::{
     syscalls,
     target::read_memory,
 };
+
+use self::interprocess::Shared;
 
 /// What processes with a runtime call their locks.
 pub trait Locks {
@@ -306,11 +304,10 @@ impl Resources {
         let Some(base) = first.map(|f| f.start) else {
             return format!("{short}+{:#x}", address - file.start + file.offset);
         };
-        let exact = format!("/proc/{pid}/map_files/{}", file.map_file_name());
         let symbols = self
             .symbols
             .entry(path.clone())
-            .or_insert_with(|| data_symbols(&exact, &path));
+            .or_insert_with(|| data_symbols(pid, file));
         // Position-independent files begin at 0, others where they say.
         for virtual_address in [address - base, address] {
             let i = symbols.partition_point(|s| s.start <= virtual_address);
@@ -349,16 +346,17 @@ impl Resources {
 /// Where the file system with this device number (as the kernel keeps it) is mounted.
 fn mount_point(device: u32) -> String {
     let wanted = format!("{}:{}", device >> 20, device & 0xf_ffff);
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let text = kernel_file::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines()
         .map(|l| l.split(' ').collect::<Vec<_>>())
         .find(|f| f.len() > 4 && f[2] == wanted && f[3] == "/")
         .map_or(String::new(), |f| f[4].to_owned())
 }
 
-fn data_symbols(exact: &str, path: &str) -> Vec<DataSymbol> {
-    let file =
-        mapped::open_regular(Path::new(exact)).or_else(|_| mapped::open_regular(Path::new(path)));
+/// Variables of the file that process `pid` has mapped at `m`; none where it cannot be opened.
+fn data_symbols(pid: u32, m: &Mapping) -> Vec<DataSymbol> {
+    let root = TargetRoot::of_process(pid).ok();
+    let file = open_mapped(&MappedAt::of_mapping(pid, m), root.as_ref());
     let Some(bytes) = file.ok().and_then(|f| MappedFile::map(&f).ok()) else {
         return Vec::new();
     };

@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use wallscope_binfmt::mapped::open_regular;
 use wallscope_binfmt::perf_map::{Line, parse_line};
 use wallscope_procfs::process::inner_pid;
+use wallscope_procfs::target_file::{Purpose, Refusal, TargetPath, TargetRoot};
 
 use super::{ClockReading, CodeHistory, NewCode};
-use crate::TargetRoot;
 
 /// Maximum bytes of a line; the rest is dropped.
 const MAX_LINE: usize = 16 << 10;
@@ -37,13 +36,25 @@ pub struct PerfMap {
 }
 
 impl PerfMap {
-    /// Finds the perf map of `pid`: in `/tmp` within `root`, where it is named by the process's id
-    /// in its own namespace; else in ours.
-    pub fn find(pid: u32, root: Option<&TargetRoot>) -> Option<File> {
+    /// The perf map of `pid`: the file in the `/tmp` of `root`, the root of its target, named by the id
+    /// by which the process knows itself; else the file in this process's `/tmp`, with the target's
+    /// rights. `None`: there is none.
+    ///
+    /// # Errors
+    /// The reason for which a perf map that exists is not read.
+    pub fn find(pid: u32, root: &TargetRoot) -> Result<Option<File>, Refusal> {
         let inner = inner_pid(pid).unwrap_or(pid);
-        let path = |pid: u32| format!("/tmp/perf-{pid}.map");
-        root.and_then(|r| r.open_file(path(inner).as_ref()).ok())
-            .or_else(|| open_regular(path(pid).as_ref()).ok())
+        let open = |root: &TargetRoot, pid| {
+            let path = TargetPath::new(format!("/tmp/perf-{pid}.map"));
+            match root.open(&path, Purpose::RuntimeNames) {
+                Err(refusal) if refusal.is_absent() => Ok(None),
+                found => found.map(Some),
+            }
+        };
+        if let Some(found) = open(root, inner)? {
+            return Ok(Some(found));
+        }
+        open(&root.host()?, pid)
     }
 
     /// Starts with the first line of `file`.

@@ -5,10 +5,13 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{Lookup, address_of, compile, found, frame, functions, have, names, run};
+use crate::support::{
+    Lookup, address_of, compile, found, frame, functions, have, names, own_rights, run,
+};
 use wallscope_binfmt::elf::Elf;
 use wallscope_model::{FrameKind, Module, ModuleId, ModuleKind, Recording};
-use wallscope_symbolize::{ModuleSource, Sources, TargetRoot, resolve};
+use wallscope_procfs::target_file::TargetRoot;
+use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 const LIBRARY: &str = r#"
 #include <stdio.h>
@@ -314,7 +317,7 @@ fn a_container_finds_its_own_debug_file_and_cannot_lead_out() {
         let mut lookup = Lookup::file(&file);
         lookup.sources.debug_directories = vec!["/usr/lib/debug".into()];
         let source = lookup.sources.modules.remove(&ModuleId(0)).unwrap();
-        let root = Arc::new(TargetRoot::at(&root).unwrap());
+        let root = Arc::new(TargetRoot::at(&root, own_rights()).unwrap());
         lookup
             .sources
             .modules

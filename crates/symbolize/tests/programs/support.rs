@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use wallscope_binfmt::elf::Elf;
 use wallscope_model::{Frame, FrameKind, Loss, Module, ModuleId, ModuleKind, Recording};
+use wallscope_procfs::target_file::{Rights, TargetRoot};
 use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 /// Whether all of `tools` can be run; prints a missing one.
@@ -93,7 +95,12 @@ pub struct Found {
     pub line: u32,
 }
 
-/// A lookup: a file seen as module `path`, through `sources`.
+/// This process's rights.
+pub fn own_rights() -> Rights {
+    Rights::of_process(std::process::id()).unwrap()
+}
+
+/// A lookup: a file seen as module `path`, by way of `sources`.
 pub struct Lookup {
     pub path: String,
     pub build_id: String,
@@ -118,6 +125,7 @@ impl Lookup {
             path: file.to_str().unwrap().to_owned(),
             build_id: String::new(),
             sources: Sources {
+                root: Some(Arc::new(TargetRoot::of_host(own_rights()).unwrap())),
                 debug_directories: Vec::new(),
                 ..Sources::default()
             },

@@ -9,13 +9,13 @@ use wallscope_model::{
 use wallscope_procfs::process::SchedStat;
 
 use super::{
-    book::{Book, Totals},
     lent::Lenders,
-    looker::Looker,
+    poller::Looker,
     samples::Known,
     thread::Thread,
+    thread_ledger::{Book, Totals},
 };
-use crate::session::{advice, build::Stacks, tasks};
+use crate::session::{build::Stacks, jit_hints, tasks};
 
 /// What putting a recording together gives beside it.
 pub struct Assembled {
@@ -94,7 +94,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     if last {
         let seen = looker.processes.managed_mut().finish_tasks();
         let processes = &looker.processes;
-        let told = tasks::assemble(recording, &mut stacks, seen, processes, &mut losses);
+        let told = tasks::assemble::assemble(recording, &mut stacks, seen, processes, &mut losses);
         for (note, limit) in told {
             recording.domain.notes.push(note);
             recording.domain.limits.push(limit);
@@ -156,7 +156,9 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         .collect();
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     let jit = stacks.jit_modules();
-    let unnamed = advice::unnamed_code(&stacks, &looker.processes);
+    let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| {
+        looker.processes.jit().maker(pid)
+    });
     recording.domain.limits.extend(unnamed);
     (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
     (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);

@@ -1,17 +1,18 @@
 //! What cannot be measured is refused before anything is recorded, with what would help.
 
-use std::{fs, io};
+use std::io;
+use wallscope_procfs::kernel_file;
 
 use crate::{
     Error,
     counter::EventSpec,
-    probe::{self, Standing},
+    host_capabilities::{self, Standing, attempts},
 };
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
     let standing = Standing::now();
-    let (why, remedy) = match probe::perf_clock(true) {
+    let (why, remedy) = match attempts::perf_clock(true) {
         // One's own are allowed.
         Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
             format!(
@@ -52,17 +53,17 @@ pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
 
 /// Process ids mean something else in `/proc` than here: whoever is named would not be who is measured.
 pub fn of_foreign_proc() -> Result<(), Error> {
-    probe::proc_is_ours().map_err(|e| Error::NotPermitted {
+    host_capabilities::proc_is_ours().map_err(|e| Error::NotPermitted {
         what: "what is read of processes (/proc)".into(),
         why: e.to_string(),
-        remedy: probe::PROC_REMEDY.into(),
+        remedy: host_capabilities::PROC_REMEDY.into(),
     })
 }
 
 /// The books of the target's first process cannot be read.
 pub fn of_books(pid: u32) -> Error {
     let file = format!("/proc/{pid}/task/{pid}/schedstat");
-    let (why, remedy) = match fs::read_to_string(&file) {
+    let (why, remedy) = match kernel_file::read_to_string(&file) {
         Ok(text) => (
             format!("they read {:?}", text.trim()),
             "without them nothing can be measured; `wallscope doctor` tells what this host allows",

@@ -10,8 +10,9 @@ use wallscope_unwind::{
 
 use super::{
     super::{java::Meaning, managed::Word, processes::Processes},
-    Stacks, Whose,
+    Stacks,
 };
+use crate::session::address_scope::Whose;
 
 impl Stacks {
     pub(super) fn managed_frame<S: TableSink>(

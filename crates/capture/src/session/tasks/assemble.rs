@@ -11,13 +11,12 @@ use wallscope_unwind::{
     runtime::{Facts, go, hotspot, python::asyncio, tasks::TaskStatus},
 };
 
-use super::super::{
-    build::{Stacks, Whose},
-    java::Meaning,
-    managed::Word,
-    processes::Processes,
+use super::{
+    super::{build::Stacks, java::Meaning, managed::Word, processes::Processes},
+    Eye, Seen,
+    watch::Group,
 };
-use super::{Eye, Seen, watch::Group};
+use crate::session::address_scope::Whose;
 
 /// Puts what was seen into the recording that is being made. What the domain has to say of it.
 pub fn assemble<S: TableSink>(

@@ -11,7 +11,7 @@
 //! assemble.rs  what was seen → the recording, with names
 //! ```
 
-mod assemble;
+pub mod assemble;
 mod watch;
 
 use std::{
@@ -20,7 +20,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use assemble::assemble;
 use watch::Watch;
 pub use watch::{Eye, Seen, Subject};
 

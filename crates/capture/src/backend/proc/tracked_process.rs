@@ -1,0 +1,123 @@
+//! One process that is looked at: its clocks, and what tells it from one that has its id later.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use wallscope_procfs::kernel_file;
+
+use wallscope_procfs::process;
+
+use super::thread::thread_stat;
+
+/// One process.
+pub struct Watched {
+    /// Its CPU clock at the beginning and now, ns.
+    pub clock: [u64; 2],
+    /// The same of processes that had its id before.
+    pub before: u64,
+    /// Whether what its threads wait in may be read.
+    pub readable: bool,
+    /// When its mappings may be read again.
+    pub mapped_until_ns: u64,
+    /// Threads alive.
+    pub alive: usize,
+    /// Whether there were some and they are gone.
+    pub ended: bool,
+    /// When it started, ticks after boot; 0: not known.
+    pub start_ticks: u64,
+    /// Who made it; 0: not known.
+    pub parent: u32,
+    /// CPU time of children that it has waited for, and of theirs: at the beginning and now, ns.
+    pub reaped: [u64; 2],
+    /// When that was read.
+    pub reaped_read_ns: u64,
+    pub task: Option<File>,
+    pub links: u64,
+    pub listed_ns: u64,
+    pub exe: Option<(u64, u64)>,
+}
+
+/// CPU time of a process with all its threads, dead ones too, ns.
+pub fn process_clock(pid: u32) -> Option<u64> {
+    // CPUCLOCK_SCHED of a process by id, as clock_getcpuclockid(3) makes it.
+    let clock = (!(pid as i32) << 3) | 2;
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes one timespec.
+    let ok = unsafe { libc::clock_gettime(clock, &raw mut t) } == 0;
+    ok.then_some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+/// CPU time of the children that a process has waited for, and of those that these have waited for, ns.
+fn reaped(pid: u32) -> Option<u64> {
+    let text = kernel_file::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, tail) = text.rsplit_once(')')?;
+    // cutime and cstime, fields 16 and 17 of proc(5), of which the first is field 3.
+    let ticks = tail.split_ascii_whitespace().skip(16 - 3).take(2);
+    let ticks: Option<Vec<u64>> = ticks.map(|t| t.parse().ok()).collect();
+    Some(ticks?.iter().sum::<u64>().saturating_mul(TICK))
+}
+
+/// How finely that is told, ns: all Linux programs are shown 100 ticks a second.
+pub const TICK: u64 = 10_000_000;
+
+impl Watched {
+    pub fn new(pid: u32, (start_ticks, parent): (u64, u32), is_new: bool) -> Watched {
+        let clock = process_clock(pid).unwrap_or(0);
+        let children = reaped(pid).unwrap_or(0);
+        Watched {
+            clock: [if is_new { 0 } else { clock }, clock],
+            before: 0,
+            readable: true,
+            mapped_until_ns: 0,
+            alive: 0,
+            ended: false,
+            start_ticks,
+            parent,
+            reaped: [if is_new { 0 } else { children }, children],
+            reaped_read_ns: 0,
+            task: kernel_file::open(format!("/proc/{pid}/task")).ok(),
+            links: 0,
+            listed_ns: 0,
+            exe: exe(pid),
+        }
+    }
+
+    /// CPU time of the process, and of those that had its id before, ns.
+    pub fn cpu_ns(&self) -> u64 {
+        self.before + self.clock[1].saturating_sub(self.clock[0])
+    }
+
+    /// Whether it is the one that has this id now.
+    pub fn is_still(&self, pid: u32) -> bool {
+        self.start_ticks == 0
+            || process::stat(pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks)
+    }
+
+    /// Reads its clock; whether it has moved.
+    pub fn tick(&mut self, pid: u32) -> bool {
+        let clock = process_clock(pid).unwrap_or(0).max(self.clock[1]);
+        std::mem::replace(&mut self.clock[1], clock) != clock
+    }
+
+    /// Reads what its children came to.
+    pub fn count_children(&mut self, pid: u32) {
+        self.reaped[1] = reaped(pid).unwrap_or(0).max(self.reaped[1]);
+    }
+}
+
+/// Whether a process still has a thread that lives.
+pub fn is_populated(pid: u32) -> bool {
+    let threads = process::threads(pid).unwrap_or_default();
+    threads
+        .into_iter()
+        .filter_map(|tid| thread_stat(pid, tid))
+        .any(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// What identifies the program that a process runs.
+pub fn exe(pid: u32) -> Option<(u64, u64)> {
+    let m = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    Some((m.dev(), m.ino()))
+}

@@ -1,0 +1,111 @@
+//! The single intervals of a timeline, as other tools' formats want them: named, and no more than such
+//! a tool can open.
+
+use std::collections::BTreeMap;
+
+use wallscope_model::{ContextId, Interval, Recording, State};
+
+/// More intervals than this are not written; the shortest stay behind.
+const MOST: usize = 2_000_000;
+
+/// State, reason and idleness of an interval, ordered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct What {
+    state: State,
+    reason: Option<&'static str>,
+    request: bool,
+    idle: bool,
+}
+
+impl What {
+    /// The state, reason and idleness of `interval`.
+    pub fn of(i: &Interval) -> What {
+        What {
+            state: i.state,
+            reason: i.reason_name(),
+            request: i.request,
+            idle: i.idle,
+        }
+    }
+
+    /// Its name: `on CPU`, `runnable (woken)`, `blocked (lock)`, `blocked (poll), idle`.
+    pub fn title(self) -> String {
+        let mut title = match self.state {
+            State::OnCpu => "on CPU".to_string(),
+            state => state.name().to_string(),
+        };
+        if let Some(reason) = self.reason {
+            title.push_str(&format!(" ({reason})"));
+        }
+        if self.idle {
+            title.push_str(", idle");
+        }
+        if self.request {
+            title.push_str(", request in flight");
+        }
+        title
+    }
+}
+
+/// The intervals that are written.
+pub(super) struct Intervals<'r> {
+    recording: &'r Recording,
+    /// No shorter one is written, ns.
+    shortest: u64,
+    /// How many are not.
+    pub left_out: usize,
+}
+
+impl<'r> Intervals<'r> {
+    /// Those of `recording`, if it has any.
+    pub fn of(recording: &'r Recording) -> Option<Intervals<'r>> {
+        let timeline = recording.timeline.as_ref().filter(|t| !t.is_empty())?;
+        let mut shortest = 0;
+        let mut left_out = 0;
+        if timeline.len() > MOST {
+            let all = timeline.lanes.iter().flat_map(|l| &l.intervals);
+            let mut lengths: Vec<u64> = all.map(|i| i.ns).collect();
+            let at = lengths.len() - MOST;
+            shortest = *lengths.select_nth_unstable(at).1;
+            left_out = lengths.iter().filter(|ns| **ns < shortest).count();
+        }
+        Some(Intervals {
+            recording,
+            shortest,
+            left_out,
+        })
+    }
+
+    /// Those of one context, in the order of time.
+    pub fn of_context(&self, context: ContextId) -> impl Iterator<Item = &'r Interval> {
+        let timeline = self.recording.timeline.as_ref();
+        let lane = timeline.and_then(|t| t.lane(context));
+        let shortest = self.shortest;
+        lane.into_iter()
+            .flat_map(|l| &l.intervals)
+            .filter(move |i| i.ns >= shortest)
+    }
+
+    /// A number from 0 for each thing that an interval is.
+    pub fn kinds(&self) -> BTreeMap<What, u64> {
+        let timeline = self.recording.timeline.iter();
+        let all = timeline.flat_map(|t| &t.lanes).flat_map(|l| &l.intervals);
+        let mut kinds: BTreeMap<What, u64> = all.map(|i| (What::of(i), 0)).collect();
+        for (n, kind) in (0..).zip(kinds.values_mut()) {
+            *kind = n;
+        }
+        kinds
+    }
+
+    /// A note about intervals that are not written.
+    pub fn note(&self) -> Option<String> {
+        (self.left_out > 0).then(|| {
+            format!(
+                "{} intervals shorter than {} ns were left out of {}",
+                self.left_out,
+                self.shortest,
+                self.recording.timeline.as_ref().map_or(0, |t| t.len())
+            )
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! The text that eBPF tools print → recording.
+//!
+//! Known are bpftrace's maps with stacks as keys (`@[kstack, ustack, comm]: 12`) and the stacks of
+//! bcc's tools (`offcputime`, `profile`: frames line by line, then `- comm (pid)` and a number).
+//! Values of maps that are no single number (`avg`, `stats`, `hist`) are counted and left out.
+//!
+//! The text does not hold the unit of its numbers: they are counts, unless `--value` says it
+//! (`offcputime` counts microseconds: `--value microseconds`).
+
+use wallscope_model::{ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, State, Unit};
+
+use super::import::{About, Import, Kind, number};
+use super::source::Source;
+use super::{Options, Read, ReadError};
+
+/// Whether it is one of them.
+pub(super) fn detect(head: &[u8]) -> bool {
+    let start = &head[..head.len().min(16 << 10)];
+    bpftrace(start) || bcc(start)
+}
+
+fn bpftrace(start: &[u8]) -> bool {
+    start.split(|c| *c == b'\n').any(|l| {
+        l.starts_with(b"@") && (l.ends_with(b"[") || l.ends_with(b"[, ") || l.ends_with(b"[,"))
+    })
+}
+
+fn bcc(start: &[u8]) -> bool {
+    let mut lines = start.split(|c| *c == b'\n').peekable();
+    while let Some(line) = lines.next() {
+        let thread = line.starts_with(b"    -") && line.ends_with(b")");
+        let next = lines.peek().map(|l| l.trim_ascii());
+        if thread && next.is_some_and(|l| number(l).is_some()) {
+            return true;
+        }
+    }
+    false
+}
+
+struct Reader {
+    to: Import,
+    factor: u64,
+    /// Whether the numbers are of samples.
+    samples: bool,
+    /// Frames of the stack being read, leaf first.
+    frames: Vec<FrameId>,
+    kernel: Vec<FrameId>,
+    state: State,
+    /// Stacks with a value that is no number.
+    valueless: u64,
+}
+
+/// Reads such a text.
+pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
+    let memory = source.bounds().memory;
+    let is_bpftrace = bpftrace(source.head());
+    let bytes = source.bytes()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let (unit, factor) = match options.value.as_deref() {
+        Some("microseconds" | "us") => (Unit::Nanoseconds, 1000),
+        Some("milliseconds" | "ms") => (Unit::Nanoseconds, 1_000_000),
+        Some(name) => (Unit::from_name(name), 1),
+        None => (Unit::Count(super::UNTOLD.to_string()), 1),
+    };
+    let mut r = Reader {
+        to: Import::new(memory),
+        factor,
+        samples: matches!(options.value.as_deref(), None | Some("samples")),
+        frames: Vec::new(),
+        kernel: Vec::new(),
+        state: State::Unknown,
+        valueless: 0,
+    };
+    let unended = if is_bpftrace {
+        r.bpftrace(&text)?
+    } else {
+        r.bcc(&text)?
+    };
+    let mut warnings = Vec::new();
+    if unended || source.cut() {
+        warnings.push("the text ends within a stack: what came before is used".to_string());
+    }
+    if r.valueless > 0 {
+        warnings.push(format!(
+            "{} stacks have a value that is no single number, and were left out",
+            r.valueless
+        ));
+    }
+    if r.to.is_empty() {
+        return Err(ReadError::NoValues);
+    }
+    let mut limits = vec![Limit {
+        what: "which state a thread was in, and whether stacks are whole, is not in the text"
+            .to_string(),
+        remedy: String::new(),
+    }];
+    if options.value.is_none() {
+        limits.push(Limit {
+            what: "what the numbers count is not in the text".to_string(),
+            remedy: "say it: --value microseconds (offcputime), --value samples (profile)"
+                .to_string(),
+        });
+    }
+    let name = if is_bpftrace {
+        "bpftrace's"
+    } else {
+        "a bcc tool's"
+    };
+    let about = About {
+        format: format!("{name} text of stacks"),
+        values: "the text's sums".to_string(),
+        unit,
+        limits,
+        ..About::default()
+    };
+    Ok(Read::named(r.to.finish(about), warnings))
+}
+
+impl Reader {
+    fn frame(&mut self, line: &str, kernel: bool) -> Result<FrameId, ReadError> {
+        let line = line.trim();
+        if let Some(address) = line.strip_prefix("0x")
+            && let Ok(address) = u64::from_str_radix(address, 16)
+        {
+            return self.to.frame(Frame {
+                kind: FrameKind::Native,
+                module: None,
+                address,
+                lines: Vec::new(),
+            });
+        }
+        // bcc's verbose form has the address in front; `+12` and ` ([module])` follow the name.
+        let line = line
+            .split_once(' ')
+            .filter(|(a, _)| a.len() >= 12 && a.bytes().all(|c| c.is_ascii_hexdigit()))
+            .map_or(line, |(_, rest)| rest);
+        let (name, module) = match line.strip_suffix(')').and_then(|l| l.rsplit_once(" (")) {
+            Some((name, module)) => (name, module),
+            None => (line, ""),
+        };
+        let name = match name.rsplit_once('+') {
+            Some((n, offset))
+                if !n.is_empty()
+                    && !offset.is_empty()
+                    && offset
+                        .trim_start_matches("0x")
+                        .bytes()
+                        .all(|c| c.is_ascii_hexdigit()) =>
+            {
+                n
+            }
+            _ => name,
+        };
+        let name = name.strip_suffix("_[k]").unwrap_or(name);
+        let kernel = kernel || line.ends_with("_[k]") || module.starts_with("[kernel");
+        let kind = if kernel {
+            FrameKind::Kernel
+        } else {
+            FrameKind::Native
+        };
+        let module = match module {
+            "" | "[unknown]" => None,
+            path => Some(self.to.module(Import::module_kind(path), path, "", 0)?),
+        };
+        self.to.named(kind, module, name, "", 0)
+    }
+
+    fn add(&mut self, context: ContextId, value: u64) -> Result<(), ReadError> {
+        let frames: Vec<FrameId> = self.kernel.drain(..).chain(self.frames.drain(..)).collect();
+        let stack = self.to.stack(&frames, StackEnd::Root)?;
+        let kind = Kind::of(self.state);
+        let value = value.saturating_mul(self.factor);
+        let count = if self.samples { value } else { 1 };
+        self.to
+            .sample(context, stack, kind, None, (count, value), None)
+    }
+
+    /// `@name[` frames `,` frames `, comm]: value`; kernel and user stacks are apart by a comma.
+    fn bpftrace(&mut self, text: &str) -> Result<bool, ReadError> {
+        let mut open = false;
+        // Parts between commas: lists of frames, or words.
+        let mut parts: Vec<Vec<&str>> = Vec::new();
+        for line in text.lines() {
+            if line.starts_with('@') && line.contains('[') && !line.contains("]:") {
+                open = true;
+                parts = vec![Vec::new()];
+                let commas = line
+                    .rsplit_once('[')
+                    .map_or(0, |(_, r)| r.matches(',').count());
+                (0..commas).for_each(|_| parts.push(Vec::new()));
+                continue;
+            }
+            if !open {
+                continue;
+            }
+            if let Some((end, value)) = line.rsplit_once("]:") {
+                open = false;
+                let Some(value) = number(value.trim().as_bytes()) else {
+                    self.valueless += 1;
+                    continue;
+                };
+                // The last parts stand on the line that ends it: `, comm, pid`.
+                let mut words = end.split(", ").map(str::trim);
+                if let Some(first) = words.next().filter(|w| !w.is_empty() && *w != ",")
+                    && let Some(part) = parts.last_mut()
+                {
+                    part.push(first);
+                }
+                let names: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
+                let stacks: Vec<Vec<&str>> = std::mem::take(&mut parts);
+                // Of two, the first is the kernel's; one alone is told by its addresses.
+                let two = stacks.len() > 2 || stacks.len() == 2 && !names.is_empty();
+                for (i, part) in stacks.iter().enumerate() {
+                    let kernel = i == 0 && two;
+                    for f in part {
+                        let f = self.frame(f, kernel)?;
+                        if kernel {
+                            self.kernel.push(f);
+                        } else {
+                            self.frames.push(f);
+                        }
+                    }
+                }
+                let tid = names.iter().find_map(|n| n.parse().ok()).unwrap_or(0);
+                let comm = names.iter().find(|n| n.parse::<u32>().is_err());
+                let comm = comm.copied().unwrap_or("");
+                let context = self.to.context(0, tid, comm, "")?;
+                self.add(context, value)?;
+                continue;
+            }
+            let line = line.trim_end();
+            if line.starts_with(',') {
+                parts.push(Vec::new());
+            } else if !line.trim().is_empty()
+                && let Some(part) = parts.last_mut()
+            {
+                part.push(line.trim_end_matches(','));
+            }
+        }
+        Ok(open)
+    }
+
+    /// Frames leaf first, perhaps `--` between kernel and user, `- comm (pid)`, a number.
+    fn bcc(&mut self, text: &str) -> Result<bool, ReadError> {
+        let mut thread: Option<(&str, u32)> = None;
+        for line in text.lines() {
+            let trimmed = line.trim();
+            if let Some((comm, pid)) = thread.take() {
+                match number(trimmed.as_bytes()) {
+                    Some(value) => {
+                        // Addresses of the process come after those of the kernel.
+                        let context = self.to.context(0, pid, comm, "")?;
+                        self.add(context, value)?;
+                    }
+                    None => self.valueless += 1,
+                }
+                self.frames.clear();
+                self.kernel.clear();
+            } else if trimmed.is_empty() || !line.starts_with("    ") {
+                self.frames.clear();
+                self.kernel.clear();
+            } else if trimmed == "--" {
+                // The frames before it were the kernel's.
+                let frames = std::mem::take(&mut self.frames);
+                for f in frames {
+                    let f = self.to.as_kernel(f)?;
+                    self.kernel.push(f);
+                }
+            } else if let Some(rest) = trimmed.strip_prefix('-')
+                && trimmed.ends_with(')')
+            {
+                let (comm, pid) = rest.trim().rsplit_once(" (").unwrap_or((rest, ""));
+                thread = Some((comm.trim(), pid.trim_end_matches(')').parse().unwrap_or(0)));
+            } else {
+                let f = self.frame(trimmed, false)?;
+                self.frames.push(f);
+            }
+        }
+        Ok(thread.is_some() || !self.frames.is_empty())
+    }
+}

@@ -1,0 +1,255 @@
+//! Recording → Perfetto's trace (protobuf), for ui.perfetto.dev: threads by process, and their
+//! samples with stacks; where single intervals were kept, each as a slice of its thread.
+//!
+//! A recording holds how many samples of a stack fell into each time slice, not when: within a
+//! slice they are spread evenly, and that is said.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{ContextId, Recording, State};
+
+use super::WriteOptions;
+use super::intervals::{Intervals, What};
+use super::wire::Writer;
+use super::written::{Rows, left_out};
+
+/// The one sequence of packets that interned names belong to.
+const SEQUENCE: u64 = 1;
+/// More samples than this are thinned out evenly.
+const MAX_SAMPLES: u64 = 2_000_000;
+
+/// Field numbers (`perfetto/trace`).
+mod field {
+    pub const PACKET: u32 = 1;
+    pub mod packet {
+        pub const TIMESTAMP: u32 = 8;
+        pub const SEQUENCE: u32 = 10;
+        pub const TRACK_EVENT: u32 = 11;
+        pub const INTERNED: u32 = 12;
+        pub const FLAGS: u32 = 13;
+        pub const DESCRIPTOR: u32 = 60;
+        pub const PERF_SAMPLE: u32 = 66;
+    }
+    pub mod event {
+        pub const TYPE: u32 = 9;
+        pub const NAME: u32 = 10;
+        pub const TRACK: u32 = 11;
+        pub const SLICE_BEGIN: u64 = 1;
+        pub const SLICE_END: u64 = 2;
+    }
+    pub mod interned {
+        pub const EVENT_NAMES: u32 = 2;
+        pub const FUNCTION_NAMES: u32 = 5;
+        pub const FRAMES: u32 = 6;
+        pub const CALLSTACKS: u32 = 7;
+        pub const MAPPING_PATHS: u32 = 17;
+        pub const MAPPINGS: u32 = 19;
+    }
+}
+
+struct Out<'w> {
+    to: &'w mut dyn Write,
+}
+
+impl Out<'_> {
+    fn packet(&mut self, packet: &Writer) -> io::Result<()> {
+        let mut w = Writer::default();
+        w.bytes(field::PACKET, &packet.bytes);
+        self.to.write_all(&w.bytes)
+    }
+
+    /// A slice of a track; `name` is the number of an interned one.
+    fn slice(&mut self, track: u64, name: u64, start: u64, end: u64) -> io::Result<()> {
+        use field::event as e;
+        for (kind, time) in [(e::SLICE_BEGIN, start), (e::SLICE_END, end)] {
+            let mut event = Writer::default();
+            event.number(e::TYPE, kind);
+            if kind == e::SLICE_BEGIN {
+                event.number(e::NAME, name);
+            }
+            event.number(e::TRACK, track);
+            let mut p = Writer::default();
+            p.number(field::packet::TIMESTAMP, time);
+            p.number(field::packet::SEQUENCE, SEQUENCE);
+            p.number(field::packet::FLAGS, 2);
+            p.bytes(field::packet::TRACK_EVENT, &event.bytes);
+            self.packet(&p)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one view.
+pub(super) fn write(
+    rec: &Recording,
+    options: &WriteOptions,
+    out: &mut dyn Write,
+) -> io::Result<Vec<String>> {
+    let rows = Rows::new(rec, options.view);
+    let mut out = Out { to: out };
+    let intervals = Intervals::of(rec);
+    let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
+    let titles = kinds.keys().map(|what| what.title());
+    interned(&rows, titles, &mut out)?;
+    let names: FxHashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
+    for (i, c) in rec.contexts.iter().enumerate() {
+        let mut thread = Writer::default();
+        thread.number(1, u64::from(c.pid));
+        thread.number(2, u64::from(c.tid));
+        thread.bytes(5, c.name.as_bytes());
+        let mut process = Writer::default();
+        process.number(1, u64::from(c.pid));
+        process.bytes(6, names.get(&c.pid).unwrap_or(&"").as_bytes());
+        for (id, kind, of) in [(2 * i + 1, 3, &process), (2 * i + 2, 4, &thread)] {
+            let mut descriptor = Writer::default();
+            descriptor.number(1, id as u64);
+            descriptor.bytes(kind, &of.bytes);
+            let mut p = Writer::default();
+            p.number(field::packet::SEQUENCE, SEQUENCE);
+            p.bytes(field::packet::DESCRIPTOR, &descriptor.bytes);
+            out.packet(&p)?;
+        }
+    }
+    let total: u64 = rec.samples.iter().map(|s| s.count).sum();
+    let thin = total.div_ceil(MAX_SAMPLES).max(1);
+    let mut written = 0u64;
+    let mut skip = 0u64;
+    for (thread, rows) in rows.by_context() {
+        for r in rows {
+            let Some(sample) = r.sample.and_then(|s| rec.samples.get(s as usize)) else {
+                continue;
+            };
+            let slices = &rec.slices;
+            let mut put = |start: u64, width: u64, count: u64| -> io::Result<()> {
+                for i in 0..count {
+                    skip += 1;
+                    if !skip.is_multiple_of(thin) {
+                        continue;
+                    }
+                    let at = u128::from(width) * u128::from(2 * i + 1) / u128::from(2 * count);
+                    let mut s = Writer::default();
+                    if let Some(cpu) = sample.cpu {
+                        s.number(1, u64::from(cpu));
+                    }
+                    s.number(2, u64::from(thread.context.pid));
+                    s.number(3, u64::from(thread.context.tid));
+                    s.number(4, u64::from(r.path_id) + 1);
+                    // Kernel or user, where the part says it.
+                    s.number(
+                        5,
+                        match r.reason {
+                            Some("kernel") => 1,
+                            Some("user") => 2,
+                            _ if r.state == State::OnCpu => 0,
+                            _ => 1,
+                        },
+                    );
+                    let mut p = Writer::default();
+                    p.number(field::packet::TIMESTAMP, start + at as u64);
+                    p.number(field::packet::SEQUENCE, SEQUENCE);
+                    // Needs the interned names.
+                    p.number(field::packet::FLAGS, 2);
+                    p.bytes(field::packet::PERF_SAMPLE, &s.bytes);
+                    out.packet(&p)?;
+                    written += 1;
+                }
+                Ok(())
+            };
+            if r.count == 0 {
+                continue;
+            }
+            if sample.slices.is_empty() {
+                let w = &rec.window;
+                put(
+                    w.start_ns,
+                    w.end_ns.saturating_sub(w.start_ns),
+                    sample.count,
+                )?;
+            }
+            for v in &sample.slices {
+                let start = slices.start_ns + u64::from(v.slice) * slices.width_ns;
+                put(start, slices.width_ns, v.count)?;
+            }
+        }
+    }
+    if let Some(intervals) = &intervals {
+        for c in 0..rec.contexts.len() {
+            let track = 2 * c as u64 + 2;
+            for i in intervals.of_context(ContextId(c as u32)) {
+                let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
+                out.slice(track, kind + 1, i.start_ns, i.end_ns())?;
+            }
+        }
+    }
+    out.to.flush()?;
+    let mut lost = left_out(
+        rec,
+        &[
+            "values of samples (each counts as one there) and exact totals",
+            match intervals {
+                Some(_) => {
+                    "states and reasons of samples (the slices have them) and who ended waits"
+                }
+                None => "states and reasons",
+            },
+            "moments within a time slice (samples are spread evenly over it)",
+        ],
+    );
+    lost.extend(intervals.and_then(|i| i.note()));
+    if thin > 1 {
+        lost.push(format!(
+            "{written} of {total} samples were written, evenly chosen"
+        ));
+    }
+    Ok(lost)
+}
+
+/// Names, frames and stacks, by number from 1.
+fn interned(rows: &Rows, titles: impl Iterator<Item = String>, out: &mut Out) -> io::Result<()> {
+    use field::interned as f;
+    let named = |id: u64, name: &str| {
+        let mut w = Writer::default();
+        w.number(1, id);
+        w.bytes(2, name.as_bytes());
+        w.bytes
+    };
+    let mut data = Writer::default();
+    for (id, title) in (1..).zip(titles) {
+        data.bytes(f::EVENT_NAMES, &named(id, &title));
+    }
+    let mut modules: FxHashMap<String, u64> = FxHashMap::default();
+    for (id, info) in (1..).zip(rows.functions()) {
+        let name = format!("{}{}", info.name, info.suffix);
+        data.bytes(f::FUNCTION_NAMES, &named(id, &name));
+        let next = modules.len() as u64 + 1;
+        let module = *modules.entry(info.module.to_string()).or_insert(next);
+        if module == next {
+            data.bytes(f::MAPPING_PATHS, &named(module, &info.module));
+            let mut w = Writer::default();
+            w.number(1, module);
+            w.number(7, module);
+            data.bytes(f::MAPPINGS, &w.bytes);
+        }
+        let mut frame = Writer::default();
+        frame.number(1, id);
+        frame.number(2, id);
+        frame.number(3, module);
+        data.bytes(f::FRAMES, &frame.bytes);
+    }
+    for (id, path) in (1..).zip(rows.paths()) {
+        let mut w = Writer::default();
+        w.number(1, id);
+        // Root first, and one field each: readers of this message expect no packing.
+        for step in path {
+            w.number(2, u64::from(step.function) + 1);
+        }
+        data.bytes(f::CALLSTACKS, &w.bytes);
+    }
+    let mut p = Writer::default();
+    p.number(field::packet::SEQUENCE, SEQUENCE);
+    // Names that were interned before do not hold from here on.
+    p.number(field::packet::FLAGS, 1);
+    p.bytes(field::packet::INTERNED, &data.bytes);
+    out.packet(&p)
+}

@@ -1,0 +1,81 @@
+//! Context switches → time off the CPU.
+//!
+//! Where a file holds every switch of a CPU (`sched:sched_switch`, or perf's context-switch
+//! records), the time between a thread's switch out and its next switch in is known: blocked if it
+//! gave the CPU up, runnable if it was put off it. The wait from being woken to running again is
+//! part of the blocked time there, because such files do not say when a thread was woken; why it
+//! waited they do not say either.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{ContextId, Part, StackId, State};
+
+use super::ReadError;
+use super::import::{Import, Kind};
+
+/// A thread that left its CPU.
+struct Out {
+    time: u64,
+    context: ContextId,
+    stack: StackId,
+    preempted: bool,
+}
+
+/// Threads that are off the CPU, and since when.
+#[derive(Default)]
+pub(super) struct Switches {
+    out: FxHashMap<u32, Out>,
+    /// Times that went backwards: events of different CPUs out of order.
+    pub disorder: u64,
+}
+
+impl Switches {
+    /// `tid` leaves its CPU at `time` with this stack; `preempted`: it still wants one.
+    pub(super) fn leaves(
+        &mut self,
+        tid: u32,
+        time: u64,
+        (context, stack): (ContextId, StackId),
+        preempted: bool,
+    ) {
+        // The idle task of each CPU has the same id, and waits for nothing.
+        if tid != 0 {
+            let out = Out {
+                time,
+                context,
+                stack,
+                preempted,
+            };
+            self.out.insert(tid, out);
+        }
+    }
+
+    /// `tid` gets a CPU at `time`.
+    pub(super) fn gets(&mut self, tid: u32, time: u64, to: &mut Import) -> Result<(), ReadError> {
+        let Some(out) = self.out.remove(&tid) else {
+            return Ok(());
+        };
+        let Some(away) = time.checked_sub(out.time) else {
+            self.disorder += 1;
+            return Ok(());
+        };
+        let kind = if out.preempted {
+            Kind {
+                part: Some(Part::Preempted),
+                ..Kind::of(State::Runnable)
+            }
+        } else {
+            Kind::of(State::Blocked)
+        };
+        to.sample(out.context, out.stack, kind, None, (1, away), Some(time))
+    }
+
+    /// Counts threads that are off the CPU when the file ends, up to there.
+    pub(super) fn end(mut self, time: u64, to: &mut Import) -> Result<(), ReadError> {
+        let mut left: Vec<u32> = self.out.keys().copied().collect();
+        left.sort_unstable();
+        for tid in left {
+            self.gets(tid, time, to)?;
+        }
+        Ok(())
+    }
+}
