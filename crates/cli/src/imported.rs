@@ -219,7 +219,7 @@ fn same_kernel(unnamed: Unnamed) -> bool {
     let Some(then) = unnamed.kernel_text.filter(|a| *a != 0) else {
         return false;
     };
-    let Ok(text) = std::fs::read_to_string("/proc/kallsyms") else {
+    let Ok(text) = wallscope_procfs::kernel_file::read_to_string("/proc/kallsyms") else {
         return false;
     };
     text.lines().any(|line| {

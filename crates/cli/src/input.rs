@@ -99,7 +99,6 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
             }
             ReadError::Truncated => "copy it again, or record again".to_string(),
             ReadError::Damaged { .. } => "copy it again, or make it again".to_string(),
-            ReadError::Unsupported { remedy, .. } => remedy.clone(),
             ReadError::TooLarge { .. } => {
                 "is it a profile at all? If so, record for less time".to_string()
             }
@@ -168,6 +167,10 @@ fn not_permitted(path: &Path) -> String {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user names the profile, which may be a FIFO"
+)]
 fn file(path: &Path) -> std::io::Result<std::fs::File> {
     let file = std::fs::File::open(path)?;
     if file.metadata()?.is_dir() {

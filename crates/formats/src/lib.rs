@@ -6,6 +6,8 @@
 //! that stacks or weights depend on and that a reader does not know is refused; a part that can be left
 //! out is left out, counted and said. Writers name the parts that their format has no place for.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod call_graph;
 mod callgrind;
 mod firefox;
@@ -233,14 +235,6 @@ pub enum ReadError {
     Damaged {
         /// The impossible part.
         what: String,
-    },
-    /// A layout that this reader does not know: its stacks or weights would be wrong.
-    #[error("{what}")]
-    Unsupported {
-        /// The part that is unknown.
-        what: String,
-        /// The next command.
-        remedy: String,
     },
     /// Reading it would take more memory than allowed.
     #[error("it is too large: {what}, and at most {limit_mib} MiB are allowed")]

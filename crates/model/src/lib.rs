@@ -10,6 +10,8 @@
 //! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod domain;
 mod event;
 mod host;

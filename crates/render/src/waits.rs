@@ -112,7 +112,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
             "  {label:<10} {:>7}  {}{}{place}",
             units::share_of(h.ns, sampled),
             printable(&h.who),
-            printable(&h.how)
+            printable(h.how)
         );
         part(out, "               ", "meanwhile", &h.did, h.ns);
     }

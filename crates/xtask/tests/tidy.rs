@@ -58,3 +58,20 @@ fn a_fault_in_a_text_is_found() {
         Vec::<String>::new()
     );
 }
+
+/// clippy.toml forbids to open files that a target may name; the lint holds where a crate asks for it.
+#[test]
+fn product_crates_ask_for_the_lint_on_opening_files() {
+    for (name, floor) in floors::FLOORS {
+        if *floor == floors::Floor::Dev {
+            continue;
+        }
+        let root = match name.strip_prefix("wallscope-") {
+            Some(folder) => format!("crates/{folder}/src/lib.rs"),
+            None => "crates/cli/src/main.rs".into(),
+        };
+        let text = std::fs::read_to_string(xtask::root().join(&root)).unwrap();
+        let asks = text.contains("warn(clippy::disallowed_methods)");
+        assert!(asks, "{root} lacks it");
+    }
+}

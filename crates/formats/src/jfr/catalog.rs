@@ -18,7 +18,7 @@ pub(super) const WALL: &str = "profiler.WallClockSample";
 pub(super) const DATADOG_CPU: &str = "datadog.ExecutionSample";
 pub(super) const DATADOG_WALL: &str = "datadog.MethodSample";
 
-/// Events of waiting, and for what. Their length is in the event.
+/// Events of waiting, and the reason. Their length is in the event.
 pub(super) const WAITS: [(&str, BlockReason); 11] = [
     ("jdk.JavaMonitorEnter", BlockReason::Lock),
     ("jdk.JavaMonitorWait", BlockReason::Lock),
@@ -33,7 +33,7 @@ pub(super) const WAITS: [(&str, BlockReason); 11] = [
     ("profiler.NativeLock", BlockReason::Lock),
 ];
 
-/// Events of allocation, and the fields whose product is their weight in bytes.
+/// Events of allocation, and the fields that multiply to their weight in bytes.
 pub(super) const ALLOCATIONS: [(&str, &[&str]); 4] = [
     ("jdk.ObjectAllocationSample", &["weight"]),
     ("jdk.ObjectAllocationInNewTLAB", &["tlabSize"]),
@@ -60,7 +60,7 @@ pub(super) fn is_sample(name: &str) -> bool {
     samples.contains(&name)
 }
 
-/// Whether an event says how the recording was made, not what the program did.
+/// Whether an event is about the recording and not about the program.
 pub(super) fn is_setting(name: &str) -> bool {
     let settings = [
         "jdk.ActiveSetting",

@@ -46,7 +46,7 @@ impl Choice {
     }
 }
 
-/// A sample whose weight is no time.
+/// A sample with a weight that is no time.
 pub(super) struct Weightless {
     context: ContextId,
     stack: StackId,
@@ -62,13 +62,15 @@ pub(super) struct Weightless {
 pub(super) struct Sources {
     /// Events that were read as samples, with the first of their intervals, ns.
     pub read: BTreeMap<String, u64>,
-    /// Samples whose weight is no time, by event.
+    /// Samples with a weight that is no time, by event.
     pub weightless: BTreeMap<String, u64>,
     /// The JDK's own samples of running threads are among them.
     pub jdk_execution: bool,
     pub waits: bool,
     pub cpu: bool,
     pub wall: bool,
+    /// CPU samples and wall-clock samples cover one time.
+    pub both: bool,
     /// Wall-clock samples by Datadog's profiler.
     pub datadog_wall: bool,
 }
@@ -85,7 +87,7 @@ pub(super) struct Samples {
     /// Names of the events that weights without time count.
     pub counted: Vec<String>,
     pub sources: Sources,
-    /// Events whose bytes are no value of their type.
+    /// Events with bytes that are no value of their type.
     pub damaged: u64,
     /// Samples and bytes that the recorder lost.
     pub lost_samples: u64,
@@ -125,6 +127,7 @@ impl Samples {
     pub(super) fn chunk(&mut self, chunk: &Chunk, plan: Plan) -> Result<(), ReadError> {
         let mut constants = Constants::new(chunk);
         let settings = Settings::read(chunk);
+        let cpu_before = std::mem::take(&mut self.sources.cpu);
         for (type_id, bytes) in chunk.events() {
             let Some(t) = chunk.types.get(&type_id).filter(|_| type_id > 1) else {
                 continue;
@@ -151,6 +154,9 @@ impl Samples {
             };
             self.event(&mut constants, &settings, &fields)?;
         }
+        // Waits are left out where wall-clock samples cover the chunk's time.
+        self.sources.both |= self.sources.cpu && !plan.waits;
+        self.sources.cpu |= cpu_before;
         Ok(())
     }
 

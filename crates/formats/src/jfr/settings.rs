@@ -13,7 +13,7 @@ const DEFAULT_CPU_NS: u64 = 10_000_000;
 const DEFAULT_WALL_NS: u64 = 50_000_000;
 /// async-profiler's events that count time, by the names that `event=` takes.
 const CPU_EVENTS: [&str; 5] = ["cpu", "itimer", "ctimer", "cpu-clock", "task-clock"];
-/// Its other events whose default interval is one number in all versions (`perfEvents_linux.cpp`).
+/// Its other events with one default interval in all versions (`perfEvents_linux.cpp`).
 const DEFAULT_COUNTS: [(&str, u64); 13] = [
     ("page-faults", 1),
     ("cycles", 1_000_000),
@@ -80,8 +80,8 @@ struct Setting {
 }
 
 impl Settings {
-    /// Reads them. Of a chunk's outline only settings are read whose texts stand in place, as those of
-    /// async-profiler and Datadog do.
+    /// Reads them. A chunk's outline has no constants: there only settings with texts in place are
+    /// read, which those of async-profiler and Datadog have.
     pub(super) fn read(chunk: &Chunk) -> Settings {
         let mut list = Vec::new();
         let own = chunk

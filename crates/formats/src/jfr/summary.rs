@@ -54,7 +54,7 @@ impl Samples {
         Ok(Read::named(recording, warnings))
     }
 
-    /// Why there is no sample.
+    /// Reason for which there is no sample.
     fn nothing(&self) -> ReadError {
         let have = |asked: &str| {
             let events = self
@@ -111,7 +111,7 @@ impl Samples {
                 list(&samples)
             ));
         }
-        if self.choice == Choice::Time && self.sources.cpu && self.sources.wall {
+        if self.choice == Choice::Time && self.sources.both {
             warnings.push(
                 "it has CPU samples and wall-clock samples, and both are read: time of running \
                  threads is on-CPU by the first and again unknown by the second; --value cpu or \

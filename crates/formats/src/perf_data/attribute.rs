@@ -1,7 +1,6 @@
 //! `struct perf_event_attr`: the options of an event, which decide the layout of its records.
 
 use super::super::ReadError;
-use super::fault::unsupported;
 use super::order::Order;
 
 /// Bits of `sample_type`: the fields of a sample.
@@ -31,7 +30,7 @@ pub(super) mod sample {
     pub const DATA_PAGE_SIZE: u64 = 1 << 22;
     pub const CODE_PAGE_SIZE: u64 = 1 << 23;
     pub const WEIGHT_STRUCT: u64 = 1 << 24;
-    /// Fields whose place and size are known: those of Linux 6.19.
+    /// Fields with a known place and size: those of Linux 6.19.
     pub const KNOWN: u64 = (1 << 25) - 1;
 }
 
@@ -42,7 +41,7 @@ pub(super) mod reading {
     pub const ID: u64 = 1 << 2;
     pub const GROUP: u64 = 1 << 3;
     pub const LOST: u64 = 1 << 4;
-    /// Parts whose place and size are known: those of Linux 6.19.
+    /// Parts with a known place and size: those of Linux 6.19.
     pub const KNOWN: u64 = (1 << 5) - 1;
 }
 
@@ -60,7 +59,7 @@ pub(super) mod branch {
     pub const CALL_STACK: u64 = 1 << 11;
     pub const HW_INDEX: u64 = 1 << 17;
     pub const COUNTERS: u64 = 1 << 19;
-    /// Bits whose effect on the layout is known: those of Linux 6.19.
+    /// Bits with a known effect on the layout: those of Linux 6.19.
     pub const KNOWN: u64 = (1 << 20) - 1;
 }
 
@@ -137,7 +136,7 @@ impl Attribute {
     /// Checks that every field has a known place and size.
     ///
     /// # Errors
-    /// [`ReadError::Unsupported`] where a newer kernel added one.
+    /// [`ReadError::UnknownLayout`] where a newer kernel added one.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         let unknown = [
             ("sample_type", self.sample & !sample::KNOWN),
@@ -158,9 +157,9 @@ impl Attribute {
         ];
         match unknown.iter().find(|(_, bits)| *bits != 0) {
             None => Ok(()),
-            Some((field, bits)) => Err(unsupported(format!(
-                "its samples have fields that are unknown here ({field} {bits:#x})"
-            ))),
+            Some((field, bits)) => Err(ReadError::UnknownLayout {
+                what: format!("its samples have further fields ({field} {bits:#x})"),
+            }),
         }
     }
 

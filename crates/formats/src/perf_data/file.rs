@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use super::super::{Bounds, ReadError};
 use super::attribute::{Attribute, kind};
-use super::fault::unsupported;
 use super::order::{Fields, Order};
 use super::records::{self, Records};
 
@@ -34,7 +33,7 @@ pub(super) mod feature {
     pub const EVENT_DESC: u32 = 12;
     pub const PMU_MAPPINGS: u32 = 16;
     pub const DIR_FORMAT: u32 = 24;
-    /// simpleperf's own: what it recorded, and names of its events.
+    /// simpleperf's own: facts about the recording, and names of its events.
     pub const SIMPLEPERF_META_INFO: u32 = 129;
 }
 
@@ -70,7 +69,7 @@ impl<'a> File<'a> {
     ///
     /// # Errors
     /// [`ReadError::Truncated`] and [`ReadError::Damaged`] where the events are not described,
-    /// [`ReadError::Unsupported`] where their layout is unknown, [`ReadError::TooLarge`].
+    /// [`ReadError::UnknownLayout`] where their layout is unknown, [`ReadError::TooLarge`].
     pub(super) fn parse(bytes: &'a [u8], bounds: Bounds) -> Result<File<'a>, ReadError> {
         let order = Order::of(bytes);
         let mut file = if order.long(bytes, 8) == Some(PIPE_HEADER as u64) {
@@ -240,7 +239,7 @@ fn data_section(bytes: &[u8], order: Order) -> Result<(Range<usize>, bool), Read
     Ok((start as usize..end.unwrap_or(len) as usize, end.is_some()))
 }
 
-/// The sections whose table is at `table`, and whether all of them lie in the file.
+/// The sections in the table at `table`, and whether all of them lie in the file.
 fn features(bytes: &[u8], table: usize, order: Order) -> (Vec<(u32, Vec<u8>)>, bool) {
     let mut all = true;
     let mut found = Vec::new();
@@ -353,7 +352,7 @@ fn simpleperf_names(data: &[u8]) -> Vec<(String, u32, u64)> {
     list.lines().filter_map(event).collect()
 }
 
-/// A name for an event whose own is lost.
+/// A name for an event that lost its own.
 fn name_of(a: &Attribute) -> String {
     let name = match (a.kind, a.config as u32) {
         (kind::HARDWARE, 0) => "cycles",
@@ -398,7 +397,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// # Errors
-    /// [`ReadError::Unsupported`] where samples of several events cannot be told apart.
+    /// [`ReadError::UnknownLayout`] where samples of several events cannot be told apart.
     pub(super) fn new(events: &[EventDescription]) -> Result<Identity, ReadError> {
         let mut by_id = rustc_hash::FxHashMap::default();
         for (i, e) in events.iter().enumerate() {
@@ -412,9 +411,10 @@ impl Identity {
         let single = events.len() == 1;
         let in_sample = alike(Attribute::id_in_sample);
         if !single && in_sample.flatten().is_none() {
-            return Err(unsupported(
-                "it has several events, and its samples do not say of which they are".to_string(),
-            ));
+            return Err(ReadError::UnknownLayout {
+                what: "it has several events, and its samples do not say of which they are"
+                    .to_string(),
+            });
         }
         Ok(Identity {
             by_id,

@@ -2,7 +2,7 @@
 //!
 //! Known are the layouts of perf 3.12 to 7, with and without a header (written to a pipe), compressed
 //! or not, of either byte order: every field of a sample, of a group's counters and of the records
-//! around them up to Linux 6.19. A file whose samples have further fields is refused, as their places
+//! around them up to Linux 6.19. A file with further fields in its samples is refused, as their places
 //! are unknown; records of further kinds are left out and counted. Processor trace (`AUXTRACE`) is not
 //! decoded.
 //!
@@ -18,7 +18,6 @@
 
 mod attribute;
 mod events;
-mod fault;
 mod file;
 mod maps;
 mod order;
@@ -69,7 +68,7 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     Ok(read)
 }
 
-/// Adds to the domain what the file says of the tool and the machine.
+/// Adds to the domain the file's facts about the tool and the machine.
 fn describe(read: &mut Read, file: &File) {
     let domain = &mut read.recording.domain;
     let tool = if file.is_simpleperf() {

@@ -43,12 +43,12 @@ pub(super) struct Record<'a> {
     pub misc: u16,
     /// Its bytes behind the header of eight bytes.
     pub body: &'a [u8],
-    /// Bytes that belong to it: its size, and what some kinds have behind it.
+    /// Bytes that belong to it: its size, and further bytes of some kinds.
     length: usize,
 }
 
 impl<'a> Record<'a> {
-    /// The record at the beginning of `bytes`; `None` where its size is not true.
+    /// The record at the beginning of `bytes`; `None` where its size is wrong.
     fn parse(bytes: &'a [u8], order: Order) -> Option<Record<'a>> {
         let kind = order.int(bytes, 0)?;
         let size = usize::from(order.short(bytes, 6)?);
@@ -74,7 +74,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Walks records up to the first whose size is not true.
+/// Walks records up to the first with a wrong size.
 pub(super) struct Records<'a> {
     bytes: &'a [u8],
     order: Order,
@@ -182,7 +182,7 @@ fn too_large(limit: u64) -> ReadError {
 struct Stream {
     context: DCtx<'static>,
     step: Vec<u8>,
-    /// The beginning of a record whose end has not come yet.
+    /// The beginning of a record that continues in the next block.
     rest: Vec<u8>,
     order: Order,
     limit: u64,

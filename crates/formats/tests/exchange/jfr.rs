@@ -47,7 +47,9 @@ fn wall_clock_samples_have_the_documented_interval() {
 /// samples.
 #[test]
 fn recordings_of_two_recorders_in_one_file_are_both_read() {
-    let rec = read(JDK_THEN_WALL).recording;
+    let whole = read(JDK_THEN_WALL);
+    assert_eq!(whole.warnings, [""; 0]);
+    let rec = whole.recording;
     assert_eq!(state(&rec, State::OnCpu), 85 * 10 * MS);
     let wall = read_value(JDK_THEN_WALL, "wall").unwrap().recording;
     assert_eq!(total(&wall), 2052 * 50 * MS);
@@ -77,7 +79,7 @@ fn unknown_versions_are_refused() {
         let mut file = whole.clone();
         (file[5], file[7]) = (major, minor);
         let error = try_read(&file).unwrap_err();
-        assert!(matches!(error, ReadError::Unsupported { .. }), "{error}");
+        assert!(matches!(error, ReadError::UnknownLayout { .. }), "{error}");
         assert!(
             error.to_string().contains(&format!("{major}.{minor}")),
             "{error}"
@@ -223,7 +225,7 @@ fn every_recorder_gives_the_sums_that_were_written() {
     }
 }
 
-/// One chunk whose samples have no period, alone and before one with a period.
+/// A chunk without a period, alone and before one with a period.
 #[test]
 fn samples_of_unknown_weight_are_no_time() {
     let mut random = Random(1);
@@ -270,6 +272,36 @@ fn samples_of_other_events_are_counted_in_those() {
     let rec = read(&w.finish()).recording;
     assert_eq!(rec.domain.unit, Unit::Count("cycles".to_string()));
     assert_eq!(fold(&rec).values().sum::<u64>(), 3_000_000);
+}
+
+/// CPU and wall-clock samples of one chunk are both read, and the reader says so.
+#[test]
+fn cpu_and_wall_samples_of_one_chunk_are_both_kept() {
+    let mut random = Random(4);
+    let mut w = ChunkWriter::new(&mut random, 0);
+    w.setting("", "cstack", "vm");
+    w.setting("", "event", "ctimer");
+    w.setting("jdk.ExecutionSample", "interval", "4000000");
+    w.setting("jdk.ExecutionSample", "wall", "30000000");
+    w.event("jdk.ExecutionSample", 1, 0, &[]);
+    w.event("profiler.WallClockSample", 1, 2, &[("samples", 3)]);
+    let wait = w.ticks(900 * MS);
+    w.event("jdk.ThreadPark", 1, 0, &[("duration", wait)]);
+    let file = w.finish();
+    let both = read(&file);
+    assert_eq!(state(&both.recording, State::OnCpu), 4 * MS);
+    assert_eq!(state(&both.recording, State::Blocked), 90 * MS);
+    let said = |text: &str| both.warnings.iter().any(|w| w.contains(text));
+    assert!(
+        said("jdk.ThreadPark (1)") && said("both are read"),
+        "{:?}",
+        both.warnings
+    );
+    assert_eq!(total(&read_value(&file, "cpu").unwrap().recording), 4 * MS);
+    assert_eq!(
+        total(&read_value(&file, "wall").unwrap().recording),
+        90 * MS
+    );
 }
 
 /// A wait of 2 s lies in all slices that it covers, and the window covers it.

@@ -12,7 +12,7 @@ const WHOLE: &[u8] = include_bytes!("../fixtures/whole.perf.data.gz");
 /// With `-z`.
 const PACKED: &[u8] = include_bytes!("../fixtures/packed.perf.data");
 
-/// What `perf report --stdio -F sample,sym` counts in them.
+/// Samples that `perf report --stdio -F sample,sym` counts in them.
 const WHOLE_SAMPLES: u64 = 178;
 const PACKED_SAMPLES: u64 = 177;
 

@@ -179,7 +179,7 @@ fn the_form_of_the_text_makes_no_difference() {
     }
 }
 
-/// What perf 6.1 prints of one sample with different `-F`, each twice.
+/// One sample as perf 6.1 prints it with different `-F`, each twice.
 #[test]
 fn stacks_are_read_whatever_fields_stand_before_them() {
     let stack = "\t            117c leaf\n\t            1232 main\n\t           2724a start\n\n";

@@ -15,28 +15,28 @@
 //! * **V8's builtins**: by control flow too, but only where they have no frame of their own
 //!   (`builtins.rs`).
 //!
-//! If rbp is unknown, `height.rs` infers the **CFA offset** of described code that uses rbp as its
+//! If rbp is unknown, `cfa_offset.rs` infers the **CFA offset** of described code that uses rbp as its
 //! base.
 //!
 //! `tests.rs` compares the results with the compilers' own information for the same code. At most
-//! [`MOST`] bytes of a file are walked, and jump tables are not read.
+//! [`MAX_CODE_BYTES`] bytes of a file are walked, and jump tables are not read.
 
 mod builtins;
-pub(crate) mod height;
+pub(crate) mod cfa_offset;
 mod state;
 mod walk;
 
 use crate::native::abi::End;
 use crate::native::rules::RuleSet;
-pub(crate) use builtins::builtins;
-use walk::Follower;
+pub(crate) use builtins::synthesise_builtins;
+use walk::CodeWalker;
 
 /// Maximum bytes of a file that are walked.
-pub(crate) const MOST: usize = 1 << 20;
+pub(crate) const MAX_CODE_BYTES: usize = 1 << 20;
 
 /// A range of code without unwind information.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stretch<'d> {
+pub(crate) struct CodeRange<'d> {
     /// Its link-time address.
     pub address: u64,
     /// Its offset in the file.
@@ -44,49 +44,49 @@ pub(crate) struct Stretch<'d> {
     pub bytes: &'d [u8],
 }
 
-impl Stretch<'_> {
+impl CodeRange<'_> {
     fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
 }
 
-/// Infers rules for all of `code` (sorted, at most [`MOST`] bytes): for each range its (file
+/// Infers rules for all of `code` (sorted, at most [`MAX_CODE_BYTES`] bytes): for each range its (file
 /// offset, rule id) pairs, sorted. `entries` are the addresses of known functions.
-pub(crate) fn follow(
-    code: &[Stretch<'_>],
+pub(crate) fn synthesise(
+    code: &[CodeRange<'_>],
     entries: impl Iterator<Item = u64>,
     rules: &mut RuleSet,
 ) -> Vec<Vec<(u32, u32)>> {
-    let (known, states) = Follower::new(code, entries).follow_all();
+    let (known, states) = CodeWalker::new(code, entries).walk_all();
     let ids: Vec<u32> = (states.iter()).map(|state| rules.id(state.row())).collect();
-    const UNTOLD: u32 = End::NoInfo as u32;
+    const NO_RULE: u32 = End::NoInfo as u32;
     code.iter()
-        .map(|stretch| {
-            let mut rows = vec![(stretch.offset, UNTOLD)];
+        .map(|range| {
+            let mut rows = vec![(range.offset, NO_RULE)];
             let mut push = |at: u64, rule: u32| {
-                let at = stretch.offset + (at - stretch.address) as u32;
+                let at = range.offset + (at - range.address) as u32;
                 match rows.last_mut() {
                     Some(last) if last.0 == at => last.1 = rule,
                     Some(last) if last.1 == rule => {}
                     _ => rows.push((at, rule)),
                 }
             };
-            let mut reached = stretch.address;
-            let first = known.partition_point(|(at, _)| *at < stretch.address);
+            let mut reached = range.address;
+            let first = known.partition_point(|(at, _)| *at < range.address);
             let here = known[first..]
                 .iter()
-                .take_while(|(at, _)| *at < stretch.end());
+                .take_while(|(at, _)| *at < range.end());
             for (at, known) in here {
                 // Instructions may overlap where one path skips a prefix.
                 if *at < reached {
                     continue;
                 }
-                push(reached, UNTOLD);
+                push(reached, NO_RULE);
                 push(*at, ids[known.state as usize]);
                 reached = at + u64::from(known.len);
             }
-            if reached < stretch.end() {
-                push(reached, UNTOLD);
+            if reached < range.end() {
+                push(reached, NO_RULE);
             }
             rows
         })
@@ -101,9 +101,9 @@ pub(crate) fn keeps_frame_pointers<'d>(
     bytes: impl Fn(u64, u64) -> Option<&'d [u8]>,
 ) -> bool {
     const SAMPLES: u64 = 32;
-    const SAMPLE: u64 = 16 << 10;
-    const CALLS: usize = 32;
-    const LEAST: usize = 32;
+    const SAMPLE_BYTES: u64 = 16 << 10;
+    const MAX_CALLS_PER_SAMPLE: usize = 32;
+    const MIN_CALLS: usize = 32;
     const CALL: u8 = 0xe8;
     let total: u64 = code.iter().map(|(start, end)| end - start).sum();
     let holds = |at: u64| {
@@ -121,7 +121,7 @@ pub(crate) fn keeps_frame_pointers<'d>(
             continue;
         };
         let at = start + skip;
-        let Some(sample) = bytes(at, SAMPLE.min(end - at)) else {
+        let Some(sample) = bytes(at, SAMPLE_BYTES.min(end - at)) else {
             continue;
         };
         let calls = sample.windows(5).enumerate().filter(|(_, w)| w[0] == CALL);
@@ -130,7 +130,7 @@ pub(crate) fn keeps_frame_pointers<'d>(
             let target = (at + i as u64 + 5).checked_add_signed(i64::from(by));
             target.filter(|t| holds(*t))
         });
-        for target in targets.take(CALLS) {
+        for target in targets.take(MAX_CALLS_PER_SAMPLE) {
             let Some(first) = bytes(target, 8) else {
                 continue;
             };
@@ -144,7 +144,7 @@ pub(crate) fn keeps_frame_pointers<'d>(
             frames += usize::from(made);
         }
     }
-    all >= LEAST && frames * 5 >= all * 3
+    all >= MIN_CALLS && frames * 5 >= all * 3
 }
 
 #[cfg(test)]

@@ -10,28 +10,28 @@ use wallscope_binfmt::gopclntab::Pclntab;
 use super::{Facts, labels};
 use crate::runtime::{
     Facts as AnyFacts,
-    tasks::{Doing, Label, Look, Looker, Memory, Task},
+    tasks::{Label, Memory, Task, TaskReader, TaskSnapshot, TaskStatus},
 };
 
 /// Maximum goroutines, and maximum frames of each.
-const MOST: u64 = 1 << 18;
-const MOST_FRAMES: usize = 256;
+const MAX_GOROUTINES: u64 = 1 << 18;
+const MAX_FRAMES: usize = 256;
 /// Bytes of a goroutine that contain all fields, and bytes of its stack per read.
-const HEAD: usize = 512;
-const STACK: usize = 2048;
+const GOROUTINE_BYTES: usize = 512;
+const STACK_BYTES: usize = 2048;
 /// Offsets of the saved registers in a goroutine. They are fixed: the linker knows the fields
 /// before them.
-const SP: usize = 56;
-const SELF: usize = 72;
+const SP_OFFSET: usize = 56;
+const SELF_OFFSET: usize = 72;
 /// From the id to the wait reason, and from the start function to the labels, bytes.
 const REASON_FROM_NUMBER: usize = 24;
 const LABELS_FROM_START: usize = 48;
 /// Status bit: the collector is scanning its stack.
-const SCANNED: u32 = 0x1000;
+const STATUS_SCAN_BIT: u32 = 0x1000;
 
 /// Offsets in a goroutine, and the address of the list of goroutines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Places {
+struct GoroutineOffsets {
     list: u64,
     status: usize,
     id: usize,
@@ -42,14 +42,14 @@ struct Places {
 pub struct Goroutines {
     /// Load bias of its addresses.
     bias: u64,
-    places: Option<Places>,
+    offsets: Option<GoroutineOffsets>,
     /// By return address: bytes to the caller's stack pointer; `None` inside: no caller.
     known: FxHashMap<u64, Option<Option<u64>>>,
     broken: u64,
 }
 
 /// The snapshots together with the facts about the program.
-struct Reader<'l, 'f> {
+struct SnapshotReader<'l, 'f> {
     own: &'l mut Goroutines,
     facts: &'f Facts,
     table: Pclntab<'f>,
@@ -60,32 +60,32 @@ impl Goroutines {
     pub fn new(bias: u64) -> Goroutines {
         Goroutines {
             bias,
-            places: None,
+            offsets: None,
             known: FxHashMap::default(),
             broken: 0,
         }
     }
 }
 
-fn of(facts: &AnyFacts) -> Option<&Facts> {
+fn go_facts(facts: &AnyFacts) -> Option<&Facts> {
     match facts {
         AnyFacts::Go(facts) => Some(facts),
         _ => None,
     }
 }
 
-impl Looker for Goroutines {
-    fn look(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> Look {
-        let look = of(facts).and_then(|facts| {
+impl TaskReader for Goroutines {
+    fn snapshot(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> TaskSnapshot {
+        let snapshot = go_facts(facts).and_then(|facts| {
             let table = facts.functions()?;
-            Reader {
+            SnapshotReader {
                 own: self,
                 facts,
                 table,
             }
-            .look(memory)
+            .snapshot(memory)
         });
-        look.map_or(Look::Lost, Look::Tasks)
+        snapshot.map_or(TaskSnapshot::Lost, TaskSnapshot::Tasks)
     }
 
     fn labels(&mut self, _: &AnyFacts, memory: &mut dyn Memory, task: &Task) -> Vec<Label> {
@@ -96,7 +96,7 @@ impl Looker for Goroutines {
     }
 
     fn name(&self, facts: &AnyFacts, start: u64) -> String {
-        let table = of(facts).and_then(Facts::functions);
+        let table = go_facts(facts).and_then(Facts::functions);
         let function = table.as_ref().and_then(|t| t.at(start));
         let name = function.map_or(&b""[..], |f| f.name());
         String::from_utf8_lossy(name).into_owned()
@@ -107,29 +107,30 @@ impl Looker for Goroutines {
     }
 }
 
-impl Reader<'_, '_> {
+impl SnapshotReader<'_, '_> {
     /// All goroutines except dead ones; `None` if they cannot be found (yet).
-    fn look(&mut self, memory: &mut dyn Memory) -> Option<Vec<Task>> {
-        let places = match self.own.places {
-            Some(places) => places,
+    fn snapshot(&mut self, memory: &mut dyn Memory) -> Option<Vec<Task>> {
+        let offsets = match self.own.offsets {
+            Some(offsets) => offsets,
             None => {
-                let found = self.find(memory)?;
-                *self.own.places.insert(found)
+                let found = self.find_offsets(memory)?;
+                *self.own.offsets.insert(found)
             }
         };
-        let list = pointers(memory, places.list)?;
-        let wanted: Vec<_> = list.iter().map(|g| (*g, HEAD)).collect();
-        let mut heads = vec![0u8; wanted.len() * HEAD];
+        let list = read_pointers(memory, offsets.list)?;
+        let wanted: Vec<_> = list.iter().map(|g| (*g, GOROUTINE_BYTES)).collect();
+        let mut heads = vec![0u8; wanted.len() * GOROUTINE_BYTES];
         let readable = memory.read_all(&wanted, &mut heads);
         let mut all = Vec::new();
         let mut parked = Vec::new();
-        for (head, readable) in heads.chunks_exact(HEAD).zip(readable) {
-            let Some((task, sp, pc)) = self.one(&places, head).filter(|_| readable) else {
+        for (head, readable) in heads.chunks_exact(GOROUTINE_BYTES).zip(readable) {
+            let Some((task, sp, pc)) = self.read_goroutine(&offsets, head).filter(|_| readable)
+            else {
                 continue;
             };
-            if task.doing != Doing::Running {
+            if task.status != TaskStatus::Running {
                 let end = word(head, 8);
-                let bytes = (end.wrapping_sub(sp)).min(STACK as u64) as usize & !7;
+                let bytes = (end.wrapping_sub(sp)).min(STACK_BYTES as u64) as usize & !7;
                 let aligned = sp % 8 == 0 && bytes > 0;
                 parked.push((all.len(), sp, pc, if aligned { bytes } else { 0 }));
             }
@@ -150,13 +151,13 @@ impl Reader<'_, '_> {
         Some(all)
     }
 
-    fn find(&self, memory: &mut dyn Memory) -> Option<Places> {
+    fn find_offsets(&self, memory: &mut dyn Memory) -> Option<GoroutineOffsets> {
         let main = self.facts.main.wrapping_add(self.own.bias);
         let found = self.facts.lists.iter().filter_map(|list| {
             let list = list.wrapping_add(self.own.bias);
-            let all = pointers(memory, list)?;
+            let all = read_pointers(memory, list)?;
             // Other pointers to these goroutines are not followed by a length.
-            let wanted: Vec<_> = all.iter().map(|g| (g + SELF as u64, 8)).collect();
+            let wanted: Vec<_> = all.iter().map(|g| (g + SELF_OFFSET as u64, 8)).collect();
             let mut own = vec![0u8; 8 * all.len()];
             let readable = memory.read_all(&wanted, &mut own);
             let mut selves = all.iter().zip(own.chunks_exact(8));
@@ -167,47 +168,49 @@ impl Reader<'_, '_> {
             {
                 return None;
             }
-            let mut head = [0u8; HEAD];
+            let mut head = [0u8; GOROUTINE_BYTES];
             if !memory.read(*all.first()?, &mut head) {
                 return None;
             }
-            let find = |wanted: &dyn Fn(usize) -> bool, from: usize| {
-                (from..HEAD - 64).step_by(8).find(|at| wanted(*at))
+            let find_offsets = |wanted: &dyn Fn(usize) -> bool, from: usize| {
+                (from..GOROUTINE_BYTES - 64)
+                    .step_by(8)
+                    .find(|at| wanted(*at))
             };
-            let start = find(&|at| word(&head, at) == main, SELF)?;
-            let status = |at| half(&head, at) & !SCANNED;
-            let id = find(
+            let start = find_offsets(&|at| word(&head, at) == main, SELF_OFFSET)?;
+            let status = |at| half(&head, at) & !STATUS_SCAN_BIT;
+            let id = find_offsets(
                 &|at| word(&head, at) == 1 && (1..=9).contains(&status(at - 8)),
-                SELF + 40,
+                SELF_OFFSET + 40,
             )?;
-            let places = Places {
+            let offsets = GoroutineOffsets {
                 list,
                 status: id - 8,
                 id,
                 start,
             };
-            Some((all.len(), places))
+            Some((all.len(), offsets))
         });
-        found.max_by_key(|(n, _)| *n).map(|(_, places)| places)
+        found.max_by_key(|(n, _)| *n).map(|(_, offsets)| offsets)
     }
 
     /// A goroutine, its stack pointer and its instruction pointer; `None` if it has ended.
-    fn one(&self, p: &Places, head: &[u8]) -> Option<(Task, u64, u64)> {
-        let doing = match half(head, p.status) & !SCANNED {
-            1 | 9 => Doing::Runnable,
-            2 | 8 => Doing::Running,
-            3 => Doing::Syscall,
-            4 => Doing::Waiting(head[p.id + REASON_FROM_NUMBER].into()),
+    fn read_goroutine(&self, p: &GoroutineOffsets, head: &[u8]) -> Option<(Task, u64, u64)> {
+        let status = match half(head, p.status) & !STATUS_SCAN_BIT {
+            1 | 9 => TaskStatus::Runnable,
+            2 | 8 => TaskStatus::Running,
+            3 => TaskStatus::Syscall,
+            4 => TaskStatus::Waiting(head[p.id + REASON_FROM_NUMBER].into()),
             _ => return None,
         };
         let task = Task {
             id: word(head, p.id),
             start: word(head, p.start).wrapping_sub(self.own.bias),
-            doing,
+            status,
             stack: None,
             labels: word(head, p.start + LABELS_FROM_START),
         };
-        Some((task, word(head, SP), word(head, SP + 8)))
+        Some((task, word(head, SP_OFFSET), word(head, SP_OFFSET + 8)))
     }
 
     /// Return addresses from `pc` on; `here` is the part of the stack from `sp` on that has been
@@ -221,13 +224,13 @@ impl Reader<'_, '_> {
     ) -> Option<Vec<u64>> {
         let mut stack = Vec::new();
         let (mut base, mut bytes) = (sp, std::borrow::Cow::Borrowed(here));
-        while stack.len() < MOST_FRAMES {
+        while stack.len() < MAX_FRAMES {
             let address = pc.wrapping_sub(self.own.bias);
             stack.push(address);
-            let Some(up) = self.up(address)? else {
+            let Some(caller_distance) = self.caller_distance(address)? else {
                 return Some(stack);
             };
-            sp = sp.checked_add(up)?;
+            sp = sp.checked_add(caller_distance)?;
             let slot = sp.checked_sub(8)?;
             let mut at = usize::try_from(slot.checked_sub(base)?).ok()?;
             if at + 8 > bytes.len() {
@@ -246,7 +249,7 @@ impl Reader<'_, '_> {
 
     /// Distance to the caller's stack pointer at return address `pc`: `None`: unknown;
     /// `Some(None)`: no caller.
-    fn up(&mut self, pc: u64) -> Option<Option<u64>> {
+    fn caller_distance(&mut self, pc: u64) -> Option<Option<u64>> {
         let table = &self.table;
         *self.own.known.entry(pc).or_insert_with(|| {
             // A goroutine that has not run yet stands at its function's first instruction.
@@ -263,7 +266,7 @@ impl Reader<'_, '_> {
 }
 
 /// Reads the pointers of a slice at `address`.
-fn pointers(memory: &mut dyn Memory, address: u64) -> Option<Vec<u64>> {
+fn read_pointers(memory: &mut dyn Memory, address: u64) -> Option<Vec<u64>> {
     let mut slice = [0u8; 24];
     if !memory.read(address, &mut slice) {
         return None;
@@ -272,7 +275,7 @@ fn pointers(memory: &mut dyn Memory, address: u64) -> Option<Vec<u64>> {
     if first == 0 || first % 8 != 0 || length == 0 || length > capacity {
         return None;
     }
-    let mut bytes = vec![0u8; 8 * length.min(MOST) as usize];
+    let mut bytes = vec![0u8; 8 * length.min(MAX_GOROUTINES) as usize];
     let readable = memory.read(first, &mut bytes);
     let all = bytes.chunks_exact(8).map(|w| word(w, 0));
     readable.then(|| all.filter(|g| *g != 0 && g % 8 == 0).collect())

@@ -7,14 +7,14 @@
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use rustc_hash::FxHashMap;
 
-use super::super::{Image, Place};
+use super::super::{Image, SymbolRange};
 
 /// Minimum jumps into the cold part: bytes that look like a jump may be data.
-const JUMPS: usize = 4;
+const MIN_JUMPS: usize = 4;
 
 /// The cold part of the function at `whole`.
-pub(super) fn other_part(image: &Image<'_>, whole: Place) -> Option<Place> {
-    let targets = jumps(image.at(whole.address, whole.size as usize)?, whole);
+pub(super) fn cold_part(image: &Image<'_>, whole: SymbolRange) -> Option<SymbolRange> {
+    let targets = outside_jumps(image.at(whole.address, whole.size as usize)?, whole);
     let (frames, at) = image.section_at(".eh_frame")?;
     let section = EhFrame::new(frames, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(at);
@@ -33,17 +33,17 @@ pub(super) fn other_part(image: &Image<'_>, whole: Place) -> Option<Place> {
         let into = targets[from..].iter().take_while(|t| **t < end).count();
         // A tail-called function is only jumped to at its start.
         let first = targets[from..].iter().take_while(|t| **t == start).count();
-        if into - first >= JUMPS {
+        if into - first >= MIN_JUMPS {
             found.insert((start, bytes), into);
         }
     }
     let most = found.into_iter().max_by_key(|(_, n)| *n)?;
     let (address, size) = most.0;
-    Some(Place { address, size })
+    Some(SymbolRange { address, size })
 }
 
 /// Targets outside the function of the jumps in its code, ascending.
-fn jumps(code: &[u8], whole: Place) -> Vec<u64> {
+fn outside_jumps(code: &[u8], whole: SymbolRange) -> Vec<u64> {
     let mut targets = Vec::new();
     for (i, bytes) in code.windows(6).enumerate() {
         // jmp and jcc with 32-bit displacement
@@ -77,10 +77,10 @@ mod tests {
         code[14..18].copy_from_slice(&(0x1010i32 - 0x1012).to_le_bytes());
         code[20..22].copy_from_slice(&[0x0f, 0x85]);
         code[22..26].copy_from_slice(&(0x3000i32 - 0x101a).to_le_bytes());
-        let whole = Place {
+        let whole = SymbolRange {
             address: 0x1000,
             size: 32,
         };
-        assert_eq!(jumps(&code, whole), [0x2000, 0x3000]);
+        assert_eq!(outside_jumps(&code, whole), [0x2000, 0x3000]);
     }
 }

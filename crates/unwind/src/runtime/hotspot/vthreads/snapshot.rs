@@ -3,18 +3,18 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-use super::chunk::{BELOW, Part};
+use super::chunk::{BELOW, ChunkStack};
 use super::classes::Class;
 use super::heap::{half, word};
-use super::list::{Lists, with};
-use super::{Known, Own, Record, reasons};
+use super::list::{HeapReader, with_words};
+use super::{CarrierOffsets, ProcessFacts, ThreadFacts, reasons};
 use crate::runtime::tasks::Memory;
 
 /// Maximum bytes of an object of fixed size, and of a part of a stack.
-const MOST_OBJECT: usize = 1024;
-const MOST_STACK: u64 = 1 << 17;
+const MAX_OBJECT_BYTES: usize = 1024;
+const MAX_STACK_BYTES: u64 = 1 << 17;
 /// Maximum chunks of one thread.
-const MOST_CHUNKS: usize = 64;
+const MAX_CHUNKS: usize = 64;
 /// Class names.
 const THREAD: &str = "java.lang.VirtualThread";
 const CHUNK: &str = "jdk.internal.vm.StackChunk";
@@ -57,7 +57,7 @@ const SUSPENDED: u32 = 1 << 8;
 
 /// Offsets in virtual threads and their continuations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct ThreadOffsets {
     bytes: usize,
     /// Offsets in a virtual thread.
     state: usize,
@@ -75,7 +75,7 @@ pub(super) struct Places {
 
 /// Offsets in a stack chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChunkPlaces {
+pub(super) struct ChunkOffsets {
     /// Bytes before its stack.
     head: usize,
     parent: usize,
@@ -87,30 +87,30 @@ pub(super) struct ChunkPlaces {
 }
 
 /// Status of a thread.
-pub(super) enum Doing {
+pub(super) enum ThreadStatus {
     Ready,
-    Runs,
+    Running,
     /// The way it waits, and the class of the parked-for object.
-    Waits(String),
+    Waiting(String),
 }
 
 /// A virtual thread in a snapshot.
-pub(super) struct Seen {
+pub(super) struct ThreadSnapshot {
     pub(super) tid: u64,
-    pub(super) doing: Doing,
+    pub(super) status: ThreadStatus,
     /// Its stack, innermost part first.
-    pub(super) parts: Vec<Piece>,
+    pub(super) parts: Vec<StackPart>,
 }
 
 /// A part of a stack: addresses of the first word and one past the last, and the index of its
 /// bytes, which start [`BELOW`] bytes lower.
-pub(super) struct Piece {
+pub(super) struct StackPart {
     first: u64,
     end: u64,
     from: usize,
 }
 
-impl Piece {
+impl StackPart {
     /// The address and number of its bytes.
     fn span(&self) -> (u64, usize) {
         let bytes = (self.end - self.first + BELOW) as usize;
@@ -120,20 +120,20 @@ impl Piece {
 
 /// All virtual threads at one moment.
 #[derive(Default)]
-pub(super) struct Sight {
-    pub(super) threads: Vec<Seen>,
+pub(super) struct ThreadSnapshots {
+    pub(super) threads: Vec<ThreadSnapshot>,
     /// Threads seen for the first time, with the names of their start classes.
-    pub(super) new: Vec<(u64, Own, String)>,
+    pub(super) new: Vec<(u64, ThreadFacts, String)>,
     pub(super) untracked: u64,
     /// Number of threads that ran while their stacks were read.
     pub(super) changed: u64,
     stacks: Vec<u8>,
 }
 
-impl Sight {
-    pub(super) fn part(&self, piece: &Piece) -> Part<'_> {
+impl ThreadSnapshots {
+    pub(super) fn part(&self, piece: &StackPart) -> ChunkStack<'_> {
         let bytes = piece.span().1;
-        Part {
+        ChunkStack {
             first: piece.first,
             end: piece.end,
             bytes: &self.stacks[piece.from..piece.from + bytes],
@@ -154,32 +154,32 @@ struct Thread {
     target: u64,
     /// Chunks of its stack, innermost first, with their headers.
     chunks: Vec<(u64, Vec<u8>)>,
-    parts: Vec<Piece>,
+    parts: Vec<StackPart>,
     /// Whether `parts` contains the whole stack.
     whole: bool,
 }
 
 /// Reads all threads. `None`: there are none (yet). The result is valid only if no object moved
 /// meanwhile.
-pub(super) fn see(
-    known: &mut Known,
-    own: &FxHashMap<u64, Own>,
+pub(super) fn take(
+    known: &mut ProcessFacts,
+    own: &FxHashMap<u64, ThreadFacts>,
     memory: &mut dyn Memory,
-) -> Option<Sight> {
-    let mut lists = Lists {
+) -> Option<ThreadSnapshots> {
+    let mut lists = HeapReader {
         vm: &known.vm,
         heap: &known.heap,
         classes: &mut known.classes,
         memory,
     };
     let found = lists.all(&mut known.containers)?;
-    let mut sight = Sight {
+    let mut sight = ThreadSnapshots {
         untracked: found.untracked,
-        ..Sight::default()
+        ..ThreadSnapshots::default()
     };
     if known.places.is_none() {
         let mut all = found.threads.iter();
-        known.places = all.find_map(|at| lists.learn(*at));
+        known.places = all.find_map(|at| lists.learn_offsets(*at));
     }
     let Some(places) = &known.places else {
         return (found.untracked > 0).then_some(sight);
@@ -199,15 +199,15 @@ pub(super) fn see(
         if !own.contains_key(&thread.tid) {
             let (start, name) = lists.start(thread.target).unwrap_or_default();
             let label = (thread.name != 0).then(|| lists.label(thread.name));
-            let new = Own {
+            let new = ThreadFacts {
                 start,
                 label: label.flatten().map(Arc::from),
             };
             sight.new.push((thread.tid, new, name));
         }
-        sight.threads.push(Seen {
+        sight.threads.push(ThreadSnapshot {
             tid: thread.tid,
-            doing: lists.doing(known.record, &thread, blockers.get(&thread.blocker)),
+            status: lists.status(known.record, &thread, blockers.get(&thread.blocker)),
             parts: match thread.whole {
                 true => thread.parts,
                 false => Vec::new(),
@@ -217,21 +217,21 @@ pub(super) fn see(
     Some(sight)
 }
 
-impl Lists<'_> {
+impl HeapReader<'_> {
     /// Learns the offsets from one thread.
-    fn learn(&mut self, thread: u64) -> Option<Places> {
+    fn learn_offsets(&mut self, thread: u64) -> Option<ThreadOffsets> {
         let class = self.class_of(thread).filter(|c| c.is(THREAD))?;
         let at = class.field("cont")? as u64;
         let heap = self.heap;
-        let continuation = with(self.memory, |m| heap.pointer_at(thread + at, m))?;
+        let continuation = with_words(self.memory, |m| heap.pointer_at(thread + at, m))?;
         let of = self.class_of(continuation)?;
         // Some state names exist in some versions only.
         let states = STATES.iter().filter_map(|(name, state)| {
-            let number = self.constant(&class, name)?;
+            let number = self.static_number(&class, name)?;
             Some((number, *state))
         });
-        Some(Places {
-            bytes: Some(class.size).filter(|n| *n <= MOST_OBJECT)?,
+        Some(ThreadOffsets {
+            bytes: Some(class.size).filter(|n| *n <= MAX_OBJECT_BYTES)?,
             state: class.field("state")?,
             carrier: class.field("carrierThread")?,
             continuation: class.field("cont")?,
@@ -240,16 +240,16 @@ impl Lists<'_> {
             name: class.field("name")?,
             tail: of.field("tail")?,
             target: of.field("target")?,
-            continuation_bytes: Some(of.size).filter(|n| *n <= MOST_OBJECT)?,
+            continuation_bytes: Some(of.size).filter(|n| *n <= MAX_OBJECT_BYTES)?,
             states: states.collect(),
         })
     }
 
     /// Learns the offsets from one chunk.
-    fn learn_chunk(&mut self, chunk: u64) -> Option<ChunkPlaces> {
+    fn learn_chunk(&mut self, chunk: u64) -> Option<ChunkOffsets> {
         let class = self.class_of(chunk).filter(|c| c.is(CHUNK))?;
-        Some(ChunkPlaces {
-            head: Some(class.size).filter(|n| *n <= MOST_OBJECT)?,
+        Some(ChunkOffsets {
+            head: Some(class.size).filter(|n| *n <= MAX_OBJECT_BYTES)?,
             parent: class.field("parent")?,
             size: class.field("size")?,
             sp: class.field("sp")?,
@@ -268,7 +268,7 @@ impl Lists<'_> {
     }
 
     /// Reads the threads at `all` that have started and not ended.
-    fn heads(&mut self, places: &Places, all: &[u64]) -> Vec<Thread> {
+    fn heads(&mut self, places: &ThreadOffsets, all: &[u64]) -> Vec<Thread> {
         let wanted: Vec<_> = all.iter().map(|at| (*at, places.bytes)).collect();
         let (bytes, readable) = self.objects(&wanted);
         let mut threads = Vec::with_capacity(all.len());
@@ -310,7 +310,11 @@ impl Lists<'_> {
 
     /// Reads the continuations' targets. For unmounted threads, returns the first chunk of the
     /// stack, with the thread's index.
-    fn continuations(&mut self, places: &Places, threads: &mut [Thread]) -> Vec<(usize, u64)> {
+    fn continuations(
+        &mut self,
+        places: &ThreadOffsets,
+        threads: &mut [Thread],
+    ) -> Vec<(usize, u64)> {
         let bytes = places.continuation_bytes;
         let wanted: Vec<_> = threads.iter().map(|t| (t.continuation, bytes)).collect();
         let (all, readable) = self.objects(&wanted);
@@ -335,11 +339,11 @@ impl Lists<'_> {
     /// Finds all chunks of the stacks.
     fn chunks(
         &mut self,
-        places: &ChunkPlaces,
+        places: &ChunkOffsets,
         threads: &mut [Thread],
         mut level: Vec<(usize, u64)>,
     ) {
-        for _ in 0..MOST_CHUNKS {
+        for _ in 0..MAX_CHUNKS {
             if level.is_empty() {
                 return;
             }
@@ -359,7 +363,7 @@ impl Lists<'_> {
                         thread.chunks.push((at, head.to_vec()));
                         // An empty chunk is reserve space.
                         if first < end {
-                            thread.parts.push(Piece {
+                            thread.parts.push(StackPart {
                                 first,
                                 end,
                                 from: 0,
@@ -382,7 +386,7 @@ impl Lists<'_> {
     /// Reads all parts of the stacks.
     fn stacks(&mut self, threads: &mut [Thread], to: &mut Vec<u8>) {
         let parts = threads.iter().filter(|t| t.whole).flat_map(|t| &t.parts);
-        let wanted: Vec<_> = parts.map(Piece::span).collect();
+        let wanted: Vec<_> = parts.map(StackPart::span).collect();
         let (bytes, readable) = self.objects(&wanted);
         let mut from = 0;
         let mut readable = readable.into_iter();
@@ -398,13 +402,13 @@ impl Lists<'_> {
 
     /// Drops the stacks of threads that ran meanwhile; returns their number. The comparison detects
     /// a thread that ran and waits again, unless its stack is equal.
-    fn confirm(&mut self, places: &Places, threads: &mut [Thread], stacks: &[u8]) -> u64 {
+    fn confirm(&mut self, places: &ThreadOffsets, threads: &mut [Thread], stacks: &[u8]) -> u64 {
         let waiting = |t: &Thread| t.whole && !t.chunks.is_empty();
         let mut wanted = Vec::new();
         for thread in threads.iter().filter(|t| waiting(t)) {
             wanted.push((thread.at + places.state as u64, 4));
             wanted.extend(thread.chunks.iter().map(|(at, head)| (*at, head.len())));
-            wanted.extend(thread.parts.iter().map(Piece::span));
+            wanted.extend(thread.parts.iter().map(StackPart::span));
         }
         let (bytes, readable) = self.objects(&wanted);
         let (mut changed, mut from) = (0, 0);
@@ -449,28 +453,28 @@ impl Lists<'_> {
         classes
     }
 
-    fn doing(
+    fn status(
         &mut self,
-        record: Option<Record>,
+        record: Option<CarrierOffsets>,
         thread: &Thread,
         blocker: Option<&Arc<Class>>,
-    ) -> Doing {
+    ) -> ThreadStatus {
         let parked = |how: &str| match blocker {
-            Some(class) => Doing::Waits(format!("{how}: {}", class.name())),
-            None => Doing::Waits(how.to_owned()),
+            Some(class) => ThreadStatus::Waiting(format!("{how}: {}", class.name())),
+            None => ThreadStatus::Waiting(how.to_owned()),
         };
         match thread.state {
-            State::Ready => Doing::Ready,
+            State::Ready => ThreadStatus::Ready,
             State::Parked => parked(reasons::PARKED),
             State::Pinned => parked(reasons::PINNED),
-            State::Monitor => Doing::Waits(reasons::MONITOR.to_owned()),
-            State::Wait => Doing::Waits(reasons::WAIT.to_owned()),
+            State::Monitor => ThreadStatus::Waiting(reasons::MONITOR.to_owned()),
+            State::Wait => ThreadStatus::Waiting(reasons::WAIT.to_owned()),
             State::Mounted => {
                 let carrier = self.carrier(record, thread.carrier);
                 let sleeps = |(tid, _)| self.memory.sleeps(tid);
                 match (carrier, carrier.and_then(sleeps)) {
-                    (Some((_, waits)), Some(true)) => Doing::Waits(waits.to_owned()),
-                    _ => Doing::Runs,
+                    (Some((_, waits)), Some(true)) => ThreadStatus::Waiting(waits.to_owned()),
+                    _ => ThreadStatus::Running,
                 }
             }
         }
@@ -478,10 +482,14 @@ impl Lists<'_> {
 
     /// The OS thread id, as seen in the process, of the carrier with its object at `carrier`, and
     /// its kind of wait if it is blocked.
-    fn carrier(&mut self, record: Option<Record>, carrier: u64) -> Option<(u32, &'static str)> {
+    fn carrier(
+        &mut self,
+        record: Option<CarrierOffsets>,
+        carrier: u64,
+    ) -> Option<(u32, &'static str)> {
         let places = record?;
         let at = self.class_of(carrier)?.field("eetop")? as u64;
-        with(self.memory, |m| {
+        with_words(self.memory, |m| {
             let record = m.word(carrier + at)?;
             let mut is_set = |place: Option<u64>| {
                 let word = place.and_then(|at| m.word(record.checked_add(at)?));
@@ -498,7 +506,7 @@ impl Lists<'_> {
     }
 }
 
-impl ChunkPlaces {
+impl ChunkOffsets {
     /// Addresses of the first word of the stack in the chunk at `at`, and one past the last.
     fn span(&self, at: u64, head: &[u8]) -> Option<(u64, u64)> {
         let size = u64::from(half(head, self.size)?);
@@ -511,7 +519,7 @@ impl ChunkPlaces {
             size.checked_sub(bottom)?
         };
         let start = at + self.head as u64;
-        let sane = size <= MOST_STACK / 8 && sp <= bottom && bottom <= size;
+        let sane = size <= MAX_STACK_BYTES / 8 && sp <= bottom && bottom <= size;
         sane.then(|| (start + 8 * sp, start + 8 * bottom))
     }
 }

@@ -29,24 +29,24 @@ use crate::native::abi::{KIND_REG, RULE_FP, RULE_USER, Rule};
 const RSP: u8 = 7;
 const RBP: u8 = 6;
 /// Maximum instructions walked; one counts again when its state changes.
-const LONGEST: usize = 40_000;
+const MAX_STEPS: usize = 40_000;
 /// Maximum rows searched before an address.
-const MOST_ROWS: usize = 1 << 14;
+const MAX_ROWS: usize = 1 << 14;
 /// Maximum candidates for the point that sets rbp.
-const STARTS: usize = 8;
+const MAX_CANDIDATES: usize = 8;
 /// Maximum bytes before an address that are searched for a prologue.
-const FAR: u64 = 64 << 10;
+const MAX_PROLOGUE_DISTANCE: u64 = 64 << 10;
 /// `push %rbp; mov %rsp,%rbp`, in both encodings.
-const HEADS: [[u8; 4]; 2] = [[0x55, 0x48, 0x89, 0xe5], [0x55, 0x48, 0x8b, 0xec]];
+const PROLOGUES: [[u8; 4]; 2] = [[0x55, 0x48, 0x89, 0xe5], [0x55, 0x48, 0x8b, 0xec]];
 /// Alignment of functions, bytes.
-const ALIGNED: u64 = 16;
+const FUNCTION_ALIGNMENT: u64 = 16;
 /// Maximum length of an instruction, bytes.
-const INSTRUCTION: usize = 15;
+const MAX_INSTRUCTION_BYTES: usize = 15;
 /// Bytes of code per read.
-const CHUNK: usize = 512;
+const CHUNK_BYTES: usize = 512;
 
 /// Code of a process, and its unwind rules.
-pub(crate) struct Described<'t, F> {
+pub(crate) struct RuledCode<'t, F> {
     /// Rows, each offset in the file << 32 | rule id, sorted.
     pub rows: &'t [u64],
     pub rules: &'t [Rule],
@@ -62,21 +62,21 @@ struct Node {
     next: u64,
     calls: bool,
     /// Control flow continues after it.
-    goes_on: bool,
+    falls_through: bool,
 }
 
-impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
+impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
     /// The CFA offset in bytes of a thread at `ip`. With `exact`, the instruction at `ip` runs
     /// next; otherwise a call is about to return there. `None` if the code does not determine it.
-    pub(crate) fn height(&mut self, ip: u64, exact: bool) -> Option<i64> {
+    pub(crate) fn cfa_offset(&mut self, ip: u64, exact: bool) -> Option<i64> {
         let row = self.row(ip.wrapping_sub(u64::from(!exact)).wrapping_add(self.delta))?;
         let rule = self.by_rbp(row)?;
-        let starts = match self.is_described(row) {
-            true => self.starts(row, rule.cfa_off),
-            false => self.heads(ip),
+        let rbp_set_points = match self.is_described(row) {
+            true => self.rbp_set_points(row, rule.cfa_off),
+            false => self.prologue_ends(ip),
         };
-        let found = (starts.into_iter()).find_map(|start| {
-            let nodes = self.follow(start, rule.cfa_off, ip)?;
+        let state = (rbp_set_points.into_iter()).find_map(|start| {
+            let nodes = self.walk(start, rule.cfa_off, ip)?;
             if exact {
                 return nodes.get(&ip).map(|n| n.state);
             }
@@ -85,7 +85,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             let mut calls = before.filter(|n| n.calls && n.next == ip);
             calls.next().map(|n| n.state)
         })?;
-        found.height.filter(|h| *h >= 16).map(i64::from)
+        state.cfa_offset.filter(|h| *h >= 16).map(i64::from)
     }
 
     /// The row that covers an offset.
@@ -111,37 +111,39 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
     }
 
     /// Addresses before a row at which rbp is set, nearest first.
-    fn starts(&mut self, row: usize, cfa_off: i32) -> Vec<u64> {
-        let mut starts = Vec::new();
-        for at in (row.saturating_sub(MOST_ROWS)..=row).rev() {
+    fn rbp_set_points(&mut self, row: usize, cfa_off: i32) -> Vec<u64> {
+        let mut rbp_set_points = Vec::new();
+        for at in (row.saturating_sub(MAX_ROWS)..=row).rev() {
             let sets = at > 0
                 && self.by_rbp(at).is_some_and(|r| r.cfa_off == cfa_off)
                 && (self.rule(at - 1)).is_some_and(|r| r.reg == RSP && r.cfa_off == cfa_off);
             let address = (self.rows[at] >> 32).wrapping_sub(self.delta);
             if sets && self.sets_rbp(address) {
-                starts.push(address);
-                if starts.len() == STARTS {
+                rbp_set_points.push(address);
+                if rbp_set_points.len() == MAX_CANDIDATES {
                     break;
                 }
             }
         }
-        starts
+        rbp_set_points
     }
 
     /// Addresses before `ip` behind a prologue, nearest first.
-    fn heads(&mut self, ip: u64) -> Vec<u64> {
-        let mut starts = Vec::new();
+    fn prologue_ends(&mut self, ip: u64) -> Vec<u64> {
+        let mut rbp_set_points = Vec::new();
         let mut end = ip;
-        while starts.len() < STARTS && end > ip.saturating_sub(FAR) {
+        while rbp_set_points.len() < MAX_CANDIDATES
+            && end > ip.saturating_sub(MAX_PROLOGUE_DISTANCE)
+        {
             // Read within one page, as the page before it may be missing. The overlap with the next
             // chunk keeps prologues on the boundary.
-            let from = (end - 1) / CHUNK as u64 * CHUNK as u64;
-            let mut code = vec![0; (end - from) as usize + HEADS[0].len() - 1];
+            let from = (end - 1) / CHUNK_BYTES as u64 * CHUNK_BYTES as u64;
+            let mut code = vec![0; (end - from) as usize + PROLOGUES[0].len() - 1];
             let n = (self.read)(from, &mut code);
-            let here = code[..n].windows(HEADS[0].len()).enumerate();
-            let heads = here.filter(|(_, w)| HEADS.iter().any(|head| head == w));
-            let after = heads.map(|(at, head)| from + (at + head.len()) as u64);
-            starts.extend(
+            let here = code[..n].windows(PROLOGUES[0].len()).enumerate();
+            let prologue_ends = here.filter(|(_, w)| PROLOGUES.iter().any(|head| head == w));
+            let after = prologue_ends.map(|(at, head)| from + (at + head.len()) as u64);
+            rbp_set_points.extend(
                 after
                     .filter(|at| *at <= ip)
                     .collect::<Vec<_>>()
@@ -153,8 +155,8 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             }
             end = from;
         }
-        starts.truncate(STARTS);
-        starts
+        rbp_set_points.truncate(MAX_CANDIDATES);
+        rbp_set_points
     }
 
     /// Whether another function may begin at `at`, in undescribed code after a path that ended at
@@ -166,9 +168,9 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             .is_none_or(|row| self.is_described(row));
         !described
             && (at != end
-                || at.is_multiple_of(ALIGNED)
+                || at.is_multiple_of(FUNCTION_ALIGNMENT)
                 || (self.read)(at, &mut code) < code.len()
-                || HEADS.contains(&code))
+                || PROLOGUES.contains(&code))
     }
 
     /// Whether the instruction that ends at `address` is `mov %rsp,%rbp`, in either encoding.
@@ -179,22 +181,22 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
     }
 
     /// Walks all paths from `start`, where rbp has just been set.
-    fn follow(&mut self, start: u64, cfa_off: i32, wanted: u64) -> Option<FxHashMap<u64, Node>> {
+    fn walk(&mut self, start: u64, cfa_off: i32, wanted: u64) -> Option<FxHashMap<u64, Node>> {
         let mut nodes: FxHashMap<u64, Node> = FxHashMap::default();
         let mut info = InstructionInfoFactory::new();
         let mut chunk = (0, Vec::new());
         let mut jumps: Vec<State> = Vec::new();
-        let mut ways = vec![(start, State::framed(cfa_off))];
+        let mut pending = vec![(start, State::framed(cfa_off))];
         let mut steps = 0;
         loop {
-            while let Some((at, state)) = ways.pop() {
+            while let Some((at, state)) = pending.pop() {
                 steps += 1;
-                if steps > LONGEST {
+                if steps > MAX_STEPS {
                     return None;
                 }
                 let row = self.row(at.wrapping_add(self.delta));
                 let here = row.and_then(|row| self.by_rbp(row));
-                if here.is_none_or(|r| r.cfa_off != cfa_off) || state.frame != Some(cfa_off) {
+                if here.is_none_or(|r| r.cfa_off != cfa_off) || state.rbp_offset != Some(cfa_off) {
                     continue;
                 }
                 let i = self.decode(&mut chunk, at)?;
@@ -204,7 +206,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
                             state,
                             next: i.next_ip(),
                             calls: i.is_call_near() || i.is_call_near_indirect(),
-                            goes_on: goes_on(&i),
+                            falls_through: falls_through(&i),
                         });
                         state
                     }
@@ -221,14 +223,14 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
                 let target =
                     i.is_jmp_short_or_near() || i.flow_control() == FlowControl::ConditionalBranch;
                 if target {
-                    ways.push((i.near_branch_target(), state));
+                    pending.push((i.near_branch_target(), state));
                 }
-                if goes_on(&i) {
+                if falls_through(&i) {
                     let mut after = state;
                     if i.flow_control() == FlowControl::Next {
                         after.step(&i, &mut info);
                     }
-                    ways.push((i.next_ip(), after));
+                    pending.push((i.next_ip(), after));
                 }
             }
             if nodes.contains_key(&wanted) {
@@ -238,10 +240,10 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             let calls = nodes.values().filter(|n| n.calls).map(|n| n.state);
             let mut all = calls.chain(jumps.iter().copied());
             let one = all.next()?;
-            if !all.all(|s| (s.height, s.frame) == (one.height, one.frame)) {
+            if !all.all(|s| (s.cfa_offset, s.rbp_offset) == (one.cfa_offset, one.rbp_offset)) {
                 return None;
             }
-            let ends = nodes.values().filter(|n| !n.goes_on).map(|n| n.next);
+            let ends = nodes.values().filter(|n| !n.falls_through).map(|n| n.next);
             let mut behind: Vec<u64> = ends.filter(|at| *at <= wanted).collect();
             behind.sort_unstable();
             for end in behind {
@@ -252,11 +254,11 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
                     at = i.next_ip();
                 }
                 if !nodes.contains_key(&at) && !self.may_begin(end, at) {
-                    ways.push((at, one));
+                    pending.push((at, one));
                     break;
                 }
             }
-            if ways.is_empty() {
+            if pending.is_empty() {
                 return Some(nodes);
             }
         }
@@ -266,9 +268,11 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
     fn decode(&mut self, chunk: &mut (u64, Vec<u8>), at: u64) -> Option<Instruction> {
         let (from, bytes) = chunk;
         let offset = at.wrapping_sub(*from);
-        if offset >= bytes.len() as u64 || bytes.len() as u64 - offset < INSTRUCTION as u64 {
-            bytes.resize(CHUNK, 0);
-            let n = (self.read)(at, bytes).min(CHUNK);
+        if offset >= bytes.len() as u64
+            || bytes.len() as u64 - offset < MAX_INSTRUCTION_BYTES as u64
+        {
+            bytes.resize(CHUNK_BYTES, 0);
+            let n = (self.read)(at, bytes).min(CHUNK_BYTES);
             bytes.truncate(n);
             *from = at;
         }
@@ -279,7 +283,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
 }
 
 /// Whether the next instruction in memory may run next.
-fn goes_on(i: &Instruction) -> bool {
+fn falls_through(i: &Instruction) -> bool {
     match i.flow_control() {
         FlowControl::Next => i.mnemonic() != Mnemonic::Hlt,
         FlowControl::ConditionalBranch | FlowControl::IndirectCall => true,
@@ -298,18 +302,18 @@ mod tests {
 
     /// The CFA offset at `at` in `code`, which sets rbp at its fourth byte and leaves its frame at
     /// its last.
-    fn height(code: &[u8], at: usize, exact: bool) -> Option<i64> {
+    fn cfa_offset(code: &[u8], at: usize, exact: bool) -> Option<i64> {
         let row = |at: usize, rule: usize| (at as u64) << 32 | (RULES + rule) as u64;
         let rows = [row(0, 0), row(1, 1), row(4, 2), row(code.len() - 1, 0)];
-        height_by(&rows, code, at, exact)
+        cfa_offset_by(&rows, code, at, exact)
     }
 
     /// The CFA offset in code without unwind information.
-    fn untold(code: &[u8], at: usize) -> Option<i64> {
-        height_by(&[RULE_FP.into()], code, at, false)
+    fn undescribed_offset(code: &[u8], at: usize) -> Option<i64> {
+        cfa_offset_by(&[RULE_FP.into()], code, at, false)
     }
 
-    fn height_by(rows: &[u64], code: &[u8], at: usize, exact: bool) -> Option<i64> {
+    fn cfa_offset_by(rows: &[u64], code: &[u8], at: usize, exact: bool) -> Option<i64> {
         let rule = |reg, cfa_off| Rule {
             kind: KIND_REG,
             reg,
@@ -319,106 +323,119 @@ mod tests {
         let mut rules = vec![Rule::default(); RULES];
         rules[RULE_FP as usize] = rule(RBP, 16);
         rules.extend([rule(RSP, 8), rule(RSP, 16), rule(RBP, 16)]);
-        let mut described = Described {
+        let mut described = RuledCode {
             rows,
             rules: &rules,
             delta: START.wrapping_neg(),
             read: |from: u64, to: &mut [u8]| {
-                let rest = code.get((from - START) as usize..).unwrap_or_default();
+                let at = from.checked_sub(START);
+                let rest = at
+                    .and_then(|at| code.get(at as usize..))
+                    .unwrap_or_default();
                 let n = rest.len().min(to.len());
                 to[..n].copy_from_slice(&rest[..n]);
                 n
             },
         };
-        described.height(START + at as u64, exact)
+        described.cfa_offset(START + at as u64, exact)
     }
 
     /// push %rbp; mov %rsp,%rbp
-    const HEAD: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
+    const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
     const CALL: [u8; 5] = [0xe8, 0, 0x10, 0, 0];
     /// leave; ret
-    const TAIL: [u8; 2] = [0xc9, 0xc3];
+    const EPILOGUE: [u8; 2] = [0xc9, 0xc3];
 
     #[test]
     fn what_was_pushed_and_subtracted_is_counted() {
         // push %r12; sub $24,%rsp; call; leave; ret
         let code = [
-            &HEAD[..],
+            &PROLOGUE[..],
             &[0x41, 0x54, 0x48, 0x83, 0xec, 0x18],
             &CALL,
-            &TAIL,
+            &EPILOGUE,
         ]
         .concat();
-        assert_eq!(height(&code, 15, false), Some(16 + 8 + 24));
-        assert_eq!(height(&code, 4, true), Some(16));
-        assert_eq!(height(&code, 6, true), Some(24));
+        assert_eq!(cfa_offset(&code, 15, false), Some(16 + 8 + 24));
+        assert_eq!(cfa_offset(&code, 4, true), Some(16));
+        assert_eq!(cfa_offset(&code, 6, true), Some(24));
         // No call ends there.
-        assert_eq!(height(&code, 10, false), None);
+        assert_eq!(cfa_offset(&code, 10, false), None);
     }
 
     #[test]
     fn a_stack_of_no_known_height_is_not_told() {
         // test %edi,%edi; je over it; sub %rax,%rsp; call; leave; ret
         let alloca = [0x85, 0xff, 0x74, 0x03, 0x48, 0x29, 0xc4];
-        let code = [&HEAD[..], &alloca, &CALL, &TAIL].concat();
-        assert_eq!(height(&code, 8, true), Some(16));
-        assert_eq!(height(&code, 16, false), None);
+        let code = [&PROLOGUE[..], &alloca, &CALL, &EPILOGUE].concat();
+        assert_eq!(cfa_offset(&code, 8, true), Some(16));
+        assert_eq!(cfa_offset(&code, 16, false), None);
         // Only one path pushes: push %rax in place of the subtraction.
         let one_way = [0x85, 0xff, 0x74, 0x01, 0x50];
-        let code = [&HEAD[..], &one_way, &CALL, &TAIL].concat();
-        assert_eq!(height(&code, 14, false), None);
+        let code = [&PROLOGUE[..], &one_way, &CALL, &EPILOGUE].concat();
+        assert_eq!(cfa_offset(&code, 14, false), None);
     }
 
     #[test]
     fn the_parts_of_a_switch_have_the_height_of_its_calls() {
         // sub $32,%rsp; jmp *%rax; call; jmp back to the call; call; leave; ret
         let body = [0x48, 0x83, 0xec, 0x20, 0xff, 0xe0];
-        let code = [&HEAD[..], &body, &CALL, &[0xeb, 0xf9], &CALL, &TAIL].concat();
-        assert_eq!(height(&code, 15, false), Some(48));
-        assert_eq!(height(&code, 22, false), Some(48));
+        let code = [&PROLOGUE[..], &body, &CALL, &[0xeb, 0xf9], &CALL, &EPILOGUE].concat();
+        assert_eq!(cfa_offset(&code, 15, false), Some(48));
+        assert_eq!(cfa_offset(&code, 22, false), Some(48));
     }
 
     #[test]
     fn code_that_nothing_describes_is_followed_from_its_head() {
         // push %r12; sub $24,%rsp
         let body = [0x41, 0x54, 0x48, 0x83, 0xec, 0x18];
-        let one = [&HEAD[..], &body, &CALL, &TAIL].concat();
-        assert_eq!(untold(&one, 15), Some(16 + 8 + 24));
+        let one = [&PROLOGUE[..], &body, &CALL, &EPILOGUE].concat();
+        assert_eq!(undescribed_offset(&one, 15), Some(16 + 8 + 24));
         // The code before it is another function, though its last call does not return.
-        let two = [&HEAD[..], &CALL, &HEAD, &body, &CALL, &TAIL].concat();
-        assert_eq!(untold(&two, 24), Some(16 + 8 + 24));
+        let two = [&PROLOGUE[..], &CALL, &PROLOGUE, &body, &CALL, &EPILOGUE].concat();
+        assert_eq!(undescribed_offset(&two, 24), Some(16 + 8 + 24));
         // The nearest prologue may belong to another function, from which no path leads here.
-        let none = [&one[..], &[0x66, 0x90], &CALL, &TAIL].concat();
-        assert_eq!(untold(&none, 24), None);
-        assert_eq!(untold(&CALL, 5), None);
+        let none = [&one[..], &[0x66, 0x90], &CALL, &EPILOGUE].concat();
+        assert_eq!(undescribed_offset(&none, 24), None);
+        assert_eq!(undescribed_offset(&CALL, 5), None);
         // Far from its head, over several chunks.
-        let far = [&HEAD[..], &body, &[0x90; 3 * CHUNK], &CALL, &TAIL].concat();
-        assert_eq!(untold(&far, 15 + 3 * CHUNK), Some(48));
+        let far = [
+            &PROLOGUE[..],
+            &body,
+            &[0x90; 3 * CHUNK_BYTES],
+            &CALL,
+            &EPILOGUE,
+        ]
+        .concat();
+        assert_eq!(undescribed_offset(&far, 15 + 3 * CHUNK_BYTES), Some(48));
     }
 
     #[test]
     fn a_part_of_an_undescribed_switch_is_told_from_another_function() {
         // sub $32,%rsp; call; jmp *%rax; the part
         let body = [0x48, 0x83, 0xec, 0x20];
-        let switch = [&HEAD[..], &body, &CALL, &[0xff, 0xe0]].concat();
-        let close = [&switch[..], &CALL, &TAIL].concat();
-        assert_eq!(untold(&close, 20), Some(48));
+        let switch = [&PROLOGUE[..], &body, &CALL, &[0xff, 0xe0]].concat();
+        let close = [&switch[..], &CALL, &EPILOGUE].concat();
+        assert_eq!(undescribed_offset(&close, 20), Some(48));
         // Behind padding, and at aligned addresses.
-        let padded = [&switch[..], &[0x90, 0x90], &CALL, &TAIL].concat();
-        assert_eq!(untold(&padded, 22), None);
-        let aligned = [&HEAD[..], &body, &[0x90], &CALL, &[0xff, 0xe0], &CALL].concat();
-        assert_eq!((aligned.len(), untold(&aligned, 21)), (21, None));
+        let padded = [&switch[..], &[0x90, 0x90], &CALL, &EPILOGUE].concat();
+        assert_eq!(undescribed_offset(&padded, 22), None);
+        let aligned = [&PROLOGUE[..], &body, &[0x90], &CALL, &[0xff, 0xe0], &CALL].concat();
+        assert_eq!(
+            (aligned.len(), undescribed_offset(&aligned, 21)),
+            (21, None)
+        );
     }
 
     #[test]
     fn code_that_cannot_be_read_or_makes_no_sense_tells_nothing() {
-        let code = [&HEAD[..], &[0x06, 0x06, 0x06], &CALL, &TAIL].concat();
-        assert_eq!(height(&code, 12, false), None);
+        let code = [&PROLOGUE[..], &[0x06, 0x06, 0x06], &CALL, &EPILOGUE].concat();
+        assert_eq!(cfa_offset(&code, 12, false), None);
         // Without a prologue there is no starting point.
-        let code = [&[0x90; 4][..], &CALL, &TAIL].concat();
-        assert_eq!(height(&code, 9, false), None);
+        let code = [&[0x90; 4][..], &CALL, &EPILOGUE].concat();
+        assert_eq!(cfa_offset(&code, 9, false), None);
         // An endless loop: jmp to itself.
-        let code = [&HEAD[..], &[0xeb, 0xfe], &TAIL].concat();
-        assert_eq!(height(&code, 4, true), Some(16));
+        let code = [&PROLOGUE[..], &[0xeb, 0xfe], &EPILOGUE].concat();
+        assert_eq!(cfa_offset(&code, 4, true), Some(16));
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::native::abi::{KIND_REG, Rule};
 use crate::native::image::Image;
-use crate::native::table::{Code, Table, from_bytes};
+use crate::native::table::{Table, UnwindMethod, from_bytes};
 use iced_x86::{Decoder, DecoderOptions};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::process::Command;
@@ -28,7 +28,7 @@ fn rule_at<'r>(rows: &[(u32, u32)], rules: &'r RuleSet, at: u32) -> Option<&'r R
 fn score(described: &[u8], bare: &[u8]) -> Score {
     let mut rules = RuleSet::new(1 << 20);
     let table = |bytes: &[u8], rules: &mut RuleSet| match from_bytes(bytes, rules) {
-        Ok(Code::Table(table)) => table.iter().collect::<Vec<_>>(),
+        Ok(UnwindMethod::Table(table)) => table.iter().collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
     let said = table(described, &mut rules);
@@ -37,12 +37,14 @@ fn score(described: &[u8], bare: &[u8]) -> Score {
     let text = file.section_by_name(".text").unwrap();
     let (address, size) = (text.address(), text.size());
     let offset = image.offset_of(address).unwrap().0;
-    let code = [Stretch {
+    let code = [CodeRange {
         address,
         offset: offset as u32,
-        bytes: image.bytes(offset, size.min(MOST as u64)).unwrap(),
+        bytes: image
+            .bytes(offset, size.min(MAX_CODE_BYTES as u64))
+            .unwrap(),
     }];
-    let told = follow(&code, image.functions(), &mut rules).remove(0);
+    let told = synthesise(&code, image.functions(), &mut rules).remove(0);
     let mut score = Score::default();
     let mut decoder = Decoder::with_ip(64, code[0].bytes, address, DecoderOptions::NONE);
     while decoder.can_decode() {
@@ -201,7 +203,7 @@ fn rows_of(code: &str) -> (Vec<(u32, u32)>, u32, RuleSet) {
     assert!(output.status.success());
     let bytes = std::fs::read(out).unwrap();
     let mut rules = RuleSet::new(1 << 16);
-    let Ok(Code::Table(table)) = from_bytes(&bytes, &mut rules) else {
+    let Ok(UnwindMethod::Table(table)) = from_bytes(&bytes, &mut rules) else {
         panic!("no table");
     };
     let file = object::File::parse(&*bytes).unwrap();

@@ -2,12 +2,12 @@
 
 /// Free ranges as (first, count), sorted, no two adjacent.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Room(Vec<(u32, u32)>);
+pub(crate) struct SlotAllocator(Vec<(u32, u32)>);
 
-impl Room {
+impl SlotAllocator {
     /// Creates an allocator in which all `count` entries are free.
-    pub fn new(count: u32) -> Room {
-        Room(vec![(0, count)])
+    pub fn new(count: u32) -> SlotAllocator {
+        SlotAllocator(vec![(0, count)])
     }
 
     /// Takes `count` adjacent free entries and returns the first; `None` if no range is long

@@ -13,7 +13,7 @@
 //! instructions get no rule.
 
 use crate::native::abi::{End, KIND_REG};
-use crate::native::cfi::{Range, Rows};
+use crate::native::cfi::{FunctionRows, SectionRows};
 use crate::native::image::Image;
 use crate::native::rules::RuleSet;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register};
@@ -21,39 +21,43 @@ use memchr::memmem;
 use object::read::ReadRef;
 
 /// Maximum bytes of a function that is examined.
-const LONGEST: u32 = 64 << 10;
+const MAX_FUNCTION_BYTES: u32 = 64 << 10;
 
 /// Removes the rules of such instructions from `rows`.
-pub(super) fn mend<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &RuleSet) {
+pub(super) fn remove_wrong_rules<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    rows: &mut SectionRows,
+    rules: &RuleSet,
+) {
     let swaps = image.may_export("swapcontext");
-    let returns = returns_to_handler(rules);
+    let returns = eh_return_rules(rules);
     for i in 0..rows.ranges.len() {
         let range = &rows.ranges[i];
         let (start, length) = (range.start, range.end - range.start);
-        if length > LONGEST {
+        if length > MAX_FUNCTION_BYTES {
             continue;
         }
         let own = &rows.rows[range.first as usize..(range.first + range.count) as usize];
         let code = || image.bytes(u64::from(start), u64::from(length));
-        let found = if swaps && own.len() == 1 && SWAP_LENGTH.contains(&length) {
+        let found = if swaps && own.len() == 1 && SWAPCONTEXT_BYTES.contains(&length) {
             // A single row says that the function never moves the stack pointer.
-            code().and_then(swap)
+            code().and_then(swapcontext_range)
         } else if own.len() > 3
             && let Some(row) = own.iter().find(|r| returns.contains(&r.1))
         {
-            code().and_then(|code| install(code, row.0 - start))
+            code().and_then(|code| handler_install_range(code, row.0 - start))
         } else {
             None
         };
         if let Some((from, to)) = found {
-            silence(rows, i, start + from, start + to);
+            remove_rules(rows, i, start + from, start + to);
         }
     }
 }
 
 /// Gives range `i` no rule between two offsets in the file.
-fn silence(rows: &mut Rows, i: usize, from: u32, to: u32) {
-    let Range {
+fn remove_rules(rows: &mut SectionRows, i: usize, from: u32, to: u32) {
+    let FunctionRows {
         start,
         end,
         first,
@@ -66,7 +70,7 @@ fn silence(rows: &mut Rows, i: usize, from: u32, to: u32) {
     rows.rows.push((from, End::BadRule as u32));
     rows.rows.extend(after.filter(|_| to < end));
     rows.rows.extend(old.iter().filter(|r| r.0 > to));
-    rows.ranges[i] = Range {
+    rows.ranges[i] = FunctionRows {
         start,
         end,
         first: begin,
@@ -75,22 +79,26 @@ fn silence(rows: &mut Rows, i: usize, from: u32, to: u32) {
 }
 
 /// `mov %rbx,0x80(%rdi)`, the first instruction; `endbr64` may stand before it.
-const BEGIN: &[u8] = &[0x48, 0x89, 0x9f, 0x80, 0, 0, 0];
-const TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+const FIRST_INSTRUCTION: &[u8] = &[0x48, 0x89, 0x9f, 0x80, 0, 0, 0];
+const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 /// `mov 0xa0(%rdx),%rsp`: loads the other context's stack pointer.
-const OTHER_STACK: &[u8] = &[0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0];
+const LOAD_OTHER_STACK: &[u8] = &[0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0];
 /// Bytes of the function, in any glibc version.
-const SWAP_LENGTH: std::ops::Range<u32> = 0x80..0x400;
+const SWAPCONTEXT_BYTES: std::ops::Range<u32> = 0x80..0x400;
 
 /// Returns the offsets within the function after the stack switch and after the push.
-fn swap(code: &[u8]) -> Option<(u32, u32)> {
-    const MOST: usize = 16;
-    if !code.strip_prefix(TARGET).unwrap_or(code).starts_with(BEGIN) {
+fn swapcontext_range(code: &[u8]) -> Option<(u32, u32)> {
+    const MAX_INSTRUCTIONS: usize = 16;
+    if !code
+        .strip_prefix(ENDBR64)
+        .unwrap_or(code)
+        .starts_with(FIRST_INSTRUCTION)
+    {
         return None;
     }
-    let from = memmem::find(code, OTHER_STACK)? + OTHER_STACK.len();
+    let from = memmem::find(code, LOAD_OTHER_STACK)? + LOAD_OTHER_STACK.len();
     let mut decoder = Decoder::new(64, &code[from..], DecoderOptions::NONE);
-    let push = (decoder.iter().take(MOST))
+    let push = (decoder.iter().take(MAX_INSTRUCTIONS))
         .find(|i| i.code() == Code::Push_r64 && i.op0_register() == Register::RCX)?;
     // The information holds again at the instruction after the push.
     Some((from as u32, from as u32 + push.next_ip() as u32))
@@ -98,7 +106,7 @@ fn swap(code: &[u8]) -> Option<(u32, u32)> {
 
 /// Returns the ids of the rules that `__builtin_eh_return` uses for the target stack: CFA = rcx +
 /// 8.
-fn returns_to_handler(rules: &RuleSet) -> Vec<u32> {
+fn eh_return_rules(rules: &RuleSet) -> Vec<u32> {
     const RCX: u8 = 2;
     let all = rules.rules().iter().zip(0..);
     all.filter(|(r, _)| r.kind == KIND_REG && r.reg == RCX && r.cfa_off == 8)
@@ -109,7 +117,7 @@ fn returns_to_handler(rules: &RuleSet) -> Vec<u32> {
 /// Returns the offsets from the call that overwrites the frame to `at`, where the stack goes back.
 /// It is the first call after the last branch that leaves this range, which is taken if no handler
 /// was found.
-fn install(code: &[u8], at: u32) -> Option<(u32, u32)> {
+fn handler_install_range(code: &[u8], at: u32) -> Option<(u32, u32)> {
     let mut first = None;
     for i in &mut Decoder::new(64, code.get(..at as usize)?, DecoderOptions::NONE) {
         match i.flow_control() {
@@ -130,7 +138,7 @@ fn install(code: &[u8], at: u32) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::table::{self, Code as Kind};
+    use crate::native::table::{self, UnwindMethod};
 
     /// Checks this machine's C library, which is glibc.
     #[test]
@@ -139,21 +147,21 @@ mod tests {
             fn swapcontext(a: *mut libc::c_void, b: *const libc::c_void) -> libc::c_int;
         }
         // SAFETY: all zeros is a value of it.
-        let mut told: libc::Dl_info = unsafe { std::mem::zeroed() };
+        let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
         let at = swapcontext as *const libc::c_void;
-        // SAFETY: writes to `told`; its names stay valid while the library is loaded.
-        assert_ne!(unsafe { libc::dladdr(at, &raw mut told) }, 0);
+        // SAFETY: writes to `info`; its names stay valid while the library is loaded.
+        assert_ne!(unsafe { libc::dladdr(at, &raw mut info) }, 0);
         // SAFETY: as above.
-        let path = unsafe { std::ffi::CStr::from_ptr(told.dli_fname) };
+        let path = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
         let bytes = std::fs::read(path.to_str().unwrap()).unwrap();
         let (image, _) = Image::parse(bytes.as_slice()).unwrap();
-        let (start, _) = image.offset_of(at as u64 - told.dli_fbase as u64).unwrap();
+        let (start, _) = image.offset_of(at as u64 - info.dli_fbase as u64).unwrap();
         let code = &bytes[start as usize..];
-        let (from, to) = swap(&code[..SWAP_LENGTH.end as usize]).unwrap();
+        let (from, to) = swapcontext_range(&code[..SWAPCONTEXT_BYTES.end as usize]).unwrap();
         assert_eq!(code[to as usize - 1], 0x51, "it ends with the push");
 
         let mut rules = RuleSet::new(1 << 16);
-        let Ok(Kind::Table(table)) = table::from_bytes(&bytes, &mut rules) else {
+        let Ok(UnwindMethod::Table(table)) = table::from_bytes(&bytes, &mut rules) else {
             panic!("a table");
         };
         let rows: Vec<(u32, u32)> = table.iter().collect();
@@ -174,10 +182,10 @@ mod tests {
             .filter_map(|line| line.split_whitespace().last());
         let bytes = std::fs::read(paths.find(|p| p.contains("/libgcc_s.so")).unwrap()).unwrap();
         let mut rules = RuleSet::new(1 << 16);
-        let Ok(Kind::Table(table)) = table::from_bytes(&bytes, &mut rules) else {
+        let Ok(UnwindMethod::Table(table)) = table::from_bytes(&bytes, &mut rules) else {
             panic!("a table");
         };
-        let back = returns_to_handler(&rules);
+        let back = eh_return_rules(&rules);
         let rows: Vec<(u32, u32)> = table.iter().collect();
         let mut found = 0;
         for pair in rows.windows(2).filter(|pair| back.contains(&pair[1].1)) {
@@ -194,13 +202,18 @@ mod tests {
 
     #[test]
     fn other_functions_that_load_a_stack_are_not_meant() {
-        let mut code = OTHER_STACK.to_vec();
+        let mut code = LOAD_OTHER_STACK.to_vec();
         code.push(0x51);
-        assert_eq!(swap(&code), None);
-        let own = [BEGIN, OTHER_STACK, &[0x48, 0x8b, 0x5a, 0x08, 0x51, 0xc3]].concat();
-        assert_eq!(swap(&own), Some((14, 19)));
-        let checked = [TARGET, &own].concat();
-        assert_eq!(swap(&checked), Some((18, 23)));
-        assert_eq!(swap(&own[..18]), None);
+        assert_eq!(swapcontext_range(&code), None);
+        let own = [
+            FIRST_INSTRUCTION,
+            LOAD_OTHER_STACK,
+            &[0x48, 0x8b, 0x5a, 0x08, 0x51, 0xc3],
+        ]
+        .concat();
+        assert_eq!(swapcontext_range(&own), Some((14, 19)));
+        let checked = [ENDBR64, &own].concat();
+        assert_eq!(swapcontext_range(&checked), Some((18, 23)));
+        assert_eq!(swapcontext_range(&own[..18]), None);
     }
 }

@@ -2,15 +2,15 @@
 //! that can be read while their thread is blocked.
 
 use crate::native::abi::{self, End, FrameWord, Host, MAX_FRAMES, Work};
-use crate::native::conduct::height::Described;
+use crate::native::cfi_synthesis::cfa_offset::RuledCode;
 use crate::native::sink::MemoryTables;
 use rustc_hash::FxHashMap;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
 /// Bit per register, by DWARF number: all registers.
-const ALL: u16 = 0xffff;
+const ALL_REGISTERS: u16 = 0xffff;
 /// Maximum cached CFA offsets.
-const HEIGHTS: usize = 1 << 14;
+const MAX_CACHED_OFFSETS: usize = 1 << 14;
 
 /// User registers of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,11 +38,11 @@ pub struct Unwound {
 /// Unwinds one stack at a time. Reuse it: it caches the rules of addresses that it has seen.
 pub struct Unwinder {
     work: Box<Work>,
-    heights: Heights,
+    cfa_offsets: CfaOffsets,
 }
 
 /// CFA − stack pointer in bytes, by generation of mappings, frame and exactness.
-type Heights = FxHashMap<(u32, u64, bool), Option<i64>>;
+type CfaOffsets = FxHashMap<(u32, u64, bool), Option<i64>>;
 
 impl Unwinder {
     /// Creates an unwinder (30 KB).
@@ -58,7 +58,7 @@ impl Unwinder {
         };
         Unwinder {
             work,
-            heights: Heights::default(),
+            cfa_offsets: CfaOffsets::default(),
         }
     }
 
@@ -75,7 +75,14 @@ impl Unwinder {
         max_frames: usize,
         mut read: F,
     ) -> Unwound {
-        self.unwind_known(tables, tgid, registers, ALL, max_frames, &mut read)
+        self.unwind_known(
+            tables,
+            tgid,
+            registers,
+            ALL_REGISTERS,
+            max_frames,
+            &mut read,
+        )
     }
 
     /// Unwinds like [`Unwinder::unwind`], with only the registers in `known` (a bit each, by DWARF
@@ -124,7 +131,7 @@ impl Unwinder {
         ];
         let input = Input {
             registers,
-            known: ALL,
+            known: ALL_REGISTERS,
         };
         self.run(tables, tgid, input, max_frames, reads)
     }
@@ -140,13 +147,13 @@ impl Unwinder {
         reads: [(Reader, *mut libc::c_void); 3],
     ) -> Unwound {
         let Input { registers, known } = input;
-        if self.heights.len() > HEIGHTS {
-            self.heights.clear();
+        if self.cfa_offsets.len() > MAX_CACHED_OFFSETS {
+            self.cfa_offsets.clear();
         }
-        let mut places = Places {
+        let mut lookup = OffsetLookup {
             tables,
             generation: tables.procs.get(&tgid).map_or(0, |p| p.generation),
-            heights: &mut self.heights,
+            cfa_offsets: &mut self.cfa_offsets,
             read: reads[0],
         };
         let host = Host {
@@ -168,8 +175,8 @@ impl Unwinder {
             read_code: reads[2].0,
             code_context: reads[2].1,
             known: known.into(),
-            height: height_at,
-            height_context: (&raw mut places).cast(),
+            cfa_offset: cfa_offset_at,
+            cfa_offset_context: (&raw mut lookup).cast(),
         };
         self.work.regs = registers.general;
         self.work.ip = registers.ip;
@@ -206,21 +213,21 @@ struct Input<'r> {
 }
 
 /// Lookup of CFA offsets during one unwind.
-struct Places<'u> {
+struct OffsetLookup<'u> {
     tables: &'u MemoryTables,
     generation: u32,
-    heights: &'u mut Heights,
+    cfa_offsets: &'u mut CfaOffsets,
     read: (Reader, *mut libc::c_void),
 }
 
-impl Places<'_> {
-    fn height(&mut self, ip: u64, frame: FrameWord, exact: bool) -> Option<i64> {
+impl OffsetLookup<'_> {
+    fn cfa_offset(&mut self, ip: u64, frame: FrameWord, exact: bool) -> Option<i64> {
         let key = (self.generation, frame.0, exact);
-        if let Some(known) = self.heights.get(&key) {
+        if let Some(known) = self.cfa_offsets.get(&key) {
             return *known;
         }
         let (read, context) = self.read;
-        let mut described = Described {
+        let mut code = RuledCode {
             rows: self.tables.rows(frame.file()),
             rules: &self.tables.rules,
             delta: (frame.offset()).wrapping_sub(ip.wrapping_sub(u64::from(!exact))),
@@ -230,19 +237,24 @@ impl Places<'_> {
                 read(context, at, to.as_mut_ptr(), to.len() as u64) as usize
             },
         };
-        let height = described.height(ip, exact);
-        self.heights.insert(key, height);
-        height
+        let cfa_offset = code.cfa_offset(ip, exact);
+        self.cfa_offsets.insert(key, cfa_offset);
+        cfa_offset
     }
 }
 
-/// Looks a CFA offset up in the [`Places`] behind `context`; 0: unknown.
-unsafe extern "C" fn height_at(context: *mut libc::c_void, ip: u64, frame: u64, exact: u32) -> i64 {
+/// Looks a CFA offset up in the [`OffsetLookup`] behind `context`; 0: unknown.
+unsafe extern "C" fn cfa_offset_at(
+    context: *mut libc::c_void,
+    ip: u64,
+    frame: u64,
+    exact: u32,
+) -> i64 {
     // SAFETY: `context` is the value that `run` made for the call, and nothing else uses it
     // meanwhile.
-    let places = unsafe { &mut *context.cast::<Places<'_>>() };
-    let height = places.height(ip, FrameWord(frame), exact != 0);
-    height.unwrap_or(0)
+    let lookup = unsafe { &mut *context.cast::<OffsetLookup<'_>>() };
+    let cfa_offset = lookup.cfa_offset(ip, FrameWord(frame), exact != 0);
+    cfa_offset.unwrap_or(0)
 }
 
 type Reader = unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64;

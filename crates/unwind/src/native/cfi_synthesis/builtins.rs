@@ -16,39 +16,39 @@ use iced_x86::{
 };
 use rustc_hash::FxHashMap;
 
-use super::Stretch;
+use super::CodeRange;
 use super::state::{ENTRY, RBP, State};
 use crate::native::abi::{KIND_FP, RA_IN_REG, Rule};
 use crate::native::rules::{Row, RuleSet};
 
 /// Maximum instructions walked; one counts again when its state changes. It is several times the
 /// number in a build.
-const BUDGET: usize = 4 << 20;
+const MAX_STEPS: usize = 4 << 20;
 /// Builtins begin at multiples of it, behind at least one byte of [`FILL`].
 const ALIGNMENT: usize = 64;
 const FILL: u8 = 0xcc;
 
 /// State before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Here {
+struct BuiltinState {
     state: State,
     /// The register that holds the popped return address.
-    returns: Option<Register>,
+    return_register: Option<Register>,
 }
 
-impl Here {
-    const ENTRY: Here = Here {
+impl BuiltinState {
+    const ENTRY: BuiltinState = BuiltinState {
         state: ENTRY,
-        returns: None,
+        return_register: None,
     };
 
     /// The state in a frame that another function made.
-    fn framed() -> Here {
+    fn in_foreign_frame() -> BuiltinState {
         let mut state = State::framed(16);
-        state.height = None;
-        Here {
+        state.cfa_offset = None;
+        BuiltinState {
             state,
-            returns: None,
+            return_register: None,
         }
     }
 
@@ -58,7 +58,7 @@ impl Here {
     }
 
     /// Whether `i` leaves a frame that was not made here.
-    fn leaves_others(&self, i: &Instruction) -> bool {
+    fn leaves_foreign_frame(&self, i: &Instruction) -> bool {
         let leaves = match i.mnemonic() {
             Mnemonic::Leave => true,
             Mnemonic::Mov => i.op0_register() == Register::RSP && i.op1_register() == Register::RBP,
@@ -74,19 +74,22 @@ impl Here {
             _ => None,
         };
         match i.mnemonic() {
-            Mnemonic::Pop if self.is_frameless() && self.state.height == Some(8) => {
-                self.returns = register.filter(|r| ![Register::RSP, Register::RBP].contains(r));
+            Mnemonic::Pop if self.is_frameless() && self.state.cfa_offset == Some(8) => {
+                self.return_register =
+                    register.filter(|r| ![Register::RSP, Register::RBP].contains(r));
             }
             // It is on top of the stack again, as at entry.
-            Mnemonic::Push if self.returns.is_some() && register == self.returns => {
-                *self = Here::ENTRY;
+            Mnemonic::Push
+                if self.return_register.is_some() && register == self.return_register =>
+            {
+                *self = BuiltinState::ENTRY;
                 return;
             }
             _ => {
-                if let Some(kept) = self.returns
+                if let Some(kept) = self.return_register
                     && writes(i, info, kept)
                 {
-                    self.returns = None;
+                    self.return_register = None;
                 }
             }
         }
@@ -96,11 +99,11 @@ impl Here {
     }
 
     /// Keeps the facts that hold in both; returns whether `self` lost any.
-    fn meet(&mut self, other: &Here) -> bool {
+    fn meet(&mut self, other: &BuiltinState) -> bool {
         let before = *self;
         self.state.meet(&other.state);
-        if self.returns != other.returns {
-            self.returns = None;
+        if self.return_register != other.return_register {
+            self.return_register = None;
         }
         *self != before
     }
@@ -112,24 +115,24 @@ impl Here {
             lost: !(1 << RBP) & 0x3f,
             ..Rule::default()
         };
-        let kept = self.state.kept[RBP];
-        match (self.state.height, self.returns) {
-            _ if self.state.frame.is_some() => Row::FramePointer,
-            (_, Some(register)) if self.is_frameless() => match dwarf(register) {
+        let kept = self.state.saved[RBP];
+        match (self.state.cfa_offset, self.return_register) {
+            _ if self.state.rbp_offset.is_some() => Row::FramePointer,
+            (_, Some(register)) if self.is_frameless() => match dwarf_number(register) {
                 Some(number) => Row::Rule(Rule {
                     ra: RA_IN_REG | number,
                     ..by_stack
                 }),
                 None => Row::FramePointer,
             },
-            (Some(height), None) if height >= 8 && self.is_frameless() => Row::Rule(Rule {
-                cfa_off: height,
+            (Some(cfa_offset), None) if cfa_offset >= 8 && self.is_frameless() => Row::Rule(Rule {
+                cfa_off: cfa_offset,
                 ..by_stack
             }),
             // Pushed; about to be set or popped.
-            (Some(height), None) if height >= 16 && kept > 0 => {
+            (Some(cfa_offset), None) if cfa_offset >= 16 && kept > 0 => {
                 let mut rule = Rule {
-                    cfa_off: height,
+                    cfa_off: cfa_offset,
                     saved: 1 << RBP,
                     ..by_stack
                 };
@@ -151,7 +154,7 @@ fn writes(i: &Instruction, info: &mut InstructionInfoFactory, register: Register
 }
 
 /// A register's DWARF number.
-fn dwarf(register: Register) -> Option<u8> {
+fn dwarf_number(register: Register) -> Option<u8> {
     use Register::*;
     const ORDER: [Register; 16] = [
         RAX, RDX, RCX, RBX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15,
@@ -160,7 +163,7 @@ fn dwarf(register: Register) -> Option<u8> {
 }
 
 /// Addresses in `code` where functions begin, found by the padding before them.
-fn beginnings(code: &Stretch<'_>) -> Vec<u64> {
+fn padded_starts(code: &CodeRange<'_>) -> Vec<u64> {
     let first = code.address.next_multiple_of(ALIGNMENT as u64);
     let all = (first..code.end()).step_by(ALIGNMENT);
     let begins = |at: &u64| {
@@ -172,8 +175,8 @@ fn beginnings(code: &Stretch<'_>) -> Vec<u64> {
 
 /// Infers rules for all of `code`: (file offset, rule id), sorted. `symbols` are addresses of
 /// functions, in this range or elsewhere.
-pub(crate) fn builtins(
-    code: &Stretch<'_>,
+pub(crate) fn synthesise_builtins(
+    code: &CodeRange<'_>,
     symbols: impl Iterator<Item = u64>,
     rules: &mut RuleSet,
 ) -> Vec<(u32, u32)> {
@@ -184,7 +187,7 @@ pub(crate) fn builtins(
     entries.dedup();
     let guessed = entries.is_empty();
     if guessed {
-        entries = beginnings(code);
+        entries = padded_starts(code);
     }
     // Guessed entries may lie in the middle of a function.
     let mut walk = Walk::new(code, if guessed { &[] } else { &entries });
@@ -193,9 +196,9 @@ pub(crate) fn builtins(
         if guessed && walk.is_known(*entry) {
             continue;
         }
-        if !walk.follow(*entry, Here::ENTRY) {
-            walk.forget();
-            walk.follow(*entry, Here::framed());
+        if !walk.follow(*entry, BuiltinState::ENTRY) {
+            walk.undo();
+            walk.follow(*entry, BuiltinState::in_foreign_frame());
         }
     }
     walk.rows(rules)
@@ -203,24 +206,24 @@ pub(crate) fn builtins(
 
 /// Walks all paths through one range.
 struct Walk<'s, 'd> {
-    code: &'s Stretch<'d>,
+    code: &'s CodeRange<'d>,
     /// Addresses of functions, sorted.
     entries: &'s [u64],
     /// For each byte: 0, not reached; 1, inside an instruction; else the index + 2 in `states` of
     /// the state at an instruction's first byte.
     known: Vec<u16>,
-    states: Vec<Here>,
-    ids: FxHashMap<Here, u16>,
+    states: Vec<BuiltinState>,
+    ids: FxHashMap<BuiltinState, u16>,
     info: InstructionInfoFactory,
     steps: usize,
     /// Changes made by the last function: offset, length, and the earlier value of `known`.
-    trail: Vec<(usize, usize, u16)>,
+    changes: Vec<(usize, usize, u16)>,
 }
 
-const WITHIN: u16 = 1;
+const INSIDE_INSTRUCTION: u16 = 1;
 
 impl<'s, 'd> Walk<'s, 'd> {
-    fn new(code: &'s Stretch<'d>, entries: &'s [u64]) -> Walk<'s, 'd> {
+    fn new(code: &'s CodeRange<'d>, entries: &'s [u64]) -> Walk<'s, 'd> {
         Walk {
             code,
             entries,
@@ -229,13 +232,13 @@ impl<'s, 'd> Walk<'s, 'd> {
             ids: FxHashMap::default(),
             info: InstructionInfoFactory::new(),
             steps: 0,
-            trail: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
     /// Undoes the changes of the last function.
-    fn forget(&mut self) {
-        for (offset, len, before) in self.trail.drain(..).rev() {
+    fn undo(&mut self) {
+        for (offset, len, before) in self.changes.drain(..).rev() {
             if before == 0 {
                 self.known[offset..offset + len].fill(0);
             }
@@ -249,7 +252,7 @@ impl<'s, 'd> Walk<'s, 'd> {
     }
 
     /// The number of a state; `None` when all numbers are used (builds have some hundred states).
-    fn id(&mut self, here: Here) -> Option<u16> {
+    fn id(&mut self, here: BuiltinState) -> Option<u16> {
         if let Some(id) = self.ids.get(&here) {
             return Some(*id);
         }
@@ -260,10 +263,10 @@ impl<'s, 'd> Walk<'s, 'd> {
     }
 
     /// Walks the function at `entry`; `false`: it leaves a frame that it did not make.
-    fn follow(&mut self, entry: u64, begin: Here) -> bool {
-        self.trail.clear();
-        let mut ways = vec![(entry, begin)];
-        while let Some((at, mut here)) = ways.pop() {
+    fn follow(&mut self, entry: u64, begin: BuiltinState) -> bool {
+        self.changes.clear();
+        let mut pending = vec![(entry, begin)];
+        while let Some((at, mut here)) = pending.pop() {
             let Some(offset) = at
                 .checked_sub(self.code.address)
                 .map(|o| o as usize)
@@ -272,7 +275,7 @@ impl<'s, 'd> Walk<'s, 'd> {
                 continue;
             };
             self.steps += 1;
-            if self.steps > BUDGET {
+            if self.steps > MAX_STEPS {
                 return true;
             }
             // Another function, which is entered like a call.
@@ -282,7 +285,7 @@ impl<'s, 'd> Walk<'s, 'd> {
             match self.known[offset] {
                 0 => {}
                 // Two paths decode these bytes differently: keep the first.
-                WITHIN => continue,
+                INSIDE_INSTRUCTION => continue,
                 id => {
                     let mut met = self.states[usize::from(id) - 2];
                     if !met.meet(&here) {
@@ -301,30 +304,30 @@ impl<'s, 'd> Walk<'s, 'd> {
                 FlowControl::Call | FlowControl::IndirectCall
             ) {
                 // The callee owns the registers.
-                here.returns = None;
+                here.return_register = None;
             }
             let Some(id) = self.id(here) else {
                 continue;
             };
-            self.trail.push((offset, i.len(), self.known[offset]));
+            self.changes.push((offset, i.len(), self.known[offset]));
             self.known[offset] = id;
             for byte in &mut self.known[offset + 1..offset + i.len()] {
-                *byte = (*byte).max(WITHIN);
+                *byte = (*byte).max(INSIDE_INSTRUCTION);
             }
             let next = i.next_ip();
             match i.flow_control() {
-                FlowControl::Next if here.leaves_others(&i) => return false,
+                FlowControl::Next if here.leaves_foreign_frame(&i) => return false,
                 FlowControl::Next => {
                     here.step(&i, &mut self.info);
-                    ways.push((next, here));
+                    pending.push((next, here));
                 }
-                FlowControl::Call | FlowControl::IndirectCall => ways.push((next, here)),
+                FlowControl::Call | FlowControl::IndirectCall => pending.push((next, here)),
                 FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => {
-                    ways.push((i.near_branch_target(), here));
+                    pending.push((i.near_branch_target(), here));
                 }
                 FlowControl::ConditionalBranch => {
-                    ways.push((next, here));
-                    ways.push((i.near_branch_target(), here));
+                    pending.push((next, here));
+                    pending.push((i.near_branch_target(), here));
                 }
                 _ => {}
             }
@@ -334,13 +337,13 @@ impl<'s, 'd> Walk<'s, 'd> {
 
     /// Whether the code from `offset` on only tail-calls or returns. The return address is then on
     /// top of the stack, whatever happened before.
-    fn hands_on(&self, offset: usize) -> bool {
-        const LONGEST: usize = 8;
+    fn tail_calls_or_returns(&self, offset: usize) -> bool {
+        const MAX_TAIL_INSTRUCTIONS: usize = 8;
         let bytes = &self.code.bytes[offset..];
         let mut info = InstructionInfoFactory::new();
         for i in Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE)
             .into_iter()
-            .take(LONGEST)
+            .take(MAX_TAIL_INSTRUCTIONS)
         {
             match i.flow_control() {
                 FlowControl::Return | FlowControl::IndirectBranch => return true,
@@ -357,16 +360,20 @@ impl<'s, 'd> Walk<'s, 'd> {
     fn rows(self, rules: &mut RuleSet) -> Vec<(u32, u32)> {
         let by_frame = rules.id(Row::FramePointer);
         let ids: Vec<u32> = self.states.iter().map(|s| rules.id(s.row())).collect();
-        let entered = rules.id(Here::ENTRY.row());
-        let lost = |here: &Here| {
-            here.is_frameless() && here.state.height.is_none() && here.returns.is_none()
+        let entered = rules.id(BuiltinState::ENTRY.row());
+        let lost = |here: &BuiltinState| {
+            here.is_frameless() && here.state.cfa_offset.is_none() && here.return_register.is_none()
         };
         let mut rows: Vec<(u32, u32)> = vec![(self.code.offset, by_frame)];
         for (offset, known) in self.known.iter().enumerate() {
             let rule = match *known {
-                WITHIN => continue,
+                INSIDE_INSTRUCTION => continue,
                 0 => by_frame,
-                id if lost(&self.states[usize::from(id) - 2]) && self.hands_on(offset) => entered,
+                id if lost(&self.states[usize::from(id) - 2])
+                    && self.tail_calls_or_returns(offset) =>
+                {
+                    entered
+                }
                 id => ids[usize::from(id) - 2],
             };
             let at = self.code.offset + offset as u32;
@@ -450,14 +457,14 @@ mod tests {
 
     fn follow(symbols: &[u64]) -> (Vec<(u32, u32)>, RuleSet) {
         let bytes = code();
-        let stretch = Stretch {
+        let stretch = CodeRange {
             address: 0x40_0000,
             offset: 0x1000,
             bytes: &bytes,
         };
         let mut rules = RuleSet::new(1000);
         let symbols = symbols.iter().map(|s| 0x40_0000 + s);
-        let mut rows = builtins(&stretch, symbols, &mut rules);
+        let mut rows = synthesise_builtins(&stretch, symbols, &mut rules);
         for row in &mut rows {
             row.0 -= 0x1000;
         }
@@ -473,8 +480,8 @@ mod tests {
             assert_eq!(at(frameless), Some((8, 0, 0)), "{frameless}");
         }
         assert_eq!(at(7), Some((16, -2, 0)));
-        for framed in [10, 12, 13, 14, 17] {
-            assert_eq!(at(framed), None, "{framed}");
+        for in_foreign_frame in [10, 12, 13, 14, 17] {
+            assert_eq!(at(in_foreign_frame), None, "{in_foreign_frame}");
         }
         // While arguments go below the return address, r10 holds it.
         for moved in [66, 67, 68] {
@@ -487,8 +494,8 @@ mod tests {
         // A tail call expects the return address on top.
         assert_eq!(at(136), Some((8, 0, 0)));
         // The frame was there from the start.
-        for framed in [192, 193, 196] {
-            assert_eq!(at(framed), None, "{framed}");
+        for in_foreign_frame in [192, 193, 196] {
+            assert_eq!(at(in_foreign_frame), None, "{in_foreign_frame}");
         }
         assert_eq!(at(197), Some((8, 0, 0)));
         assert_eq!(at(203), Some((0, 0, RA_IN_REG | 8)));
@@ -512,9 +519,9 @@ mod tests {
     fn any_bytes_are_survived() {
         use proptest::prelude::*;
         proptest!(|(bytes in prop::collection::vec(any::<u8>(), 1..400), entries in prop::collection::vec(0u64..400, 1..8))| {
-            let code = Stretch { address: 0x1000, offset: 0, bytes: &bytes };
+            let code = CodeRange { address: 0x1000, offset: 0, bytes: &bytes };
             let mut rules = RuleSet::new(1000);
-            let rows = builtins(&code, entries.iter().map(|e| 0x1000 + e), &mut rules);
+            let rows = synthesise_builtins(&code, entries.iter().map(|e| 0x1000 + e), &mut rules);
             prop_assert_eq!(rows[0].0, 0);
             prop_assert!(rows.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 != w[1].1));
         });

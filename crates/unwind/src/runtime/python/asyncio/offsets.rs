@@ -54,7 +54,7 @@ pub(super) struct Lists {
 
 /// All offsets of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct Offsets {
     /// In an interpreter's state: `sys.modules`.
     pub modules: u32,
     /// In a class: the keys shared by its instances.
@@ -74,9 +74,9 @@ pub(super) struct Places {
 const ALL: &[&str] = &["_all_tasks"];
 const TWO: &[&str] = &["_scheduled_tasks", "_eager_tasks"];
 
-impl Places {
+impl Offsets {
     /// The offsets of CPython 3.`minor`. `modules`: the runtime's own offset of `sys.modules`.
-    pub(super) fn of(minor: u32, modules: Option<u32>) -> Option<Places> {
+    pub(super) fn of(minor: u32, modules: Option<u32>) -> Option<Offsets> {
         let within = |state, frame, created, awaits| Suspended::Within {
             state,
             frame,
@@ -85,7 +85,7 @@ impl Places {
             created,
             awaits,
         };
-        let old = Places {
+        let old = Offsets {
             modules: 0,
             shared_keys: 0,
             attributes: Attributes::Dict,
@@ -96,7 +96,7 @@ impl Places {
             tuple_first: 24,
             short_heads: false,
         };
-        let new = Places {
+        let new = Offsets {
             shared_keys: 880,
             sets: TWO,
             function_name: 32,
@@ -104,18 +104,18 @@ impl Places {
             ..old
         };
         Some(match minor {
-            8 => Places { modules: 56, ..old },
-            9 => Places {
+            8 => Offsets { modules: 56, ..old },
+            9 => Offsets {
                 modules: 856,
                 ..old
             },
-            10 => Places {
+            10 => Offsets {
                 modules: 856,
                 suspended: Suspended::Depth,
                 function_name: 32,
                 ..old
             },
-            11 => Places {
+            11 => Offsets {
                 modules: 888,
                 shared_keys: 872,
                 attributes: Attributes::Before,
@@ -123,19 +123,19 @@ impl Places {
                 sets: ALL,
                 ..new
             },
-            12 => Places {
+            12 => Offsets {
                 modules: 944,
                 attributes: Attributes::Tagged,
                 suspended: within(67, 72, -2, false),
                 ..new
             },
-            13 => Places {
+            13 => Offsets {
                 modules: modules?,
                 attributes: Attributes::Inline,
                 suspended: within(67, 72, -3, true),
                 ..new
             },
-            14 => Places {
+            14 => Offsets {
                 modules: modules?,
                 attributes: Attributes::Inline,
                 suspended: Suspended::Within {
