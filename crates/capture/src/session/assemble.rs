@@ -1,7 +1,7 @@
 //! What came in -> the recording: samples with their stacks, waits, peers, shapes, ledgers.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, within::Moment};
+use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, call_filter::Moment};
 
 use super::{
     Options, accounts::Accounts, address_scope::Whose, build::Stacks, event_dispatch::Intake, hops,

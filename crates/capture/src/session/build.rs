@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::shape::ShapeRow;
+use wallscope_model::histogram::HistogramRow;
 use wallscope_model::{
     BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Line,
     Module, ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
@@ -39,7 +39,7 @@ pub struct Stacks {
     /// Distinct stacks.
     pub stacks: Vec<Stack>,
     /// How long the intervals were that were spent in them.
-    pub lengths: Vec<ShapeRow>,
+    pub lengths: Vec<HistogramRow>,
     /// How often user stacks ended before their root, by cause: (cause, weight in samples).
     pub truncated: FxHashMap<StackEnd, u64>,
     /// What was waited for.
@@ -162,7 +162,7 @@ impl Stacks {
             ),
         };
         if !sum.lengths.counts.is_empty() {
-            self.lengths.push(ShapeRow {
+            self.lengths.push(HistogramRow {
                 context: Some(ContextId(context)),
                 stack: Some(stack),
                 state,

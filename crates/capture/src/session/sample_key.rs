@@ -1,6 +1,6 @@
 //! What samples are added up by, and what they add up to.
 
-use wallscope_model::{SliceValue, StackEnd, shape::Shape};
+use wallscope_model::{SliceValue, StackEnd, histogram::Histogram};
 
 /// The user part of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,5 +52,5 @@ pub struct Sum {
     /// The same by slice.
     pub slices: Vec<SliceValue>,
     /// How long the intervals were that the samples fell into.
-    pub lengths: Shape,
+    pub lengths: Histogram,
 }

@@ -5,7 +5,7 @@
 //! gets resolved keeps its time and says why its stack is missing.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::shape::FINE;
+use wallscope_model::histogram::FINE;
 use wallscope_model::{SliceValue, Slices, StackEnd};
 
 use super::{
