@@ -8,6 +8,8 @@
 //! Samples are scaled to the ledger by `wallscope_model::scale`, so every view sums to the ledger.
 //! Nothing here reads files, lays out text, prints, or looks at the machine.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod diff;
 pub mod inflation;
 pub mod select;

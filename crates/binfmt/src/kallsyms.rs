@@ -70,6 +70,7 @@ pub fn is_hidden(text: &str) -> bool {
 ///
 /// # Errors
 /// What reading the file says; `NotFound` where the kernel was built without it.
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
 pub fn read() -> io::Result<String> {
     let bytes = std::fs::read("/proc/kallsyms")?;
     Ok(String::from_utf8(bytes)

@@ -12,6 +12,8 @@
 //! Not done here: DWARF and unwind tables, choosing between several names of one address, ELF notes
 //! other than the build id, core files.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod elf;
 pub mod gopclntab;
 pub mod jitdump;

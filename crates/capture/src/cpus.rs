@@ -1,13 +1,14 @@
 //! The CPUs of this machine.
 
-use std::{fs, io};
+use std::io;
+use wallscope_procfs::kernel_file;
 
 /// CPUs that are online, by number, ascending.
 ///
 /// # Errors
 /// `/sys/devices/system/cpu/online` cannot be read.
 pub(crate) fn online() -> io::Result<Vec<u32>> {
-    fs::read_to_string("/sys/devices/system/cpu/online").map(|text| parse(&text))
+    kernel_file::read_to_string("/sys/devices/system/cpu/online").map(|text| parse(&text))
 }
 
 /// The numbers of a list such as `0-3,8`. What is no number is left out.

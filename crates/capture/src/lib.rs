@@ -15,6 +15,8 @@
 //! The result is a [`wallscope_model::Recording`] whose frames have addresses but no names yet, and
 //! the open files that a symboliser needs to name them.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod backend;
 pub mod counter;
 pub mod host_capabilities;

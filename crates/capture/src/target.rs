@@ -13,6 +13,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
+use wallscope_procfs::kernel_file;
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -20,7 +21,7 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open},
 };
-use wallscope_procfs::process;
+use wallscope_procfs::{process, target_file::open_named_by_user};
 
 use crate::{Error, session::command};
 
@@ -124,10 +125,7 @@ impl Held {
         pointers.push(std::ptr::null());
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
         let (failed, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()))?;
-        let nothing = match output {
-            Some(_) => Some(File::open("/dev/null").map_err(&fail)?),
-            None => None,
-        };
+        let nothing = output.map(|_| discarding()).transpose().map_err(&fail)?;
         // SAFETY: between fork and exec the child calls only async-signal-safe functions and
         // allocates nothing; all it uses was made before.
         let pid = unsafe {
@@ -343,13 +341,17 @@ pub(crate) fn refuse_32_bit(target: &Target) -> Result<(), Error> {
     })
 }
 
+/// The device that discards output.
+#[expect(clippy::disallowed_methods, reason = "a device of the system")]
+fn discarding() -> io::Result<fs::File> {
+    fs::File::open("/dev/null")
+}
+
 fn is_32_bit(path: &Path) -> bool {
     let mut head = [0u8; 5];
-    // A FIFO that somebody gave for a program would be waited for.
-    path.metadata().is_ok_and(|m| m.is_file())
-        && fs::File::open(path)
-            .and_then(|mut f| io::Read::read_exact(&mut f, &mut head))
-            .is_ok()
+    open_named_by_user(path)
+        .and_then(|mut f| io::Read::read_exact(&mut f, &mut head))
+        .is_ok()
         && head == *b"\x7fELF\x01"
 }
 
@@ -364,7 +366,7 @@ pub fn cgroup_members(path: &Path) -> Result<(Vec<u64>, Vec<u32>), Error> {
     };
     let (mut ids, mut pids, mut todo) = (Vec::new(), Vec::new(), vec![path.to_path_buf()]);
     while let Some(dir) = todo.pop() {
-        let text = match fs::read_to_string(dir.join("cgroup.procs")) {
+        let text = match kernel_file::read_to_string(dir.join("cgroup.procs")) {
             Ok(text) => text,
             Err(e) if dir == path => return Err(fail(e.to_string())),
             Err(_) => continue, // removed while we were walking

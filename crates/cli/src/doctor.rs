@@ -168,7 +168,7 @@ fn json(findings: &[Finding], settings: &[Setting], survey: Option<&Survey>) -> 
     if let Some(survey) = survey {
         whole["process"] = process::json(survey);
     }
-    format!("{whole:#}\n")
+    wallscope_render::json::text(&whole)
 }
 
 #[cfg(test)]

@@ -102,6 +102,11 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
             ReadError::TooLarge { .. } => {
                 "is it a profile at all? If so, record for less time".to_string()
             }
+            ReadError::NotRead { convert, .. } => format!("convert it: {convert}"),
+            ReadError::UnknownLayout { .. } => {
+                "update wallscope, or save the file in an older version of its format".to_string()
+            }
+            ReadError::Ambiguous { choose, .. } => choose.clone(),
             ReadError::NoValues => "was anything running while it was made?".to_string(),
             ReadError::NoSuchValue { .. } => "choose one of them with --value".to_string(),
         };
@@ -162,6 +167,10 @@ fn not_permitted(path: &Path) -> String {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the user names the profile, which may be a FIFO"
+)]
 fn file(path: &Path) -> std::io::Result<std::fs::File> {
     let file = std::fs::File::open(path)?;
     if file.metadata()?.is_dir() {

@@ -3,6 +3,8 @@
 //! One file a verb, one row each in [`Verb`]. Errors reach the user once, as `wallscope: …` with
 //! the cause, the value at fault and what to do next ([`failure`]).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 /// As the standard library's, but one who reads standard error and goes away is no reason to panic:
 /// a recording is worth more than what is said about it. Names of others may be in it, and do nothing to
 /// a terminal.

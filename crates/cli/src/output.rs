@@ -80,6 +80,10 @@ impl Write for Sink {
 impl Output {
     /// Opens a file that `readers` may read: a folder that is missing or read-only shows here, before
     /// any work is done.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the user names the file, to be written"
+    )]
     pub fn create(path: &Path, readers: Readers) -> anyhow::Result<Output> {
         let output = |sink, place: &Path| Output {
             file: BufWriter::new(sink),
@@ -212,6 +216,7 @@ fn give_to_caller(file: &File) -> io::Result<()> {
 
 /// A file in `folder` that has no name yet; fails on file systems that have no such files, or where
 /// it could not be given one later.
+#[expect(clippy::disallowed_methods, reason = "makes a file")]
 fn nameless(folder: &Path, readers: Readers) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(readers.mode());

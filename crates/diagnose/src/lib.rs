@@ -13,6 +13,8 @@
 //!
 //! Nothing here guesses the purpose of a program.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod delays;
 mod evidence;
 mod frames;

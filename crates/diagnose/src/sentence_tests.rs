@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use wallscope_model::{
-    BlockReason, CgroupFacts, Context, HostSample, Ledger, Peer, Process, Recording, UnknownCause,
-    Window,
+    BlockReason, CgroupFacts, Context, HostSample, Ledger, Listener, Peer, Process, Recording,
+    UnknownCause, Window,
 };
 
 use super::finding;
@@ -263,4 +263,67 @@ fn the_main_wait_of_tasks_is_noted() {
     );
     rec.tasks[0].times.truncate(1);
     assert!(finding(&rec).also.iter().all(|(name, _)| *name != "tasks"));
+}
+
+#[test]
+fn shares_of_active_time_say_of_which_time_they_are() {
+    let f = finding(&recording(&[
+        (90, 0, 0, BlockReason::Lock, 10),
+        (0, 0, 0, BlockReason::Lock, 100),
+        (0, 0, 0, BlockReason::Lock, 100),
+    ]));
+    let said = "of the 10.0 s of active time, faster code helps with the 90 % spent computing, and cannot reduce \
+                the 10 % spent waiting.";
+    assert!(f.sentence.ends_with(said), "{}", f.sentence);
+}
+
+#[test]
+fn rest_is_no_bottleneck_but_is_told() {
+    let f = finding(&recording(&[(5, 0, 0, BlockReason::Timer, 95)]));
+    assert_eq!((f.rule, f.assumes.is_some()), ("sleeping", true));
+    let said = "faster code cannot reduce the 95 % spent waiting, which may well be for work, and a CPU profile \
+                shows only the 5 % spent computing.";
+    assert!(f.sentence.ends_with(said), "{}", f.sentence);
+    let f = finding(&recording(&[(0, 0, 0, BlockReason::Poll, 100); 3]));
+    assert_eq!(f.rule, "idle");
+    assert!(
+        f.sentence.contains("no bottleneck was found"),
+        "{}",
+        f.sentence
+    );
+}
+
+#[test]
+fn a_full_accept_queue_is_a_bottleneck_of_a_process_at_rest() {
+    let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 100)]);
+    let listener = Listener {
+        address: "0.0.0.0:80".into(),
+        queued: 5,
+        room: 5,
+    };
+    let mut host = HostSample::default();
+    host.facts.listeners.push(listener);
+    rec.host.push(host);
+    let f = finding(&rec);
+    assert_eq!(f.rule, "accept-queue", "{}", f.sentence);
+    assert!(f.when.contains("accept queue"), "{}", f.when);
+    let said = "its accept queue at 0.0.0.0:80 was full (5 waiting, room for 5)";
+    assert!(f.sentence.contains(said), "{}", f.sentence);
+}
+
+#[test]
+fn findings_beside_the_verdict_are_bottlenecks() {
+    // Both computing and a lock make a cause; sleeping would be a rest.
+    let f = finding(&recording(&[
+        (60, 0, 0, BlockReason::Lock, 40),
+        (10, 0, 0, BlockReason::Timer, 0),
+    ]));
+    assert_eq!(f.rule, "computing", "{}", f.sentence);
+    let also: Vec<_> = f.also.iter().map(|(name, _)| *name).collect();
+    assert_eq!(also, ["waiting"]);
+    assert!(
+        f.also[0].1.starts_with("it waits for locks"),
+        "{:?}",
+        f.also
+    );
 }

@@ -25,7 +25,7 @@ pub const ONE_THREAD_SHARE: f64 = 0.5;
 /// Share of active time that makes a cause of a wait which may be work or rest: sleep, poll, input.
 /// Convention: more than half of the time is the process's main activity. Held by `cat`, `starved`, `ticker`.
 pub const MOSTLY_SHARE: f64 = 0.5;
-/// Share of active time of another wait for which a verdict on CPUs mentions computing beside it.
+/// Share of active time on a CPU from which a verdict on waits mentions the computing beside it.
 /// Convention: a quarter.
 pub const BESIDE_SHARE: f64 = 0.25;
 /// Share of its waits for which a waker or its activity is worth a line. Convention.
@@ -39,8 +39,8 @@ pub const SAME_FUNCTION_SHARE: f64 = 0.05;
 /// Share of active time that was not seen above which nothing firm can be said. Held by
 /// `unseen_time_leaves_nothing_firm_to_say`.
 pub const UNSEEN_SHARE: f64 = 0.10;
-/// Share of the window, in CPUs, that threads too short to be seen must compute to count. The same
-/// 1 % of one CPU as [`IDLE_CPUS`]. Held by
+/// Share of the window, in CPUs, that threads too short to be seen must compute to count. 1 % of one
+/// CPU, as [`IDLE_CPUS`]. Held by
 /// `a_process_with_unseen_busy_threads_is_not_called_idle`.
 pub const BRIEF_CPUS: f64 = 0.01;
 /// Share of the window in waits of unknown kind above which a process is not called healthy.
@@ -125,7 +125,7 @@ pub const LASTING_OF_COMPUTING: f64 = 0.8;
 /// Share of the window in waits for others below which a process is healthy. Held by
 /// `healthy-server`.
 pub const HEALTHY_PENDING: f64 = 0.05;
-/// The same limit for a process that answers within [`AT_ONCE_NS`]. Held by `reactor`.
+/// Limit of [`HEALTHY_PENDING`] for a process that answers within [`AT_ONCE_NS`]. Held by `reactor`.
 pub const HEALTHY_PENDING_QUICK: f64 = 0.25;
 /// Time to answer that a person takes for at once, ns. Nielsen's 0.1 s.
 pub const AT_ONCE_NS: u64 = 100_000_000;
@@ -196,7 +196,7 @@ pub const TASKS_WAITING: f64 = 1.0;
 /// Factor by which polled tasks' waits may exceed the time for which callers are owed answers,
 /// where connections are followed. Held by the same test.
 pub const TASKS_OWED_FOLLOWED: f64 = 1.25;
-/// The same factor where connections are polled.
+/// Factor of [`TASKS_OWED_FOLLOWED`] where connections are polled.
 pub const TASKS_OWED_POLLED: f64 = 3.0;
 /// Part of their time that tasks must run, or be ready to, to be mentioned as busy. Convention.
 pub const TASKS_BUSY: f64 = 0.5;

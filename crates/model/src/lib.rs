@@ -10,6 +10,8 @@
 //! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod domain;
 mod event;
 mod host;
@@ -32,6 +34,7 @@ pub mod domain_text;
 pub mod merge;
 pub mod name;
 pub mod place;
+pub mod printable;
 pub mod scale;
 pub mod shape;
 pub mod stats;

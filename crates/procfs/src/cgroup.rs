@@ -4,6 +4,7 @@
 //! mount both. Paths in `/proc/PID/cgroup` are within a hierarchy; `/proc/self/mountinfo` says
 //! where the hierarchy is mounted, and which part of it, as containers see only theirs.
 
+use crate::kernel_file;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -153,14 +154,14 @@ pub fn parse_memberships(text: &str) -> Vec<Membership> {
 /// # Errors
 /// What reading `/proc/self/mountinfo` says.
 pub fn hierarchies() -> io::Result<Vec<Hierarchy>> {
-    let bytes = std::fs::read("/proc/self/mountinfo")?;
+    let bytes = kernel_file::read("/proc/self/mountinfo")?;
     Ok(parse_mounts(&String::from_utf8_lossy(&bytes)))
 }
 
 /// The group of process `pid` that governs `controller` (`cpu`, `memory`). `None` where its
 /// directory cannot be seen from here.
 pub fn group_of(pid: u32, controller: &str) -> Option<Group> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    let bytes = kernel_file::read(format!("/proc/{pid}/cgroup")).ok()?;
     let memberships = parse_memberships(&String::from_utf8_lossy(&bytes));
     locate(&hierarchies().ok()?, &memberships, controller).filter(|g| g.dir.is_dir())
 }
@@ -291,12 +292,12 @@ pub fn processes(dir: &Path) -> Result<Vec<u32>, CgroupError> {
 }
 
 fn members(dir: &Path) -> io::Result<Vec<u32>> {
-    let procs = std::fs::read_to_string(dir.join("cgroup.procs"));
+    let procs = kernel_file::read_to_string(dir.join("cgroup.procs"));
     if let Ok(text) = &procs {
         return Ok(text.lines().filter_map(|l| l.parse().ok()).collect());
     }
     // Threaded groups of version 2 refuse `cgroup.procs`; their threads tell their processes.
-    let Ok(text) = std::fs::read_to_string(dir.join("cgroup.threads")) else {
+    let Ok(text) = kernel_file::read_to_string(dir.join("cgroup.threads")) else {
         return procs.map(|_| Vec::new());
     };
     Ok(text

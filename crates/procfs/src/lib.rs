@@ -10,8 +10,11 @@
 //! beside them only open files. Malformed text is an error, `None`, or a skipped line, never a
 //! panic: files under `/proc` change while they are read.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod cgroup;
 pub mod host;
+pub mod kernel_file;
 pub mod locks;
 pub mod maps;
 pub mod process;

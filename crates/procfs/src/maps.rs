@@ -1,5 +1,6 @@
 //! `/proc/PID/maps`: what is mapped where in a process.
 
+use crate::kernel_file;
 use std::io;
 
 /// One mapping.
@@ -102,7 +103,7 @@ pub fn parse(text: &str) -> Vec<Mapping> {
 /// What reading `/proc/PID/maps` says: `NotFound` where there is no such process,
 /// `PermissionDenied` where it may not be inspected.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
-    let bytes = std::fs::read(format!("/proc/{pid}/maps"))?;
+    let bytes = kernel_file::read(format!("/proc/{pid}/maps"))?;
     Ok(parse(&String::from_utf8_lossy(&bytes)))
 }
 

@@ -1,5 +1,6 @@
 //! What `/proc/PID` says of a process or thread.
 
+use crate::kernel_file;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -226,7 +227,7 @@ pub fn split_cmdline(bytes: &[u8]) -> Vec<String> {
 }
 
 fn text(path: String) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+    Ok(String::from_utf8_lossy(&kernel_file::read(path)?).into_owned())
 }
 
 fn invalid(what: &str, pid: u32) -> io::Error {
@@ -267,7 +268,7 @@ pub fn sched_stat(pid: u32, tid: u32) -> io::Result<SchedStat> {
 /// # Errors
 /// `NotFound` where there is no such process.
 pub fn cmdline(pid: u32) -> io::Result<Vec<String>> {
-    Ok(split_cmdline(&std::fs::read(format!(
+    Ok(split_cmdline(&kernel_file::read(format!(
         "/proc/{pid}/cmdline"
     ))?))
 }

@@ -294,6 +294,7 @@ impl TargetRoot {
     ///
     /// # Errors
     /// What opening the directory says.
+    #[expect(clippy::disallowed_methods, reason = "the descriptor gives no access")]
     pub fn at(path: &Path, rights: Rights) -> io::Result<TargetRoot> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -354,6 +355,10 @@ impl TargetRoot {
     }
 
     /// Resolves `path` to a descriptor that gives no access to the file.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the descriptor gives no access yet"
+    )]
     fn resolve(&self, path: &Path, purpose: Purpose) -> Result<File, Refusal> {
         let mut flags = OFlags::PATH | OFlags::CLOEXEC;
         if !purpose.follows_links() {
@@ -373,6 +378,10 @@ impl TargetRoot {
 }
 
 /// Opens for reading the file that `found`, a descriptor without access, stands for.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "opened by descriptor, after its checks"
+)]
 fn open_descriptor(found: BorrowedFd<'_>) -> Result<File, Refusal> {
     let by_number = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -384,6 +393,10 @@ fn open_descriptor(found: BorrowedFd<'_>) -> Result<File, Refusal> {
 }
 
 /// Opens the regular file at `path` with the rights of this process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the descriptor gives no access yet"
+)]
 fn open_with_own_rights(path: &Path) -> Result<(File, Metadata), Refusal> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = File::from(rustix::fs::open(path, flags, Mode::empty())?);

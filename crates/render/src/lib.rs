@@ -9,6 +9,8 @@
 //! Nothing here measures, judges, prints, or looks at the machine: values in, bytes and strings out.
 //! The sentence on top of a report comes from the caller.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod calibrate;
 pub mod calls;
 pub mod diff;

@@ -10,15 +10,15 @@
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 /// Maximum bytes of instructions that are examined; nothing is known of code beyond.
-const MOST: usize = 256 << 10;
+const MAX_CODE_BYTES: usize = 256 << 10;
 
 /// Maximum distance of a jump within a function, bytes; a longer one leads to another function.
-const WITHIN: u64 = 4 << 10;
+const MAX_INNER_JUMP: u64 = 4 << 10;
 
 /// Returns the address after the last instruction of the function that begins with `code`, at
 /// `start`; the end of `code` if that cannot be determined.
 pub(crate) fn end(code: &[u8], start: u64) -> u64 {
-    let code = &code[..code.len().min(MOST)];
+    let code = &code[..code.len().min(MAX_CODE_BYTES)];
     let limit = start.saturating_add(code.len() as u64);
     let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -38,7 +38,7 @@ pub(crate) fn end(code: &[u8], start: u64) -> u64 {
             }
             FlowControl::UnconditionalBranch => {
                 let to = instruction.near_branch_target();
-                if (next..limit).contains(&to) && to - next <= WITHIN {
+                if (next..limit).contains(&to) && to - next <= MAX_INNER_JUMP {
                     reach = reach.max(to);
                 }
                 true

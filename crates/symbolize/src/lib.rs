@@ -25,6 +25,8 @@
 //! Not done: debuginfod or any other network access, split DWARF (`.dwo`: lines only), line numbers
 //! of kernel code, names of stubs on machines other than x86-64.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod debugfile;
 mod demangle;
 mod dwarf;
@@ -51,9 +53,9 @@ use wallscope_procfs::target_file::TargetRoot;
 pub use demangle::{demangle, without_arguments};
 pub use source::{ModuleSource, Sources};
 
-use jit::{Book, Now, PerfMap, Place};
+use jit::{ClockReading, CodeHistory, PerfMap, SourcePosition};
 use losses::Losses;
-use module::Wanted;
+use module::ModuleAddresses;
 use table::Table;
 
 /// Fills the lines of all frames that have none. Returns the unresolved addresses by cause, to be
@@ -76,7 +78,7 @@ pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
         let lines = match module.kind {
             ModuleKind::Jit => jit(module, source, &addresses, &mut table, &mut losses),
             _ => {
-                let wanted = Wanted {
+                let wanted = ModuleAddresses {
                     module,
                     offsets: &addresses,
                 };
@@ -216,14 +218,17 @@ fn jit(
         losses.add(format!("no perf map: pid {pid}"), count);
         return none;
     };
-    let mut book = Book::new(u64::MAX);
+    let mut history = CodeHistory::new(u64::MAX);
     let mut map = PerfMap::new(map);
-    if map.follow(&mut book, Now::default(), usize::MAX).is_err() {
+    if map
+        .follow(&mut history, ClockReading::default(), usize::MAX)
+        .is_err()
+    {
         losses.add(format!("unreadable perf map: pid {pid}"), count);
         return none;
     }
-    map.finish(&mut book);
-    let names: Vec<Option<Place>> = addresses.iter().map(|a| book.at(*a, 0)).collect();
+    map.finish(&mut history);
+    let names: Vec<Option<SourcePosition>> = addresses.iter().map(|a| history.at(*a, 0)).collect();
     let missing = names.iter().filter(|n| n.is_none()).count();
     losses.add(format!("not in the perf map: pid {pid}"), missing as u64);
     losses.add(
@@ -232,7 +237,7 @@ fn jit(
     );
     losses.add(
         format!("entries of the perf map beyond what is kept: pid {pid}"),
-        book.refused,
+        history.refused,
     );
     names
         .iter()

@@ -23,10 +23,10 @@ use crate::unnamed;
 
 /// Maximum bytes of functions without a size that are examined in one module: a hostile one could
 /// have many that never end.
-const LABELS: u64 = 4 << 20;
+const MAX_LABEL_BYTES: u64 = 4 << 20;
 
 /// The addresses of one module to resolve.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ModuleAddresses<'a> {
     /// The module.
     pub module: &'a Module,
     /// File offsets, ascending, without duplicates.
@@ -36,7 +36,7 @@ pub(crate) struct Wanted<'a> {
 /// Resolves `wanted`; returns the lines of each offset, empty if it stays unresolved. Counts the
 /// misses in `losses`, in distinct addresses.
 pub(crate) fn resolve(
-    wanted: &Wanted<'_>,
+    wanted: &ModuleAddresses<'_>,
     sources: &Sources,
     source: Option<&ModuleSource>,
     table: &mut Table<'_>,
@@ -144,7 +144,7 @@ struct Resolver<'a, 'd, 't, 'r> {
 impl<'d> Resolver<'_, 'd, '_, '_> {
     fn run(
         mut self,
-        wanted: &Wanted<'_>,
+        wanted: &ModuleAddresses<'_>,
         sources: &Sources,
         source: Option<&ModuleSource>,
     ) -> Vec<Vec<Line>> {
@@ -179,12 +179,12 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             .collect();
         self.losses
             .add(format!("no symbols: module {}", self.name), without_symbols);
-        self.tell_apart(&mapped, &mut lines);
+        self.name_unnamed(&mapped, &mut lines);
         lines
     }
 
     /// Names functions without a name by their start, if it is known.
-    fn tell_apart(&mut self, mapped: &[Option<u64>], lines: &mut [Vec<Line>]) {
+    fn name_unnamed(&mut self, mapped: &[Option<u64>], lines: &mut [Vec<Line>]) {
         let (at, addresses): (Vec<usize>, Vec<u64>) = (mapped.iter().enumerate())
             .filter_map(|(i, address)| Some((i, (*address).filter(|_| lines[i].is_empty())?)))
             .unzip();
@@ -235,9 +235,9 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         }
         symbols.add(self.elf, SymbolTable::Dynamic, self.elf);
         let sections = self.elf.code_sections();
-        let mut left = LABELS;
+        let mut left = MAX_LABEL_BYTES;
         let symbols = symbols.finish(&sections, |label| {
-            self.end_of_label(&sections, label, &mut left)
+            self.label_end(&sections, label, &mut left)
         });
 
         let answers = self.debug_information(addresses, debug.as_ref(), has_dwarf, search);
@@ -248,8 +248,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             .map(|(i, address)| {
                 let symbol = symbols[i].as_ref();
                 let answer = answers.get(i);
-                if let Some(answer) = answer.filter(|a| !a.places.is_empty()) {
-                    let lines = self.lines_of_places(&answer.places, symbol);
+                if let Some(answer) = answer.filter(|a| !a.functions.is_empty()) {
+                    let lines = self.lines_of_functions(&answer.functions, symbol);
                     if !lines.is_empty() {
                         return lines;
                     }
@@ -289,7 +289,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
 
     /// Returns the latest possible end of the function at `label`, which has no size. `left`: bytes
     /// of such functions that may still be examined.
-    fn end_of_label(&self, sections: &[SectionSpan], label: u64, left: &mut u64) -> u64 {
+    fn label_end(&self, sections: &[SectionSpan], label: u64, left: &mut u64) -> u64 {
         if !self.elf.is_x86_64() || *left == 0 {
             return u64::MAX;
         }
@@ -333,17 +333,22 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         let sup_elf = sup_map.as_deref().and_then(|d| Elf::parse(d).ok());
         let sup = sup_elf.as_ref().and_then(Sections::load);
         let executable = |address| self.elf.is_executable(address);
-        let (answers, gaps) = dwarf::resolve(
-            &sections,
-            sup.as_ref(),
-            addresses,
-            &executable,
-            self.deadline,
-        );
+        let query = dwarf::Query {
+            wanted: addresses,
+            executable: &executable,
+            deadline: self.deadline,
+        };
+        let (answers, omissions) = dwarf::resolve(&sections, sup.as_ref(), query);
         let causes = [
-            ("split debug information is not read", gaps.split),
-            ("debug information took too long", u64::from(gaps.timed_out)),
-            ("malformed debug information", u64::from(gaps.malformed)),
+            ("split debug information is not read", omissions.split),
+            (
+                "debug information took too long",
+                u64::from(omissions.timed_out),
+            ),
+            (
+                "malformed debug information",
+                u64::from(omissions.malformed),
+            ),
         ];
         for (cause, count) in causes {
             self.losses
@@ -353,19 +358,19 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
     }
 
     /// Returns lines for DWARF's functions, innermost first.
-    fn lines_of_places(
+    fn lines_of_functions(
         &mut self,
-        places: &[dwarf::Place],
+        functions: &[dwarf::FunctionAt],
         symbol: Option<&Symbol<'_>>,
     ) -> Vec<Line> {
-        let last = places.len() - 1;
-        let mut lines = Vec::with_capacity(places.len());
-        for (i, place) in places.iter().enumerate() {
-            let described = &place.function;
+        let last = functions.len() - 1;
+        let mut lines = Vec::with_capacity(functions.len());
+        for (i, at) in functions.iter().enumerate() {
+            let described = &at.function;
             let mut name: Cow<'_, [u8]> = Cow::Borrowed(&described.name);
             if i == last
                 && let Some(symbol) = symbol
-                && (name.is_empty() || is_better(symbol, place))
+                && (name.is_empty() || is_better(symbol, at))
             {
                 name = Cow::Borrowed(symbol.name);
             }
@@ -373,27 +378,27 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
                 continue;
             }
             let file: &Arc<str> = if described.file.is_empty() {
-                &place.file
+                &at.file
             } else {
                 &described.file
             };
             let function = self.table.mangled(&name, file, described.line);
             lines.push(Line {
                 function,
-                line: place.line,
+                line: at.line,
             });
         }
         lines
     }
 }
 
-/// Whether the symbol names the function at `place` better than DWARF: it is the exported name of
+/// Whether the symbol names the function at `at` better than DWARF: it is the exported name of
 /// the function (`read`, where DWARF has `__GI___libc_read`), or it has arguments where DWARF has
 /// only a bare name.
-fn is_better(symbol: &Symbol<'_>, place: &dwarf::Place) -> bool {
+fn is_better(symbol: &Symbol<'_>, at: &dwarf::FunctionAt) -> bool {
     let exported = symbol.binding != Binding::Local;
-    symbol.address == place.entry
+    symbol.address == at.entry
         && symbol.function
-        && !place.function.is_linkage
+        && !at.function.is_linkage
         && (exported || is_mangled(symbol.name))
 }

@@ -8,7 +8,7 @@
 
 /* Follows g → m → current goroutine → saved stack pointer. It reads one word a step, as each may
  * lie elsewhere. */
-__attribute__((noinline)) int uw_cross(struct uw_work *w)
+__attribute__((noinline)) int uw_leave_go_stack(struct uw_work *w)
 {
 	if (!w)
 		return UW_DONE;

@@ -7,7 +7,7 @@
 #define WALLSCOPE_HOTSPOT_ABI_H
 
 /* Maximum code heaps: a VM has one or three, and up to four from JDK 26 on. */
-#define HS_HEAPS 4
+#define HS_MAX_HEAPS 4
 /* Bytes of the buffer for memory outside the stack. It is larger than any offset in a blob. */
 #define HS_SIDE_BYTES 512
 
@@ -22,7 +22,7 @@ struct hs_heap {
 struct hs_proc {
 	u64 low; /* range of all code heaps; empty if low == high */
 	u64 high;
-	struct hs_heap heap[HS_HEAPS];
+	struct hs_heap heap[HS_MAX_HEAPS];
 	u16 blob_name; /* offsets in a blob */
 	u16 blob_begin;
 	u16 blob_end;
@@ -90,8 +90,8 @@ struct hs_walk {
 	u32 id;
 	u32 kind; /* first four letters of the blob's name */
 	u8 stage;
-	u8 told; /* HS_WORD_PID was emitted */
-	u8 guessed; /* the blob comes from the cache of an earlier walk */
+	u8 pid_emitted; /* HS_WORD_PID was emitted */
+	u8 from_cache; /* the blob comes from the cache of an earlier walk */
 	u8 optional; /* the walk can go on without the requested memory */
 	u32 side_len;
 	u32 pad1;

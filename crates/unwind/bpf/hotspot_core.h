@@ -41,15 +41,15 @@
 
 /* Maximum steps through the segment map to the start of a blob; a step covers at most 254
  * segments. */
-#define HS_LEAPS 24
+#define HS_MAX_SEGMENT_STEPS 24
 /* Maximum words that compiled code may have pushed beyond its frame. */
-#define HS_PUSHED 6
+#define HS_MAX_PUSHED 6
 /* Layout of an interpreter frame, in words from rbp. */
 #define HS_BCP -8
 #define HS_METHOD -3
 #define HS_SENDER_SP -1
 /* Maximum bytes of an interpreter frame; its locals lie above it and do not count. */
-#define HS_MOST_STACK 65536
+#define HS_MAX_FRAME_BYTES 65536
 
 uw_inline u32 hs_owns(struct uw_work *w, u64 pc)
 {
@@ -83,9 +83,9 @@ uw_inline int hs_start(struct uw_work *w)
 	u64 pc = w->ip - !w->exact;
 	struct uw_cached *c = hs_cached(w, pc);
 
-	w->hs.guessed = c->pc == pc && c->gen == w->gen && w->gen && c->rule == UW_RULE_HOTSPOT;
+	w->hs.from_cache = c->pc == pc && c->gen == w->gen && w->gen && c->rule == UW_RULE_HOTSPOT;
 	w->hs.blob = c->frame;
-	w->hs.stage = w->hs.guessed ? HS_STAGE_BLOB : HS_STAGE_HEAP;
+	w->hs.stage = w->hs.from_cache ? HS_STAGE_BLOB : HS_STAGE_HEAP;
 	return UW_MORE;
 }
 
@@ -93,7 +93,7 @@ uw_inline int hs_find_heap(struct uw_work *w)
 {
 	u64 pc = w->ip - !w->exact;
 
-	for (int i = 0; i < HS_HEAPS; i++) {
+	for (int i = 0; i < HS_MAX_HEAPS; i++) {
 		struct hs_heap *h = &w->hs.proc.heap[i];
 
 		if (pc - h->low >= h->high - h->low)
@@ -111,7 +111,7 @@ uw_inline int hs_find_heap(struct uw_work *w)
  * start and 0xff an unused segment. */
 uw_inline int hs_find_blob(struct uw_work *w)
 {
-	for (int k = 0; k < HS_LEAPS; k++) {
+	for (int k = 0; k < HS_MAX_SEGMENT_STEPS; k++) {
 		u64 at = w->hs.segmap + UW_FRESH(w->hs.segment);
 		u64 off = at - w->hs.side_at;
 
@@ -160,13 +160,13 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	if (p->header == 8)
 		used >>= 32;
 	if (!(used & 0xff) || pc < begin || pc >= end) {
-		if (!w->hs.guessed)
+		if (!w->hs.from_cache)
 			return uw_finish(w, UW_END_NO_INFO);
-		w->hs.guessed = 0;
+		w->hs.from_cache = 0;
 		w->hs.stage = HS_STAGE_HEAP;
 		return UW_MORE;
 	}
-	if (!w->hs.guessed) {
+	if (!w->hs.from_cache) {
 		c = hs_cached(w, pc);
 		c->pc = pc;
 		c->gen = w->gen;
@@ -177,7 +177,7 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	w->hs.begin = begin;
 	w->hs.deopt = deopt;
 	/* Some stubs give -1: they are unwound by rbp. */
-	w->hs.frame_size = (u32)size > HS_MOST_STACK / 8 ? 0 : (u32)size * 8;
+	w->hs.frame_size = (u32)size > HS_MAX_FRAME_BYTES / 8 ? 0 : (u32)size * 8;
 	/* Negative: the frame is never complete. */
 	w->hs.complete = (u16)complete > 0x7fff ? ~0u : (u16)complete;
 	w->hs.orig_pc = orig;
@@ -205,11 +205,11 @@ uw_inline int hs_read_name(struct uw_work *w)
 }
 
 /* Emits the process, once a stack. */
-uw_inline int hs_tell(struct uw_work *w)
+uw_inline int hs_put_pid(struct uw_work *w)
 {
-	if (w->hs.told)
+	if (w->hs.pid_emitted)
 		return UW_MORE;
-	w->hs.told = 1;
+	w->hs.pid_emitted = 1;
 	return uw_put(w, HS_WORD_PID | w->tgid);
 }
 
@@ -218,13 +218,13 @@ uw_inline int hs_put_code(struct uw_work *w, u32 compiled)
 {
 	u64 frame = w->ip & UW_FRAME_OFFSET;
 
-	if (hs_tell(w) || uw_put(w, w->exact ? frame | UW_FRAME_EXACT : frame))
+	if (hs_put_pid(w) || uw_put(w, w->exact ? frame | UW_FRAME_EXACT : frame))
 		return UW_DONE;
 	return compiled ? uw_put(w, HS_WORD_CODE | w->hs.id) : UW_MORE;
 }
 
 /* Steps to the caller with the given registers. */
-uw_inline int hs_go(struct uw_work *w, u64 sp, u64 bp, u64 ip)
+uw_inline int hs_step_to(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 {
 	if (sp <= w->regs[UW_RSP] || sp & 7)
 		return uw_finish(w, UW_END_NO_PROGRESS);
@@ -244,7 +244,7 @@ uw_inline int hs_leave_interpreted(struct uw_work *w)
 {
 	u64 fp = w->regs[UW_RBP], bcp, method, sp, bp, ip;
 
-	if (fp & 7 || fp <= w->regs[UW_RSP] || fp - w->regs[UW_RSP] > HS_MOST_STACK ||
+	if (fp & 7 || fp <= w->regs[UW_RSP] || fp - w->regs[UW_RSP] > HS_MAX_FRAME_BYTES ||
 	    !(w->valid & 1u << UW_RBP))
 		return uw_finish(w, UW_END_NO_PROGRESS);
 	/* Read the lowest word first: a chunk starts there. */
@@ -255,13 +255,13 @@ uw_inline int hs_leave_interpreted(struct uw_work *w)
 	/* The running frame keeps its bytecode pointer in r13. */
 	if (w->exact && w->valid & 1u << 13 && !(w->located & 1u << 13))
 		bcp = w->regs[13];
-	if (hs_tell(w) || uw_put(w, HS_WORD_METHOD | (method & UW_FRAME_OFFSET)) ||
+	if (hs_put_pid(w) || uw_put(w, HS_WORD_METHOD | (method & UW_FRAME_OFFSET)) ||
 	    uw_put(w, HS_WORD_BCP | (bcp & UW_FRAME_OFFSET)))
 		return UW_DONE;
 	/* The caller's own stack pointer, below the arguments that it pushed for this method. */
-	if (sp <= fp || sp & 7 || sp - fp > HS_MOST_STACK)
+	if (sp <= fp || sp & 7 || sp - fp > HS_MAX_FRAME_BYTES)
 		sp = fp + 16;
-	return hs_go(w, sp, bp, ip);
+	return hs_step_to(w, sp, bp, ip);
 }
 
 /* Whether these bytes are the nmethod entry barrier: cmpl $…, …(%r15) with an immediate of four
@@ -276,7 +276,7 @@ uw_inline u32 hs_is_guard(u64 code)
 
 /* Chooses the stage that unwinds compiled code, from the bytes before and at the pc. The prologue
  * makes the frame: push %rbp, sub $…. The epilogue undoes it: add, pop, safepoint poll, ret. */
-uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
+uw_inline void hs_choose_stage(struct uw_work *w, u64 before, u64 at)
 {
 	u8 last = before >> 56, one = at;
 	u32 head = w->ip - w->hs.begin < w->hs.complete;
@@ -324,7 +324,7 @@ uw_inline int hs_enter_code(struct uw_work *w)
 	if (compiled && w->exact) {
 		if (hs_word(w, w->ip - 8, &before) || hs_word(w, w->ip, &at))
 			return UW_SIDE;
-		hs_look_at_code(w, before, at);
+		hs_choose_stage(w, before, at);
 	} else if (compiled || (w->hs.frame_size && kind != HS_VTABLE)) {
 		w->hs.stage = HS_STAGE_LEAVE;
 	} else if (kind == HS_VTABLE || kind == HS_I2C || kind == HS_HANDLES) {
@@ -349,7 +349,7 @@ uw_inline int hs_leave_adapter(struct uw_work *w)
 	}
 	w->hs.stage = HS_STAGE_BY_RBP;
 	/* Between push %rbp and the next instruction. */
-	if (!(sp & 7) && fp - sp > HS_MOST_STACK)
+	if (!(sp & 7) && fp - sp > HS_MAX_FRAME_BYTES)
 		w->hs.stage = HS_STAGE_TWO_WORDS;
 	return UW_MORE;
 }
@@ -363,7 +363,7 @@ uw_inline int hs_leave_sized(struct uw_work *w)
 		return uw_finish(w, UW_END_NO_PROGRESS);
 	if (uw_word(w, cfa - 16, &bp) || uw_word(w, cfa - 8, &ip))
 		return UW_NEED;
-	for (int i = 0; i < HS_PUSHED && !hs_owns(w, ip); i++) {
+	for (int i = 0; i < HS_MAX_PUSHED && !hs_owns(w, ip); i++) {
 		cfa += 8;
 		bp = ip;
 		if (uw_word(w, cfa - 8, &ip))
@@ -371,18 +371,18 @@ uw_inline int hs_leave_sized(struct uw_work *w)
 	}
 	if (!hs_owns(w, ip))
 		return uw_finish(w, UW_END_BAD_RULE);
-	return hs_go(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs[UW_RBP] : bp, ip);
+	return hs_step_to(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs[UW_RBP] : bp, ip);
 }
 
 /* Steps to the caller of code with an incomplete frame. If the caller is not VM code, the frame was
  * complete after all. */
-uw_inline int hs_go_if_caller(struct uw_work *w, u64 sp, u64 bp, u64 ip)
+uw_inline int hs_step_if_caller(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 {
 	if ((w->hs.kind == HS_NMETHOD || w->hs.kind == HS_NATIVE) && !hs_owns(w, ip)) {
 		w->hs.stage = HS_STAGE_LEAVE;
 		return UW_MORE;
 	}
-	return hs_go(w, sp, bp, ip);
+	return hs_step_to(w, sp, bp, ip);
 }
 
 /* Performs one step on the frame at w->ip. Also returns UW_MORE when that frame is finished. */
@@ -413,7 +413,7 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 	case HS_STAGE_ADAPTER:
 		return hs_leave_adapter(w);
 	case HS_STAGE_BY_RBP:
-		if (fp & 7 || fp < sp || fp - sp > HS_MOST_STACK || !(w->valid & 1u << UW_RBP))
+		if (fp & 7 || fp < sp || fp - sp > HS_MAX_FRAME_BYTES || !(w->valid & 1u << UW_RBP))
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, fp, &a) || uw_word(w, fp + 8, &b))
 			return UW_NEED;
@@ -424,15 +424,15 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 			if (uw_word(w, fp + 8, &b))
 				return UW_NEED;
 		}
-		return hs_go(w, fp + 16, a, b);
+		return hs_step_to(w, fp + 16, a, b);
 	case HS_STAGE_ONE_WORD:
 		if (uw_word(w, sp, &b))
 			return UW_NEED;
-		return hs_go_if_caller(w, sp + 8, fp, b);
+		return hs_step_if_caller(w, sp + 8, fp, b);
 	case HS_STAGE_TWO_WORDS:
 		if (uw_word(w, sp, &a) || uw_word(w, sp + 8, &b))
 			return UW_NEED;
-		return hs_go_if_caller(w, sp + 16, a, b);
+		return hs_step_if_caller(w, sp + 16, a, b);
 	default:
 		return uw_finish(w, UW_END_NO_INFO);
 	}
@@ -444,7 +444,7 @@ uw_inline void hs_begin(struct uw_work *w, u32 tgid)
 	struct hs_proc *p = hs_get_proc(tgid);
 
 	w->tgid = tgid;
-	w->hs.told = 0;
+	w->hs.pid_emitted = 0;
 	w->hs.optional = 0;
 	w->hs.side_len = 0;
 	if (p)

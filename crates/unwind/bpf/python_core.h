@@ -57,10 +57,10 @@ enum {
 };
 
 /* Maximum threads and interpreters that one walk visits. */
-#define PY_MOST_HOPS 2048
+#define PY_MAX_HOPS 2048
 /* Maximum reads of one walk: four for each Ruby frame, three for PHP, two for Python (one for a
  * shim), and those before the first frame. */
-#define PY_STEPS (4 * PY_MAX_FRAMES + PY_MOST_HOPS + 8)
+#define PY_STEPS (4 * PY_MAX_FRAMES + PY_MAX_HOPS + 8)
 
 #define py_inline static inline __attribute__((always_inline))
 
@@ -79,7 +79,7 @@ py_inline u8 py_byte(struct py_work *w, u32 at)
 	return *((u8 *)w->buf + (at & (PY_BYTES - 1)));
 }
 
-py_inline u32 py_most(u32 a, u32 b)
+py_inline u32 py_max(u32 a, u32 b)
 {
 	return a > b ? a : b;
 }
@@ -104,7 +104,7 @@ py_inline int py_want(struct py_work *w, u32 stage, u64 at, u32 bytes)
 py_inline int py_want_thread(struct py_work *w, u32 stage)
 {
 	struct py_proc *p = &w->proc;
-	u32 last = py_most(py_most(p->ts_next, p->ts_thread), py_most(p->ts_frame, p->ts_cframe));
+	u32 last = py_max(py_max(p->ts_next, p->ts_thread), py_max(p->ts_frame, p->ts_cframe));
 
 	return py_want(w, stage, w->tstate, last + 8);
 }
@@ -115,13 +115,13 @@ py_inline u32 py_interp_base(struct py_proc *p)
 }
 
 /* Whether states are told apart by the pointer into their thread's stack. */
-py_inline int py_by_stack(struct py_work *w)
+py_inline int py_states_by_stack(struct py_work *w)
 {
 	return w->proc.ts_cframe && w->sp;
 }
 
 /* Whether each state with frames belongs to its thread. */
-py_inline int py_by_age(struct py_work *w)
+py_inline int py_states_by_age(struct py_work *w)
 {
 	return !w->proc.ts_cframe && w->proc.kind == PY_KIND_SHIM;
 }
@@ -144,7 +144,7 @@ py_inline int py_want_interp(struct py_work *w, u32 stage)
 	if (!w->interp)
 		return py_choose(w);
 	return py_want(w, stage, w->interp + base,
-		       py_most(p->interp_next, p->interp_threads) - base + 8);
+		       py_max(p->interp_next, p->interp_threads) - base + 8);
 }
 
 py_inline int py_want_runtime(struct py_work *w)
@@ -174,10 +174,10 @@ py_inline int py_want_frame(struct py_work *w)
 	struct py_proc *p = &w->proc;
 	if (p->kind == PY_KIND_RUBY)
 		return rb_want_frame(w);
-	u32 last = py_most(py_most(p->frame_code, p->frame_back), p->frame_instr) + 8;
+	u32 last = py_max(py_max(p->frame_code, p->frame_back), p->frame_instr) + 8;
 
 	if (!w->frame) {
-		if (!w->several || !(py_by_stack(w) || py_by_age(w)))
+		if (!w->several || !(py_states_by_stack(w) || py_states_by_age(w)))
 			return py_finish(w, PY_END_ROOT);
 		/* Continue with the interpreter that called this one, further up the stack. */
 		py_close_call(w);
@@ -188,16 +188,16 @@ py_inline int py_want_frame(struct py_work *w)
 		w->best_at = ~0ull;
 		return py_want_runtime(w);
 	}
-	return py_want(w, PY_STAGE_FRAME, w->frame, py_most(last, (p->frame_mark & ~7u) + 8));
+	return py_want(w, PY_STAGE_FRAME, w->frame, py_max(last, (p->frame_mark & ~7u) + 8));
 }
 
 /* Compares the thread state in the buffer with the best candidate so far. */
-py_inline void py_weigh(struct py_work *w)
+py_inline void py_compare(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
 	u64 at = py_word(w, p->ts_cframe ? p->ts_cframe : p->ts_frame);
 
-	if (py_by_stack(w)) {
+	if (py_states_by_stack(w)) {
 		/* A thread's pointer lies above its stack; the first thread's lies below it. */
 		if (at < w->floor || at >= w->best_at || (w->sp < w->match && at >= w->match))
 			return;
@@ -205,7 +205,7 @@ py_inline void py_weigh(struct py_work *w)
 		/* An idle state has no frame, or a frame pointer into the state itself. */
 		if (py_word(w, p->ts_thread) != w->match || at - w->tstate < 1024 || !at)
 			return;
-		if (py_by_age(w) && (w->best || w->passed++ < w->walked))
+		if (py_states_by_age(w) && (w->best || w->passed++ < w->walked))
 			return;
 	}
 	w->best = w->tstate;
@@ -224,7 +224,7 @@ py_inline int py_enter_thread(struct py_work *w)
 /* Skips a frame without a function. */
 py_inline int py_pass_frame(struct py_work *w)
 {
-	if (++w->hops > PY_MOST_HOPS)
+	if (++w->hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_GARBAGE);
 	w->frame = w->back;
 	return py_want_frame(w);
@@ -256,7 +256,7 @@ py_inline int py_take_frame(struct py_work *w)
 		w->lasti = (s32)(py_half(w, p->frame_instr) << p->lasti_shift);
 	else
 		w->lasti = (s32)(py_word(w, p->frame_instr) - (w->code + p->code_start));
-	return py_want(w, PY_STAGE_CODE, w->code, py_most(p->code_line, p->code_name) + 8);
+	return py_want(w, PY_STAGE_CODE, w->code, py_max(p->code_line, p->code_name) + 8);
 }
 
 /* Emits the frame and requests its caller. */
@@ -370,7 +370,7 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 		break;
 	case PY_STAGE_THREAD:
 		if (w->several)
-			py_weigh(w);
+			py_compare(w);
 		else if (py_word(w, p->ts_thread) == w->match)
 			return py_enter_thread(w);
 		w->tstate = py_word(w, p->ts_next);
@@ -395,7 +395,7 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 		return py_finish(w, PY_END_GARBAGE);
 	}
 	/* Continue with the next thread of this interpreter, or the next interpreter. */
-	if (++w->hops > PY_MOST_HOPS)
+	if (++w->hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
 	return w->tstate ? py_want_thread(w, PY_STAGE_THREAD) : py_want_interp(w, PY_STAGE_INTERP);
 }

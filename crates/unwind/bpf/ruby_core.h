@@ -15,7 +15,7 @@ py_inline int rb_take_ractor(struct py_work *w)
 	struct py_proc *p = &w->proc;
 
 	w->interp = py_word(w, 0);
-	if (w->interp == w->best_at || ++w->hops > PY_MOST_HOPS)
+	if (w->interp == w->best_at || ++w->hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
 	/* The list of threads may lie before the link. */
 	w->floor = w->interp + (s64)((s32)p->interp_threads - (s32)p->interp_next);
@@ -25,7 +25,7 @@ py_inline int rb_take_ractor(struct py_work *w)
 /* Requests thread w->tstate, or the next ractor behind the last thread. */
 py_inline int rb_want_thread(struct py_work *w)
 {
-	if (++w->hops > PY_MOST_HOPS)
+	if (++w->hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
 	if (w->tstate == w->floor) {
 		w->tstate = 0;
@@ -37,7 +37,7 @@ py_inline int rb_want_thread(struct py_work *w)
 }
 
 /* Starts again from the VM, as the remembered thread is out of date. */
-py_inline int rb_look_anew(struct py_work *w)
+py_inline int rb_restart(struct py_work *w)
 {
 	w->tstate = 0;
 	return py_want(w, RB_STAGE_VM, w->proc.runtime, 8);
@@ -47,7 +47,7 @@ py_inline int rb_look_anew(struct py_work *w)
 py_inline int rb_pass_thread(struct py_work *w)
 {
 	if (!w->several)
-		return rb_look_anew(w);
+		return rb_restart(w);
 	w->tstate = w->back;
 	return rb_want_thread(w);
 }
@@ -57,7 +57,7 @@ py_inline int rb_enter_thread(struct py_work *w)
 	/* A thread that has not started or has ended has no context; the next thread may reuse its
 	 * pointer. */
 	if (!w->frame)
-		return w->several ? py_finish(w, PY_END_NOT_READY) : rb_look_anew(w);
+		return w->several ? py_finish(w, PY_END_NOT_READY) : rb_restart(w);
 	return py_want(w, RB_STAGE_CONTEXT, w->frame, 24);
 }
 
@@ -84,7 +84,7 @@ py_inline int rb_take_context(struct py_work *w)
 	w->frame = py_word(w, 16);
 	/* The fiber or thread has ended. */
 	if (!stack || !w->frame)
-		return w->several ? py_finish(w, PY_END_ROOT) : rb_look_anew(w);
+		return w->several ? py_finish(w, PY_END_ROOT) : rb_restart(w);
 	if (words > 1u << 27 || w->frame < stack)
 		return py_finish(w, PY_END_GARBAGE);
 	w->floor = stack + 8 * words;
@@ -107,7 +107,7 @@ py_inline int rb_take_frame(struct py_work *w)
 /* Skips a frame that is not shown. */
 py_inline int rb_pass_frame(struct py_work *w)
 {
-	if (++w->hops > PY_MOST_HOPS)
+	if (++w->hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_GARBAGE);
 	w->frame = w->back;
 	return rb_want_frame(w);

@@ -152,15 +152,15 @@ struct vm_area_struct___uw {
 
 struct uw_mapped {
 	u64 end;
-	u64 asks; /* registered with userfaultfd: its owner serves page faults */
+	u64 user_faults; /* registered with userfaultfd: its owner serves page faults */
 };
 
-static long uw_look_at_mapping(struct task_struct *task, struct vm_area_struct___uw *vma,
+static long uw_note_mapping(struct task_struct *task, struct vm_area_struct___uw *vma,
 			       struct uw_mapped *m)
 {
 	m->end = vma->vm_end;
 	if (__builtin_preserve_field_info(vma->vm_userfaultfd_ctx.ctx, 2 /* it exists */))
-		m->asks = vma->vm_userfaultfd_ctx.ctx != NULL;
+		m->user_faults = vma->vm_userfaultfd_ctx.ctx != NULL;
 	return 0;
 }
 
@@ -169,11 +169,11 @@ static long uw_look_at_mapping(struct task_struct *task, struct vm_area_struct__
 static __noinline long uw_may_fault(struct task_struct *task, u64 from, u64 bytes, long unsure)
 {
 	struct uw_mapped m = {};
-	long err = bpf_find_vma(task, from, uw_look_at_mapping, &m, 0);
+	long err = bpf_find_vma(task, from, uw_note_mapping, &m, 0);
 
 	if (err)
 		return err == -16 /* EBUSY */ ? unsure : 0;
-	return !m.asks && from + bytes <= m.end;
+	return !m.user_faults && from + bytes <= m.end;
 }
 
 /* Reads the current thread's memory in sleepable code; returns 0 on success. */
@@ -296,7 +296,7 @@ u32 uw_zero;
 /* Number of mappings marked pending because their addresses were unmapped. */
 u32 uw_outdated;
 /* Maximum mappings that one uw_is_free call marks. */
-#define UW_VOIDED_AT_ONCE 4
+#define UW_MAX_VOIDED 4
 
 /* Gives a new process its parent's mappings until its own are loaded. */
 static __always_inline long uw_fork(u32 parent, u32 child)
@@ -332,7 +332,7 @@ static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
 		if (m && m->start < end)
 			below = more;
 	}
-	for (u32 k = 1; k <= UW_VOIDED_AT_ONCE && k <= below; k++) {
+	for (u32 k = 1; k <= UW_MAX_VOIDED && k <= below; k++) {
 		m = uw_get_mapping(first + below - k);
 		if (!m || m->end <= start)
 			break;

@@ -246,7 +246,7 @@ uw_inline int uw_is_call(u64 code)
 /* Ends a stack in undescribed code. If a call instruction stands before the return address, the
  * stack is truncated. If none does, nothing called this code: the frame is the root, at this exact
  * address. */
-uw_inline int uw_look_for_call(struct uw_work *w)
+uw_inline int uw_check_caller(struct uw_work *w)
 {
 	u64 at = (w->ip - 8) & ~7ull, code, more;
 	u32 shift = (w->ip & 7) * 8;
@@ -283,7 +283,7 @@ uw_inline int uw_enter(struct uw_work *w)
 	} else {
 		uw_lookup(w);
 	}
-	if (described && w->rule == UW_END_NO_INFO && !w->no_code && uw_look_for_call(w))
+	if (described && w->rule == UW_END_NO_INFO && !w->no_code && uw_check_caller(w))
 		return UW_NEED;
 	return uw_put(w, w->exact ? w->frame | UW_FRAME_EXACT : w->frame + 1);
 }
@@ -335,7 +335,7 @@ uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
 /* Decides by the current instruction whether rbp belongs to the interrupted function. In a prologue
  * or epilogue it does not, and the caller would be skipped. Functions that never make a frame
  * cannot be recognised. */
-uw_inline int uw_look_at_code(struct uw_work *w)
+uw_inline int uw_check_prologue(struct uw_work *w)
 {
 	u64 at = w->ip & ~7ull, code, more = 0;
 	u32 shift = (w->ip & 7) * 8;
@@ -360,7 +360,7 @@ uw_inline int uw_look_at_code(struct uw_work *w)
 
 /* Recognises code without a frame pointer that only returns: add $8, %rsp; ret, as in CPython's
  * perf trampolines. Other code, and code that cannot be read, is taken to keep rbp. */
-uw_inline int uw_look_at_return(struct uw_work *w)
+uw_inline int uw_check_epilogue(struct uw_work *w)
 {
 	u64 code;
 
@@ -451,14 +451,14 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 #include "go_core.h"
 
 /* Frames per call of uw_advance: the call itself is a large part of the cost of a frame. */
-#define UW_AT_ONCE 4
+#define UW_FRAMES_PER_CALL 4
 
-/* Unwinds up to UW_AT_ONCE frames; see the top of this file. */
+/* Unwinds up to UW_FRAMES_PER_CALL frames; see the top of this file. */
 __attribute__((noinline)) int uw_advance(struct uw_work *w)
 {
 	if (!w)
 		return UW_DONE;
-	for (int k = 0; k < UW_AT_ONCE; k++) {
+	for (int k = 0; k < UW_FRAMES_PER_CALL; k++) {
 		int e;
 		if (w->stage == UW_STAGE_ENTER) {
 			if (hs_owns(w, w->ip - !w->exact)) {
@@ -480,9 +480,9 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 		if (w->rule == UW_RULE_FP && w->stage == UW_STAGE_CFA) {
 			e = UW_MORE;
 			if (!w->exact && !w->hs.proc.js_shared)
-				e = uw_look_at_return(w);
+				e = uw_check_epilogue(w);
 			else if (w->exact && !w->no_code)
-				e = uw_look_at_code(w);
+				e = uw_check_prologue(w);
 			if (e)
 				return e;
 		}
@@ -493,7 +493,7 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 		if (!r || r->kind == UW_KIND_INVALID)
 			return uw_finish(w, UW_END_BAD_RULE);
 		if (r->kind == UW_KIND_GO) {
-			e = uw_cross(w);
+			e = uw_leave_go_stack(w);
 			if (e)
 				return e;
 			continue;

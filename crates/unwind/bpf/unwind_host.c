@@ -45,8 +45,8 @@ struct uw_host {
 	/* Distance from the stack pointer up to the CFA of the frame at ip, in bytes; 0:
 	 * unknown. `frame` is ip's place in its file. Used for frames with a CFA that needs an
 	 * unknown rbp. */
-	s64 (*height)(void *context, u64 ip, u64 frame, u32 exact);
-	void *height_context;
+	s64 (*cfa_offset)(void *context, u64 ip, u64 frame, u32 exact);
+	void *cfa_offset_context;
 };
 
 static _Thread_local const struct uw_host *host;
@@ -85,12 +85,12 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 /* Two programs in one process may contain this file, so the global functions get names of their
  * own. */
 #define uw_lookup uw_host_lookup
-#define uw_cross uw_host_cross
+#define uw_leave_go_stack uw_host_leave_go_stack
 #define uw_advance uw_host_advance
 #define hs_advance hs_host_advance
 #define js_put js_host_put
 int uw_host_lookup(struct uw_work *w);
-int uw_host_cross(struct uw_work *w);
+int uw_host_leave_go_stack(struct uw_work *w);
 int uw_host_advance(struct uw_work *w);
 int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
@@ -115,7 +115,7 @@ static int is_code(const struct uw_host *h, u64 word)
 }
 
 /* Maximum distance between two chained frames, in bytes. */
-#define UW_APART (64ull << 20)
+#define UW_MAX_FRAME_DISTANCE (64ull << 20)
 
 /* Whether `bp` points at a frame: a saved frame pointer above it and a return address in known
  * code. */
@@ -125,7 +125,7 @@ static int is_frame(const struct uw_host *h, u64 bp)
 
 	if (!read_word(h, bp, &next) || !read_word(h, bp + 8, &to) || !is_code(h, to))
 		return 0;
-	return !next || (!(next & 7) && next > bp && next - bp < UW_APART);
+	return !next || (!(next & 7) && next > bp && next - bp < UW_MAX_FRAME_DISTANCE);
 }
 
 /* Recovers an unknown rbp from the stack pointer and the CFA offset that the code gives. In code
@@ -139,10 +139,10 @@ static int find_rbp(const struct uw_host *h, struct uw_work *w)
 	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
 	    (described && r->kind != UW_KIND_REG) || r->reg != UW_RBP || w->valid & 1u << UW_RBP)
 		return 0;
-	s64 height = h->height(h->height_context, w->ip, w->frame, w->exact);
-	if (height <= 0)
+	s64 cfa_offset = h->cfa_offset(h->cfa_offset_context, w->ip, w->frame, w->exact);
+	if (cfa_offset <= 0)
 		return 0;
-	u64 bp = w->regs[UW_RSP] + height - r->cfa_off;
+	u64 bp = w->regs[UW_RSP] + cfa_offset - r->cfa_off;
 	if (!described && !is_frame(h, bp))
 		return 0;
 	w->regs[UW_RBP] = bp;
@@ -153,29 +153,29 @@ static int find_rbp(const struct uw_host *h, struct uw_work *w)
 }
 
 /* Words below a frame that identify its last call. */
-#define UW_SEAM 8
+#define UW_CALL_WORDS 8
 
 /* Whether the thread still stands where its copied stack shows it: the frame at the stack pointer
  * has made the same last call. This always holds for a thread that is stopped. `start`: lowest
  * address of the copy. */
 static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 start)
 {
-	u64 sp = w->regs[UW_RSP], from = sp - 8 * UW_SEAM, then[UW_SEAM], now[UW_SEAM], bytes;
+	u64 sp = w->regs[UW_RSP], from = sp - 8 * UW_CALL_WORDS, copied[UW_CALL_WORDS], now[UW_CALL_WORDS], bytes;
 
 	if (from < start)
 		from = (start + 7) & ~7ull;
 	bytes = sp - from;
-	if (sp < from || !bytes || bytes > sizeof(then) || bytes & 7)
+	if (sp < from || !bytes || bytes > sizeof(copied) || bytes & 7)
 		return 0;
-	if (h->read(h->context, from, (u8 *)then, bytes) != bytes ||
+	if (h->read(h->context, from, (u8 *)copied, bytes) != bytes ||
 	    h->read_beside(h->beside_context, from, (u8 *)now, bytes) != bytes)
 		return 0;
 	/* Words that are not return addresses may change at any time. */
 	for (u64 i = 0; i < bytes / 8; i++) {
-		if (then[i] != now[i] && is_code(h, then[i]))
+		if (copied[i] != now[i] && is_code(h, copied[i]))
 			return 0;
 	}
-	return then[bytes / 8 - 1] == now[bytes / 8 - 1];
+	return copied[bytes / 8 - 1] == now[bytes / 8 - 1];
 }
 
 /* Switches from a thread's own stack to its goroutine's when the TLS base is unknown. The frame

@@ -48,7 +48,7 @@ __attribute__((noinline)) int js_put(struct uw_work *w)
 	w->hs.optional = 0;
 	if (!js_is_object(map) || !js_is_object(shared))
 		return UW_MORE;
-	if (hs_tell(w) || uw_put(w, JS_WORD_FUNCTION | shared))
+	if (hs_put_pid(w) || uw_put(w, JS_WORD_FUNCTION | shared))
 		return UW_DONE;
 	/* A small integer has a zero lower half. Machine code may hold one in this slot too. Code
 	 * outside any file is the interpreter only if it was copied there; user space decides which

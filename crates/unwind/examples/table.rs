@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::time::Instant;
-use wallscope_unwind::native::{Code, End, RuleSet, table};
+use wallscope_unwind::native::{End, RuleSet, UnwindMethod, table};
 
 fn main() {
     let mut rules = RuleSet::new(1 << 20);
@@ -20,7 +20,7 @@ fn main() {
         let code = table::from_file(&file, &mut rules);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         match code {
-            Ok(Code::Table(t)) => {
+            Ok(UnwindMethod::Table(t)) => {
                 let of = |end: End| t.iter().filter(|(_, rule)| *rule == end as u32).count();
                 println!(
                     "{path}: {} rows, {:.2} MB, {} new rules, {ms:.1} ms; rows that end: {} root, {} without information, {} that cannot be followed",

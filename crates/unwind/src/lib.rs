@@ -11,5 +11,7 @@
 //!
 //! This crate does not decide when to unwind, follow processes or name native frames.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod native;
 pub mod runtime;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use wallscope_unwind::native::{
     End, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder, Unwound,
 };
-use wallscope_unwind::runtime::hotspot::{Item, Place, abi::Proc, items};
+use wallscope_unwind::runtime::hotspot::{Item, ScriptPosition, abi::Proc, items};
 
 const PID: u32 = 4711;
 const CODE: u64 = 0x7f10_0000_0000;
@@ -73,7 +73,7 @@ impl Memory {
 }
 
 /// The functions that a walk finds when they lie `distance` bytes apart in the heap.
-fn functions(distance: u64) -> Vec<(u64, Place)> {
+fn functions(distance: u64) -> Vec<(u64, ScriptPosition)> {
     let v8 = Proc {
         js_shared: 24,
         js_code: 48,
@@ -115,7 +115,7 @@ fn functions(distance: u64) -> Vec<(u64, Place)> {
 #[test]
 fn functions_are_known_wherever_they_lie_beside_each_other() {
     let expected: Vec<_> = (0..3)
-        .map(|i| (0x2001 + 16 * i, Place::Code(0x3001 + 16 * i)))
+        .map(|i| (0x2001 + 16 * i, ScriptPosition::Code(0x3001 + 16 * i)))
         .collect();
     // A read for one function fetches bytes behind it: all of the next function, a part, or none.
     for distance in (56..1024).step_by(8) {

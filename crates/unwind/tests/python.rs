@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use wallscope_unwind::runtime::python::{
-    Listed, Walker,
+    ListedThread, Walker,
     abi::{End, Proc, WORD_ENTRY},
     template, threads,
 };
@@ -158,7 +158,7 @@ fn expected(entries: [bool; 3]) -> Vec<(u64, i32, bool)> {
 
 #[test]
 fn all_threads_are_listed_with_their_ids() {
-    let listed = |tid, pointer, state| Listed {
+    let listed = |tid, pointer, state| ListedThread {
         tid,
         pointer,
         state,

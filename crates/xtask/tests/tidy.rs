@@ -1,6 +1,6 @@
 //! The repository is in order, and what is not would be found.
 
-use xtask::tidy::{floors, texts};
+use xtask::tidy::{faults, floors, sources, texts};
 
 fn package(name: &str, needs: &[&str], tests_need: &[&str]) -> floors::Crate {
     let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
@@ -40,8 +40,10 @@ fn a_dependency_upward_or_sideways_is_found() {
 }
 
 #[test]
-fn texts_hold_nothing_of_this_machine() {
-    let wrong = texts::violations().unwrap();
+fn every_rule_holds_or_has_its_exceptions_listed() {
+    let sources = sources::all().unwrap();
+    assert!(sources.len() > 100, "{} files", sources.len());
+    let wrong = faults(&sources).unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -55,4 +57,21 @@ fn a_fault_in_a_text_is_found() {
         texts::faults("crates/x/src/cause.rs", "fn f() {}"),
         Vec::<String>::new()
     );
+}
+
+/// clippy.toml forbids to open files that a target may name; the lint holds where a crate asks for it.
+#[test]
+fn product_crates_ask_for_the_lint_on_opening_files() {
+    for (name, floor) in floors::FLOORS {
+        if *floor == floors::Floor::Dev {
+            continue;
+        }
+        let root = match name.strip_prefix("wallscope-") {
+            Some(folder) => format!("crates/{folder}/src/lib.rs"),
+            None => "crates/cli/src/main.rs".into(),
+        };
+        let text = std::fs::read_to_string(xtask::root().join(&root)).unwrap();
+        let asks = text.contains("warn(clippy::disallowed_methods)");
+        assert!(asks, "{root} lacks it");
+    }
 }

@@ -99,7 +99,7 @@ static __always_inline u64 user_hash(struct uw_stack *out)
 
 	if (n > UW_MAX_FRAMES)
 		n = UW_MAX_FRAMES;
-	publish(out->hash, out, offsetof(struct uw_stack, frames) + n * 8, w->hs.told);
+	publish(out->hash, out, offsetof(struct uw_stack, frames) + n * 8, w->hs.pid_emitted);
 	return out->hash;
 }
 

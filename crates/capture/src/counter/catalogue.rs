@@ -5,6 +5,7 @@
 //! follow a colon: `u` user mode only, `k` kernel only, `p` and `pp` as precise as the CPU offers.
 
 use std::{fs, path::Path};
+use wallscope_procfs::kernel_file;
 
 use perf_event_open_sys::bindings as b;
 
@@ -252,7 +253,7 @@ fn tracepoint(name: &str) -> Result<EventSpec, EventError> {
     }
     let folder = tracing().join("events").join(group);
     let path = folder.join(event).join("id");
-    let text = match fs::read_to_string(&path) {
+    let text = match kernel_file::read_to_string(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && tracing().join("events").is_dir() => {
             return Err(unknown());

@@ -1,10 +1,8 @@
 //! Events that devices list under `/sys/bus/event_source/devices`: what their files say, and which bits
 //! of the configuration it means.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
+use wallscope_procfs::kernel_file;
 
 use super::event_spec::{EventSpec, Source};
 
@@ -28,7 +26,7 @@ pub(super) fn event(name: &str) -> Option<EventSpec> {
 
 /// `event=0x3c,umask=0x1`, or the name of a file that says so, of a device.
 fn of_device(name: &str, folder: &Path, event: &str) -> Option<EventSpec> {
-    let read = |path: PathBuf| fs::read_to_string(path).ok();
+    let read = |path: PathBuf| kernel_file::read_to_string(path).ok();
     let kind = read(folder.join("type"))?.trim().parse().ok()?;
     let listed = (!event.contains(['/', '.']))
         .then(|| read(folder.join("events").join(event)))
@@ -88,8 +86,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| {
             let path = folder.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
         };
         put("type", "4\n");
         put("format/event", "config:0-7,32-35\n");

@@ -18,6 +18,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     path::Path,
 };
+use wallscope_procfs::kernel_file;
 
 use perf_event_open_sys::{self as perf, bindings as b};
 use wallscope_procfs::process;
@@ -150,7 +151,7 @@ impl Counters {
     /// # Errors
     /// The cgroup is not of the hierarchy that perf events go by.
     pub fn cgroup(path: &Path) -> io::Result<Scope> {
-        let folder = File::open(path)?;
+        let folder = kernel_file::open(path)?;
         Ok(Scope::Cgroup(folder))
     }
 

@@ -7,11 +7,12 @@ use std::{
         unix::fs::MetadataExt,
     },
 };
+use wallscope_procfs::kernel_file;
 
 use perf_event_open_sys::{self as perf, bindings as b};
 
 pub(super) fn readable(path: &str) -> io::Result<()> {
-    fs::File::open(path).and_then(|mut f| io::Read::read(&mut f, &mut [0]).map(drop))
+    kernel_file::open(path).and_then(|mut f| io::Read::read(&mut f, &mut [0]).map(drop))
 }
 
 /// Inode of the first pid namespace (`PID_NS_INIT_INO` of linux/nsfs.h).
@@ -130,7 +131,7 @@ pub(super) fn tracepoints() -> io::Result<()> {
 }
 
 pub(super) fn kernel_names() -> io::Result<()> {
-    let file = fs::File::open("/proc/kallsyms")?;
+    let file = kernel_file::open("/proc/kallsyms")?;
     // Where they are shown, those of variables of each CPU may still begin at zero.
     for line in io::BufRead::lines(io::BufReader::new(file)) {
         if line?.bytes().take_while(|c| *c != b' ').any(|c| c != b'0') {

@@ -1,6 +1,7 @@
 //! Settings of the host and of this process that explain what was allowed and what not.
 
 use std::{fs, io};
+use wallscope_procfs::kernel_file;
 
 /// A setting and its present value.
 #[derive(Clone, Debug)]
@@ -24,10 +25,10 @@ const CAPABILITIES: [(u32, &str); 6] = [
 /// Reads them all; what cannot be read is said to be so.
 pub fn settings() -> Vec<Setting> {
     let sysctl = |path: &str| {
-        fs::read_to_string(format!("/proc/sys/kernel/{path}"))
+        kernel_file::read_to_string(format!("/proc/sys/kernel/{path}"))
             .map_or_else(|_| "not there".to_owned(), |v| v.trim().to_owned())
     };
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = kernel_file::read_to_string("/proc/self/status").unwrap_or_default();
     let line = |key: &str| {
         status
             .lines()
@@ -85,7 +86,7 @@ pub fn settings() -> Vec<Setting> {
         ),
         setting(
             "lockdown",
-            fs::read_to_string("/sys/kernel/security/lockdown")
+            kernel_file::read_to_string("/sys/kernel/security/lockdown")
                 .ok()
                 .and_then(|t| Some(t.split_once('[')?.1.split_once(']')?.0.to_owned()))
                 .unwrap_or_else(|| "not there".into()),
@@ -97,7 +98,7 @@ pub fn settings() -> Vec<Setting> {
 
 /// Whether users are the host's: capabilities count for the whole kernel there only.
 pub(super) fn is_first_user_namespace() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let map = kernel_file::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 

@@ -5,7 +5,8 @@
 //! the setting, from whether this process has a filter, and from the number of the error. To name the
 //! setting where it allows them already would help nobody.
 
-use std::{fs, io};
+use std::io;
+use wallscope_procfs::kernel_file;
 
 use super::settings::is_first_user_namespace;
 
@@ -26,8 +27,8 @@ pub struct Standing {
 impl Standing {
     /// As it is for this process.
     pub fn now() -> Standing {
-        let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let paranoid = kernel_file::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+        let status = kernel_file::read_to_string("/proc/self/status").unwrap_or_default();
         let line = |key: &str| {
             let found = status.lines().find_map(|l| l.strip_prefix(key));
             found.map_or("", str::trim)

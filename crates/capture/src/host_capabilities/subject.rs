@@ -1,6 +1,7 @@
 //! A process made to be looked at: it waits in `pause` and dies with its reader.
 
-use std::{fs, io, os::fd::AsRawFd};
+use std::{io, os::fd::AsRawFd};
+use wallscope_procfs::kernel_file;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -100,7 +101,7 @@ impl Subject {
 
     /// Reads what it waits in.
     pub fn syscall(&self) -> io::Result<()> {
-        fs::read_to_string(self.file("syscall")).map(drop)
+        kernel_file::read_to_string(self.file("syscall")).map(drop)
     }
 
     /// Reads a word of its stack, which lies where ours does.
@@ -124,7 +125,7 @@ impl Subject {
 
     /// Reads where in the kernel it waits.
     pub fn wchan(&self) -> io::Result<()> {
-        match fs::read_to_string(self.file("wchan"))?.as_str() {
+        match kernel_file::read_to_string(self.file("wchan"))?.as_str() {
             "0" | "" => Err(io::Error::other("it is hidden")),
             _ => Ok(()),
         }
@@ -132,7 +133,10 @@ impl Subject {
 
     /// Reads its kernel stack.
     pub fn stack(&self) -> io::Result<()> {
-        if fs::read_to_string(self.file("stack"))?.trim().is_empty() {
+        if kernel_file::read_to_string(self.file("stack"))?
+            .trim()
+            .is_empty()
+        {
             return Err(io::Error::other("it is empty"));
         }
         Ok(())

@@ -2,7 +2,8 @@
 //!
 //! The kernel has two ways, and judges them by different rights. What is tried is the way that the verbs take.
 
-use std::{fs, io, os::fd::AsRawFd};
+use std::{io, os::fd::AsRawFd};
+use wallscope_procfs::kernel_file;
 
 use super::attempts::{attributes, bpf, open_event};
 use crate::backend::ebpf::KernelFeatures;
@@ -52,7 +53,7 @@ fn uprobe_by_link(offset: u64) -> io::Result<()> {
 
 /// By a perf event: with CAP_PERFMON, and since Linux 6.16 (and updates of older ones) with CAP_SYS_ADMIN only.
 fn uprobe_by_event(offset: u64) -> io::Result<()> {
-    let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+    let kind = kernel_file::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
     let kind = kind
         .trim()
         .parse()

@@ -360,7 +360,7 @@ impl Stacks {
                 *role = runtime::Role::Switch;
             }
         }
-        let own = runtime::own(&roles).filter(|_| !words.is_empty());
+        let own = runtime::running_frames(&roles).filter(|_| !words.is_empty());
         let (roles, whole) = match own {
             Some(n) => (&roles[..n], true),
             None => (&roles[..], whole),

@@ -2,7 +2,7 @@
 //! is measured by themselves (`time_run` in `bpf/maps.h`): the kernel's own statistics would cost
 //! more than what they count.
 
-use std::fs;
+use wallscope_procfs::kernel_file;
 
 /// Own CPU time from some moment on.
 pub struct CostMeter {
@@ -41,8 +41,8 @@ fn clock_ns(id: rustix::time::ClockId) -> u64 {
 /// Largest resident size of this process so far, without the kernel maps that it has mapped now, bytes: those
 /// count with the kernel's, and the ring of events would count three times, as it is mapped twice in a row.
 pub fn peak_rss_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let status = kernel_file::read_to_string("/proc/self/status").unwrap_or_default();
+    let smaps = kernel_file::read_to_string("/proc/self/smaps").unwrap_or_default();
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     peak.map_or(0, kib).saturating_sub(mapped_maps(&smaps))
 }

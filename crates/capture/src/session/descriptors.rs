@@ -10,6 +10,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr},
     sync::OnceLock,
 };
+use wallscope_procfs::kernel_file;
 
 use wallscope_model::BlockReason;
 use wallscope_procfs::process;
@@ -105,7 +106,7 @@ pub fn outer_pid(pid: u32, child: u32) -> Option<u32> {
     }
     let tasks = process::threads(pid).ok()?;
     let children = tasks.into_iter().flat_map(|tid| {
-        let list = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+        let list = kernel_file::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
         let ids = list.unwrap_or_default();
         let ids = ids.split_ascii_whitespace().map(|c| c.parse().ok());
         ids.collect::<Vec<Option<u32>>>()
@@ -116,14 +117,14 @@ pub fn outer_pid(pid: u32, child: u32) -> Option<u32> {
 
 /// The process that a descriptor of `pid` stands for, if it is one of a process.
 pub fn process_of(pid: u32, fd: i32) -> Option<u32> {
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
+    let info = kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     let mut lines = info.lines().filter_map(|l| l.strip_prefix("Pid:"));
     lines.next()?.trim().parse().ok()
 }
 
 /// The connected peers among the descriptors that an epoll set watches, and the processes.
 pub fn peers_of_set(pid: u32, fd: i32) -> String {
-    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let info = kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     let (mut inodes, mut processes) = (BTreeSet::new(), Vec::new());
     let members = info.lines().filter_map(|l| l.strip_prefix("tfd:"));
     for tfd in members.filter_map(|m| m.split_whitespace().next()) {
@@ -163,7 +164,8 @@ pub fn peers_of_set(pid: u32, fd: i32) -> String {
 fn peers_of(pid: u32, inodes: &BTreeSet<String>) -> BTreeSet<String> {
     let mut peers = BTreeSet::new();
     for table in ["tcp", "tcp6"] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        let text =
+            kernel_file::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
             let established = fields.get(3) == Some(&"01");

@@ -17,8 +17,8 @@ use wallscope_procfs::{
 };
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
-    FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,
-    UnwindMaps,
+    FallbackMethod, FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink,
+    TableStore, UnwindMaps,
 };
 use wallscope_unwind::runtime::{self, hotspot};
 
@@ -350,9 +350,9 @@ impl<S: TableSink> Files<S> {
 
     /// What to say of the files whose code nothing describes.
     pub fn notes(&self) -> Vec<String> {
-        let names = |how: Undescribed| {
+        let names = |how: FallbackMethod| {
             let ids = (self.by_unwinder.iter())
-                .filter(|(id, _)| self.store.file_undescribed(**id) == Some(how));
+                .filter(|(id, _)| self.store.file_fallback(**id) == Some(how));
             let mut names: Vec<&str> = ids
                 .map(|(_, index)| &*self.entries[*index as usize].path)
                 .collect();
@@ -362,11 +362,11 @@ impl<S: TableSink> Files<S> {
         };
         let words = [
             (
-                Undescribed::Followed,
+                FallbackMethod::Synthesised,
                 "stacks are followed by what its instructions do, where these leave no doubt",
             ),
             (
-                Undescribed::FramePointers,
+                FallbackMethod::FramePointers,
                 "stacks are followed by frame pointers, as most of its functions keep them; callers of \
                  others would be passed over",
             ),

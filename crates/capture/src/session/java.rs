@@ -16,7 +16,7 @@ use wallscope_unwind::{
     native::FrameWord,
     runtime::{
         Facts,
-        hotspot::{self, Item, Miss, Opening, Pauses, Scope, Told, Vm, abi::Proc},
+        hotspot::{self, FrameName, Item, Miss, Opening, Pauses, Scope, Vm, abi::Proc},
     },
 };
 
@@ -201,7 +201,7 @@ impl Java {
     /// Reads the VMs' lists of threads, where they have changed.
     pub fn look_at_threads(&mut self) {
         for (pid, (_, vm)) in &mut self.vms {
-            let Some((pending, owner)) = vm.lock_places() else {
+            let Some((pending, owner)) = vm.monitor_offsets() else {
                 continue;
             };
             let Some(threads) = vm.new_threads(&mut reader(*pid)) else {
@@ -253,7 +253,7 @@ impl Java {
         if monitor & PARKED != 0 {
             return None; // nobody says whose it is
         }
-        let tid = (self.vms.get(&pid)?.1).has_monitor(monitor, &mut reader(pid))?;
+        let tid = (self.vms.get(&pid)?.1).monitor_owner(monitor, &mut reader(pid))?;
         Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
     }
 
@@ -363,12 +363,12 @@ impl Java {
     }
 
     /// What frames of process `pid` stand for, as somebody else has read it.
-    pub fn adopt(&mut self, pid: u32, frames: impl IntoIterator<Item = (Item, Told)>) {
+    pub fn adopt(&mut self, pid: u32, frames: impl IntoIterator<Item = (Item, FrameName)>) {
         for (item, told) in frames {
             let named = match told {
-                Told::Methods(scopes) => Named::Methods(scopes),
-                Told::Stub(name) => Named::Stub(name.into()),
-                Told::Missed(miss) => Named::Missed(miss, TRIES),
+                FrameName::Methods(scopes) => Named::Methods(scopes),
+                FrameName::Stub(name) => Named::Stub(name.into()),
+                FrameName::Missed(miss) => Named::Missed(miss, TRIES),
             };
             match self.names.entry((pid, item)) {
                 Entry::Occupied(known) if !matches!(known.get(), Named::Missed(..)) => {}

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, sync::Arc}
 use rustc_hash::FxHashMap;
 use wallscope_procfs::process;
 use wallscope_procfs::target_file::{Refusal, TargetRoot};
-use wallscope_symbolize::jit::{Book, JitDump, Now, PerfMap, Place};
+use wallscope_symbolize::jit::{ClockReading, CodeHistory, JitDump, PerfMap, SourcePosition};
 
 use super::jit_hints::JitRuntime;
 use crate::clock::{now, unix_now};
@@ -50,7 +50,7 @@ struct Source {
     /// The inode, by which it is known again.
     inode: u64,
     dump: bool,
-    book: Book,
+    history: CodeHistory,
     reader: Reader,
     /// Whether more may come.
     open: bool,
@@ -133,7 +133,7 @@ impl Jit {
             since: process.begins.last().copied().unwrap_or(0),
             inode,
             dump: matches!(reader, Reader::Dump(_)),
-            book: Book::new(began),
+            history: CodeHistory::new(began),
             reader,
             open: true,
         };
@@ -263,7 +263,7 @@ impl Jit {
             }
             _ => Vec::new(),
         };
-        let own = process.sources.iter().flat_map(|s| s.book.changes());
+        let own = process.sources.iter().flat_map(|s| s.history.changes());
         all.extend(own.chain(&process.begins).filter(|c| **c <= until));
         all.sort_unstable();
         all.dedup();
@@ -276,7 +276,7 @@ impl Jit {
     }
 
     /// What `address` of `pid` meant in a version.
-    pub fn at(&self, pid: u32, address: u64, version: u64) -> Option<Place> {
+    pub fn at(&self, pid: u32, address: u64, version: u64) -> Option<SourcePosition> {
         let (mut pid, mut version) = (pid, version);
         for _ in 0..=GENERATIONS {
             let process = self.processes.get(&pid)?;
@@ -300,9 +300,9 @@ impl Jit {
         let sources = self.processes.get(&pid).map_or(&[][..], |p| &p.sources);
         let told = |s: &Source| {
             let kind = if s.dump { "jitdump" } else { "perf map" };
-            format!("{kind} of {pid} ({} entries)", s.book.len())
+            format!("{kind} of {pid} ({} entries)", s.history.len())
         };
-        let named = sources.iter().filter(|s| !s.book.is_empty());
+        let named = sources.iter().filter(|s| !s.history.is_empty());
         named.map(told).collect()
     }
 
@@ -312,7 +312,7 @@ impl Jit {
         let mut unwinding = 0;
         for (pid, process) in &self.processes {
             told.extend(self.named_by(*pid).into_iter().map(|by| (*pid, by)));
-            for s in process.sources.iter().filter(|s| !s.book.is_empty()) {
+            for s in process.sources.iter().filter(|s| !s.history.is_empty()) {
                 if let Reader::Dump(dump) = &s.reader {
                     unwinding += dump.unwinding;
                 }
@@ -348,7 +348,7 @@ impl Jit {
             ),
             (
                 "code made at run time beyond what is kept".to_owned(),
-                sources().map(|s| s.book.refused).sum(),
+                sources().map(|s| s.history.refused).sum(),
             ),
         ];
         losses.extend(self.refusals.iter().map(|(why, n)| (why.clone(), *n)));
@@ -389,18 +389,18 @@ impl Process {
         self::version(&self.begins, version)
     }
 
-    fn at(&self, address: u64, version: u64) -> Option<Place> {
+    fn at(&self, address: u64, version: u64) -> Option<SourcePosition> {
         let began = self.began(version);
         let mut own: Vec<&Source> = self.sources.iter().filter(|s| s.since == began).collect();
         // A dump knows lines and times; what it lacks may be in the map.
         own.sort_by_key(|s| !s.dump);
-        own.iter().find_map(|s| s.book.at(address, version))
+        own.iter().find_map(|s| s.history.at(address, version))
     }
 }
 
 impl Source {
     fn follow(&mut self, bytes: usize, records: usize) {
-        let time = Now {
+        let time = ClockReading {
             monotonic: now(),
             real: unix_now(),
         };
@@ -408,8 +408,8 @@ impl Source {
             return;
         }
         let read = match &mut self.reader {
-            Reader::Map(map) => map.follow(&mut self.book, time, bytes),
-            Reader::Dump(dump) => dump.follow(&mut self.book, time, records),
+            Reader::Map(map) => map.follow(&mut self.history, time, bytes),
+            Reader::Dump(dump) => dump.follow(&mut self.history, time, records),
         };
         self.open = read.is_ok();
     }

@@ -13,6 +13,7 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
+use wallscope_procfs::kernel_file;
 use wallscope_procfs::{maps, process};
 
 use super::wait_tree::ActorKey;
@@ -199,7 +200,7 @@ impl Reader {
 
 /// What a waiting thread's call is.
 pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let text = kernel_file::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     match Where::parse(&text)? {
         Where::Blocked { call, .. } => call,
         Where::Running => None,

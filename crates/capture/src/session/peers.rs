@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
@@ -404,7 +405,7 @@ impl Lookup<'_> {
             pid if pid == s.pid => self.unix(s).unwrap_or(pid),
             pid => pid,
         };
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        let name = kernel_file::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         Some((pid, name.trim_end().to_string()))
     }
 

@@ -5,10 +5,10 @@
 
 use std::{
     collections::VecDeque,
-    fs,
     net::{Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
+use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
@@ -346,7 +346,7 @@ impl Resources {
 /// Where the file system with this device number (as the kernel keeps it) is mounted.
 fn mount_point(device: u32) -> String {
     let wanted = format!("{}:{}", device >> 20, device & 0xf_ffff);
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let text = kernel_file::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines()
         .map(|l| l.split(' ').collect::<Vec<_>>())
         .find(|f| f.len() > 4 && f[2] == wanted && f[3] == "/")
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn the_root_file_system_is_mounted_somewhere() {
         use std::os::unix::fs::MetadataExt;
-        let device = fs::metadata("/proc/self/").unwrap().dev();
+        let device = std::fs::metadata("/proc/self/").unwrap().dev();
         let kernel = (rustix::fs::major(device) << 20) | rustix::fs::minor(device);
         assert_eq!(mount_point(kernel), "/proc");
     }

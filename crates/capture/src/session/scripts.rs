@@ -12,7 +12,7 @@ use std::{
 use rustc_hash::FxHashMap;
 use wallscope_unwind::runtime::{
     Facts,
-    hotspot::{self, Item, Place, abi::Proc},
+    hotspot::{self, Item, ScriptPosition, abi::Proc},
     v8::{self, Isolate, Miss},
 };
 
@@ -194,7 +194,7 @@ fn key(item: Item) -> Item {
     match item {
         Item::Script {
             function,
-            place: place @ Place::Bytecode(_),
+            place: place @ ScriptPosition::Bytecode(_),
             ..
         } => Item::Script {
             frame: wallscope_unwind::native::FrameWord(0),

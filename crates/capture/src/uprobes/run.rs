@@ -1,6 +1,7 @@
 //! Counting and timing, from what was asked for to the result.
 
-use std::{cell::RefCell, fs, path::Path, rc::Rc, time::Duration};
+use std::{cell::RefCell, path::Path, rc::Rc, time::Duration};
+use wallscope_procfs::kernel_file;
 
 use wallscope_binfmt::kallsyms;
 use wallscope_model::calls::{Call, Calls};
@@ -324,7 +325,7 @@ fn harm(modules: &[Module], pids: &[u32]) -> Option<Harm> {
     if find::may_unwind(modules) {
         return Some(Harm::Exceptions);
     }
-    let status = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    let status = |pid: &u32| kernel_file::read_to_string(format!("/proc/{pid}/status")).ok();
     for text in pids.iter().filter_map(status) {
         for line in text.lines() {
             match line.split_once(':') {

@@ -15,6 +15,7 @@
 
 mod parse;
 
+use crate::kernel_file;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ struct Source(Option<File>);
 
 impl Source {
     fn open(path: impl AsRef<Path>) -> Source {
-        Source(File::open(path).ok())
+        Source(kernel_file::open(path).ok())
     }
 
     /// All of the file as it is now.
@@ -103,8 +104,9 @@ impl HostReader {
     /// are our own and none.
     pub fn open(target: Option<u32>) -> HostReader {
         let net = |file: &str| {
-            let of_target = target.and_then(|p| File::open(format!("/proc/{p}/net/{file}")).ok());
-            Source(of_target.or_else(|| File::open(format!("/proc/net/{file}")).ok()))
+            let of_target =
+                target.and_then(|p| kernel_file::open(format!("/proc/{p}/net/{file}")).ok());
+            Source(of_target.or_else(|| kernel_file::open(format!("/proc/net/{file}")).ok()))
         };
         HostReader {
             buffer: vec![0; 32 << 10],
@@ -379,7 +381,7 @@ fn memory_files(group: &Group) -> MemoryFiles {
     };
     let mut lowest: Option<(u64, PathBuf)> = None;
     for dir in group.lineage() {
-        let bytes = std::fs::read_to_string(dir.join(limit))
+        let bytes = kernel_file::read_to_string(dir.join(limit))
             .ok()
             .and_then(|t| parse::byte_limit(&t));
         if let Some(bytes) = bytes

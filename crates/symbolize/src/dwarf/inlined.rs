@@ -6,7 +6,7 @@ use std::time::Instant;
 use gimli::{UnitOffset, UnitRef};
 
 use super::origin::{Names, Units};
-use super::{Described, Sections, Slice};
+use super::{DescribedFunction, Sections, Slice};
 
 /// Entries between two checks of the deadline.
 const ENTRIES_PER_CHECK: u32 = 1 << 14;
@@ -14,7 +14,7 @@ const ENTRIES_PER_CHECK: u32 = 1 << 14;
 /// A function that is being walked.
 struct Open {
     depth: isize,
-    function: Rc<Described>,
+    function: Rc<DescribedFunction>,
 }
 
 /// Calls `found` with each inlined function and the function that contains the copy, both as DWARF
@@ -23,7 +23,7 @@ pub(crate) fn inlined(
     main: &Sections<'_>,
     sup: Option<&Sections<'_>>,
     deadline: Instant,
-    found: &mut dyn FnMut(&Described, &Described),
+    found: &mut dyn FnMut(&DescribedFunction, &DescribedFunction),
 ) -> bool {
     let mut dwarf = main.borrow();
     if let Some(sup) = sup {
@@ -48,7 +48,7 @@ fn walk<'d>(
     unit: UnitRef<'_, Slice<'d>>,
     units: &Units<'_, 'd>,
     deadline: Instant,
-    found: &mut dyn FnMut(&Described, &Described),
+    found: &mut dyn FnMut(&DescribedFunction, &DescribedFunction),
 ) -> gimli::Result<bool> {
     let mut entries = unit.entries_raw(None)?;
     let mut open: Vec<Open> = Vec::new();
@@ -73,7 +73,7 @@ fn walk<'d>(
         }
         let mut names = Names::default();
         for spec in abbreviation.attributes() {
-            names.note(&entries.read_attribute(*spec)?);
+            names.keep(&entries.read_attribute(*spec)?);
         }
         let function = units.describe(unit, offset, &names);
         if tag == gimli::DW_TAG_inlined_subroutine

@@ -7,7 +7,7 @@ use std::time::Instant;
 use gimli::UnitRef;
 use rustc_hash::FxHashMap;
 
-use super::Slice;
+use super::{Query, Slice};
 use crate::demangle::clean_text;
 
 /// Rows between two checks of the deadline.
@@ -39,15 +39,9 @@ impl LineHits {
     }
 }
 
-/// Runs the unit's line program for the addresses `wanted[i]` of each `i` in `covered`, both
-/// ascending.
-pub(super) fn find(
-    unit: UnitRef<'_, Slice<'_>>,
-    wanted: &[u64],
-    covered: &[usize],
-    executable: &dyn Fn(u64) -> bool,
-    deadline: Instant,
-) -> LineHits {
+/// Runs the unit's line program for the wanted addresses with an index in `covered`, ascending.
+pub(super) fn find(unit: UnitRef<'_, Slice<'_>>, query: Query<'_>, covered: &[usize]) -> LineHits {
+    let wanted = query.wanted;
     let mut hits = LineHits {
         rows: vec![None; covered.len()],
         files: RefCell::default(),
@@ -65,14 +59,14 @@ pub(super) fn find(
     // An error ends the program; the rows so far stand.
     while let Ok(Some((_, row))) = rows.next_row() {
         steps = steps.wrapping_add(1);
-        if steps.is_multiple_of(ROWS_PER_CHECK) && Instant::now() >= deadline {
+        if steps.is_multiple_of(ROWS_PER_CHECK) && Instant::now() >= query.deadline {
             break;
         }
         let here = row.address();
         if let Some((start, file, line)) = before
             && here > first
             && start <= last
-            && executable(start)
+            && (query.executable)(start)
         {
             let from = covered.partition_point(|i| wanted[*i] < start);
             for i in from..covered.len() {

@@ -38,7 +38,7 @@ pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
 
 /// A function as DWARF describes it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Described {
+pub(crate) struct DescribedFunction {
     /// Linkage name, else plain name; empty if it has neither.
     pub name: Vec<u8>,
     /// Whether `name` is the name in the symbol table.
@@ -51,9 +51,9 @@ pub(crate) struct Described {
 
 /// A function at an address.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FunctionAt {
     /// The function.
-    pub function: Rc<Described>,
+    pub function: Rc<DescribedFunction>,
     /// First address of its code.
     pub entry: u64,
     /// File of the code at this address; empty: unknown.
@@ -66,14 +66,14 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// Functions, innermost (inlined) first; empty if only a line or nothing is known.
-    pub places: Vec<Place>,
+    pub functions: Vec<FunctionAt>,
     /// File and line of the code itself, if known.
     pub line: Option<(Arc<str>, u32)>,
 }
 
 /// Information that was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gaps {
+pub(crate) struct Omissions {
     /// Addresses in units with their entries in a split file.
     pub split: u64,
     /// The deadline passed.
@@ -127,41 +127,44 @@ impl<'d> Sections<'d> {
     }
 }
 
-/// Resolves `wanted` (ascending). `sup` is the supplementary file by `dwz`. `executable` tells
-/// whether an address is code: entries of discarded code have other addresses. After `deadline` it
-/// returns the answers found so far.
+/// The question to the debug information of one file.
+#[derive(Clone, Copy)]
+pub(crate) struct Query<'a> {
+    /// Addresses in the file, ascending.
+    pub wanted: &'a [u64],
+    /// Tells whether an address is code: entries of discarded code have other addresses.
+    pub executable: &'a dyn Fn(u64) -> bool,
+    /// When the walk ends; the answers found before it stand.
+    pub deadline: Instant,
+}
+
+/// Resolves the addresses of `query`. `sup` is the supplementary file by `dwz`.
 pub(crate) fn resolve(
     main: &Sections<'_>,
     sup: Option<&Sections<'_>>,
-    wanted: &[u64],
-    executable: &dyn Fn(u64) -> bool,
-    deadline: Instant,
-) -> (Vec<Answer>, Gaps) {
+    query: Query<'_>,
+) -> (Vec<Answer>, Omissions) {
     let mut dwarf = main.borrow();
     if let Some(sup) = sup {
         dwarf.set_sup(sup.borrow());
     }
     let mut walk = Walk {
-        wanted,
-        executable,
-        deadline,
-        answers: vec![Answer::default(); wanted.len()],
-        open: wanted.len(),
-        gaps: Gaps::default(),
+        query,
+        answers: vec![Answer::default(); query.wanted.len()],
+        open: query.wanted.len(),
+        omissions: Omissions::default(),
         units: Units::new(&dwarf),
     };
     walk.run(&dwarf);
-    (walk.answers, walk.gaps)
+    (walk.answers, walk.omissions)
 }
 
 struct Walk<'a, 'd> {
-    wanted: &'a [u64],
-    executable: &'a dyn Fn(u64) -> bool,
-    deadline: Instant,
+    query: Query<'a>,
     answers: Vec<Answer>,
     /// Addresses without a function so far.
     open: usize,
-    gaps: Gaps,
+    omissions: Omissions,
     units: Units<'a, 'd>,
 }
 
@@ -173,7 +176,7 @@ impl<'a, 'd> Walk<'a, 'd> {
                 Ok(Some(header)) => header,
                 Ok(None) => return,
                 Err(_) => {
-                    self.gaps.malformed = true;
+                    self.omissions.malformed = true;
                     return;
                 }
             };
@@ -181,7 +184,7 @@ impl<'a, 'd> Walk<'a, 'd> {
                 return;
             }
             if self.is_late() {
-                self.gaps.timed_out = true;
+                self.omissions.timed_out = true;
                 return;
             }
             if !matches!(
@@ -192,13 +195,13 @@ impl<'a, 'd> Walk<'a, 'd> {
             }
             match dwarf.unit(header) {
                 Ok(unit) => self.unit(UnitRef::new(dwarf, &unit)),
-                Err(_) => self.gaps.malformed = true,
+                Err(_) => self.omissions.malformed = true,
             }
         }
     }
 
     fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline
+        Instant::now() >= self.query.deadline
     }
 
     fn unit(&mut self, unit: UnitRef<'_, Slice<'d>>) {
@@ -207,35 +210,28 @@ impl<'a, 'd> Walk<'a, 'd> {
             Ok(true) => {}
             Ok(false) => return,
             Err(_) => {
-                self.gaps.malformed = true;
+                self.omissions.malformed = true;
                 return;
             }
         }
-        let lines = lines::find(unit, self.wanted, &covered, self.executable, self.deadline);
+        let lines = lines::find(unit, self.query, &covered);
         let split = unit.dwo_id.is_some();
         let chains = if split {
             Vec::new()
         } else {
-            let (chains, whole) = scopes::find(
-                unit,
-                self.wanted,
-                &covered,
-                self.executable,
-                &self.units,
-                self.deadline,
-            );
-            self.gaps.malformed |= !whole;
+            let (chains, whole) = scopes::find(unit, self.query, &covered, &self.units);
+            self.omissions.malformed |= !whole;
             chains
         };
-        self.gaps.timed_out |= self.is_late();
+        self.omissions.timed_out |= self.is_late();
         for (i, at) in covered.iter().enumerate() {
             let line = lines.get(i);
             if split && line.is_some() {
-                self.gaps.split += 1;
+                self.omissions.split += 1;
             }
             let answer = &mut self.answers[*at];
             if let Some(chain) = chains.get(i).filter(|c| !c.is_empty()) {
-                answer.places = places(unit, chain, line, &lines);
+                answer.functions = functions_at(unit, chain, line, &lines);
                 self.open -= 1;
             } else if answer.line.is_none() {
                 answer.line = line;
@@ -252,15 +248,15 @@ impl<'a, 'd> Walk<'a, 'd> {
     ) -> gimli::Result<bool> {
         let mut declared = false;
         let mut add = |begin: u64, end: u64| {
-            if begin >= end || !(self.executable)(begin) {
+            if begin >= end || !(self.query.executable)(begin) {
                 return;
             }
-            let from = self.wanted.partition_point(|w| *w < begin);
-            for i in from..self.wanted.len() {
-                if self.wanted[i] >= end {
+            let from = self.query.wanted.partition_point(|w| *w < begin);
+            for i in from..self.query.wanted.len() {
+                if self.query.wanted[i] >= end {
                     break;
                 }
-                if self.answers[i].places.is_empty() {
+                if self.answers[i].functions.is_empty() {
                     covered.push(i);
                 }
             }
@@ -272,13 +268,15 @@ impl<'a, 'd> Walk<'a, 'd> {
             add(range.begin, range.end);
             steps += 1;
             // Repeated ranges would collect the same addresses endlessly.
-            if steps.is_multiple_of(4096) && Instant::now() >= self.deadline {
+            if steps.is_multiple_of(4096) && Instant::now() >= self.query.deadline {
                 break;
             }
         }
         if !declared && unit.line_program.is_some() {
             // A unit without ranges: its line program and entries tell where its code is.
-            covered.extend((0..self.wanted.len()).filter(|i| self.answers[*i].places.is_empty()));
+            covered.extend(
+                (0..self.query.wanted.len()).filter(|i| self.answers[*i].functions.is_empty()),
+            );
         }
         covered.sort_unstable();
         covered.dedup();
@@ -288,17 +286,17 @@ impl<'a, 'd> Walk<'a, 'd> {
 
 /// Combines the functions around an address, given outermost first, with lines. The code's own line
 /// belongs to the innermost one, and each inlined function's call site to the function around it.
-fn places(
+fn functions_at(
     unit: UnitRef<'_, Slice<'_>>,
     chain: &[Rc<Scope>],
     line: Option<(Arc<str>, u32)>,
     lines: &LineHits,
-) -> Vec<Place> {
+) -> Vec<FunctionAt> {
     let mut at = line;
-    let mut places = Vec::with_capacity(chain.len());
+    let mut functions = Vec::with_capacity(chain.len());
     for scope in chain.iter().rev() {
         let (file, line) = at.take().unwrap_or_default();
-        places.push(Place {
+        functions.push(FunctionAt {
             function: scope.function.clone(),
             entry: scope.entry,
             file,
@@ -309,5 +307,5 @@ fn places(
             (file.unwrap_or_default(), line)
         });
     }
-    places
+    functions
 }

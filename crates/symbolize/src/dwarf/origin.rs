@@ -12,7 +12,7 @@ use gimli::{Attribute, AttributeValue, DebugInfoOffset, Unit, UnitHeader, UnitOf
 use rustc_hash::FxHashMap;
 
 use super::lines::file_path;
-use super::{Described, Dwarf, Slice};
+use super::{DescribedFunction, Dwarf, Slice};
 
 /// Maximum references followed from one entry; real ones need at most three.
 const MAX_HOPS: usize = 16;
@@ -31,7 +31,7 @@ pub(super) struct Names<'d> {
 
 impl<'d> Names<'d> {
     /// Keeps an attribute if it is one of these.
-    pub(super) fn note(&mut self, attribute: &Attribute<Slice<'d>>) {
+    pub(super) fn keep(&mut self, attribute: &Attribute<Slice<'d>>) {
         match attribute.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
                 self.linkage = Some(attribute.value());
@@ -54,6 +54,14 @@ impl<'d> Names<'d> {
     }
 }
 
+/// Data collected from an entry and its references.
+#[derive(Default)]
+struct Collected {
+    described: DescribedFunction,
+    /// The name without linkage.
+    plain_name: Option<Vec<u8>>,
+}
+
 /// The file of a unit (`true`: supplementary), and its index there.
 type UnitKey = (bool, usize);
 
@@ -65,7 +73,7 @@ pub(super) struct Units<'a, 'd> {
     sup_headers: Vec<UnitHeader<Slice<'d>>>,
     parsed: RefCell<FxHashMap<UnitKey, Option<Rc<Unit<Slice<'d>>>>>>,
     /// By offset of the *origin* in the main file: many copies share one.
-    known: RefCell<FxHashMap<usize, Rc<Described>>>,
+    known: RefCell<FxHashMap<usize, Rc<DescribedFunction>>>,
     /// Paths by unit offset and file index.
     files: RefCell<FxHashMap<(bool, usize, u64), Arc<str>>>,
 }
@@ -88,7 +96,7 @@ impl<'a, 'd> Units<'a, 'd> {
         unit: UnitRef<'_, Slice<'d>>,
         offset: UnitOffset,
         names: &Names<'d>,
-    ) -> Rc<Described> {
+    ) -> Rc<DescribedFunction> {
         let key = match names.origin {
             _ if names.linkage.is_some() || names.name.is_some() => {
                 offset.to_debug_info_offset(&unit.header).map(|o| o.0)
@@ -102,11 +110,11 @@ impl<'a, 'd> Units<'a, 'd> {
         if let Some(known) = key.and_then(|k| self.known.borrow().get(&k).cloned()) {
             return known;
         }
-        let mut described = Described::default();
-        let mut plain: Option<Vec<u8>> = None;
-        self.follow(unit, *names, &mut described, &mut plain);
+        let mut found = Collected::default();
+        self.follow(unit, *names, &mut found);
+        let mut described = found.described;
         if !described.is_linkage {
-            described.name = plain.unwrap_or_default();
+            described.name = found.plain_name.unwrap_or_default();
         }
         let described = Rc::new(described);
         if let Some(key) = key {
@@ -116,14 +124,8 @@ impl<'a, 'd> Units<'a, 'd> {
     }
 
     /// Collects from an entry and the entries it refers to, until a linkage name is found.
-    fn follow(
-        &self,
-        unit: UnitRef<'_, Slice<'d>>,
-        names: Names<'d>,
-        into: &mut Described,
-        plain: &mut Option<Vec<u8>>,
-    ) {
-        let Some(mut origin) = self.collect(unit, false, names, into, plain) else {
+    fn follow(&self, unit: UnitRef<'_, Slice<'d>>, names: Names<'d>, into: &mut Collected) {
+        let Some(mut origin) = self.collect(unit, false, names, into) else {
             return;
         };
         // The first reference may stay in `unit`; later ones stay in the unit that they led to.
@@ -134,7 +136,7 @@ impl<'a, 'd> Units<'a, 'd> {
                     let Ok(names) = read_names(unit, offset) else {
                         return;
                     };
-                    match self.collect(unit, false, names, into, plain) {
+                    match self.collect(unit, false, names, into) {
                         Some(next) => {
                             origin = next;
                             continue;
@@ -164,7 +166,7 @@ impl<'a, 'd> Units<'a, 'd> {
             let Ok(names) = read_names(at, offset) else {
                 return;
             };
-            match self.collect(at, sup, names, into, plain) {
+            match self.collect(at, sup, names, into) {
                 Some(next) => origin = next,
                 None => return,
             }
@@ -178,25 +180,25 @@ impl<'a, 'd> Units<'a, 'd> {
         unit: UnitRef<'_, Slice<'d>>,
         sup: bool,
         names: Names<'d>,
-        into: &mut Described,
-        plain: &mut Option<Vec<u8>>,
+        into: &mut Collected,
     ) -> Option<AttributeValue<Slice<'d>>> {
-        if into.line == 0 && names.decl_line != 0 {
-            into.line = names.decl_line;
+        let described = &mut into.described;
+        if described.line == 0 && names.decl_line != 0 {
+            described.line = names.decl_line;
             if let Some(file) = names.decl_file {
-                into.file = self.file(unit, sup, file);
+                described.file = self.file(unit, sup, file);
             }
         }
         let text = |value| {
             let name: Slice<'d> = unit.attr_string(value).ok()?;
             (!name.is_empty()).then(|| name.slice().to_vec())
         };
-        if plain.is_none() {
-            *plain = names.name.and_then(text);
+        if into.plain_name.is_none() {
+            into.plain_name = names.name.and_then(text);
         }
         if let Some(linkage) = names.linkage.and_then(text) {
-            into.name = linkage;
-            into.is_linkage = true;
+            described.name = linkage;
+            described.is_linkage = true;
             return None;
         }
         names.origin
@@ -254,7 +256,7 @@ fn read_names<'d>(unit: UnitRef<'_, Slice<'d>>, offset: UnitOffset) -> gimli::Re
     let mut entries = unit.entries_raw(Some(offset))?;
     if let Some(abbreviation) = entries.read_abbreviation()? {
         for spec in abbreviation.attributes() {
-            names.note(&entries.read_attribute(*spec)?);
+            names.keep(&entries.read_attribute(*spec)?);
         }
     }
     Ok(names)

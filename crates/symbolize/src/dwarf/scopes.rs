@@ -7,7 +7,7 @@ use std::time::Instant;
 use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset, UnitRef};
 
 use super::origin::{Names, Units};
-use super::{Described, Slice};
+use super::{DescribedFunction, Query, Slice};
 
 /// Entries between two checks of the deadline.
 const ENTRIES_PER_CHECK: u32 = 1 << 14;
@@ -20,7 +20,7 @@ const MAX_INLINED: usize = 256;
 #[derive(Debug)]
 pub(super) struct Scope {
     /// The function.
-    pub function: Rc<Described>,
+    pub function: Rc<DescribedFunction>,
     /// Its first address.
     pub entry: u64,
     /// For an inlined copy: index of the calling file, if known.
@@ -51,19 +51,15 @@ struct Open {
 /// the unit could be read to its end.
 pub(super) fn find<'d>(
     unit: UnitRef<'_, Slice<'d>>,
-    wanted: &[u64],
+    query: Query<'_>,
     covered: &[usize],
-    executable: &dyn Fn(u64) -> bool,
     units: &Units<'_, 'd>,
-    deadline: Instant,
 ) -> (Vec<Vec<Rc<Scope>>>, bool) {
     let mut finder = Finder {
         unit,
-        wanted,
+        query,
         covered,
-        executable,
         units,
-        deadline,
         chains: vec![Vec::new(); covered.len()],
         open: Vec::new(),
         late: Cell::new(false),
@@ -74,11 +70,9 @@ pub(super) fn find<'d>(
 
 struct Finder<'a, 'u, 'd> {
     unit: UnitRef<'u, Slice<'d>>,
-    wanted: &'a [u64],
+    query: Query<'a>,
     covered: &'a [usize],
-    executable: &'a dyn Fn(u64) -> bool,
     units: &'a Units<'a, 'd>,
-    deadline: Instant,
     chains: Vec<Vec<Rc<Scope>>>,
     open: Vec<Open>,
     /// The deadline has passed.
@@ -119,7 +113,7 @@ impl<'d> Finder<'_, '_, 'd> {
     }
 
     fn is_late(&self) -> bool {
-        self.late.set(Instant::now() >= self.deadline);
+        self.late.set(Instant::now() >= self.query.deadline);
         self.late.get()
     }
 
@@ -157,7 +151,7 @@ impl<'d> Finder<'_, '_, 'd> {
                     let line = attribute.udata_value().unwrap_or(0);
                     entry.call_line = u32::try_from(line).unwrap_or(0);
                 }
-                _ => entry.names.note(&attribute),
+                _ => entry.names.keep(&attribute),
             }
         }
         Ok(entry)
@@ -224,12 +218,14 @@ impl<'d> Finder<'_, '_, 'd> {
         let mut inside = Vec::new();
         let mut first = entry.low;
         let mut add = |begin: u64, end: u64| {
-            if begin >= end || !(self.executable)(begin) {
+            if begin >= end || !(self.query.executable)(begin) {
                 return;
             }
-            let from = self.covered.partition_point(|i| self.wanted[*i] < begin);
+            let from = self
+                .covered
+                .partition_point(|i| self.query.wanted[*i] < begin);
             for i in from..self.covered.len() {
-                if self.wanted[self.covered[i]] >= end {
+                if self.query.wanted[self.covered[i]] >= end {
                     break;
                 }
                 inside.push(i);

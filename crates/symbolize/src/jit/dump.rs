@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use wallscope_binfmt::jitdump::{HEAD, HEADER, Head, Header, Problem, Record};
 
-use super::{Book, Now};
+use super::{ClockReading, CodeHistory, NewCode};
 
 /// Bytes per read.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Reader of a file in pieces that are read once.
 struct Window {
@@ -27,7 +27,7 @@ impl Window {
             (to <= w.bytes.len()).then_some(from..to)
         };
         if inside(self).is_none() {
-            self.bytes.resize(len.max(CHUNK), 0);
+            self.bytes.resize(len.max(CHUNK_BYTES), 0);
             let mut n = 0;
             while n < len {
                 match self.file.read_at(&mut self.bytes[n..], at + n as u64)? {
@@ -72,11 +72,16 @@ impl JitDump {
         }
     }
 
-    /// Enters new records into `book`, at most `most`. Returns whether there are more.
+    /// Enters new records into `history`, at most `most`. Returns whether there are more.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn follow(&mut self, book: &mut Book, now: Now, most: usize) -> io::Result<bool> {
+    pub fn follow(
+        &mut self,
+        history: &mut CodeHistory,
+        now: ClockReading,
+        most: usize,
+    ) -> io::Result<bool> {
         if self.problem.is_some() {
             return Ok(false);
         }
@@ -117,10 +122,16 @@ impl JitDump {
                     let (of, lines) = &self.lines;
                     let lines = lines.iter().filter(|_| *of == address);
                     let lines = lines.map(|(at, line, file)| (*at, *line, &file[..]));
-                    book.enter(address, size, name, lines, time);
+                    let code = NewCode {
+                        start: address,
+                        size,
+                        name,
+                        time,
+                    };
+                    history.enter(code, lines);
                     self.lines.1.clear();
                 }
-                Some(Record::Move { from, to, size }) => book.moved(from, to, size, time),
+                Some(Record::Move { from, to, size }) => history.move_code(from, to, size, time),
                 Some(Record::Lines { address, lines }) => {
                     let lines = lines.map(|l| (l.address, l.line, l.file.to_vec()));
                     self.lines = (address, lines.collect());

@@ -8,14 +8,14 @@ use wallscope_binfmt::perf_map::{Line, parse_line};
 use wallscope_procfs::process::inner_pid;
 use wallscope_procfs::target_file::{Purpose, Refusal, TargetPath, TargetRoot};
 
-use super::{Book, Now};
+use super::{ClockReading, CodeHistory, NewCode};
 
 /// Maximum bytes of a line; the rest is dropped.
 const MAX_LINE: usize = 16 << 10;
 /// Bytes per read.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// Maximum bytes of one map that are read.
-const MOST_READ: u64 = 1 << 30;
+const MAX_MAP_BYTES: u64 = 1 << 30;
 
 /// A perf map that is being followed.
 ///
@@ -70,18 +70,23 @@ impl PerfMap {
         }
     }
 
-    /// Enters new lines into `book`, from at most `most` bytes. Returns whether there are more.
+    /// Enters new lines into `history`, from at most `most` bytes. Returns whether there are more.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn follow(&mut self, book: &mut Book, now: Now, most: usize) -> io::Result<bool> {
+    pub fn follow(
+        &mut self,
+        history: &mut CodeHistory,
+        now: ClockReading,
+        most: usize,
+    ) -> io::Result<bool> {
         let meta = self.file.metadata()?;
         if meta.len() < self.offset {
             // The file was started anew.
             (self.offset, self.skipping) = (0, false);
             self.rest.clear();
         }
-        if meta.len() == self.offset || self.read >= MOST_READ {
+        if meta.len() == self.offset || self.read >= MAX_MAP_BYTES {
             return Ok(false);
         }
         let written = meta.mtime() as u64 * 1_000_000_000 + meta.mtime_nsec() as u64;
@@ -98,7 +103,7 @@ impl PerfMap {
                 seen + (part / u128::from(bytes)) as u64
             }
         };
-        let mut chunk = vec![0u8; CHUNK];
+        let mut chunk = vec![0u8; CHUNK_BYTES];
         let mut left = most;
         while left > 0 {
             let n = self.file.read_at(&mut chunk, self.offset)?;
@@ -108,18 +113,18 @@ impl PerfMap {
             }
             self.read += n as u64;
             left = left.saturating_sub(n);
-            self.take(&chunk[..n], book, &time);
+            self.take(&chunk[..n], history, &time);
         }
         Ok(true)
     }
 
     /// Enters the last line even if it lacks a line break: no more data will come.
-    pub fn finish(&mut self, book: &mut Book) {
+    pub fn finish(&mut self, history: &mut CodeHistory) {
         let rest = std::mem::take(&mut self.rest);
-        self.line(&rest, book, self.seen);
+        self.line(&rest, history, self.seen);
     }
 
-    fn take(&mut self, bytes: &[u8], book: &mut Book, time: &impl Fn(u64) -> u64) {
+    fn take(&mut self, bytes: &[u8], history: &mut CodeHistory, time: &impl Fn(u64) -> u64) {
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             self.offset += part.len() as u64;
             let ends = part.last() == Some(&b'\n');
@@ -129,16 +134,24 @@ impl PerfMap {
                 self.skipping = part.len() >= room;
                 if ends || self.skipping {
                     let line = std::mem::take(&mut self.rest);
-                    self.line(&line, book, time(self.offset));
+                    self.line(&line, history, time(self.offset));
                 }
             }
             self.skipping &= !ends;
         }
     }
 
-    fn line(&mut self, line: &[u8], book: &mut Book, time: u64) {
+    fn line(&mut self, line: &[u8], history: &mut CodeHistory, time: u64) {
         match parse_line(line) {
-            Line::Entry(e) => book.enter(e.start, e.size, e.name, std::iter::empty(), time),
+            Line::Entry(e) => {
+                let code = NewCode {
+                    start: e.start,
+                    size: e.size,
+                    name: e.name,
+                    time,
+                };
+                history.enter(code, std::iter::empty());
+            }
             Line::Blank => {}
             Line::Junk => self.junk += 1,
         }

@@ -1,9 +1,9 @@
 //! Code made at run time: the functions at each address, now and earlier.
 //!
 //! Runtimes report their code in perf maps ([`PerfMap`]) and jitdumps ([`JitDump`]), which are
-//! followed as they grow. They reuse the addresses of dropped code. A [`Book`] therefore keeps
+//! followed as they grow. They reuse the addresses of dropped code. A [`CodeHistory`] therefore keeps
 //! replaced code with the time of its replacement, and names an address as of any time since the
-//! book was started. A time is given as a *version*: the last change before it. Between two changes
+//! history was started. A time is given as a *version*: the last change before it. Between two changes
 //! every address keeps its meaning, so a recording need not keep the time of each sample.
 //!
 //! The files belong to the profiled processes and are untrusted: reads and memory are bounded and
@@ -24,21 +24,21 @@ use crate::demangle::{demangle, is_mangled, printable};
 pub use dump::JitDump;
 pub use map::PerfMap;
 
-/// Maximum bytes of a book, approximately.
-const MOST_BYTES: usize = 64 << 20;
+/// Maximum bytes of a history, approximately.
+const MAX_HISTORY_BYTES: usize = 64 << 20;
 /// Bytes of an entry besides its text and lines, approximately.
-const ENTRY: usize = 128;
+const ENTRY_BYTES: usize = 128;
 const PAGE: u64 = 4096;
 /// Maximum pages of a piece that is remembered after its replacement.
-const LONGEST: u64 = 1024;
+const MAX_PIECE_PAGES: u64 = 1024;
 /// Changes closer together than this are one, ns.
-const GAP: u64 = 5_000_000;
+const MIN_CHANGE_DISTANCE: u64 = 5_000_000;
 /// Number of changes after which that distance doubles.
-const MANY: usize = 4096;
+const CHANGES_PER_DOUBLING: usize = 4096;
 
 /// One moment, by two clocks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Now {
+pub struct ClockReading {
     /// CLOCK_MONOTONIC, ns.
     pub monotonic: u64,
     /// CLOCK_REALTIME, ns.
@@ -47,7 +47,7 @@ pub struct Now {
 
 /// A position in a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// The function.
     pub name: Arc<str>,
     /// The file; empty: unknown.
@@ -73,40 +73,50 @@ struct Piece {
 }
 
 /// A piece that has been replaced.
-struct Past {
+struct ReplacedPiece {
     start: u64,
     piece: Piece,
     /// Time of its replacement, ns.
     until: u64,
 }
 
+/// Code that a runtime reports.
+struct NewCode<'n> {
+    start: u64,
+    /// Bytes.
+    size: u64,
+    name: &'n [u8],
+    /// Time from which it is present, ns of CLOCK_MONOTONIC.
+    time: u64,
+}
+
 /// The code at each address of a process, now and earlier.
-pub struct Book {
+pub struct CodeHistory {
     codes: Vec<Code>,
     /// Present pieces, by first address. They do not overlap.
     live: BTreeMap<u64, Piece>,
     /// Replaced pieces, by page.
-    past: FxHashMap<u64, Vec<Past>>,
+    replaced: FxHashMap<u64, Vec<ReplacedPiece>>,
     texts: FxHashSet<Arc<str>>,
     /// Times of replacements, ascending.
     changes: Vec<u64>,
     gap: u64,
     since: u64,
     bytes: usize,
-    /// Number of entries that were refused because the book was full.
+    /// Number of entries that were refused because the history was full.
     pub refused: u64,
 }
 
-impl Book {
-    /// Creates an empty book. Replacements before `since`, ns of CLOCK_MONOTONIC, are not kept.
-    pub fn new(since: u64) -> Book {
-        Book {
+impl CodeHistory {
+    /// Creates an empty history. Replacements before `since`, ns of CLOCK_MONOTONIC, are not kept.
+    pub fn new(since: u64) -> CodeHistory {
+        CodeHistory {
             codes: Vec::new(),
             live: BTreeMap::new(),
-            past: FxHashMap::default(),
+            replaced: FxHashMap::default(),
             texts: FxHashSet::default(),
             changes: Vec::new(),
-            gap: GAP,
+            gap: MIN_CHANGE_DISTANCE,
             since,
             bytes: 0,
             refused: 0,
@@ -123,20 +133,18 @@ impl Book {
         self.codes.is_empty()
     }
 
-    /// Enters the code `name` of `size` bytes at `start`, present since `time`, ns. `lines`: by
-    /// address, with files.
-    fn enter<'l>(
-        &mut self,
-        start: u64,
-        size: u64,
-        name: &[u8],
-        lines: impl Iterator<Item = (u64, u32, &'l [u8])>,
-        time: u64,
-    ) {
+    /// Enters new code. `lines`: by address, with files.
+    fn enter<'l>(&mut self, code: NewCode<'_>, lines: impl Iterator<Item = (u64, u32, &'l [u8])>) {
+        let NewCode {
+            start,
+            size,
+            name,
+            time,
+        } = code;
         let Some(end) = start.checked_add(size).filter(|_| size > 0) else {
             return;
         };
-        if self.bytes >= MOST_BYTES || self.codes.len() >= u32::MAX as usize {
+        if self.bytes >= MAX_HISTORY_BYTES || self.codes.len() >= u32::MAX as usize {
             self.refused += 1;
             return;
         }
@@ -150,28 +158,28 @@ impl Book {
             .map(|(at, line, file)| (at - start, line, self.text(printable(file))))
             .collect();
         lines.sort_by_key(|l| l.0);
-        self.bytes += ENTRY + lines.len() * size_of::<(u64, u32, Arc<str>)>();
+        self.bytes += ENTRY_BYTES + lines.len() * size_of::<(u64, u32, Arc<str>)>();
         let code = self.codes.len() as u32;
         self.codes.push(Code {
             name,
             lines: lines.into(),
         });
-        self.put(start, end, code, time);
+        self.insert(start, end, code, time);
     }
 
     /// Moves the code at `from` to `to`, with its `size` bytes.
-    fn moved(&mut self, from: u64, to: u64, size: u64, time: u64) {
+    fn move_code(&mut self, from: u64, to: u64, size: u64, time: u64) {
         let Some(end) = to.checked_add(size).filter(|_| size > 0) else {
             return;
         };
         if let Some((_, piece)) = self.live_at(from)
             && piece.base == from
         {
-            self.put(to, end, piece.code, time);
+            self.insert(to, end, piece.code, time);
         }
     }
 
-    fn put(&mut self, start: u64, end: u64, code: u32, time: u64) {
+    fn insert(&mut self, start: u64, end: u64, code: u32, time: u64) {
         let mut changed = false;
         // Pieces do not overlap, so the last one to begin also ends last.
         while let Some((at, piece)) = self.live.range(..end).next_back().map(|(a, p)| (*a, *p))
@@ -197,25 +205,25 @@ impl Book {
                     end: piece.end.min(end),
                     ..piece
                 };
-                self.remember(at.max(start), piece, time);
+                self.keep_replaced(at.max(start), piece, time);
             }
         }
         let base = start;
         self.live.insert(start, Piece { end, base, code });
         if changed {
-            self.changed(time);
+            self.record_change(time);
         }
     }
 
-    fn remember(&mut self, start: u64, piece: Piece, until: u64) {
+    fn keep_replaced(&mut self, start: u64, piece: Piece, until: u64) {
         let pages = start / PAGE..=(piece.end - 1) / PAGE;
-        if pages.end() - pages.start() >= LONGEST || self.bytes >= MOST_BYTES {
+        if pages.end() - pages.start() >= MAX_PIECE_PAGES || self.bytes >= MAX_HISTORY_BYTES {
             self.refused += 1;
             return;
         }
         for page in pages {
-            self.bytes += size_of::<Past>();
-            self.past.entry(page).or_default().push(Past {
+            self.bytes += size_of::<ReplacedPiece>();
+            self.replaced.entry(page).or_default().push(ReplacedPiece {
                 start,
                 piece,
                 until,
@@ -223,7 +231,7 @@ impl Book {
         }
     }
 
-    fn changed(&mut self, time: u64) {
+    fn record_change(&mut self, time: u64) {
         let i = self.changes.partition_point(|c| *c < time);
         if self.changes.get(i).is_some_and(|c| c - time <= self.gap) {
             return;
@@ -231,7 +239,7 @@ impl Book {
         let before = i.checked_sub(1).map(|i| self.changes[i]);
         let at = before.map_or(time, |b| time.max(b + self.gap));
         self.changes.insert(i, at);
-        if self.changes.len().is_multiple_of(MANY) {
+        if self.changes.len().is_multiple_of(CHANGES_PER_DOUBLING) {
             self.gap *= 2;
         }
     }
@@ -242,11 +250,11 @@ impl Book {
         &self.changes
     }
 
-    /// Returns the code at `address` as of `version`, which is one of [`Book::changes`], or 0
+    /// Returns the code at `address` as of `version`, which is one of [`CodeHistory::changes`], or 0
     /// before the first one. An address without code at that time gets the first code that came
     /// later: runtimes write late.
-    pub fn at(&self, address: u64, version: u64) -> Option<Place> {
-        let past = self.past.get(&(address / PAGE)).into_iter().flatten();
+    pub fn at(&self, address: u64, version: u64) -> Option<SourcePosition> {
+        let past = self.replaced.get(&(address / PAGE)).into_iter().flatten();
         let was = past
             .filter(|p| (p.start..p.piece.end).contains(&address) && p.until > version)
             .min_by_key(|p| p.until);
@@ -259,7 +267,7 @@ impl Book {
         let after = code.lines.partition_point(|l| l.0 <= into);
         let at = after.checked_sub(1).map(|i| &code.lines[i]);
         let (line, file) = at.map_or((0, Arc::default()), |(_, line, file)| (*line, file.clone()));
-        Some(Place {
+        Some(SourcePosition {
             name: code.name.clone(),
             file,
             line,

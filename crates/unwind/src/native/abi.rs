@@ -263,8 +263,8 @@ pub(crate) struct Host {
     pub code_context: *mut libc::c_void,
     /// Bit per register, by DWARF number: its value is known.
     pub known: u64,
-    pub height: unsafe extern "C" fn(*mut libc::c_void, u64, u64, u32) -> i64,
-    pub height_context: *mut libc::c_void,
+    pub cfa_offset: unsafe extern "C" fn(*mut libc::c_void, u64, u64, u32) -> i64,
+    pub cfa_offset_context: *mut libc::c_void,
 }
 
 unsafe extern "C" {

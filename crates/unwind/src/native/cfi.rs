@@ -27,7 +27,7 @@ impl UnwindContextStorage<usize> for Storage {
 
 /// The rows of one function: `rows[first .. first + count]`, between two file offsets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Range {
+pub(crate) struct FunctionRows {
     pub start: u32,
     pub end: u32,
     pub first: u32,
@@ -36,18 +36,18 @@ pub(crate) struct Range {
 
 /// All rows of a section, in the section's order.
 #[derive(Default)]
-pub(crate) struct Rows {
-    pub ranges: Vec<Range>,
+pub(crate) struct SectionRows {
+    pub ranges: Vec<FunctionRows>,
     /// (file offset, rule id)
     pub rows: Vec<(u32, u32)>,
 }
 
-impl Rows {
+impl SectionRows {
     /// Adds a function with one row throughout.
     pub(crate) fn push_single(&mut self, start: u32, end: u32, rule: u32) {
         let first = self.rows.len() as u32;
         self.rows.push((start, rule));
-        self.ranges.push(Range {
+        self.ranges.push(FunctionRows {
             start,
             end,
             first,
@@ -64,12 +64,12 @@ pub(crate) fn read<'d, S>(
     bases: &gimli::BaseAddresses,
     offset_of: impl Fn(u64) -> Option<(u64, u64)>,
     rules: &mut RuleSet,
-) -> Rows
+) -> SectionRows
 where
     S: UnwindSection<Bytes<'d>>,
     S::Offset: gimli::UnwindOffset<usize>,
 {
-    let mut out = Rows::default();
+    let mut out = SectionRows::default();
     let mut ctx: UnwindContext<usize, Storage> = UnwindContext::new_in();
     let mut cies = FxHashMap::default();
     let mut entries = section.entries(bases);
@@ -129,7 +129,7 @@ where
             out.rows.push((start, End::BadRule as u32));
         }
         if out.rows.len() > first {
-            out.ranges.push(Range {
+            out.ranges.push(FunctionRows {
                 start,
                 end,
                 first: first as u32,

@@ -27,12 +27,12 @@ use wallscope_binfmt::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
 use crate::native::abi::{
     End, KIND_DEREF, KIND_GO, KIND_OTHER, KIND_REG, KIND_SPAWN, RA_IN_REG, Rule,
 };
-use crate::native::cfi::{Range, Rows};
+use crate::native::cfi::{FunctionRows, SectionRows};
 use crate::native::image::{Image, MAX_CFI};
 use crate::native::rules::{Row, RuleSet};
 
 /// Maximum bytes of instructions that are examined in one function.
-const LONGEST: u64 = 1 << 16;
+const MAX_FUNCTION_BYTES: u64 = 1 << 16;
 
 const RSP: u8 = 7;
 const R12: u8 = 12;
@@ -52,7 +52,7 @@ impl<'d, R: ReadRef<'d>> GoFile<'d> for Image<'d, R> {
 /// Adds the rows of all Go functions of `image`; returns whether there were any.
 pub(crate) fn read<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
-    rows: &mut Rows,
+    rows: &mut SectionRows,
     rules: &mut RuleSet,
 ) -> bool {
     let Some(table) = Pclntab::find(image) else {
@@ -61,16 +61,18 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
     let before = rows.ranges.len();
     let code = |f: &GoFunction<'_, 'd>| {
         let (offset, _) = image.offset_of(f.entry)?;
-        image.bytes(offset, (f.end - f.entry).min(LONGEST))
+        image.bytes(offset, (f.end - f.entry).min(MAX_FUNCTION_BYTES))
     };
     let cross = table
         .functions()
         .find(|f| f.name() == b"runtime.systemstack")
-        .and_then(|f| Crossing::of(code(&f)?, image.tls_size));
+        .and_then(|f| GoroutineSwitch::of(code(&f)?, image.tls_size));
     let left = table
         .functions()
         .find(|f| f.name() == b"runtime.asmcgocall")
-        .map_or(0, |f| depth_left(&f, code(&f).unwrap_or_default()));
+        .map_or(0, |f| {
+            frame_bytes_at_switch(&f, code(&f).unwrap_or_default())
+        });
     // Real tables have fewer ranges than bytes; a hostile one could share ranges between functions.
     let mut budget = table.bytes().len();
     for function in table.functions() {
@@ -83,7 +85,7 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
         };
         // Read the instructions only where they matter: there are many functions.
         let code = || code(&function).unwrap_or_default();
-        let mut out = Out {
+        let mut out = FunctionWriter {
             rows,
             rules,
             code: &code,
@@ -99,7 +101,7 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
 
 /// Offsets by which the runtime returns to a goroutine's stack, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Crossing {
+struct GoroutineSwitch {
     /// From the thread's TLS base to its current goroutine (g).
     tls: i32,
     /// From a goroutine to its thread (m).
@@ -110,10 +112,10 @@ struct Crossing {
     sp: i16,
 }
 
-impl Crossing {
+impl GoroutineSwitch {
     /// Reads the offsets from the end of `systemstack` (`code`), which follows TLS → g → m →
     /// current goroutine → stack pointer.
-    fn of(code: &[u8], tls_size: u64) -> Option<Crossing> {
+    fn of(code: &[u8], tls_size: u64) -> Option<GoroutineSwitch> {
         let call = find(code, &[0xff, 0xd7])?;
         let mut at = call + 2;
         let mut next = |wanted: &dyn Fn(Load) -> bool| {
@@ -142,7 +144,7 @@ impl Crossing {
         let current = next(&|l| !l.tls && l.base == Some(m.to))?;
         let sp = next(&|l| !l.tls && l.base == Some(current.to) && l.to == RSP)?;
         let small = |offset: i32| i16::try_from(offset).ok().filter(|o| *o >= 0 && o % 8 == 0);
-        (tls % 8 == 0).then_some(Crossing {
+        (tls % 8 == 0).then_some(GoroutineSwitch {
             tls,
             m: small(m.offset)?,
             current: small(current.offset)?,
@@ -205,8 +207,8 @@ fn load(code: &[u8]) -> Option<(Load, usize)> {
     };
     Some((
         Load {
-            to: dwarf(load.to),
-            base: load.base.map(dwarf),
+            to: dwarf_number(load.to),
+            base: load.base.map(dwarf_number),
             ..load
         },
         length + usize::from(tls),
@@ -214,7 +216,7 @@ fn load(code: &[u8]) -> Option<(Load, usize)> {
 }
 
 /// Converts a register's machine number to its DWARF number; the order differs below 8.
-fn dwarf(register: u8) -> u8 {
+fn dwarf_number(register: u8) -> u8 {
     const DWARF: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
     DWARF
         .get(usize::from(register))
@@ -223,7 +225,7 @@ fn dwarf(register: u8) -> u8 {
 }
 
 /// The register that `before` ends by popping, and `within` by pushing.
-fn kept_in(before: &[u8], within: &[u8]) -> Option<u8> {
+fn popped_and_pushed(before: &[u8], within: &[u8]) -> Option<u8> {
     let last = |code: &[u8], operation: u8, register: u8| {
         let byte = operation + (register & 7);
         match register < 8 {
@@ -242,7 +244,7 @@ fn find(code: &[u8], what: &[u8]) -> Option<usize> {
 
 /// The offset after the first instruction that sets the stack pointer from a register or from
 /// memory.
-fn switch(code: &[u8]) -> Option<usize> {
+fn stack_switch_end(code: &[u8]) -> Option<usize> {
     (0..code.len()).find_map(|at| match code[at..] {
         // mov %reg, %rsp
         [0x48 | 0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => Some(at + 3),
@@ -254,8 +256,10 @@ fn switch(code: &[u8]) -> Option<usize> {
 
 /// Bytes of `f`'s frame where it switches stacks: 0 in old versions; from Go 1.21 on such functions
 /// save their caller's frame pointer.
-fn depth_left(f: &GoFunction<'_, '_>, code: &[u8]) -> i32 {
-    let Some(at) = switch(code) else { return 0 };
+fn frame_bytes_at_switch(f: &GoFunction<'_, '_>, code: &[u8]) -> i32 {
+    let Some(at) = stack_switch_end(code) else {
+        return 0;
+    };
     let before = f.entry + at as u64 - 1;
     let stretch = f.depths().find(|s| s.end > before);
     stretch.map_or(0, |s| s.value).max(0)
@@ -263,8 +267,8 @@ fn depth_left(f: &GoFunction<'_, '_>, code: &[u8]) -> i32 {
 
 /// Distance from the stack pointer up to the goroutine that `asmcgocall` saves, bytes; 0: not
 /// found.
-fn kept_above(code: &[u8]) -> i16 {
-    let from = switch(code).unwrap_or(code.len());
+fn saved_goroutine_offset(code: &[u8]) -> i16 {
+    let from = stack_switch_end(code).unwrap_or(code.len());
     // mov %rdi, …(%rsp), before the register is used for something else
     let at = find(&code[from..], &[0x48, 0x89, 0x7c, 0x24]).map(|at| from + at + 4);
     let offset = at.and_then(|at| code.get(at)).map_or(0, |o| *o as i8);
@@ -273,7 +277,7 @@ fn kept_above(code: &[u8]) -> i16 {
 
 /// The offset after the instruction that saves the stack pointer (`rdx` in `asmcgocall`), and the
 /// distance from the new stack pointer up to the slot, bytes.
-fn kept_stack(code: &[u8]) -> Option<(usize, i8)> {
+fn saved_stack_slot(code: &[u8]) -> Option<(usize, i8)> {
     (0..code.len()).find_map(|at| match code[at..] {
         // mov %rdx, (%rsp); mov %rdx, …(%rsp)
         [0x48, 0x89, 0x14, 0x24, ..] => Some((at + 4, 0)),
@@ -283,8 +287,8 @@ fn kept_stack(code: &[u8]) -> Option<(usize, i8)> {
 }
 
 /// Writer of one function's rows.
-struct Out<'r, 'd> {
-    rows: &'r mut Rows,
+struct FunctionWriter<'r, 'd> {
+    rows: &'r mut SectionRows,
     rules: &'r mut RuleSet,
     /// Reads the function's instructions.
     code: &'r dyn Fn() -> &'d [u8],
@@ -295,13 +299,13 @@ struct Out<'r, 'd> {
     end: u32,
 }
 
-impl Out<'_, '_> {
+impl FunctionWriter<'_, '_> {
     /// Adds the rows of `f`. `left`: bytes of the frame that `asmcgocall` leaves on the goroutine's
     /// stack.
-    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>, left: i32) {
+    fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<GoroutineSwitch>, left: i32) {
         self.first = self.rows.rows.len();
-        let crossing = |depth, kept| match cross {
-            Some(crossing) => crossing.row(depth, kept),
+        let goroutine_switch = |depth, kept| match cross {
+            Some(goroutine_switch) => goroutine_switch.row(depth, kept),
             None => Row::End(End::BadRule),
         };
         match f.name() {
@@ -322,28 +326,31 @@ impl Out<'_, '_> {
             b"runtime.mcall" => self.switched(f, Row::End(End::Root)),
             b"runtime.systemstack" => {
                 let code = (self.code)();
-                self.switched(f, crossing(Some(depth_left(f, code)), 0));
+                self.switched(f, goroutine_switch(Some(frame_bytes_at_switch(f, code)), 0));
                 // And back, after the call.
-                let at = switch(code).unwrap_or(code.len());
-                if let Some(back) = switch(&code[at..]) {
+                let at = stack_switch_end(code).unwrap_or(code.len());
+                if let Some(back) = stack_switch_end(&code[at..]) {
                     self.depths(f, at + back..usize::MAX);
                 }
             }
-            b"runtime.morestack" => self.switched(f, crossing(None, 0)),
+            b"runtime.morestack" => self.switched(f, goroutine_switch(None, 0)),
             b"runtime.asmcgocall" => {
-                self.switched(f, crossing(Some(left), kept_above((self.code)())));
+                self.switched(
+                    f,
+                    goroutine_switch(Some(left), saved_goroutine_offset((self.code)())),
+                );
                 self.on_own_stack(f, left);
             }
             b"runtime.cgocallback" => self.depths(f, 0..usize::MAX),
             _ if f.moves_stack() => match find((self.code)(), &[0x49, 0x89, 0xe4]) {
-                Some(at) => self.kept_in_r12(f, at + 3),
+                Some(at) => self.vdso_call(f, at + 3),
                 None => self.switched(f, Row::End(End::BadRule)),
             },
             _ => self.depths(f, 0..usize::MAX),
         }
         let count = (self.rows.rows.len() - self.first) as u32;
         if count > 0 && self.start < self.end {
-            self.rows.ranges.push(Range {
+            self.rows.ranges.push(FunctionRows {
                 start: self.start,
                 end: self.end,
                 first: self.first as u32,
@@ -388,18 +395,18 @@ impl Out<'_, '_> {
     fn popped(&self, f: &GoFunction<'_, '_>, stretch: Stretch) -> Option<Row> {
         let (before, rest) = (self.code)().split_at_checked((stretch.start - f.entry) as usize)?;
         let within = rest.get(..(stretch.end - stretch.start) as usize)?;
-        let reg = kept_in(before, within)?;
+        let reg = popped_and_pushed(before, within)?;
         Some(Row::Rule(Rule {
             kind: KIND_REG,
             reg: RSP,
-            ra: RA_IN_REG | dwarf(reg),
+            ra: RA_IN_REG | dwarf_number(reg),
             ..Rule::default()
         }))
     }
 
     /// Adds the table's rows up to the stack switch, then `after`.
     fn switched(&mut self, f: &GoFunction<'_, '_>, after: Row) {
-        match switch((self.code)()) {
+        match stack_switch_end((self.code)()) {
             Some(at) => {
                 self.depths(f, 0..at);
                 self.row(at, after);
@@ -412,12 +419,12 @@ impl Out<'_, '_> {
     /// stack pointer in its frame; the frame above has `deep` bytes.
     fn on_own_stack(&mut self, f: &GoFunction<'_, '_>, deep: i32) {
         let code = (self.code)();
-        let from = switch(code).unwrap_or(code.len());
+        let from = stack_switch_end(code).unwrap_or(code.len());
         let Some(other) = find(&code[from..], &[0xc3]).map(|at| from + at + 1) else {
             return;
         };
         self.depths(f, other..usize::MAX);
-        let Some((kept, offset)) = kept_stack(&code[other..]) else {
+        let Some((kept, offset)) = saved_stack_slot(&code[other..]) else {
             return;
         };
         let kept = other + kept;
@@ -431,14 +438,14 @@ impl Out<'_, '_> {
             ..above
         });
         self.row(kept, row);
-        if let Some(back) = switch(&code[kept..]) {
+        if let Some(back) = stack_switch_end(&code[kept..]) {
             self.depths(f, kept + back..usize::MAX);
         }
     }
 
     /// A call into the vDSO: `r12` holds the stack pointer from `from` on until it is restored. The
     /// same holds for code after the return, which jumps back before the restore.
-    fn kept_in_r12(&mut self, f: &GoFunction<'_, '_>, from: usize) {
+    fn vdso_call(&mut self, f: &GoFunction<'_, '_>, from: usize) {
         let code = (self.code)();
         let depth = f
             .depths()
@@ -499,25 +506,25 @@ mod tests {
             0x30, 0x48, 0x8b, 0x83, 0xc0, 0, 0, 0, 0x64, 0x48, 0x89, 0x04, 0x25, 0xf8, 0xff, 0xff,
             0xff, 0x48, 0x8b, 0x60, 0x38, 0xc3,
         ];
-        let expected = Crossing {
+        let expected = GoroutineSwitch {
             tls: -8,
             m: 48,
             current: 192,
             sp: 56,
         };
-        assert_eq!(Crossing::of(&code, 0), Some(expected));
-        assert_eq!(Crossing::of(&code[..20], 0), None);
+        assert_eq!(GoroutineSwitch::of(&code, 0), Some(expected));
+        assert_eq!(GoroutineSwitch::of(&code[..20], 0), None);
     }
 
     #[test]
     fn a_return_address_in_a_register_is_found() {
         // pop %r12; syscall; push %r12, as around clone.
         let (before, within) = ([0x31, 0xc9, 0x41, 0x5c], [0x0f, 0x05, 0x41, 0x54]);
-        assert_eq!(kept_in(&before, &within), Some(12));
-        assert_eq!(kept_in(&[0x5f], &[0x0f, 0x05, 0x57]), Some(7));
+        assert_eq!(popped_and_pushed(&before, &within), Some(12));
+        assert_eq!(popped_and_pushed(&[0x5f], &[0x0f, 0x05, 0x57]), Some(7));
         // Another register is pushed, or none.
-        assert_eq!(kept_in(&before, &[0x0f, 0x05, 0x41, 0x55]), None);
-        assert_eq!(kept_in(&before, &[0x0f, 0x05, 0xc3]), None);
+        assert_eq!(popped_and_pushed(&before, &[0x0f, 0x05, 0x41, 0x55]), None);
+        assert_eq!(popped_and_pushed(&before, &[0x0f, 0x05, 0xc3]), None);
     }
 
     #[test]
@@ -527,14 +534,18 @@ mod tests {
             0x48, 0x8b, 0x66, 0x38, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x7c, 0x24, 0x30, 0x48,
             0x89, 0x7c, 0x24, 0x28,
         ];
-        assert_eq!(kept_above(&code), 48);
-        assert_eq!(kept_above(&code[..8]), 0);
-        assert_eq!(kept_above(&code[4..]), 0, "no switch before it");
+        assert_eq!(saved_goroutine_offset(&code), 48);
+        assert_eq!(saved_goroutine_offset(&code[..8]), 0);
+        assert_eq!(
+            saved_goroutine_offset(&code[4..]),
+            0,
+            "no stack_switch_end before it"
+        );
     }
 
     #[test]
     fn where_a_return_address_is_on_the_stack_that_was_left_is_told() {
-        let cross = Crossing {
+        let cross = GoroutineSwitch {
             tls: -8,
             m: 48,
             current: 192,
@@ -550,17 +561,20 @@ mod tests {
         assert_eq!(end(Some(1 << 20)), None);
         // Go 1.19 and 1.21, then from 1.24 on.
         assert_eq!(
-            kept_stack(&[0x90, 0x48, 0x89, 0x54, 0x24, 0x28]),
+            saved_stack_slot(&[0x90, 0x48, 0x89, 0x54, 0x24, 0x28]),
             Some((6, 40))
         );
-        assert_eq!(kept_stack(&[0x90, 0x48, 0x89, 0x14, 0x24]), Some((5, 0)));
-        assert_eq!(kept_stack(&[0x48, 0x89, 0x3c, 0x24]), None);
+        assert_eq!(
+            saved_stack_slot(&[0x90, 0x48, 0x89, 0x14, 0x24]),
+            Some((5, 0))
+        );
+        assert_eq!(saved_stack_slot(&[0x48, 0x89, 0x3c, 0x24]), None);
     }
 
     #[test]
     fn a_switch_of_stacks_is_found() {
-        assert_eq!(switch(&[0x90, 0x48, 0x89, 0xdc, 0x90]), Some(4));
-        assert_eq!(switch(&[0x49, 0x8b, 0x66, 0x38]), Some(4));
-        assert_eq!(switch(&[0x48, 0x8b, 0x5a, 0x38]), None);
+        assert_eq!(stack_switch_end(&[0x90, 0x48, 0x89, 0xdc, 0x90]), Some(4));
+        assert_eq!(stack_switch_end(&[0x49, 0x8b, 0x66, 0x38]), Some(4));
+        assert_eq!(stack_switch_end(&[0x48, 0x8b, 0x5a, 0x38]), None);
     }
 }

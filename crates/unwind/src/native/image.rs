@@ -91,7 +91,7 @@ pub(crate) struct Cfi<'d> {
 }
 
 /// Sections for Go's code table and the search for it, for V8's exported names, and for symbols.
-const KEPT: &[&str] = &[
+const KEPT_SECTIONS: &[&str] = &[
     ".note.go.buildid",
     ".gopclntab",
     ".data.rel.ro.gopclntab",
@@ -105,9 +105,9 @@ const KEPT: &[&str] = &[
     ".symtab",
 ];
 
-/// A section listed in [`KEPT`].
+/// A section listed in [`KEPT_SECTIONS`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedSection {
     pub name: &'static str,
     pub address: u64,
     pub offset: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Image<'d, R: ReadRef<'d>> {
     /// Compiled by Go, which keeps frame pointers.
     pub go: bool,
     /// Sections by which languages and runtimes are recognised.
-    pub kept: Vec<Named>,
+    pub kept: Vec<NamedSection>,
     /// Bytes of the file's thread-local variables.
     pub tls_size: u64,
 }
@@ -223,10 +223,10 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 continue;
             };
             let address = section.sh_addr(endian);
-            if let Some(name) = KEPT.iter().find(|n| n.as_bytes() == name)
+            if let Some(name) = KEPT_SECTIONS.iter().find(|n| n.as_bytes() == name)
                 && section.sh_type(endian) != object::elf::SHT_NOBITS
             {
-                self.kept.push(Named {
+                self.kept.push(NamedSection {
                     name,
                     address,
                     offset: section.sh_offset(endian),
@@ -344,13 +344,13 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
 
     /// Addresses of function symbols, unsorted and with repetitions.
     pub(crate) fn functions(&self) -> impl Iterator<Item = u64> {
-        const MOST: u64 = 32 << 20;
-        const SYMBOL: usize = 24;
+        const MAX_SYMBOL_BYTES: u64 = 32 << 20;
+        const SYMBOL_BYTES: usize = 24;
         const KINDS: [u8; 2] = [object::elf::STT_FUNC.0, object::elf::STT_GNU_IFUNC.0];
         let tables = (self.kept.iter()).filter(|s| [".dynsym", ".symtab"].contains(&s.name));
         let symbols = tables
-            .filter_map(|s| self.bytes(s.offset, s.size.min(MOST)))
-            .flat_map(|bytes| bytes.chunks_exact(SYMBOL));
+            .filter_map(|s| self.bytes(s.offset, s.size.min(MAX_SYMBOL_BYTES)))
+            .flat_map(|bytes| bytes.chunks_exact(SYMBOL_BYTES));
         symbols.filter_map(|s| {
             let value: [u8; 8] = s[8..16].try_into().ok()?;
             KINDS

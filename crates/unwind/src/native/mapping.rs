@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// Interval between calls of `meanwhile` while an image is parsed.
-const MEANWHILE: Duration = Duration::from_millis(2);
+const MEANWHILE_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Key that identifies a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +123,7 @@ impl<'a> Source<'a> {
                 parsed
             });
             while !parsing.is_finished() {
-                std::thread::park_timeout(MEANWHILE);
+                std::thread::park_timeout(MEANWHILE_INTERVAL);
                 meanwhile();
             }
             (parsing.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))

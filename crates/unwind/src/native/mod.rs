@@ -2,23 +2,23 @@
 
 pub mod abi;
 mod cfi;
-mod conduct;
-mod contexts;
+mod cfi_synthesis;
 mod go;
 mod image;
 mod mapping;
-mod room;
 mod rules;
 mod sink;
-mod snapshot;
+mod slot_allocator;
+mod stack_switch;
 mod store;
 pub mod table;
+mod user_unwinder;
 
 pub use abi::{End, FrameWord, MAX_FRAMES, Mapping, Proc, RawStack, Rule};
 pub use image::ImageError;
 pub use mapping::{FileKey, MappingSpec, Source};
 pub use rules::{Row, RuleSet};
 pub use sink::{Capacity, KernelTables, MemoryTables, SinkError, TableSink, UnwindMaps};
-pub use snapshot::{Registers, Unwinder, Unwound};
 pub use store::{StoreStats, TableStore};
-pub use table::{Code, Table, Undescribed};
+pub use table::{FallbackMethod, Table, UnwindMethod};
+pub use user_unwinder::{Registers, Unwinder, Unwound};

@@ -17,10 +17,10 @@
 use crate::native::abi::{MAP_FP, MAP_NOTHING, MAP_PENDING, Mapping, Proc};
 use crate::native::image::{Identity, ImageError};
 use crate::native::mapping::{FileKey, MappingSpec, Source};
-use crate::native::room::Room;
 use crate::native::rules::RuleSet;
 use crate::native::sink::{SinkError, TableSink};
-use crate::native::table::{Code, Parsed, Table, Undescribed};
+use crate::native::slot_allocator::SlotAllocator;
+use crate::native::table::{FallbackMethod, Parsed, Table, UnwindMethod};
 use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -71,7 +71,7 @@ enum State {
 struct FileEntry {
     key: FileKey,
     state: State,
-    undescribed: Option<Undescribed>,
+    fallback: Option<FallbackMethod>,
     used: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct TableStore<S> {
     built: Vec<(u16, Table)>,
     processes: FxHashMap<u32, Region>,
     retired: Vec<Region>,
-    room: Room,
+    slots: SlotAllocator,
     generation: u32,
     limit: u64,
     stats: StoreStats,
@@ -108,7 +108,7 @@ pub struct TableStore<S> {
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
 /// Retired lists that are kept before unused ones are searched for.
-const RETIRED: usize = 64;
+const MAX_RETIRED_LISTS: usize = 64;
 /// Maximum mappings of one process: the kernel programs search no further.
 const MAX_MAPPINGS: usize = 1 << 16;
 
@@ -131,7 +131,7 @@ impl<S: TableSink> TableStore<S> {
             built: Vec::new(),
             processes: FxHashMap::default(),
             retired: Vec::new(),
-            room: Room::new(capacity.mappings as u32),
+            slots: SlotAllocator::new(capacity.mappings as u32),
             generation: 0,
             limit,
             stats: StoreStats::default(),
@@ -164,8 +164,8 @@ impl<S: TableSink> TableStore<S> {
     }
 
     /// Method for a file's code without unwind information, if there is much such code.
-    pub fn file_undescribed(&self, id: u16) -> Option<Undescribed> {
-        self.files.get((id as usize).checked_sub(1)?)?.undescribed
+    pub fn file_fallback(&self, id: u16) -> Option<FallbackMethod> {
+        self.files.get((id as usize).checked_sub(1)?)?.fallback
     }
 
     /// Contents and refusals so far.
@@ -257,7 +257,7 @@ impl<S: TableSink> TableStore<S> {
         self.sink.remove_proc(tgid);
         if let Some(region) = self.processes.remove(&tgid) {
             self.retired.push(region);
-            if self.retired.len() > RETIRED {
+            if self.retired.len() > MAX_RETIRED_LISTS {
                 // On failure they remain until the next call.
                 let _ = self.collect();
             }
@@ -294,7 +294,7 @@ impl<S: TableSink> TableStore<S> {
             .partition(|r| live.contains(&r.generation));
         self.retired = kept;
         for region in done {
-            self.room.release(region.first, region.count);
+            self.slots.release(region.first, region.count);
         }
         Ok(())
     }
@@ -313,9 +313,9 @@ impl<S: TableSink> TableStore<S> {
                 && !pending
                 && let Some(parsed) = source.parse(&mut self.rules, |_| false, meanwhile)
             {
-                let (state, undescribed) = self.keep(id, parsed);
+                let (state, fallback) = self.keep(id, parsed);
                 let entry = &mut self.files[id as usize - 1];
-                (entry.state, entry.undescribed) = (state, undescribed);
+                (entry.state, entry.fallback) = (state, fallback);
             }
             return id;
         }
@@ -337,14 +337,14 @@ impl<S: TableSink> TableStore<S> {
             return 0;
         }
         let id = self.files.len() as u16 + 1;
-        let (state, undescribed) = match parsed {
+        let (state, fallback) = match parsed {
             None => (State::Absent, None),
             Some(parsed) => self.keep(id, parsed),
         };
         self.files.push(FileEntry {
             key: key.clone(),
             state,
-            undescribed,
+            fallback,
             used: now,
         });
         self.keys.insert(key.clone(), id);
@@ -356,7 +356,7 @@ impl<S: TableSink> TableStore<S> {
         &mut self,
         id: u16,
         parsed: Result<Parsed, ImageError>,
-    ) -> (State, Option<Undescribed>) {
+    ) -> (State, Option<FallbackMethod>) {
         let parsed = match parsed {
             Err(ImageError::NotElf) => return (State::FramePointers, None),
             Err(e) => return (State::Nothing(Some(e.to_string())), None),
@@ -366,13 +366,13 @@ impl<S: TableSink> TableStore<S> {
             self.identities.entry(identity).or_insert(id);
         }
         match parsed.code {
-            Code::Table(table) => {
-                let undescribed = table.undescribed();
+            UnwindMethod::Table(table) => {
+                let fallback = table.fallback();
                 self.built.push((id, table));
-                (State::Absent, undescribed)
+                (State::Absent, fallback)
             }
-            Code::FramePointers => (State::FramePointers, None),
-            Code::Nothing => (State::Nothing(None), None),
+            UnwindMethod::FramePointers => (State::FramePointers, None),
+            UnwindMethod::Nothing => (State::Nothing(None), None),
         }
     }
 
@@ -382,7 +382,7 @@ impl<S: TableSink> TableStore<S> {
         if built.is_empty() {
             return Ok(());
         }
-        let new: u64 = built.iter().map(|(_, t)| size(t)).sum();
+        let new: u64 = built.iter().map(|(_, t)| table_bytes(t)).sum();
         let mut held = self.stats().table_bytes;
         if held + new > self.limit {
             let wanted = wanted.iter().flatten().copied().collect();
@@ -390,9 +390,9 @@ impl<S: TableSink> TableStore<S> {
         }
         let before = built.len();
         built.retain(|(_, t)| {
-            let fits = held + size(t) <= self.limit;
+            let fits = held + table_bytes(t) <= self.limit;
             if fits {
-                held += size(t);
+                held += table_bytes(t);
             }
             fits
         });
@@ -409,7 +409,7 @@ impl<S: TableSink> TableStore<S> {
         }
         for (id, table) in built {
             self.files[id as usize - 1].state = State::Loaded {
-                bytes: size(&table),
+                bytes: table_bytes(&table),
                 rows: table.rows() as u64,
             };
         }
@@ -497,14 +497,14 @@ impl<S: TableSink> TableStore<S> {
             },
         );
         if put.is_err() {
-            self.room.release(region.first, region.count);
+            self.slots.release(region.first, region.count);
             self.stats.processes_refused += 1;
             return put;
         }
         if let Some(old) = self.processes.insert(tgid, region) {
             self.retired.push(old);
         }
-        if self.retired.len() > RETIRED {
+        if self.retired.len() > MAX_RETIRED_LISTS {
             self.collect()?;
         }
         Ok(())
@@ -522,15 +522,15 @@ impl<S: TableSink> TableStore<S> {
     }
 
     fn allocate(&mut self, count: u32) -> Result<Option<u32>, SinkError> {
-        if let Some(first) = self.room.take(count) {
+        if let Some(first) = self.slots.take(count) {
             return Ok(Some(first));
         }
         self.collect()?;
-        Ok(self.room.take(count))
+        Ok(self.slots.take(count))
     }
 }
 
-fn size(table: &Table) -> u64 {
+fn table_bytes(table: &Table) -> u64 {
     8 * table.words().len() as u64
 }
 

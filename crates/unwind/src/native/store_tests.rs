@@ -116,7 +116,7 @@ fn entries_are_used_again_but_never_under_a_process() {
     }
     store.collect().unwrap();
     assert_eq!(store.stats().mappings, 0);
-    assert_eq!(store.room, Room::new(100));
+    assert_eq!(store.slots, SlotAllocator::new(100));
 }
 
 #[test]

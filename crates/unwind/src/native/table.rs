@@ -4,7 +4,7 @@
 //! the pclntab (`go.rs`). Rows are keyed by *offset in the file* (pc − start of the mapping + its
 //! offset), so one table serves every process and load address. Code that no function covers has
 //! rows that say so; no row extends across a gap. Rules for code without unwind information are
-//! synthesised (`conduct`), except for recognised pieces:
+//! synthesised (`cfi_synthesis`), except for recognised pieces:
 //!
 //! * the file's entry point (`_start` of C libraries without unwind information) has no caller by
 //!   definition: it is a root, up to its first call;
@@ -16,12 +16,12 @@
 //! describes the encoding. Exception tables, personality routines and language data are not read.
 
 use crate::native::abi::{End, KIND_REG, KIND_SPAWN, Rule};
-use crate::native::cfi::{self, Range, Rows};
-use crate::native::conduct::{self, Stretch};
-use crate::native::contexts;
+use crate::native::cfi::{self, FunctionRows, SectionRows};
+use crate::native::cfi_synthesis::{self, CodeRange};
 use crate::native::go;
 use crate::native::image::{Identity, Image, ImageError, Pread};
 use crate::native::rules::{Row, RuleSet};
+use crate::native::stack_switch;
 use gimli::LittleEndian;
 use object::read::{ReadCache, ReadRef};
 use std::fs::File;
@@ -30,7 +30,7 @@ const BLOCK_SHIFT: u32 = 12;
 
 /// Method to unwind the code of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum UnwindMethod {
     /// By this table.
     Table(Table),
     /// By frame pointer: the compiler keeps them (Go with an unknown pclntab version), or the file
@@ -42,9 +42,9 @@ pub enum Code {
 
 /// Method to unwind a file's code without unwind information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Undescribed {
+pub enum FallbackMethod {
     /// By rules synthesised from its instructions.
-    Followed,
+    Synthesised,
     /// By frame pointer, as most of its functions begin with a frame-pointer prologue.
     FramePointers,
 }
@@ -54,12 +54,12 @@ pub enum Undescribed {
 pub struct Table {
     words: Vec<u64>,
     rows: usize,
-    undescribed: Option<Undescribed>,
+    fallback: Option<FallbackMethod>,
 }
 
 /// Result of parsing a file.
 pub(crate) struct Parsed {
-    pub code: Code,
+    pub code: UnwindMethod,
     pub identity: Option<Identity>,
 }
 
@@ -90,13 +90,13 @@ impl Table {
         Table {
             words,
             rows: rows.len(),
-            undescribed: None,
+            fallback: None,
         }
     }
 
     /// Method for the code without unwind information, if there is much of it (16 KiB or more).
-    pub fn undescribed(&self) -> Option<Undescribed> {
-        self.undescribed
+    pub fn fallback(&self) -> Option<FallbackMethod> {
+        self.fallback
     }
 
     /// The words of the table as kernel programs read them.
@@ -124,7 +124,7 @@ impl Table {
 ///
 /// # Errors
 /// [`ImageError`] for files that are not x86-64 ELF or have damaged headers.
-pub fn from_file(file: &File, rules: &mut RuleSet) -> Result<Code, ImageError> {
+pub fn from_file(file: &File, rules: &mut RuleSet) -> Result<UnwindMethod, ImageError> {
     let cache = ReadCache::new(Pread::new(file));
     parse(&cache, rules, |_| false).map(|p| p.code)
 }
@@ -133,7 +133,7 @@ pub fn from_file(file: &File, rules: &mut RuleSet) -> Result<Code, ImageError> {
 ///
 /// # Errors
 /// As [`from_file`].
-pub fn from_bytes(bytes: &[u8], rules: &mut RuleSet) -> Result<Code, ImageError> {
+pub fn from_bytes(bytes: &[u8], rules: &mut RuleSet) -> Result<UnwindMethod, ImageError> {
     parse(bytes, rules, |_| false).map(|p| p.code)
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
     let (image, identity) = Image::parse(data)?;
     if identity.as_ref().is_some_and(known) {
         return Ok(Parsed {
-            code: Code::Nothing,
+            code: UnwindMethod::Nothing,
             identity,
         });
     }
@@ -165,7 +165,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
             .set_text(image.text)
             .set_got(image.got)
     };
-    let mut rows = Rows::default();
+    let mut rows = SectionRows::default();
     if let Some(cfi) = &image.eh_frame {
         let mut section = gimli::EhFrame::new(&cfi.data, LittleEndian);
         section.set_address_size(8);
@@ -174,7 +174,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
     if image.go && !go::read(&image, &mut rows, rules) {
         // An unknown version of the table: Go keeps frame pointers too.
         return Ok(Parsed {
-            code: Code::FramePointers,
+            code: UnwindMethod::FramePointers,
             identity,
         });
     }
@@ -185,33 +185,33 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
         section.set_address_size(8);
         rows = cfi::read(&section, &bases(cfi.address), |a| image.offset_of(a), rules);
     }
-    contexts::mend(&image, &mut rows, rules);
+    stack_switch::remove_wrong_rules(&image, &mut rows, rules);
     rows.ranges.sort_by_key(|r| r.start);
     recognise(&image, &mut rows, rules);
-    let undescribed = match image.go {
+    let fallback = match image.go {
         true => None,
-        false => undescribed(&image, &mut rows, rules),
+        false => fallback(&image, &mut rows, rules),
     };
     if rows.ranges.is_empty() {
         return Ok(Parsed {
-            code: Code::Nothing,
+            code: UnwindMethod::Nothing,
             identity,
         });
     }
     let merged = merge(&rows);
     drop(rows);
     let table = Table {
-        undescribed,
+        fallback,
         ..Table::encode(&merged)
     };
     Ok(Parsed {
-        code: Code::Table(table),
+        code: UnwindMethod::Table(table),
         identity,
     })
 }
 
 /// Merges all functions into one list of rows without overlaps; gaps get rows.
-fn merge(input: &Rows) -> Vec<(u32, u32)> {
+fn merge(input: &SectionRows) -> Vec<(u32, u32)> {
     const GAP: u32 = End::NoInfo as u32;
     let mut out: Vec<(u32, u32)> = Vec::with_capacity(input.rows.len() + input.ranges.len() / 2);
     let mut push = |row: (u32, u32)| match out.last_mut() {
@@ -244,13 +244,17 @@ fn merge(input: &Rows) -> Vec<(u32, u32)> {
 
 /// Adds rules for recognised code without unwind information. `rows.ranges` is sorted, before and
 /// after.
-fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &mut RuleSet) {
+fn recognise<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    rows: &mut SectionRows,
+    rules: &mut RuleSet,
+) {
     let mut found = Vec::new();
     if let Some((start, end)) = entry_code(image, &rows.ranges) {
         found.push((start, end, Row::End(End::Root)));
     }
     for (address, size) in &image.stubs {
-        if let Some((start, end)) = jumps(image, *address, *size, &rows.ranges) {
+        if let Some((start, end)) = plt_jumps(image, *address, *size, &rows.ranges) {
             let row = Row::Rule(Rule {
                 kind: KIND_REG,
                 reg: 7,
@@ -260,7 +264,7 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
             found.push((start, end, row));
         }
     }
-    for (start, end) in spawns(image, &rows.ranges) {
+    for (start, end) in clone_gaps(image, &rows.ranges) {
         let row = Row::Rule(Rule {
             kind: KIND_SPAWN,
             reg: 7,
@@ -272,14 +276,14 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
     for at in sigreturn_ends(image, &rows.ranges) {
         found.push((at, at + 1, Row::Signal));
     }
-    const MOST: usize = 4 << 20;
-    let all = gaps(image, &rows.ranges, MOST);
-    for (start, end) in fibers(image, &all) {
+    const MAX_CODE_BYTES: usize = 4 << 20;
+    let all = gaps(image, &rows.ranges, MAX_CODE_BYTES);
+    for (start, end) in fiber_roots(image, &all) {
         found.push((start, end, Row::End(End::Root)));
     }
     if let Some(code) = builtins(image, &all) {
-        let told = conduct::builtins(&code, image.functions(), rules);
-        push_followed(rows, &code, told);
+        let synthesised = cfi_synthesis::synthesise_builtins(&code, image.functions(), rules);
+        push_synthesised(rows, &code, synthesised);
     }
     for (start, end) in all {
         if let Some(at) = sigreturn(image, start, end) {
@@ -294,8 +298,11 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
 
 /// The bytes of the entry point up to and including its first call, if it has no unwind
 /// information.
-fn entry_code<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Option<(u32, u32)> {
-    const LONGEST: u64 = 64;
+fn entry_code<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    ranges: &[FunctionRows],
+) -> Option<(u32, u32)> {
+    const MAX_ENTRY_BYTES: u64 = 64;
     if image.entry == 0 {
         return None;
     }
@@ -305,7 +312,7 @@ fn entry_code<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Opt
     if after > 0 && start < ranges[after - 1].end {
         return None;
     }
-    let mut room = room.min(LONGEST);
+    let mut room = room.min(MAX_ENTRY_BYTES);
     if let Some(next) = ranges.get(after) {
         room = room.min((next.start - start) as u64);
     }
@@ -326,15 +333,18 @@ fn entry_code<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Opt
 
 /// The few instructions from the system call of `clone` to the branch between both threads. C
 /// libraries give them no unwind information, as no rule holds for both threads.
-fn spawns<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u32, u32)> {
-    const LONGEST: u32 = 24;
+fn clone_gaps<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    ranges: &[FunctionRows],
+) -> Vec<(u32, u32)> {
+    const MAX_GAP_BYTES: u32 = 24;
     /// `syscall; test %rax,%rax`
     const CODE: [u8; 5] = [0x0f, 0x05, 0x48, 0x85, 0xc0];
     ranges
         .windows(2)
         .map(|pair| (pair[0].end, pair[1].start))
         // Padding between functions ends at a multiple of 16.
-        .filter(|(start, end)| start < end && end - start <= LONGEST && end % 16 != 0)
+        .filter(|(start, end)| start < end && end - start <= MAX_GAP_BYTES && end % 16 != 0)
         .filter(|(start, _)| {
             image
                 .bytes(u64::from(*start), 5)
@@ -345,7 +355,7 @@ fn spawns<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u3
 
 /// Roots of fiber stacks made by Boost's assembler (`make_fcontext`, in Boost.Context, PHP and
 /// others): a jump to the fiber's function, which returns to a call of `_exit`.
-fn fibers<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
+fn fiber_roots<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
     /// `push %rbp; jmp *%rbx`
     const BEGIN: &[u8] = &[0x55, 0xff, 0xe3];
     /// `endbr64`, where indirect branch targets are checked.
@@ -372,13 +382,15 @@ fn fibers<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Vec<
 
 /// The address at which a thread stands inside `rt_sigreturn`: just after the described code, as
 /// nothing returns there.
-fn sigreturn_ends<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<u32> {
-    const LONGEST: u32 = 16;
+fn sigreturn_ends<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[FunctionRows]) -> Vec<u32> {
+    const MAX_TRAMPOLINE_BYTES: u32 = 16;
     /// `mov $15,%rax; syscall`
     const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     ranges
         .windows(2)
-        .filter(|pair| pair[0].end < pair[1].start && pair[0].end - pair[0].start <= LONGEST)
+        .filter(|pair| {
+            pair[0].end < pair[1].start && pair[0].end - pair[0].start <= MAX_TRAMPOLINE_BYTES
+        })
         .map(|pair| pair[0].end)
         .filter(|end| {
             let code = end
@@ -391,16 +403,16 @@ fn sigreturn_ends<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) ->
 
 /// The start of a PLT section that consists of `jmp *disp32(%rip)` and padding, if it has no unwind
 /// information.
-fn jumps<'d, R: ReadRef<'d>>(
+fn plt_jumps<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     address: u64,
     size: u64,
-    ranges: &[Range],
+    ranges: &[FunctionRows],
 ) -> Option<(u32, u32)> {
-    const MOST: u64 = 1 << 20;
+    const MAX_SECTION_BYTES: u64 = 1 << 20;
     let (offset, room) = image.offset_of(address)?;
     let start = u32::try_from(offset).ok()?;
-    let code = image.bytes(offset, size.min(room).min(MOST))?;
+    let code = image.bytes(offset, size.min(room).min(MAX_SECTION_BYTES))?;
     let limit = start.checked_add(code.len() as u32)?;
     let next = ranges.partition_point(|r| r.end <= start);
     if ranges.get(next).is_some_and(|r| r.start < limit) {
@@ -431,65 +443,65 @@ fn jumps<'d, R: ReadRef<'d>>(
 }
 
 /// Adds synthesised rules for the remaining code. `rows.ranges` is sorted, before and after.
-fn undescribed<'d, R: ReadRef<'d>>(
+fn fallback<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
-    rows: &mut Rows,
+    rows: &mut SectionRows,
     rules: &mut RuleSet,
-) -> Option<Undescribed> {
-    const MUCH: usize = 16 << 10;
+) -> Option<FallbackMethod> {
+    const MIN_REPORTED_BYTES: usize = 16 << 10;
     let all = gaps(image, &rows.ranges, usize::MAX);
     let total: usize = (all.iter())
         .map(|(start, end)| (end - start) as usize)
         .sum();
-    let much = |how| (total >= MUCH).then_some(how);
+    let reported = |how| (total >= MIN_REPORTED_BYTES).then_some(how);
     let wide: Vec<(u64, u64)> = (all.iter())
         .map(|(start, end)| (u64::from(*start), u64::from(*end)))
         .collect();
-    if conduct::keeps_frame_pointers(&wide, |at, len| image.bytes(at, len)) {
+    if cfi_synthesis::keeps_frame_pointers(&wide, |at, len| image.bytes(at, len)) {
         for (start, end) in &all {
             rows.push_single(*start, *end, rules.id(Row::FramePointer));
         }
         rows.ranges.sort_by_key(|r| r.start);
-        return much(Undescribed::FramePointers);
+        return reported(FallbackMethod::FramePointers);
     }
-    if total > conduct::MOST {
+    if total > cfi_synthesis::MAX_CODE_BYTES {
         return None;
     }
-    let code: Vec<Stretch<'_>> = (all.iter())
+    let code: Vec<CodeRange<'_>> = (all.iter())
         .filter_map(|(start, end)| {
-            Some(Stretch {
+            Some(CodeRange {
                 address: image.address_of(u64::from(*start))?,
                 offset: *start,
                 bytes: image.bytes(u64::from(*start), u64::from(end - start))?,
             })
         })
         .collect();
-    let followed = conduct::follow(&code, image.functions(), rules);
-    for (stretch, told) in code.iter().zip(followed) {
-        push_followed(rows, stretch, told);
+    let followed = cfi_synthesis::synthesise(&code, image.functions(), rules);
+    for (stretch, synthesised) in code.iter().zip(followed) {
+        push_synthesised(rows, stretch, synthesised);
     }
     rows.ranges.sort_by_key(|r| r.start);
-    much(Undescribed::Followed)
+    reported(FallbackMethod::Synthesised)
 }
 
 /// Adds the synthesised rules of a range.
-fn push_followed(rows: &mut Rows, stretch: &Stretch<'_>, told: Vec<(u32, u32)>) {
-    rows.ranges.push(Range {
+fn push_synthesised(rows: &mut SectionRows, stretch: &CodeRange<'_>, synthesised: Vec<(u32, u32)>) {
+    rows.ranges.push(FunctionRows {
         start: stretch.offset,
         end: stretch.offset + stretch.bytes.len() as u32,
         first: rows.rows.len() as u32,
-        count: told.len() as u32,
+        count: synthesised.len() as u32,
     });
-    rows.rows.extend(told);
+    rows.rows.extend(synthesised);
 }
 
 /// Gaps in the unwind information that are longer than padding, up to `most` bytes in all.
 fn gaps<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
-    ranges: &[Range],
+    ranges: &[FunctionRows],
     most: usize,
 ) -> Vec<(u32, u32)> {
-    const SHORTEST: u32 = 25;
+    const MIN_GAP_BYTES: u32 = 25;
     let mut left = most;
     let mut out = Vec::new();
     for s in &image.segments {
@@ -503,7 +515,7 @@ fn gaps<'d, R: ReadRef<'d>>(
         let from = ranges.partition_point(|r| r.end <= start);
         let to = ranges.partition_point(|r| r.start < end);
         let mut gap = |a: u32, b: u32| {
-            if b.saturating_sub(a) >= SHORTEST && left >= (b - a) as usize {
+            if b.saturating_sub(a) >= MIN_GAP_BYTES && left >= (b - a) as usize {
                 left -= (b - a) as usize;
                 out.push((a, b));
             }
@@ -518,11 +530,14 @@ fn gaps<'d, R: ReadRef<'d>>(
 }
 
 /// V8's builtins: one large gap in a file that exports V8's names.
-fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Option<Stretch<'d>> {
-    const LEAST: u32 = 256 << 10;
+fn builtins<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+    gaps: &[(u32, u32)],
+) -> Option<CodeRange<'d>> {
+    const MIN_BUILTINS_BYTES: u32 = 256 << 10;
     const NAME: &[u8] = b"\0v8dbg_";
     let (start, end) = *gaps.iter().max_by_key(|(start, end)| end - start)?;
-    if end - start < LEAST {
+    if end - start < MIN_BUILTINS_BYTES {
         return None;
     }
     let names = image.kept.iter().find(|s| s.name == ".dynstr")?;
@@ -530,7 +545,7 @@ fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Op
     if !names.windows(NAME.len()).any(|w| w == NAME) {
         return None;
     }
-    Some(Stretch {
+    Some(CodeRange {
         address: image.address_of(u64::from(start))?,
         offset: start,
         bytes: image.bytes(u64::from(start), u64::from(end - start))?,

@@ -88,7 +88,7 @@ proptest! {
             bytes.truncate(len);
         }
         let mut rules = RuleSet::new(1 << 16);
-        if let Ok(Code::Table(table)) = from_bytes(&bytes, &mut rules) {
+        if let Ok(UnwindMethod::Table(table)) = from_bytes(&bytes, &mut rules) {
             let rows: Vec<_> = table.iter().collect();
             prop_assert!(rows.windows(2).all(|w| w[0].0 < w[1].0));
             prop_assert!(rows.iter().all(|r| r.1 != 0 && (r.1 as usize) < rules.rules().len()));
@@ -147,7 +147,7 @@ fn build(source: &str, args: &[&str]) -> Vec<u8> {
 fn rules_at(bytes: &[u8], names: &[&str]) -> (BTreeMap<String, (u32, u64)>, Table) {
     use object::{Object, ObjectSymbol};
     let mut rules = RuleSet::new(1 << 16);
-    let Ok(Code::Table(table)) = from_bytes(bytes, &mut rules) else {
+    let Ok(UnwindMethod::Table(table)) = from_bytes(bytes, &mut rules) else {
         panic!("no table");
     };
     let (image, _) = Image::parse(bytes).unwrap();
@@ -226,7 +226,7 @@ fn files_without_section_headers_still_have_a_table() {
     bytes[0x28..0x30].fill(0);
     bytes[0x3c..0x40].fill(0);
     let bare = from_bytes(&bytes, &mut rules).unwrap();
-    let (Code::Table(whole), Code::Table(bare)) = (whole, bare) else {
+    let (UnwindMethod::Table(whole), UnwindMethod::Table(bare)) = (whole, bare) else {
         panic!("no table");
     };
     assert_eq!(whole.words(), bare.words());

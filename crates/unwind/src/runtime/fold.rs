@@ -36,7 +36,7 @@ pub enum Role {
 
 /// The number of `roles`, innermost first, that belong to the running stack. Behind the start of a
 /// greenlet lie remains of other stacks. `None`: all of them.
-pub fn own(roles: &[Role]) -> Option<usize> {
+pub fn running_frames(roles: &[Role]) -> Option<usize> {
     // At the leaf it may be switching; the start of this stack has called the interpreter.
     let called = roles.iter().position(|r| *r == Role::Interpreter)?;
     let is_switch = |r: &Role| *r == Role::Switch;
@@ -156,13 +156,13 @@ mod tests {
         // It calls a C function and was started by two frames; below is the stack that switched to
         // it.
         let roles = [O, I, G, S, S, G, I, S, S, I, O];
-        assert_eq!(own(&roles), Some(5));
+        assert_eq!(running_frames(&roles), Some(5));
         let joined = fold(&roles[..5], &managed(&[0, 1]), true, false);
         assert_eq!(joined, [N(0), M(0), M(1), N(3), N(4)]);
         // About to switch; and a thread's first stack.
-        assert_eq!(own(&[S, S, I, S, O]), Some(4));
-        assert_eq!(own(&[S, S, I, O]), None);
-        assert_eq!(own(&[O, I, O]), None);
+        assert_eq!(running_frames(&[S, S, I, S, O]), Some(4));
+        assert_eq!(running_frames(&[S, S, I, O]), None);
+        assert_eq!(running_frames(&[O, I, O]), None);
     }
 
     #[test]

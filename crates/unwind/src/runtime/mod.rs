@@ -21,7 +21,7 @@ pub mod v8;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
-pub use fold::{Entry, Managed, Role, fold, own};
+pub use fold::{Entry, Managed, Role, fold, running_frames};
 
 /// Facts about a file that contains a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ pub struct Image<'d> {
 
 /// A symbol: virtual address and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SymbolRange {
     pub address: u64,
     pub size: u64,
 }
@@ -177,16 +177,16 @@ impl<'d> Image<'d> {
     }
 
     /// A dynamic symbol.
-    pub(crate) fn exported(&self, name: &str) -> Option<Place> {
+    pub(crate) fn exported(&self, name: &str) -> Option<SymbolRange> {
         find(self.file.dynamic_symbols(), name)
     }
 
     /// All dynamic symbols with a prefix.
-    pub(crate) fn exported_with(&self, prefix: &str) -> Vec<(&str, Place)> {
+    pub(crate) fn exported_with(&self, prefix: &str) -> Vec<(&str, SymbolRange)> {
         let all = self.file.dynamic_symbols().filter(|s| s.address() != 0);
         all.filter_map(|s| {
             let name = s.name().ok().filter(|n| n.starts_with(prefix))?;
-            let place = Place {
+            let place = SymbolRange {
                 address: s.address(),
                 size: s.size(),
             };
@@ -196,19 +196,19 @@ impl<'d> Image<'d> {
     }
 
     /// A symbol of either table; `.symtab` may be stripped.
-    pub(crate) fn symbol(&self, name: &str) -> Option<Place> {
+    pub(crate) fn symbol(&self, name: &str) -> Option<SymbolRange> {
         self.exported(name)
             .or_else(|| find(self.file.symbols(), name))
     }
 
     /// All code symbols with a name that satisfies `wanted`, from both tables.
-    pub(crate) fn all(&self, wanted: impl Fn(&str) -> bool) -> Vec<Place> {
+    pub(crate) fn all(&self, wanted: impl Fn(&str) -> bool) -> Vec<SymbolRange> {
         self.file
             .dynamic_symbols()
             .chain(self.file.symbols())
             .filter(|s| s.address() != 0 && s.size() != 0)
             .filter(|s| s.name().is_ok_and(&wanted))
-            .map(|s| Place {
+            .map(|s| SymbolRange {
                 address: s.address(),
                 size: s.size(),
             })
@@ -253,10 +253,10 @@ impl<'d> Image<'d> {
 fn find<'d, 'f, S: ObjectSymbol<'d>>(
     mut symbols: impl Iterator<Item = S> + 'f,
     name: &str,
-) -> Option<Place> {
+) -> Option<SymbolRange> {
     symbols
         .find(|s| s.address() != 0 && s.name() == Ok(name))
-        .map(|s| Place {
+        .map(|s| SymbolRange {
             address: s.address(),
             size: s.size(),
         })

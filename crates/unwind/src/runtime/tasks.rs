@@ -1,7 +1,7 @@
 //! Tasks that a runtime schedules itself: a common interface to snapshots of them.
 //!
 //! A waiting task has no thread, so no kernel event shows it. Its runtime keeps a list of tasks. A
-//! [`Looker`] reads that list, each task's status and its stack. The process runs meanwhile: tasks
+//! [`TaskReader`] reads that list, each task's status and its stack. The process runs meanwhile: tasks
 //! that change during the read are left out and counted.
 
 use super::Facts;
@@ -37,7 +37,7 @@ pub type Label = (String, String);
 
 /// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Doing {
+pub enum TaskStatus {
     /// Waiting to be run by the runtime.
     Runnable,
     /// Running on a thread.
@@ -53,10 +53,10 @@ pub enum Doing {
 pub struct Task {
     /// Identifies the task.
     pub id: u64,
-    /// The function it started with, as an address for [`Looker::name`].
+    /// The function it started with, as an address for [`TaskReader::name`].
     pub start: u64,
     /// Its status.
-    pub doing: Doing,
+    pub status: TaskStatus,
     /// Its stack, innermost first, in the runtime's words; `None` if it runs or could not be read.
     pub stack: Option<Vec<u64>>,
     /// Address of its labels; 0: none.
@@ -65,7 +65,7 @@ pub struct Task {
 
 /// Result of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum TaskSnapshot {
     /// All unfinished tasks.
     Tasks(Vec<Task>),
     /// The program has no tasks (yet).
@@ -77,9 +77,9 @@ pub enum Look {
 }
 
 /// Takes snapshots of the tasks of one process.
-pub trait Looker: Send {
+pub trait TaskReader: Send {
     /// Returns all unfinished tasks. `facts` are those the value was created with.
-    fn look(&mut self, facts: &Facts, memory: &mut dyn Memory) -> Look;
+    fn snapshot(&mut self, facts: &Facts, memory: &mut dyn Memory) -> TaskSnapshot;
 
     /// Returns the labels of a task.
     fn labels(&mut self, facts: &Facts, memory: &mut dyn Memory, task: &Task) -> Vec<Label>;
@@ -91,7 +91,7 @@ pub trait Looker: Send {
     fn broken(&self) -> u64;
 
     /// Whether no snapshot can ever succeed.
-    fn is_hopeless(&self) -> bool {
+    fn is_impossible(&self) -> bool {
         false
     }
 }

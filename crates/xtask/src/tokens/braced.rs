@@ -4,7 +4,7 @@
 //! the next token where the language reads it: at the end of a directive in C, everywhere in
 //! JavaScript and Go, whose statements may end with a line.
 
-use super::{Language, Token};
+use super::token::{Language, Token};
 
 /// Operators of more than one character, the longest first. The union of the languages: both
 /// sides of a comparison are split alike.
@@ -114,10 +114,10 @@ impl Lexer<'_> {
             self.newline = true;
             if self.in_directive {
                 self.in_directive = false;
-                let line = self.line;
                 self.found.push(Token {
                     text: "\n".into(),
-                    line,
+                    line: self.line,
+                    at: self.at,
                 });
             }
         }
@@ -254,10 +254,10 @@ impl Lexer<'_> {
             text.push('\n');
         }
         text.push_str(&self.rest()[..length]);
-        let line = self.line;
+        let (line, at) = (self.line, self.at);
         self.advance(length);
         self.newline = false;
-        self.found.push(Token { text, line });
+        self.found.push(Token { text, line, at });
     }
 
     fn unclosed(&self, thing: &str) -> String {

@@ -4,17 +4,23 @@
 //! `#include` in a here-document and `#[…]` stay. A comment behind code counts as code: this errs
 //! towards a difference.
 
-use super::Token;
+use super::token::Token;
 
 /// The lines that are neither blank nor a comment.
 pub fn tokens(text: &str) -> Vec<Token> {
-    let lines = text.lines().enumerate();
-    let kept = lines.filter(|(_, line)| !is_blank_or_comment(line));
-    kept.map(|(number, line)| Token {
-        text: line.trim_end().to_string(),
-        line: number + 1,
-    })
-    .collect()
+    let mut kept = Vec::new();
+    let mut at = 0;
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if !is_blank_or_comment(line) {
+            kept.push(Token {
+                text: line.trim_end().to_string(),
+                line: number + 1,
+                at,
+            });
+        }
+        at += line.len();
+    }
+    kept
 }
 
 fn is_blank_or_comment(line: &str) -> bool {

@@ -5,22 +5,29 @@
 
 use std::str::FromStr;
 
-use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 
-use super::Token;
+use super::token::Token;
 
 /// The tokens of a file.
 ///
 /// # Errors
 /// The line and column where the text is not Rust.
 pub fn tokens(text: &str) -> Result<Vec<Token>, String> {
-    let stream = TokenStream::from_str(text).map_err(|error| {
+    let mut flat = Vec::new();
+    flatten(stream(text)?, &mut flat);
+    Ok(flat)
+}
+
+/// The token trees of a file, doc comments as attributes.
+///
+/// # Errors
+/// The line and column where the text is not Rust.
+pub fn stream(text: &str) -> Result<TokenStream, String> {
+    TokenStream::from_str(text).map_err(|error| {
         let at = error.span().start();
         format!("line {}, column {}: not Rust", at.line, at.column + 1)
-    })?;
-    let mut flat = Vec::new();
-    flatten(stream, &mut flat);
-    Ok(flat)
+    })
 }
 
 fn flatten(stream: TokenStream, flat: &mut Vec<Token>) {
@@ -38,20 +45,20 @@ fn flatten(stream: TokenStream, flat: &mut Vec<Token>) {
                     Delimiter::Bracket => ("[", "]"),
                     Delimiter::None => ("", ""),
                 };
-                flat.push(token(open, group.span_open().start().line));
+                flat.push(token(open, group.span_open()));
                 flatten(group.stream(), flat);
-                flat.push(token(close, group.span_close().start().line));
+                flat.push(token(close, group.span_close()));
             }
             TokenTree::Punct(punct) => {
                 // `&&` and `& &` are different to the compiler, so signs that touch stay together.
                 match flat.last_mut() {
                     Some(last) if joined => last.text.push(punct.as_char()),
-                    _ => flat.push(token(&punct.to_string(), punct.span().start().line)),
+                    _ => flat.push(token(&punct.to_string(), punct.span())),
                 }
                 joined = punct.spacing() == Spacing::Joint;
                 continue;
             }
-            other => flat.push(token(&other.to_string(), other.span().start().line)),
+            other => flat.push(token(&other.to_string(), other.span())),
         }
         joined = false;
     }
@@ -67,9 +74,10 @@ fn skip_doc_comment(trees: &mut impl Iterator<Item = TokenTree>) {
     }
 }
 
-fn token(text: &str, line: usize) -> Token {
+fn token(text: &str, span: Span) -> Token {
     Token {
         text: text.to_string(),
-        line,
+        line: span.start().line,
+        at: span.byte_range().start,
     }
 }

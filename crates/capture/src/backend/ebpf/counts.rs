@@ -1,10 +1,8 @@
 //! What the programs counted: losses, run time, connections, lengths of intervals, waits for locks; and
 //! the memory that their maps hold.
 
-use std::{
-    fs,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use wallscope_procfs::kernel_file;
 
 use libbpf_rs::{MapCore, MapFlags, MapType, libbpf_sys, skel::Skel};
 use wallscope_model::{BlockReason, shape};
@@ -166,7 +164,7 @@ fn hash_bytes(map: &impl MapCore) -> u64 {
 /// The kernel's own figure for a map, bytes.
 fn told_bytes(map: BorrowedFd<'_>) -> u64 {
     let fdinfo = format!("/proc/self/fdinfo/{}", map.as_raw_fd());
-    let text = fs::read_to_string(fdinfo).unwrap_or_default();
+    let text = kernel_file::read_to_string(fdinfo).unwrap_or_default();
     text.lines()
         .find_map(|l| l.strip_prefix("memlock:"))
         .and_then(|v| v.trim().parse().ok())

@@ -16,6 +16,7 @@
 //! seen.
 
 use std::{collections::HashSet, fs, io};
+use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Peer, WaitSeen};
@@ -323,7 +324,8 @@ impl Connections {
             return inodes.clone();
         }
         let began = clock::now();
-        let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+        let text =
+            kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
         let inodes: Vec<u32> = members(&text)
             .take(MOST_OF_SET)
             .filter_map(|fd| socket_of(pid, fd))

@@ -10,6 +10,7 @@
 //! tells the two apart.
 
 use std::{fs::File, mem, os::unix::fs::FileExt as _};
+use wallscope_procfs::kernel_file;
 
 use wallscope_procfs::process::SchedStat;
 
@@ -43,7 +44,7 @@ pub struct InLine(Option<File>);
 impl InLine {
     /// Of the calling thread.
     pub fn of_own_thread() -> InLine {
-        InLine(File::open("/proc/thread-self/schedstat").ok())
+        InLine(kernel_file::open("/proc/thread-self/schedstat").ok())
     }
 
     /// Since its birth, ns; `None`: the kernel does not tell.

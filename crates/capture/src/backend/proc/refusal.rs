@@ -1,6 +1,7 @@
 //! What cannot be measured is refused before anything is recorded, with what would help.
 
-use std::{fs, io};
+use std::io;
+use wallscope_procfs::kernel_file;
 
 use crate::{
     Error,
@@ -62,7 +63,7 @@ pub fn of_foreign_proc() -> Result<(), Error> {
 /// The books of the target's first process cannot be read.
 pub fn of_books(pid: u32) -> Error {
     let file = format!("/proc/{pid}/task/{pid}/schedstat");
-    let (why, remedy) = match fs::read_to_string(&file) {
+    let (why, remedy) = match kernel_file::read_to_string(&file) {
         Ok(text) => (
             format!("they read {:?}", text.trim()),
             "without them nothing can be measured; `wallscope doctor` tells what this host allows",

@@ -14,11 +14,11 @@
 //! killed.
 
 use std::{
-    fs::File,
     io, mem,
     os::unix::fs::FileExt,
     sync::mpsc::{Receiver, Sender, channel},
 };
+use wallscope_procfs::kernel_file;
 
 use wallscope_procfs::process::SchedStat;
 use wallscope_unwind::native::Registers;
@@ -210,7 +210,7 @@ impl Stopper {
 /// halts, or with this process.
 fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
     let mut walk = Walk::default();
-    let books = File::open("/proc/thread-self/schedstat").ok();
+    let books = kernel_file::open("/proc/thread-self/schedstat").ok();
     let queued_ns = || {
         let mut text = [0u8; 96];
         let n = books.as_ref().and_then(|f| f.read_at(&mut text, 0).ok());

@@ -16,6 +16,7 @@ use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
 };
+use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_procfs::process::{self, SchedStat};
@@ -400,7 +401,7 @@ impl TargetTracker {
 /// The children that a thread has made, and that have not been waited for.
 pub(super) fn children_of(pid: u32, tid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{tid}/children");
-    let list = fs::read_to_string(path).unwrap_or_default();
+    let list = kernel_file::read_to_string(path).unwrap_or_default();
     (list.split_ascii_whitespace().filter_map(|c| c.parse().ok())).collect()
 }
 
@@ -409,7 +410,8 @@ pub(super) fn children_of(pid: u32, tid: u32) -> Vec<u32> {
 /// containers.
 fn newest_file() -> Option<File> {
     let device = |path| fs::metadata(path).ok().map(|m| m.dev());
-    (device("/proc/loadavg")? == device("/proc")?).then(|| File::open("/proc/loadavg").ok())?
+    (device("/proc/loadavg")? == device("/proc")?)
+        .then(|| kernel_file::open("/proc/loadavg").ok())?
 }
 
 /// That id.

@@ -1,6 +1,7 @@
 //! One thread as it is looked at, and its files in `/proc`.
 
 use std::{fs::File, io, sync::Arc};
+use wallscope_procfs::kernel_file;
 
 use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_procfs::process::{self, SchedStat, Status};
@@ -400,7 +401,7 @@ fn bytes<'a>(
     if let Some(file) = slot {
         return read(file, buffer);
     }
-    let file = File::open(path())?;
+    let file = kernel_file::open(path())?;
     let bytes = read(&file, buffer)?;
     if keep {
         *slot = Some(Arc::new(file));

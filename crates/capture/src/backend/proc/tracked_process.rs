@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
+use wallscope_procfs::kernel_file;
 
 use wallscope_procfs::process;
 
@@ -50,7 +51,7 @@ pub fn process_clock(pid: u32) -> Option<u64> {
 
 /// CPU time of the children that a process has waited for, and of those that these have waited for, ns.
 fn reaped(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = kernel_file::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, tail) = text.rsplit_once(')')?;
     // cutime and cstime, fields 16 and 17 of proc(5), of which the first is field 3.
     let ticks = tail.split_ascii_whitespace().skip(16 - 3).take(2);
@@ -76,7 +77,7 @@ impl TrackedProcess {
             parent,
             reaped: [if is_new { 0 } else { children }, children],
             reaped_read_ns: 0,
-            task: File::open(format!("/proc/{pid}/task")).ok(),
+            task: kernel_file::open(format!("/proc/{pid}/task")).ok(),
             links: 0,
             listed_ns: 0,
             exe: exe(pid),

@@ -8,7 +8,7 @@ use wallscope_model::{
 };
 use wallscope_unwind::{
     native::TableSink,
-    runtime::{Facts, go, hotspot, python::asyncio, tasks::Doing},
+    runtime::{Facts, go, hotspot, python::asyncio, tasks::TaskStatus},
 };
 
 use super::{
@@ -93,7 +93,7 @@ fn groups<S: TableSink>(
         (Facts::Go(facts), _) => Namer::Go(facts),
         (_, Eye::Go(_)) => return,
         (_, Eye::Python(tasks)) => Namer::Python(tasks.words()),
-        (_, Eye::Java(threads)) => Namer::Java(threads.words().to_vec()),
+        (_, Eye::Java(threads)) => Namer::Java(threads.wait_words().to_vec()),
     };
     let mut ids = FxHashMap::default();
     for group in seen.groups.into_values() {
@@ -106,15 +106,15 @@ fn groups<S: TableSink>(
         for ((doing, stack, labels), (count, ns)) in times {
             let words = stack.map(|s| (s, seen.stacks[s as usize].as_slice()));
             let (reason, detail) = match doing {
-                Doing::Waiting(number) => {
+                TaskStatus::Waiting(number) => {
                     namer.reason(number, words.map_or(&[], |w| w.1), pid, processes)
                 }
-                Doing::Syscall => ("syscall", String::new()),
-                Doing::Runnable | Doing::Running => ("", String::new()),
+                TaskStatus::Syscall => ("syscall", String::new()),
+                TaskStatus::Runnable | TaskStatus::Running => ("", String::new()),
             };
             let state = match doing {
-                Doing::Running => State::OnCpu,
-                Doing::Runnable => State::Runnable,
+                TaskStatus::Running => State::OnCpu,
+                TaskStatus::Runnable => State::Runnable,
                 _ => State::Blocked,
             };
             let stack = words.map(|(index, words)| {
@@ -225,7 +225,7 @@ impl Namer<'_> {
             Namer::Python(_) => stacks.user_stack(&[], words, whole, whose, processes),
             Namer::Java(_) => {
                 let end = match words.last() {
-                    Some(&hotspot::CUT) => StackEnd::NoUnwindInfo,
+                    Some(&hotspot::STACK_TRUNCATED) => StackEnd::NoUnwindInfo,
                     _ => whole,
                 };
                 stacks.user_stack(words, &[], end, whose, processes)

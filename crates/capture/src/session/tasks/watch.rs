@@ -13,7 +13,7 @@ use wallscope_unwind::runtime::{
     go::Goroutines,
     hotspot::VirtualThreads,
     python::asyncio,
-    tasks::{Doing, Label, Look, Looker, Memory, Task},
+    tasks::{Label, Memory, Task, TaskReader, TaskSnapshot, TaskStatus},
 };
 
 use crate::{
@@ -61,7 +61,7 @@ impl Eye {
         }
     }
 
-    fn looker(&mut self) -> &mut dyn Looker {
+    fn reader(&mut self) -> &mut dyn TaskReader {
         match self {
             Eye::Go(goroutines) => goroutines,
             Eye::Python(tasks) => &mut **tasks,
@@ -71,7 +71,7 @@ impl Eye {
 }
 
 /// What a task was seen doing: that, stack, labels.
-type Did = (Doing, Option<u32>, u32);
+type Did = (TaskStatus, Option<u32>, u32);
 
 /// Everything seen of one process.
 pub struct Seen {
@@ -200,7 +200,7 @@ impl Watch {
         self.chance ^= self.chance >> 7;
         self.chance ^= self.chance << 17;
         let factor = 0.5 + (self.chance >> 11) as f64 / (1u64 << 53) as f64;
-        self.next = match self.seen.eye.looker().is_hopeless() {
+        self.next = match self.seen.eye.reader().is_impossible() {
             true => Instant::now() + NEVER,
             false => Instant::now() + mean.mul_f64(factor),
         };
@@ -212,19 +212,19 @@ impl Watch {
         let mut memory = Other(self.seen.subject.pid);
         let found = Arc::clone(&self.seen.subject.found);
         let Ok(facts) = &*found else { return false };
-        let all = match self.seen.eye.looker().look(facts, &mut memory) {
-            Look::Tasks(all) => all,
-            Look::None => {
+        let all = match self.seen.eye.reader().snapshot(facts, &mut memory) {
+            TaskSnapshot::Tasks(all) => all,
+            TaskSnapshot::None => {
                 self.account(now());
                 return false;
             }
             // Not ready yet, or gone.
-            Look::Lost => {
+            TaskSnapshot::Lost => {
                 self.seen.lost = true;
                 return false;
             }
             // The last look stands for this time, too.
-            Look::Missed => return self.is_served(),
+            TaskSnapshot::Missed => return self.is_served(),
         };
         let time = now();
         self.account(self.last.as_ref().map_or(time, |(t, _)| t + (time - t) / 2));
@@ -235,7 +235,7 @@ impl Watch {
             let Task {
                 id,
                 start,
-                doing,
+                status: doing,
                 stack,
                 ..
             } = task;
@@ -248,7 +248,7 @@ impl Watch {
             });
             let eye = &mut self.seen.eye;
             let group = self.seen.groups.entry(start).or_insert_with(|| Group {
-                name: eye.looker().name(facts, start),
+                name: eye.reader().name(facts, start),
                 ..Group::default()
             });
             group.ids.insert(id);
@@ -266,7 +266,7 @@ impl Watch {
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
-        let labels = self.seen.eye.looker().labels(facts, memory, task);
+        let labels = self.seen.eye.reader().labels(facts, memory, task);
         let all = &mut self.seen.labels;
         let index = all.iter().position(|l| *l == labels).unwrap_or_else(|| {
             all.push(labels);
@@ -300,11 +300,11 @@ impl Watch {
     pub fn finish(mut self) -> Seen {
         self.account(now());
         self.seen.gone = process::stat(self.pid()).is_err();
-        self.seen.broken = self.seen.eye.looker().broken();
+        self.seen.broken = self.seen.eye.reader().broken();
         if let Ok(facts) = &*self.seen.subject.found {
             // More may be known of them than when they were seen first.
             for (start, group) in &mut self.seen.groups {
-                group.name = self.seen.eye.looker().name(facts, *start);
+                group.name = self.seen.eye.reader().name(facts, *start);
             }
         }
         self.seen

@@ -4,15 +4,15 @@
 use crate::runtime::tasks::{Label, Memory};
 
 /// Maximum labels, and maximum bytes of a text.
-const MOST: u64 = 64;
-const LONGEST: u64 = 1024;
+const MAX_LABELS: u64 = 64;
+const MAX_TEXT_BYTES: u64 = 1024;
 /// Maximum chunks of a map.
-const MOST_CHUNKS: u64 = 64;
+const MAX_CHUNKS: u64 = 64;
 
 /// Reads the labels at `address`, sorted; empty if the data there cannot be labels.
 pub(super) fn read(memory: &mut dyn Memory, address: u64) -> Vec<Label> {
-    let mut labels = list(memory, address)
-        .or_else(|| map(memory, address))
+    let mut labels = read_list(memory, address)
+        .or_else(|| read_map(memory, address))
         .unwrap_or_default();
     labels.sort();
     labels
@@ -29,7 +29,7 @@ fn words<const N: usize>(memory: &mut dyn Memory, address: u64) -> Option<[u64; 
 }
 
 fn text(memory: &mut dyn Memory, address: u64, length: u64) -> Option<String> {
-    if length > LONGEST {
+    if length > MAX_TEXT_BYTES {
         return None;
     }
     let mut bytes = vec![0u8; length as usize];
@@ -40,9 +40,9 @@ fn text(memory: &mut dyn Memory, address: u64, length: u64) -> Option<String> {
 }
 
 /// Reads a slice of string pairs.
-fn list(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
+fn read_list(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
     let [first, length, capacity] = words(memory, address)?;
-    if length == 0 || length > capacity || capacity > MOST {
+    if length == 0 || length > capacity || capacity > MAX_LABELS {
         return None;
     }
     (0..length)
@@ -55,25 +55,25 @@ fn list(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
 }
 
 /// Reads a map of strings to strings, with buckets of eight.
-fn map(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
+fn read_map(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
     /// Slot marks below this mean that a slot is free.
-    const LEAST_USED: u8 = 5;
-    let [map] = words(memory, address)?;
-    let [count, flags, buckets, old] = words(memory, map)?;
+    const MIN_USED_MARK: u8 = 5;
+    let [read_map] = words(memory, address)?;
+    let [count, flags, buckets, old] = words(memory, read_map)?;
     // A growing map is in two places; label maps are built in one step.
     let shift = flags >> 8 & 0xff;
-    if count == 0 || count > MOST || old != 0 || shift > 6 {
+    if count == 0 || count > MAX_LABELS || old != 0 || shift > 6 {
         return None;
     }
     let mut labels = Vec::new();
-    let mut chunks = 0..MOST_CHUNKS;
+    let mut chunks = 0..MAX_CHUNKS;
     for bucket in 0..1u64 << shift {
         let mut at = buckets.checked_add(272 * bucket)?;
         while at != 0 {
             chunks.next()?;
             let chunk: [u64; 34] = words(memory, at)?;
             for (i, mark) in chunk[0].to_le_bytes().into_iter().enumerate() {
-                if mark < LEAST_USED {
+                if mark < MIN_USED_MARK {
                     continue;
                 }
                 let (key, value) = (1 + 2 * i, 17 + 2 * i);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn both_ways_of_keeping_labels_are_read() {
         let expected = [("kind".to_owned(), "fast".to_owned())];
-        let list = [
+        let read_list = [
             (8, 64),
             (16, 1),
             (24, 1),
@@ -123,8 +123,8 @@ mod tests {
             (80, 2052),
             (88, 4),
         ];
-        assert_eq!(read(&mut made(&list), 8), expected);
-        let map = [
+        assert_eq!(read(&mut made(&read_list), 8), expected);
+        let read_map = [
             (8, 128),
             (128, 1),
             (144, 512),
@@ -134,7 +134,7 @@ mod tests {
             (648, 2052),
             (656, 4),
         ];
-        assert_eq!(read(&mut made(&map), 8), expected);
+        assert_eq!(read(&mut made(&read_map), 8), expected);
     }
 
     #[test]

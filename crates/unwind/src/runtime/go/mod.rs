@@ -1,10 +1,10 @@
 //! Go: the goroutines of a process.
 //!
 //! ```text
-//! mod.rs      facts about a Go program: function table, candidate addresses of the goroutine
-//!             list, names of wait reasons
-//! looks.rs    snapshot of all goroutines of a process
-//! labels.rs   labels that the program gave a goroutine (`runtime/pprof`)
+//! mod.rs         facts about a Go program: function table, candidate addresses of the goroutine
+//!                list, names of wait reasons
+//! goroutines.rs  snapshot of all goroutines of a process
+//! labels.rs      labels that the program gave a goroutine (`runtime/pprof`)
 //! ```
 //!
 //! Go code is native code: its frames on threads are unwound and named as such. Waiting goroutines
@@ -13,14 +13,14 @@
 //! No symbols are needed. The instructions of `runtime.allgadd` refer to the list of goroutines.
 //! Properties of the first goroutine reveal the layout. So Go versions need not be distinguished.
 
+mod goroutines;
 mod labels;
-mod looks;
 
 use object::{Object, ObjectSegment, SegmentFlags};
 use wallscope_binfmt::gopclntab::{GoFile, Pclntab, Relocations};
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
-pub use looks::Goroutines;
+pub use goroutines::Goroutines;
 
 /// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
@@ -41,7 +41,7 @@ pub struct Facts {
     /// Entry of the first goroutine's start function.
     main: u64,
     /// The runtime's names of wait reasons, by number.
-    reasons: Vec<String>,
+    wait_reasons: Vec<String>,
 }
 
 impl Facts {
@@ -60,7 +60,7 @@ impl Facts {
 
     /// The runtime's name of wait reason `number`.
     pub fn reason(&self, number: u32) -> &str {
-        self.reasons.get(number as usize).map_or("", |r| r)
+        self.wait_reasons.get(number as usize).map_or("", |r| r)
     }
 }
 
@@ -154,9 +154,9 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     };
     let bytes = image.at(add.entry, (add.end - add.entry).min(1 << 16) as usize);
     Some(Ok(AnyFacts::Go(Box::new(Facts {
-        lists: addresses(bytes.unwrap_or_default(), add.entry),
+        lists: referenced_addresses(bytes.unwrap_or_default(), add.entry),
         main: main.entry,
-        reasons: reasons(image),
+        wait_reasons: wait_reasons(image),
         text: table.text(),
         table: table.bytes().to_vec(),
         code: image.code(),
@@ -164,7 +164,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
 }
 
 /// Data addresses that the instructions in `code`, loaded at `start`, refer to.
-fn addresses(code: &[u8], start: u64) -> Vec<u64> {
+fn referenced_addresses(code: &[u8], start: u64) -> Vec<u64> {
     let mut found = Vec::new();
     for (i, bytes) in code.windows(7).enumerate() {
         // 64-bit mov, lea or cmp with a rip-relative operand
@@ -194,9 +194,9 @@ fn addresses(code: &[u8], start: u64) -> Vec<u64> {
 }
 
 /// Reads the runtime's list of wait reasons, found by its first entries.
-fn reasons(image: &Image<'_>) -> Vec<String> {
-    const FIRST: &[u8] = b"GC assist marking";
-    const MOST: usize = 64;
+fn wait_reasons(image: &Image<'_>) -> Vec<String> {
+    const FIRST_REASON: &[u8] = b"GC assist marking";
+    const MAX_REASONS: usize = 64;
     let Some((start, texts)) = GoFile::section(image, ".rodata") else {
         return Vec::new();
     };
@@ -207,7 +207,7 @@ fn reasons(image: &Image<'_>) -> Vec<String> {
     };
     let mut at = Vec::new();
     let mut from = 0;
-    while let Some(next) = memchr(&texts[from..], FIRST) {
+    while let Some(next) = find_bytes(&texts[from..], FIRST_REASON) {
         at.push(start.wrapping_add((from + next) as u64));
         from += next + 1;
     }
@@ -225,12 +225,12 @@ fn reasons(image: &Image<'_>) -> Vec<String> {
         };
         let entry = |i: usize| text(pointer(i)?, plain(i + 8)?);
         let begins = |i: &usize| {
-            plain(i + 8) == Some(FIRST.len() as u64)
+            plain(i + 8) == Some(FIRST_REASON.len() as u64)
                 && pointer(*i).is_some_and(|p| at.contains(&p))
                 && entry(i + 16) == Some("IO wait")
         };
         if let Some(first) = (0..bytes.len()).step_by(8).find(begins) {
-            let rest = (0..MOST).map_while(|n| entry(first + 16 * n));
+            let rest = (0..MAX_REASONS).map_while(|n| entry(first + 16 * n));
             return std::iter::once("").chain(rest).map(str::to_owned).collect();
         }
     }
@@ -238,7 +238,7 @@ fn reasons(image: &Image<'_>) -> Vec<String> {
 }
 
 /// The offset of the first `what` in `bytes`.
-fn memchr(bytes: &[u8], what: &[u8]) -> Option<usize> {
+fn find_bytes(bytes: &[u8], what: &[u8]) -> Option<usize> {
     let first = *what.first()?;
     let mut from = 0;
     loop {
@@ -290,6 +290,6 @@ mod tests {
         let code = [
             0x48, 0x8b, 0x05, 0x11, 0, 0, 0, 0x4c, 0x8d, 0x0d, 0xf2, 0xff, 0xff, 0xff,
         ];
-        assert_eq!(addresses(&code, 0x1000), [0x1000, 0x1018]);
+        assert_eq!(referenced_addresses(&code, 0x1000), [0x1000, 0x1018]);
     }
 }

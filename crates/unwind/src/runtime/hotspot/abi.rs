@@ -2,9 +2,9 @@
 //! `abi.rs` compares both.
 
 /// Maximum code heaps.
-pub(crate) const HEAPS: usize = 4;
+pub(crate) const MAX_HEAPS: usize = 4;
 /// Maximum offset in a blob: a blob's header is read in one piece.
-pub(crate) const MOST_OFFSET: u64 = 480;
+pub(crate) const MAX_BLOB_OFFSET: u64 = 480;
 
 pub(crate) const WORD_BYTECODE: u64 = 0xfff9 << 48;
 pub(crate) const WORD_SCRIPT_CODE: u64 = 0xfffa << 48;
@@ -35,7 +35,7 @@ pub struct Proc {
     /// One past the last address.
     pub high: u64,
     /// Its code heaps.
-    pub heap: [Heap; HEAPS],
+    pub heap: [Heap; MAX_HEAPS],
     /// Offset in a blob: its name.
     pub blob_name: u16,
     /// Offset in a blob: the start of its code.
@@ -82,7 +82,7 @@ impl Proc {
     }
 }
 
-const _: () = assert!(size_of::<Proc>() == 16 + 24 * HEAPS + 16 + 6 + 2);
+const _: () = assert!(size_of::<Proc>() == 16 + 24 * MAX_HEAPS + 16 + 6 + 2);
 
 /// State of a walk (`struct hs_walk`).
 #[derive(Clone, Copy)]
@@ -93,8 +93,8 @@ pub(crate) struct Walk {
     words: [u64; 7],
     halves: [u32; 5],
     stage: u8,
-    told: u8,
-    guessed: u8,
+    pid_emitted: u8,
+    from_cache: u8,
     optional: u8,
     side_len: u32,
     pad1: u32,

@@ -10,15 +10,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     method::{Method, number},
-    structs::{Debug, Metadata},
+    structs::{DebugData, Metadata},
     vm::{Miss, Scope, Vm},
 };
 use crate::{native::FrameWord, runtime::memory::Memory};
 
 /// Maximum bytes of one part of a compiled method's debug data.
-const MOST: u64 = 4 << 20;
+const MAX_DATA_BYTES: u64 = 4 << 20;
 /// Maximum depth of inlining.
-const MOST_SCOPES: usize = 128;
+const MAX_SCOPES: usize = 128;
 
 /// The VM's debug data of a compiled method.
 pub(super) struct Compiled {
@@ -91,7 +91,7 @@ impl Vm {
         let method = get(l.compiled_method, memory)?;
         // Each range as (from, to).
         let (metadata, scopes, pcs) = match l.debug {
-            Debug::InBlob {
+            DebugData::InBlob {
                 metadata,
                 scopes,
                 pcs,
@@ -102,7 +102,7 @@ impl Vm {
                 let scopes = get(scopes, memory)?;
                 ((metadata, scopes), (scopes, pcs), (pcs, end))
             }
-            Debug::Apart {
+            DebugData::Apart {
                 pcs,
                 scopes,
                 data,
@@ -130,7 +130,7 @@ impl Vm {
             }
         };
         let mut read = |(from, to): (u64, u64)| {
-            let length = to.checked_sub(from).filter(|n| *n <= MOST);
+            let length = to.checked_sub(from).filter(|n| *n <= MAX_DATA_BYTES);
             let mut bytes = vec![0u8; length.ok_or(Miss::Changed)? as usize];
             if !bytes.is_empty() {
                 memory.bytes(from, &mut bytes).ok_or(Miss::Unreadable)?;
@@ -187,7 +187,7 @@ impl Compiled {
         let mut at = *scope as usize;
         // Callers were written before their callees; 0 means none.
         let mut before = self.scopes.len();
-        while at != 0 && at < before && chain.len() < MOST_SCOPES {
+        while at != 0 && at < before && chain.len() < MAX_SCOPES {
             before = at;
             let mut rest = self.scopes[at..].iter().copied();
             let mut next = || number(first, || rest.next());

@@ -7,7 +7,7 @@ use super::vm::Vm;
 use crate::runtime::memory::Memory;
 
 /// Maximum bytes of the list of counters.
-const MOST: usize = 1 << 18;
+const MAX_LIST_BYTES: usize = 1 << 18;
 const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 const NAMES: [&str; 4] = [
     "sun.os.hrt.frequency",
@@ -76,7 +76,7 @@ fn find(start: u64, memory: &mut Memory<'_>) -> Option<[u64; NAMES.len()]> {
         return None;
     }
     let (used, first) = (half(&head, 8)?, half(&head, 24)?);
-    let mut bytes = vec![0u8; used.min(MOST)];
+    let mut bytes = vec![0u8; used.min(MAX_LIST_BYTES)];
     memory.bytes(start, &mut bytes)?;
     let mut found = [0u64; NAMES.len()];
     let mut at = first;

@@ -4,7 +4,7 @@ use super::structs::Tables;
 use crate::runtime::memory::Memory;
 
 /// Maximum flags of a VM.
-const MOST_FLAGS: u64 = 4096;
+const MAX_FLAGS: u64 = 4096;
 
 /// Reads the boolean flags `wanted`; `None` for a flag that the VM does not have.
 pub(super) fn are_set<const N: usize>(
@@ -19,7 +19,7 @@ pub(super) fn are_set<const N: usize>(
         tables.get("JVMFlag", "_name")?,
         tables.get("JVMFlag", "_addr")?,
     );
-    let bytes = stride.checked_mul(count.min(MOST_FLAGS))?;
+    let bytes = stride.checked_mul(count.min(MAX_FLAGS))?;
     let mut all = vec![0u8; usize::try_from(bytes).ok()?];
     memory.bytes(first, &mut all)?;
     let word = |flag: &[u8], at: u64| -> Option<u64> {

@@ -8,16 +8,16 @@
 //!
 //! The threads are in a list that is replaced at each change; before about JDK 12, in a chain.
 
-use super::{flags, method::class_name, parking::Objects, structs::Tables, vm::Vm};
+use super::{flags, method::class_name, parking::ParkingOffsets, structs::Tables, vm::Vm};
 use crate::runtime::memory::Memory;
 
 /// Maximum threads of one VM.
-const MOST_THREADS: u32 = 1 << 16;
+const MAX_THREADS: u32 = 1 << 16;
 
 /// Offsets and addresses for monitors and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Places {
-    list: List,
+pub(super) struct MonitorOffsets {
+    list: ThreadListLocation,
     /// In a thread's record: the OS thread, the stack, the monitor that it is about to enter.
     system: u64,
     stack_base: u64,
@@ -42,7 +42,7 @@ pub(super) struct Places {
 
 /// Location of the records of all Java threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
+enum ThreadListLocation {
     /// The address of a pointer to an immutable array, and the offsets of its length and entries.
     Array { at: u64, length: u64, threads: u64 },
     /// The addresses of the newest record and of the count, and the offset of the next older
@@ -50,17 +50,17 @@ enum List {
     Chain { newest: u64, count: u64, next: u64 },
 }
 
-impl List {
-    fn of(tables: &Tables) -> Option<List> {
+impl ThreadListLocation {
+    fn of(tables: &Tables) -> Option<ThreadListLocation> {
         let array = || {
-            Some(List::Array {
+            Some(ThreadListLocation::Array {
                 at: tables.get("ThreadsSMRSupport", "_java_thread_list")?,
                 length: tables.get("ThreadsList", "_length")?,
                 threads: tables.get("ThreadsList", "_threads")?,
             })
         };
         let chain = || {
-            Some(List::Chain {
+            Some(ThreadListLocation::Chain {
                 newest: tables.get("Threads", "_thread_list")?,
                 count: tables.get("Threads", "_number_of_threads")?,
                 next: tables.get("JavaThread", "_next")?,
@@ -73,8 +73,8 @@ impl List {
     /// newest thread, until the next change.
     fn state(self, memory: &mut Memory<'_>) -> Option<u64> {
         match self {
-            List::Array { at, .. } => memory.word(at),
-            List::Chain { newest, count, .. } => {
+            ThreadListLocation::Array { at, .. } => memory.word(at),
+            ThreadListLocation::Chain { newest, count, .. } => {
                 let count = u64::from(memory.half(count)?);
                 Some(memory.word(newest)? ^ count.rotate_right(16))
             }
@@ -84,24 +84,24 @@ impl List {
     /// Reads the threads' records.
     fn records(self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
         match self {
-            List::Array {
+            ThreadListLocation::Array {
                 at,
                 length,
                 threads,
             } => {
                 let list = memory.word(at)?;
                 let n = memory.half(list.checked_add(length)?)?;
-                if n > MOST_THREADS {
+                if n > MAX_THREADS {
                     return None;
                 }
                 let first = memory.word(list.checked_add(threads)?)?;
                 let all = (0..u64::from(n)).filter_map(|i| memory.word(first.checked_add(8 * i)?));
                 Some(all.collect())
             }
-            List::Chain { newest, next, .. } => {
+            ThreadListLocation::Chain { newest, next, .. } => {
                 let mut all = Vec::new();
                 let mut record = memory.word(newest)?;
-                while record != 0 && all.len() < MOST_THREADS as usize {
+                while record != 0 && all.len() < MAX_THREADS as usize {
                     all.push(record);
                     // A record that ends meanwhile cuts the chain; the next read is complete.
                     record = record
@@ -148,9 +148,9 @@ impl ClassWord {
     }
 }
 
-impl Places {
+impl MonitorOffsets {
     /// Builds the offsets from the tables; `None` if any is missing.
-    pub(super) fn of(tables: &Tables, memory: &mut Memory<'_>) -> Option<Places> {
+    pub(super) fn of(tables: &Tables, memory: &mut Memory<'_>) -> Option<MonitorOffsets> {
         let thread = |field: &str| {
             let of = ["JavaThread", "Thread"].into_iter();
             { of }.find_map(|of| tables.get(of, field))
@@ -165,8 +165,8 @@ impl Places {
         let wanted = ["UseCompactObjectHeaders", "UseCompressedClassPointers"];
         let [compact, compressed] = flags::are_set(tables, wanted, memory).unwrap_or_default();
         let short = tables.get("oopDesc", "_metadata._compressed_klass")?;
-        Some(Places {
-            list: List::of(tables)?,
+        Some(MonitorOffsets {
+            list: ThreadListLocation::of(tables)?,
             system: thread("_osthread")?,
             stack_base: thread("_stack_base")?,
             stack_size: thread("_stack_size")?,
@@ -186,7 +186,7 @@ impl Places {
     }
 }
 
-impl Places {
+impl MonitorOffsets {
     /// Converts a compressed class pointer to an address.
     pub(super) fn class(&self, narrow: u32, memory: &mut Memory<'_>) -> Option<u64> {
         let base = memory.word(self.base)?;
@@ -195,14 +195,19 @@ impl Places {
     }
 
     /// Finds the thread that lists the object of `monitor` among its locked objects.
-    fn locker(&self, monitor: u64, threads: &[JavaThread], memory: &mut Memory<'_>) -> Option<u32> {
+    fn stack_locker(
+        &self,
+        monitor: u64,
+        threads: &[JavaThread],
+        memory: &mut Memory<'_>,
+    ) -> Option<u32> {
         let (first, top) = self.locked?;
         let handle = memory.word(monitor.checked_add(self.object)?)?;
         let object = memory.word(handle).filter(|object| *object != 0)?;
         let mut has = |t: &JavaThread| {
             let end = memory.half(t.record + top).map_or(0, u64::from);
             let many = end.saturating_sub(first) / 8;
-            let mut all = (0..many.min(MOST_LOCKED)).map(|i| t.record + first + 8 * i);
+            let mut all = (0..many.min(MAX_LOCKED_OBJECTS)).map(|i| t.record + first + 8 * i);
             all.any(|at| memory.word(at) == Some(object))
         };
         threads.iter().find(|t| has(t)).map(|t| t.tid)
@@ -235,10 +240,10 @@ pub struct JavaThread {
 }
 
 /// A monitor's owner value if the owner has not registered yet, and the largest such special value.
-const UNSAID: u64 = 1;
-const MARKS: u64 = 2;
+const OWNER_UNREGISTERED: u64 = 1;
+const MAX_SPECIAL_OWNER: u64 = 2;
 /// Maximum objects in a thread's list of locked objects.
-const MOST_LOCKED: u64 = 64;
+const MAX_LOCKED_OBJECTS: u64 = 64;
 
 impl Vm {
     /// Returns the Java threads; `None` if they did not change since the last call, or cannot be
@@ -265,7 +270,7 @@ impl Vm {
     }
 
     /// Offsets of the pending monitor in a thread's record, and of the owner in a monitor.
-    pub fn lock_places(&self) -> Option<(u64, u64)> {
+    pub fn monitor_offsets(&self) -> Option<(u64, u64)> {
         self.locks.as_ref().map(|p| (p.pending, p.owner))
     }
 
@@ -273,14 +278,14 @@ impl Vm {
     pub fn owner(&self, owner: u64) -> Option<u32> {
         let mut threads = self.threads.iter();
         let found = threads.find(|t| {
-            let numbered = owner > MARKS && t.owner_id == owner;
+            let numbered = owner > MAX_SPECIAL_OWNER && t.owner_id == owner;
             numbered || t.record == owner || (t.stack.0..t.stack.1).contains(&owner)
         });
         found.map(|t| t.tid)
     }
 
     /// The thread id, as seen in the process, of the present owner of the monitor at `monitor`.
-    pub fn has_monitor(
+    pub fn monitor_owner(
         &self,
         monitor: u64,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
@@ -288,10 +293,10 @@ impl Vm {
         let mut memory = Memory(read);
         let places = self.locks.as_ref()?;
         let owner = memory.word(monitor.checked_add(places.owner)?)?;
-        if owner != UNSAID {
+        if owner != OWNER_UNREGISTERED {
             return self.owner(owner);
         }
-        places.locker(monitor, &self.threads, &mut memory)
+        places.stack_locker(monitor, &self.threads, &mut memory)
     }
 
     /// Reads the class of a monitor's object.
@@ -314,9 +319,9 @@ impl Vm {
 }
 
 fn thread(
-    places: &Places,
+    places: &MonitorOffsets,
     record: u64,
-    objects: Option<&Objects>,
+    objects: Option<&ParkingOffsets>,
     memory: &mut Memory<'_>,
 ) -> Option<JavaThread> {
     let system = memory.word(record.checked_add(places.system)?)?;
@@ -340,7 +345,7 @@ fn thread(
 mod tests {
     use super::*;
 
-    const NOWHERE: List = List::Array {
+    const NOWHERE: ThreadListLocation = ThreadListLocation::Array {
         at: 0,
         length: 0,
         threads: 0,
@@ -376,12 +381,12 @@ mod tests {
         ];
         let mut read = of_words(&words);
         let mut memory = Memory(&mut read);
-        let array = List::Array {
+        let array = ThreadListLocation::Array {
             at: 0x1000,
             length: 8,
             threads: 16,
         };
-        let chain = List::Chain {
+        let chain = ThreadListLocation::Chain {
             newest: 0x4000,
             count: 0x4008,
             next: 0x20,
@@ -390,7 +395,7 @@ mod tests {
         assert_eq!(array.records(&mut memory), Some(old));
         assert_eq!(chain.records(&mut memory), Some(new));
         assert!(array.state(&mut memory).is_some() && chain.state(&mut memory).is_some());
-        let torn = List::Chain {
+        let torn = ThreadListLocation::Chain {
             newest: 0x4000,
             count: 0x4008,
             next: 0x28,
@@ -407,7 +412,7 @@ mod tests {
         object[8..].copy_from_slice(&0x7f00_0000_9abcu64.to_le_bytes());
         let (base, shift) = (0x9000, 0x9008);
         let class_of = |compact, compressed| {
-            let places = Places {
+            let places = MonitorOffsets {
                 list: NOWHERE,
                 system: 0,
                 stack_base: 0,
@@ -444,7 +449,7 @@ mod tests {
 
     #[test]
     fn who_locked_an_object_first_has_it_in_its_list() {
-        let places = Places {
+        let places = MonitorOffsets {
             list: NOWHERE,
             system: 0,
             stack_base: 0,
@@ -480,8 +485,11 @@ mod tests {
         let mut read = of_words(&words);
         let mut memory = Memory(&mut read);
         let threads = [thread(1, 0x1000), thread(2, 0x2000)];
-        assert_eq!(places.locker(0x7100, &threads, &mut memory), Some(2));
-        assert_eq!(places.locker(0x7100, &threads[..1], &mut memory), None);
-        assert_eq!(places.locker(0x7300, &threads, &mut memory), None);
+        assert_eq!(places.stack_locker(0x7100, &threads, &mut memory), Some(2));
+        assert_eq!(
+            places.stack_locker(0x7100, &threads[..1], &mut memory),
+            None
+        );
+        assert_eq!(places.stack_locker(0x7300, &threads, &mut memory), None);
     }
 }

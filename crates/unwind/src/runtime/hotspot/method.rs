@@ -4,7 +4,7 @@ use super::structs::Layout;
 use crate::runtime::memory::Memory;
 
 /// Maximum bytes of a line table.
-const MOST_TABLE: usize = 1 << 18;
+const MAX_TABLE_BYTES: usize = 1 << 18;
 /// Method flag, in all versions: it has a line table.
 const HAS_LINES: u8 = 1;
 
@@ -122,7 +122,7 @@ fn symbol(layout: &Layout, at: u64, memory: &mut Memory<'_>) -> Option<String> {
 /// Reads the line table at `at`. It holds differences: small ones in one byte, others as a number
 /// each.
 fn lines(at: u64, first: u8, memory: &mut Memory<'_>) -> Vec<(u32, u32)> {
-    let mut stream = Stream::new(at, MOST_TABLE, memory);
+    let mut stream = Stream::new(at, MAX_TABLE_BYTES, memory);
     let (mut bci, mut line) = (0u32, 0u32);
     let mut lines = Vec::new();
     loop {

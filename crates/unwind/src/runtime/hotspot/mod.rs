@@ -39,7 +39,7 @@ pub use locks::JavaThread;
 pub use method::Method;
 pub use parking::Parking;
 pub use vm::{Miss, Opening, Scope, Vm};
-pub use vthreads::{CUT, Told, VirtualThreads, reason};
+pub use vthreads::{FrameName, STACK_TRUNCATED, VirtualThreads, reason};
 
 /// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
@@ -120,13 +120,13 @@ pub enum Item {
         /// Address of its SharedFunctionInfo.
         function: u64,
         /// Position in the function.
-        place: Place,
+        place: ScriptPosition,
     },
 }
 
 /// Position in a V8 function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum ScriptPosition {
     /// Interpreted: bytes from the start of the bytecode array object.
     Bytecode(u32),
     /// Compiled: the function's code object, as its address or V8's number for it.
@@ -165,14 +165,14 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
                         rest.next();
                         match rest.peek().map(|w| (kind_of(**w), value(**w))) {
                             Some((abi::WORD_SCRIPT_CODE, code)) => {
-                                Place::Unsure(offset as u32, code)
+                                ScriptPosition::Unsure(offset as u32, code)
                             }
-                            _ => Place::Bytecode(offset as u32),
+                            _ => ScriptPosition::Bytecode(offset as u32),
                         }
                     }
-                    Some((abi::WORD_SCRIPT_CODE, code)) => Place::Code(code),
+                    Some((abi::WORD_SCRIPT_CODE, code)) => ScriptPosition::Code(code),
                     // The rest was cut off.
-                    _ => Place::Code(0),
+                    _ => ScriptPosition::Code(0),
                 };
                 items.push(Item::Script {
                     frame: FrameWord(*word),
@@ -250,10 +250,10 @@ mod tests {
         assert_eq!(
             items(&words).1,
             [
-                script(words[0], 0x1_0001, Place::Code(0x2_0001)),
-                script(words[4], 0x1_0009, Place::Bytecode(57)),
+                script(words[0], 0x1_0001, ScriptPosition::Code(0x2_0001)),
+                script(words[4], 0x1_0009, ScriptPosition::Bytecode(57)),
                 Item::Native(FrameWord(words[7])),
-                script(words[8], 0x1_0011, Place::Unsure(60, 0x2_0011)),
+                script(words[8], 0x1_0011, ScriptPosition::Unsure(60, 0x2_0011)),
                 Item::Native(FrameWord(words[12])),
             ]
         );

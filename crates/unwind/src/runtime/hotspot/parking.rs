@@ -17,16 +17,16 @@ use crate::runtime::memory::Memory;
 const CLASS: &str = "java.lang.Thread";
 const FIELD: &str = "parkBlocker";
 /// Maximum superclasses up to that class, and maximum fields of a class.
-const MOST_CLASSES: usize = 16;
-const MOST_FIELDS: u32 = 512;
+const MAX_CLASSES: usize = 16;
+const MAX_FIELDS: u32 = 512;
 /// Field entry up to JDK 20, in 2-byte words: access, name, type, value, and the offset in two.
 const FIELD_WORDS: u64 = 6;
 /// Maximum bytes of a field description, from JDK 21 on.
-pub(super) const MOST_STREAM: usize = 1 << 14;
+pub(super) const MAX_STREAM_BYTES: usize = 1 << 14;
 /// First JDK version in which a thread's record holds a handle of its object, not a pointer.
 const FIRST_HANDLES: u32 = 16;
 /// Maximum attempts to find the field.
-const TRIES: u32 = 16;
+const MAX_ATTEMPTS: u32 = 16;
 
 /// Location of a class's field description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ enum Fields {
 
 /// Offsets and addresses for objects of threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Objects {
+pub(super) struct ParkingOffsets {
     /// In the VM's record of a thread: the offset of the pointer to its object.
     pub(super) thread: u64,
     /// It is the pointer itself, not a handle's address; up to JDK 15.
@@ -71,9 +71,13 @@ pub struct Parking {
     pub base: u64,
 }
 
-impl Objects {
+impl ParkingOffsets {
     /// Builds the offsets from the tables; `None` if any is missing. `major`: the JDK version.
-    pub(super) fn of(tables: &Tables, major: u32, memory: &mut Memory<'_>) -> Option<Objects> {
+    pub(super) fn of(
+        tables: &Tables,
+        major: u32,
+        memory: &mut Memory<'_>,
+    ) -> Option<ParkingOffsets> {
         let oops = |field: &str| {
             let names = [format!("_narrow_oop.{field}"), field.to_owned()];
             let of = ["CompressedOops", "Universe"].into_iter();
@@ -99,7 +103,7 @@ impl Objects {
             Some(false) => None,
             _ => Some((oops("_base")?, oops("_shift")?)),
         };
-        Some(Objects {
+        Some(ParkingOffsets {
             thread: tables.get("JavaThread", "_threadObj")?,
             direct: major < FIRST_HANDLES,
             superclass: tables.get("Klass", "_super")?,
@@ -120,7 +124,7 @@ impl Objects {
         memory: &mut Memory<'_>,
     ) -> Option<u32> {
         let mut class = class;
-        for _ in 0..MOST_CLASSES {
+        for _ in 0..MAX_CLASSES {
             if class_name(layout, class, memory)? == CLASS {
                 return self.own_field(layout, first, class, memory);
             }
@@ -145,10 +149,10 @@ impl Objects {
             Fields::Array { at, data, count } => {
                 let fields = memory.word(class.checked_add(at)?)?.checked_add(data)?;
                 let count = memory.half(class.checked_add(count)?)? & 0xffff;
-                for i in 0..u64::from(count.min(MOST_FIELDS)) {
+                for i in 0..u64::from(count.min(MAX_FIELDS)) {
                     let mut words = [0u8; 2 * FIELD_WORDS as usize];
                     memory.bytes(fields.checked_add(2 * FIELD_WORDS * i)?, &mut words)?;
-                    let (name, offset) = of_words(&words);
+                    let (name, offset) = decode_entry(&words);
                     if named(name, memory)? {
                         return Some(offset);
                     }
@@ -157,8 +161,8 @@ impl Objects {
             }
             Fields::Stream { at, data } => {
                 let at = memory.word(class.checked_add(at)?)?.checked_add(data)?;
-                let mut stream = Stream::new(at, MOST_STREAM, memory);
-                let fields = of_numbers(|| number(first, || stream.byte()))?;
+                let mut stream = Stream::new(at, MAX_STREAM_BYTES, memory);
+                let fields = decode_stream(|| number(first, || stream.byte()))?;
                 let mut fields = fields.into_iter();
                 let found = fields.find(|f| named(f.0, memory) == Some(true));
                 found.map(|f| f.1)
@@ -169,17 +173,17 @@ impl Objects {
 
 /// Decodes an array entry: the field's name index (its second word), and its offset (the last two
 /// words, above two flag bits).
-fn of_words(words: &[u8; 2 * FIELD_WORDS as usize]) -> (u32, u32) {
+fn decode_entry(words: &[u8; 2 * FIELD_WORDS as usize]) -> (u32, u32) {
     let word = |i: usize| u32::from(u16::from_le_bytes([words[2 * i], words[2 * i + 1]]));
     (word(1), (word(5) << 16 | word(4)) >> 2)
 }
 
 /// Decodes a stream: name index and offset of all fields that the class declares.
-pub(super) fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u32, u32)>> {
+pub(super) fn decode_stream(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u32, u32)>> {
     let own = next()?;
     let _injected = next()?;
     let mut fields = Vec::new();
-    for _ in 0..own.min(MOST_FIELDS) {
+    for _ in 0..own.min(MAX_FIELDS) {
         let (name, _type, offset) = (next()?, next()?, next()?);
         let (_access, flags) = (next()?, next()?);
         // One more number each for an initial value, a generic type and a contention group.
@@ -196,7 +200,7 @@ impl Vm {
     pub fn parking(&mut self, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<Parking> {
         let mut memory = Memory(read);
         let (objects, places) = (self.objects.as_mut()?, self.locks.as_ref()?);
-        if objects.found.is_none() && objects.tries < TRIES {
+        if objects.found.is_none() && objects.tries < MAX_ATTEMPTS {
             objects.tries += 1;
             let known = &*objects;
             let found = self.threads.iter().find_map(|t| {
@@ -242,7 +246,7 @@ mod tests {
     fn fields_as_older_vms_describe_them() {
         let words: [u16; 6] = [2, 77, 5, 0, (0x98 << 2) | 1, 1];
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let at = of_words(&bytes.try_into().unwrap());
+        let at = decode_entry(&bytes.try_into().unwrap());
         assert_eq!(at, (77, (1 << 14) + 0x98));
     }
 
@@ -255,13 +259,13 @@ mod tests {
             5, 8, 40, 2, 0b1010, // injected and stable have no number
         ]
         .into_iter();
-        let fields = of_numbers(|| numbers.next()).unwrap();
+        let fields = decode_stream(|| numbers.next()).unwrap();
         assert_eq!(fields, [(7, 16), (9, 24), (5, 40)]);
-        assert_eq!(of_numbers(|| None), None);
+        assert_eq!(decode_stream(|| None), None);
         // Garbage ends where it can no longer be read, or at the limit.
         assert_eq!(
-            of_numbers(|| Some(u32::MAX)).unwrap().len(),
-            MOST_FIELDS as usize
+            decode_stream(|| Some(u32::MAX)).unwrap().len(),
+            MAX_FIELDS as usize
         );
     }
 }

@@ -9,22 +9,22 @@ use std::collections::BTreeMap;
 use super::{Facts, Table};
 
 /// Maximum entries of a table; a VM has some three thousand.
-const MOST_ENTRIES: usize = 1 << 15;
+const MAX_ENTRIES: usize = 1 << 15;
 /// Maximum bytes of an entry.
-const MOST_STRIDE: u64 = 256;
+const MAX_ENTRY_BYTES: u64 = 256;
 /// Maximum bytes of a name.
-const MOST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 const PAGE: u64 = 4096;
 
 /// Page cache of a process's memory, for tables that do not change.
-pub(super) struct Pages<'r> {
+pub(super) struct PageCache<'r> {
     read: &'r mut dyn FnMut(u64, &mut [u8]) -> bool,
     pages: BTreeMap<u64, Option<Box<[u8]>>>,
 }
 
-impl<'r> Pages<'r> {
-    pub(super) fn new(read: &'r mut dyn FnMut(u64, &mut [u8]) -> bool) -> Pages<'r> {
-        Pages {
+impl<'r> PageCache<'r> {
+    pub(super) fn new(read: &'r mut dyn FnMut(u64, &mut [u8]) -> bool) -> PageCache<'r> {
+        PageCache {
             read,
             pages: BTreeMap::new(),
         }
@@ -55,7 +55,7 @@ impl<'r> Pages<'r> {
     /// Reads a zero-terminated text.
     pub(super) fn text(&mut self, at: u64) -> Option<String> {
         let mut text = Vec::new();
-        while text.len() < MOST_NAME {
+        while text.len() < MAX_NAME_BYTES {
             match self.byte(at.checked_add(text.len() as u64)?)? {
                 0 => break,
                 byte => text.push(byte),
@@ -73,7 +73,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Reads the tables; `None` if they are not there (yet) or make no sense.
-    pub(super) fn read(facts: &Facts, bias: u64, pages: &mut Pages<'_>) -> Option<Tables> {
+    pub(super) fn read(facts: &Facts, bias: u64, pages: &mut PageCache<'_>) -> Option<Tables> {
         let mut fields = BTreeMap::new();
         entries(&facts.structs, bias, pages, |pages, at| {
             let [name, field, is_static, offset, address] = at else {
@@ -128,18 +128,18 @@ impl Tables {
 fn entries(
     table: &Table,
     bias: u64,
-    pages: &mut Pages<'_>,
-    mut each: impl FnMut(&mut Pages<'_>, &[u64]) -> Option<()>,
+    pages: &mut PageCache<'_>,
+    mut each: impl FnMut(&mut PageCache<'_>, &[u64]) -> Option<()>,
 ) -> Option<()> {
     let mut word = |at: u64| pages.word(at.wrapping_add(bias));
     let mut at = word(table.first).filter(|a| *a != 0)?;
-    let stride = word(table.stride).filter(|s| (1..=MOST_STRIDE).contains(s))?;
+    let stride = word(table.stride).filter(|s| (1..=MAX_ENTRY_BYTES).contains(s))?;
     let offsets: Vec<u64> = table
         .fields
         .iter()
         .map(|f| word(*f).filter(|o| *o < stride))
         .collect::<Option<_>>()?;
-    for _ in 0..MOST_ENTRIES {
+    for _ in 0..MAX_ENTRIES {
         let of: Vec<u64> = offsets.iter().map(|o| at.wrapping_add(*o)).collect();
         if each(pages, &of).is_none() {
             break;
@@ -151,7 +151,7 @@ fn entries(
 
 /// Location of a compiled method's debug data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Debug {
+pub(super) enum DebugData {
     /// Up to JDK 22: in the blob, by 4-byte offsets, except for a pointer to the scopes.
     InBlob {
         metadata: u64,
@@ -192,7 +192,7 @@ pub(super) struct Layout {
     pub(super) compiled_method: u64,
     pub(super) deopt: u64,
     pub(super) orig_pc: u64,
-    pub(super) debug: Debug,
+    pub(super) debug: DebugData,
     pub(super) pc_desc: u64,
     pub(super) pc_offset: u64,
     pub(super) pc_scope: u64,
@@ -241,7 +241,7 @@ impl Layout {
         let compiled = |field: &'static str| any(&[("nmethod", field), ("CompiledMethod", field)]);
         let offsets = tables.get("CodeBlob", "_code_begin").is_none();
         let debug = if tables.get("nmethod", "_immutable_data").is_some() {
-            Debug::Apart {
+            DebugData::Apart {
                 pcs: compiled("_scopes_pcs_offset")?,
                 scopes: compiled("_scopes_data_offset")?,
                 data: compiled("_immutable_data")?,
@@ -260,7 +260,7 @@ impl Layout {
                 },
             }
         } else {
-            Debug::InBlob {
+            DebugData::InBlob {
                 metadata: compiled("_metadata_offset")?,
                 scopes: compiled("_scopes_data_begin")?,
                 pcs: compiled("_scopes_pcs_offset")?,

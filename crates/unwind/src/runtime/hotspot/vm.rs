@@ -4,23 +4,23 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Facts, Item,
-    abi::{HEAPS, Heap, MOST_OFFSET, Proc},
+    abi::{Heap, MAX_BLOB_OFFSET, MAX_HEAPS, Proc},
     code::Compiled,
-    locks::{JavaThread, Places},
+    locks::{JavaThread, MonitorOffsets},
     method::Method,
-    parking::Objects,
-    structs::{Layout, Pages, Tables},
+    parking::ParkingOffsets,
+    structs::{Layout, PageCache, Tables},
 };
 use crate::runtime::{Refusal, memory::Memory};
 
 /// Maximum cached methods, and cached compiled methods.
-const MOST_KEPT: usize = 1 << 16;
+const MAX_CACHED: usize = 1 << 16;
 /// Maximum cached compiled methods of one compile id.
-const MOST_OF_ONE: usize = 64;
+const MAX_CACHED_OF_ID: usize = 64;
 /// Maximum bytes of a stub's name.
-const MOST_NAME: usize = 96;
-/// Equal to `HS_LEAPS` of `hotspot_core.h`.
-const LEAPS: usize = 24;
+const MAX_NAME_BYTES: usize = 96;
+/// Equal to `HS_MAX_SEGMENT_STEPS` of `hotspot_core.h`.
+const MAX_SEGMENT_STEPS: usize = 24;
 
 /// Reason why a frame has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,9 +59,9 @@ pub struct Vm {
     pub(super) counters: Option<[u64; 4]>,
     /// Offsets for monitors, if its tables have them; with the last list of threads and that list's
     /// state.
-    pub(super) locks: Option<Places>,
+    pub(super) locks: Option<MonitorOffsets>,
     /// Offsets for parked-for objects, if its tables have them.
-    pub(super) objects: Option<Objects>,
+    pub(super) objects: Option<ParkingOffsets>,
     pub(super) threads: Vec<JavaThread>,
     pub(super) thread_list: u64,
     methods: HashMap<u64, (u64, Arc<Method>)>,
@@ -87,7 +87,7 @@ impl Opening {
         bias: u64,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> Result<Option<Opening>, Refusal> {
-        let mut pages = Pages::new(read);
+        let mut pages = PageCache::new(read);
         let Some(tables) = Tables::read(facts, bias, &mut pages) else {
             return Ok(None);
         };
@@ -151,8 +151,8 @@ impl Vm {
             stubs,
             counters_at: tables.get("PerfMemory", "_start"),
             counters: None,
-            locks: Places::of(tables, &mut memory),
-            objects: Objects::of(tables, major, &mut memory),
+            locks: MonitorOffsets::of(tables, &mut memory),
+            objects: ParkingOffsets::of(tables, major, &mut memory),
             threads: Vec::new(),
             thread_list: 0,
             methods: HashMap::new(),
@@ -189,7 +189,7 @@ impl Vm {
         address: u64,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> bool {
-        let mut code = [0u8; LONGEST_BARRIER];
+        let mut code = [0u8; MAX_BARRIER_BYTES];
         let length = self.barrier.len();
         length > 0
             && Memory(read).bytes(address, &mut code[..length]).is_some()
@@ -205,7 +205,7 @@ impl Vm {
         let mut memory = Memory(read);
         let blob = self.blob(address, &mut memory)?;
         let name = memory.word(blob + self.layout.blob_name)?;
-        let mut text = [0u8; MOST_NAME];
+        let mut text = [0u8; MAX_NAME_BYTES];
         memory.bytes(name, &mut text)?;
         let length = text.iter().position(|b| *b == 0)?;
         let name = std::str::from_utf8(&text[..length]).ok()?;
@@ -235,7 +235,7 @@ impl Vm {
         }
         let method = Method::read(&self.layout, self.first, address, memory)?;
         let method = Arc::new(method);
-        if self.methods.len() >= MOST_KEPT {
+        if self.methods.len() >= MAX_CACHED {
             self.methods.clear();
         }
         self.methods.insert(address, (now, Arc::clone(&method)));
@@ -247,7 +247,7 @@ impl Vm {
         let mut heaps = self.proc.heap.iter();
         let heap = heaps.find(|h| (h.low..h.high).contains(&address))?;
         let mut segment = (address - heap.low) >> self.proc.segment_shift;
-        for _ in 0..LEAPS {
+        for _ in 0..MAX_SEGMENT_STEPS {
             let mut back = [0u8];
             memory.bytes(heap.segmap + segment, &mut back)?;
             match back[0] {
@@ -264,11 +264,11 @@ impl Vm {
 
     /// Caches the debug data of compilation `id`; returns its index among those with this id.
     pub(super) fn keep(&mut self, id: u32, compiled: Compiled) -> usize {
-        if self.compiled.len() >= MOST_KEPT {
+        if self.compiled.len() >= MAX_CACHED {
             self.compiled.clear();
         }
         let all = self.compiled.entry(id).or_default();
-        if all.len() >= MOST_OF_ONE {
+        if all.len() >= MAX_CACHED_OF_ID {
             all.clear();
         }
         all.push(compiled);
@@ -277,7 +277,7 @@ impl Vm {
 }
 
 /// Maximum bytes of the instruction that [`barrier`] returns.
-const LONGEST_BARRIER: usize = 7;
+const MAX_BARRIER_BYTES: usize = 7;
 /// First JDK version with virtual threads.
 const FIRST_VIRTUAL: u32 = 21;
 
@@ -305,7 +305,7 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
     let small = |offset: u64| {
         u16::try_from(offset)
             .ok()
-            .filter(|o| u64::from(*o) <= MOST_OFFSET)
+            .filter(|o| u64::from(*o) <= MAX_BLOB_OFFSET)
     };
     let mut proc = Proc {
         offsets: l.offsets.into(),
@@ -326,7 +326,7 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
             Some(offset) => *to = offset,
             None => {
                 return Some(Err(format!(
-                    "a compiled method's head is longer than {MOST_OFFSET} bytes"
+                    "a compiled method's head is longer than {MAX_BLOB_OFFSET} bytes"
                 )));
             }
         }
@@ -341,7 +341,7 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
     if n == 0 {
         return None;
     }
-    if n > HEAPS {
+    if n > MAX_HEAPS {
         return Some(Err(format!("it has {n} heaps of code")));
     }
     for i in 0..n {

@@ -3,7 +3,7 @@
 use super::super::python::{Code, Miss, check};
 
 /// Maximum bytes of a text that is read from a target.
-const MOST_TEXT: u64 = 4096;
+const MAX_TEXT_BYTES: u64 = 4096;
 /// Name of a file's code outside functions.
 const MAIN: &str = "<main>";
 /// Shown in place of the file for functions written in C.
@@ -55,7 +55,7 @@ fn text(at: u64, read: Read<'_>) -> Result<String, Miss> {
     if length > 1 << 40 {
         return Err(Miss::Changed);
     }
-    let mut bytes = vec![0u8; length.min(MOST_TEXT) as usize];
+    let mut bytes = vec![0u8; length.min(MAX_TEXT_BYTES) as usize];
     if !bytes.is_empty() && !read(at.wrapping_add(24), &mut bytes) {
         return Err(Miss::Unreadable);
     }

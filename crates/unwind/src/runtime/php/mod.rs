@@ -147,7 +147,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     let Some(layout) = known else {
         return refuse("only 7.3 to 8.5 are supported");
     };
-    let span = |p: super::Place| Some((image.offset(p.address)?, p.size));
+    let span = |p: super::SymbolRange| Some((image.offset(p.address)?, p.size));
     let mut glue: Vec<_> = (image.all(|name| GLUE.binary_search(&name).is_ok()))
         .into_iter()
         .filter_map(span)

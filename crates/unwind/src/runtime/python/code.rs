@@ -7,11 +7,11 @@ use super::{
 };
 
 /// Maximum characters of a text that is read from a target.
-const MOST_TEXT: u64 = 4096;
+const MAX_TEXT_CHARS: u64 = 4096;
 /// Flag of a coroutine function's code.
 const COROUTINE: u32 = 0x80;
 /// Maximum bytes of a line table.
-const MOST_TABLE: u64 = 1 << 20;
+const MAX_TABLE_BYTES: u64 = 1 << 20;
 
 /// Python's name of a module body.
 const MODULE: &str = "<module>";
@@ -150,7 +150,7 @@ fn bytes(at: u64, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Result<Vec<u
         return Err(Miss::Unreadable);
     }
     let size = u64::from_le_bytes(size);
-    if size > MOST_TABLE {
+    if size > MAX_TABLE_BYTES {
         return Err(Miss::Changed);
     }
     let mut content = vec![0u8; size as usize];
@@ -176,7 +176,7 @@ pub(super) fn text(
     if compact == 0 || !matches!(width, 1 | 2 | 4) || length > 1 << 40 {
         return Err(Miss::Changed);
     }
-    let length = length.min(MOST_TEXT) as usize;
+    let length = length.min(MAX_TEXT_CHARS) as usize;
     let from = u64::from(if ascii == 1 { o.ascii } else { o.compact });
     let mut raw = vec![0u8; length * width as usize];
     if !raw.is_empty() && !read(at.wrapping_add(from), &mut raw) {

@@ -1,12 +1,12 @@
 //! CPython 3.8 to 3.14: shared and static, as a program or embedded.
 //!
 //! ```text
-//! layout.rs   offsets in the interpreter's structures, by version
-//! abi.rs      mirror of the C side (`bpf/python_abi.h`)
-//! walk.rs     the walk in user space, for blocked threads
-//! code.rs     code objects → names; lines.rs: instructions → lines
-//! split.rs    finds the eval loop's cold part
-//! asyncio/    tasks and the coroutines they await
+//! layout.rs            offsets in the interpreter's structures, by version
+//! abi.rs               mirror of the C side (`bpf/python_abi.h`)
+//! walk.rs              the walk in user space, for blocked threads
+//! code.rs              code objects → names; lines.rs: instructions → lines
+//! eval_loop_finder.rs  finds the eval loop's cold part
+//! asyncio/             tasks and the coroutines they await
 //! ```
 //!
 //! Not read: free-threaded builds (refused with a message, as PyPy is by `runtime/pypy.rs`), and
@@ -17,16 +17,16 @@
 pub mod abi;
 pub mod asyncio;
 mod code;
+mod eval_loop_finder;
 mod layout;
 mod lines;
-mod split;
 mod walk;
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 pub(super) use code::check;
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
-pub use walk::{Listed, Stack, Walker, threads};
+pub use walk::{ListedThread, Stack, Walker, threads};
 
 /// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
@@ -172,11 +172,11 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     let (Some(eval), Some(code_type)) = (eval, image.symbol("PyCode_Type")) else {
         return refuse(what, "it does not export what is needed to read it".into());
     };
-    let span = |p: super::Place| Some((image.offset(p.address)?, p.size));
+    let span = |p: super::SymbolRange| Some((image.offset(p.address)?, p.size));
     let eval_span = span(eval)?;
     let cold = image
         .symbol("_PyEval_EvalFrameDefault.cold")
-        .or_else(|| split::other_part(image, eval))
+        .or_else(|| eval_loop_finder::cold_part(image, eval))
         .and_then(span)
         .unwrap_or((0, 0));
     let mut glue: Vec<_> = image

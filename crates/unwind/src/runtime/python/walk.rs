@@ -12,13 +12,13 @@ pub struct Stack {
 }
 
 /// Maximum threads and interpreters that are listed.
-const MOST_HOPS: usize = 16_384;
+const MAX_HOPS: usize = 16_384;
 /// Offset of the thread id in glibc's thread structure on x86-64, for all its versions.
 const GLIBC_TID: u64 = 720;
 
 /// A thread in the interpreter's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedThread {
     /// Its thread id, as seen in its process.
     pub tid: u32,
     /// Its pointer (`pthread_self()`).
@@ -30,7 +30,7 @@ pub struct Listed {
 /// Lists the threads of all interpreters of a CPython process, for callers without access to
 /// registers. The list ends early where memory cannot be read. Each thread is found through those
 /// before it, so all are listed at once.
-pub fn threads(proc: &Proc, read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Listed> {
+pub fn threads(proc: &Proc, read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<ListedThread> {
     let mut all = Vec::new();
     list(proc, read, &mut all);
     all
@@ -45,7 +45,7 @@ fn word_at(read: &mut impl FnMut(u64, &mut [u8]) -> bool, at: u64) -> Option<u64
 fn list(
     proc: &Proc,
     mut read: impl FnMut(u64, &mut [u8]) -> bool,
-    all: &mut Vec<Listed>,
+    all: &mut Vec<ListedThread>,
 ) -> Option<()> {
     let (next, thread) = (usize::from(proc.ts_next), usize::from(proc.ts_thread));
     // From 3.11 on the interpreter stores the id itself, right behind the pointer.
@@ -56,7 +56,7 @@ fn list(
         let bytes = bytes.get(at..at + 8)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))
     };
-    let mut hops = 0..MOST_HOPS;
+    let mut hops = 0..MAX_HOPS;
     let mut interp = word_at(&mut read, proc.runtime + u64::from(proc.interp_head))?;
     while interp != 0 {
         let mut state = word_at(&mut read, interp.checked_add(proc.interp_threads.into())?)?;
@@ -71,7 +71,7 @@ fn list(
                 // The memory of an ended thread is gone.
                 false => word_at(&mut read, pointer.wrapping_add(GLIBC_TID)).unwrap_or(0),
             };
-            all.push(Listed {
+            all.push(ListedThread {
                 tid: tid as u32,
                 pointer,
                 state,

@@ -95,7 +95,7 @@ impl Reader<'_> {
         let mut objects = Objects::new(&mut self.memory, layout, None);
         let name = objects.text(word(LABEL)).ok_or(Miss::Changed)?;
         let file = objects.path(word(PATH)).ok_or(Miss::Changed)?;
-        let found = lines::Found {
+        let found = lines::LineTable {
             entries: word(layout.lines),
             entry: layout.line,
             count: word(layout.lines + 16) as u32,

@@ -14,11 +14,11 @@ const COUNTS: u64 = 48;
 const BLOCK: usize = 80;
 const BITS: usize = 16;
 /// Maximum entries of a table, and maximum words of an iseq.
-const MOST: u32 = 1 << 16;
-const MOST_WORDS: u32 = 1 << 20;
+const MAX_ENTRIES: u32 = 1 << 16;
+const MAX_WORDS: u32 = 1 << 20;
 
 /// Line table fields of an iseq's body.
-pub(super) struct Found {
+pub(super) struct LineTable {
     /// Address of the entries, and bytes of each.
     pub(super) entries: u64,
     pub(super) entry: usize,
@@ -32,22 +32,22 @@ pub(super) struct Found {
 }
 
 /// Reads the table in the form that [`line_at`] takes; `None` if it is invalid.
-pub(super) fn read(memory: &mut Memory<'_>, found: &Found) -> Option<Vec<u8>> {
-    let count = found.count;
-    if count == 0 || count > MOST || found.words > MOST_WORDS {
+pub(super) fn read(memory: &mut Memory<'_>, table_fields: &LineTable) -> Option<Vec<u8>> {
+    let count = table_fields.count;
+    if count == 0 || count > MAX_ENTRIES || table_fields.words > MAX_WORDS {
         return None;
     }
-    let mut entries = vec![0u8; count as usize * found.entry];
-    memory.bytes(found.entries, &mut entries)?;
+    let mut entries = vec![0u8; count as usize * table_fields.entry];
+    memory.bytes(table_fields.entries, &mut entries)?;
     let places = match count {
         1 => vec![0],
-        _ => places(memory, found.places, found.words)?,
+        _ => places(memory, table_fields.places, table_fields.words)?,
     };
     if places.len() != count as usize {
         return None;
     }
-    let mut table = (found.first as u32).to_le_bytes().to_vec();
-    for (place, entry) in places.iter().zip(entries.chunks_exact(found.entry)) {
+    let mut table = (table_fields.first as u32).to_le_bytes().to_vec();
+    for (place, entry) in places.iter().zip(entries.chunks_exact(table_fields.entry)) {
         table.extend(place.to_le_bytes());
         table.extend(&entry[..4]);
     }
@@ -58,14 +58,14 @@ pub(super) fn read(memory: &mut Memory<'_>, found: &Found) -> Option<Vec<u8>> {
 fn places(memory: &mut Memory<'_>, at: u64, words: u32) -> Option<Vec<u32>> {
     let mut counts = [0u8; COUNTS as usize];
     memory.bytes(at, &mut counts)?;
-    let mut found = Vec::new();
+    let mut table_fields = Vec::new();
     let mut before = 0;
     for place in 0..words.min(COUNTED) {
         let from = place as usize / 9 * 8;
         let nine = u64::from_le_bytes(counts[from..from + 8].try_into().expect("eight bytes"));
         let count = nine >> (7 * (place % 9)) & 127;
         if count > before {
-            found.push(place);
+            table_fields.push(place);
         }
         before = count;
     }
@@ -78,10 +78,10 @@ fn places(memory: &mut Memory<'_>, at: u64, words: u32) -> Option<Vec<u32>> {
         for (i, byte) in bytes[BITS..].iter().enumerate() {
             let from = COUNTED + block as u32 * 512 + i as u32 * 8;
             let set = (0..8).filter(|bit| byte >> bit & 1 == 1);
-            found.extend(set.map(|bit| from + bit).filter(|place| *place < words));
+            table_fields.extend(set.map(|bit| from + bit).filter(|place| *place < words));
         }
     }
-    Some(found)
+    Some(table_fields)
 }
 
 /// The line of the call before the instruction at an address that ends with `next`.

@@ -1,11 +1,11 @@
 //! CRuby 2.7 to 3.4: with a static interpreter, in `libruby`, or embedded.
 //!
 //! ```text
-//! layout.rs   structure offsets, by version
-//! code.rs     iseqs and method entries → names, files
-//! lines.rs    the interpreter's line table
-//! objects.rs  texts, arrays, names of identifiers and classes
-//! inner.rs    finds the eval loop in stripped files
+//! layout.rs            structure offsets, by version
+//! code.rs              iseqs and method entries → names, files
+//! lines.rs             the interpreter's line table
+//! objects.rs           texts, arrays, names of identifiers and classes
+//! eval_loop_finder.rs  finds the eval loop in stripped files
 //! ```
 //!
 //! The walk is that of CPython's frames (`bpf/ruby_core.h`), as another kind of chain. It goes from
@@ -18,7 +18,7 @@
 //! message.
 
 mod code;
-mod inner;
+mod eval_loop_finder;
 mod layout;
 mod lines;
 mod objects;
@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 
 use super::memory::Memory;
 use super::python::{Code, Miss, abi};
-use super::{Facts as AnyFacts, Image, Place, Refusal, Runtime};
+use super::{Facts as AnyFacts, Image, Refusal, Runtime, SymbolRange};
 use layout::Layout;
 pub(in crate::runtime) use lines::line_at;
 
@@ -47,7 +47,7 @@ pub struct Facts {
     vm: u64,
     /// The function that calls the eval loop, and the loop: offset in the file and length, bytes.
     exec: (u64, u64),
-    inner: (u64, u64),
+    eval_loop: (u64, u64),
     /// Functions that only pass calls on: offset in the file and length, ascending.
     pub(super) glue: Vec<(u64, u64)>,
     layout: Layout,
@@ -68,7 +68,7 @@ impl Facts {
         let l = &self.layout;
         abi::Proc {
             runtime: self.vm.wrapping_add(bias),
-            eval: [span(self.inner), span(self.exec)],
+            eval: [span(self.eval_loop), span(self.exec)],
             interp_head: l.lists,
             interp_next: l.ractor,
             interp_threads: l.threads,
@@ -133,7 +133,7 @@ impl Facts {
 }
 
 /// Maximum threads and ractors visited in a search.
-const MOST_HOPS: usize = 2048;
+const MAX_HOPS: usize = 2048;
 /// Offset of the thread id in glibc's thread structure on x86-64, for all its versions.
 const GLIBC_TID: u64 = 720;
 
@@ -147,7 +147,7 @@ pub fn thread_pointer(
     let vm = memory.word(proc.runtime)?;
     let lists = vm.wrapping_add(proc.interp_head.into());
     let from_node = i64::from(proc.interp_threads) - i64::from(proc.interp_next);
-    let mut hops = 0..MOST_HOPS;
+    let mut hops = 0..MAX_HOPS;
     let mut ractor = lists;
     loop {
         hops.next()?;
@@ -266,7 +266,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
              is read",
         );
     };
-    let span = |p: Place| Some((image.offset(p.address)?, p.size));
+    let span = |p: SymbolRange| Some((image.offset(p.address)?, p.size));
     let all = |wanted: &dyn Fn(&str) -> bool| -> Vec<(u64, u64)> {
         let found = image.all(|name| wanted(plain(name)));
         let mut all: Vec<_> = found.into_iter().filter_map(span).collect();
@@ -276,8 +276,8 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     };
     // The compiler may have inlined the loop into its caller.
     let named = all(&|name| name == "vm_exec_core");
-    let inner = (named.into_iter().max_by_key(|(_, bytes)| *bytes))
-        .or_else(|| inner::called(image, exec).and_then(span))
+    let eval_loop = (named.into_iter().max_by_key(|(_, bytes)| *bytes))
+        .or_else(|| eval_loop_finder::longest_callee(image, exec).and_then(span))
         .unwrap_or_default();
     let data = image.symbol("ruby_global_symbols").map(|p| (p.address, 64));
     let data = data.or_else(|| image.extent(".data"));
@@ -285,7 +285,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         version,
         vm: vm.address,
         exec: span(exec)?,
-        inner,
+        eval_loop,
         glue: all(&|name| GLUE.binary_search(&name).is_ok()),
         layout,
         data: data.unwrap_or_default(),
@@ -294,7 +294,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
 }
 
 /// The version text at a symbol.
-fn version_at(image: &Image<'_>, place: Place) -> Option<String> {
+fn version_at(image: &Image<'_>, place: SymbolRange) -> Option<String> {
     let bytes = image.at(place.address, place.size.clamp(1, 16) as usize)?;
     let text = bytes.split(|b| *b == 0).next()?;
     let is_version = text.iter().all(|b| b.is_ascii_digit() || *b == b'.');

@@ -4,9 +4,9 @@ use super::super::memory::Memory;
 use super::layout::{ClassNames, Layout};
 
 /// Maximum bytes of a text that is read from a target.
-const MOST_TEXT: u64 = 4096;
+const MAX_TEXT_BYTES: u64 = 4096;
 /// Maximum variables of a class among which its name is searched.
-const MOST_VARIABLES: u64 = 1024;
+const MAX_VARIABLES: u64 = 1024;
 
 /// Object types, in the first word of an object.
 const TYPES: u64 = 0x1f;
@@ -66,7 +66,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         if length > 1 << 40 {
             return None;
         }
-        let mut bytes = vec![0u8; length.min(MOST_TEXT) as usize];
+        let mut bytes = vec![0u8; length.min(MAX_TEXT_BYTES) as usize];
         if !bytes.is_empty() {
             self.memory.bytes(from, &mut bytes)?;
         }
@@ -125,11 +125,11 @@ impl<'m, 'r> Objects<'m, 'r> {
         if flags & OF_ONE == 0 {
             return None;
         }
-        let whose = match self.layout.classes {
-            ClassNames::Beside(_, whose) => self.memory.word(at.wrapping_add(whose))?,
+        let attached = match self.layout.classes {
+            ClassNames::Beside(_, attached) => self.memory.word(at.wrapping_add(attached))?,
             _ => self.variable(at, "__attached__")?,
         };
-        Some(self.class_path(whose)? + ".")
+        Some(self.class_path(attached)? + ".")
     }
 
     /// Reads the name of a class or module.
@@ -154,7 +154,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         let first = self.memory.word(table.wrapping_add(32))?;
         let behind = self.memory.word(table.wrapping_add(40))?;
         let entries = self.memory.word(table.wrapping_add(48))?;
-        (first..behind.min(first.saturating_add(MOST_VARIABLES))).find_map(|i| {
+        (first..behind.min(first.saturating_add(MAX_VARIABLES))).find_map(|i| {
             let entry = entries.wrapping_add(i.wrapping_mul(24));
             let id = self.memory.word(entry.wrapping_add(8))?;
             let is_it = self.identifier(id).is_some_and(|n| n == name);
@@ -171,8 +171,8 @@ pub(super) fn find_names(
     from: u64,
     bytes: u64,
 ) -> Option<u64> {
-    const MOST: u64 = 1 << 20;
-    let mut words = vec![0u8; (bytes.min(MOST) & !7) as usize];
+    const MAX_DATA_BYTES: u64 = 1 << 20;
+    let mut words = vec![0u8; (bytes.min(MAX_DATA_BYTES) & !7) as usize];
     memory.bytes(from, &mut words)?;
     let (words, _) = words.as_chunks::<8>();
     let mut objects = Objects::new(memory, layout, None);

@@ -66,7 +66,7 @@ fn facts(version: (u32, u32)) -> Facts {
         version: format!("{}.{}.0", version.0, version.1),
         vm: 0x1000,
         exec: (0x100, 16),
-        inner: (0x200, 64),
+        eval_loop: (0x200, 64),
         glue: Vec::new(),
         layout: layout::of_version(version).expect("known"),
         data: (0x2000, 16),

@@ -4,12 +4,12 @@ use super::function::{Positions, inlining, position};
 use super::heap::{Heap, number};
 
 /// Maximum bytes of a code object.
-const MOST_CODE: u64 = 64 << 20;
+const MAX_CODE_BYTES: u64 = 64 << 20;
 /// Maximum bytes of a position table.
-const MOST_TABLE: usize = 4 << 20;
+const MAX_TABLE_BYTES: usize = 4 << 20;
 /// Maximum functions inlined into one, and maximum depth.
-const MOST_INLINED: usize = 1 << 14;
-const MOST_DEPTH: usize = 64;
+const MAX_INLINED: usize = 1 << 14;
+const MAX_DEPTH: usize = 64;
 
 /// A code object.
 #[derive(Debug)]
@@ -42,12 +42,12 @@ impl Code {
             heap.memory.word(at + l.start)?
         };
         let size = u64::from(heap.memory.half(at + l.size)?);
-        if size > MOST_CODE {
+        if size > MAX_CODE_BYTES {
             return None;
         }
         let table = heap.memory.word(at + l.positions)?;
         let table = match heap.object(table) {
-            Some((table, _)) => heap.array(table, 1, MOST_TABLE)?,
+            Some((table, _)) => heap.array(table, 1, MAX_TABLE_BYTES)?,
             None => Vec::new(),
         };
         let data = heap.memory.word(at + l.deoptimization)?;
@@ -79,7 +79,7 @@ impl Code {
                 break;
             };
             // More steps than inlined functions: the data is cyclic.
-            if steps.len() >= self.inlined.len().min(MOST_DEPTH) {
+            if steps.len() >= self.inlined.len().min(MAX_DEPTH) {
                 steps.clear();
                 at = None;
                 break;
@@ -111,7 +111,7 @@ fn inlined(heap: &mut Heap<'_>, data: u64) -> Option<Vec<(u64, Option<u64>)>> {
     let item = |n: u64| data + heap.layout.array_data + 8 * n;
     let (count, literals, sites) = (item(l.inlined_count), item(l.literals), item(l.inlining));
     let count = number(heap.memory.word(count)?)? as usize;
-    if count == 0 || count > MOST_INLINED {
+    if count == 0 || count > MAX_INLINED {
         return None;
     }
     let literals = heap.memory.word(literals)?;
@@ -119,7 +119,7 @@ fn inlined(heap: &mut Heap<'_>, data: u64) -> Option<Vec<(u64, Option<u64>)>> {
     let literals = heap.array(literals, 8, 1 << 20)?;
     let sites = heap.memory.word(sites)?;
     let (sites, _) = heap.object(sites)?;
-    let sites = heap.array(sites, 1, MOST_TABLE)?;
+    let sites = heap.array(sites, 1, MAX_TABLE_BYTES)?;
     let word = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?));
     sites
         .chunks_exact(16)

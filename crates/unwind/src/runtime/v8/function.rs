@@ -12,19 +12,19 @@ use rustc_hash::FxHashMap;
 use super::heap::{Heap, number};
 
 /// Maximum characters of a name.
-const MOST_NAME: usize = 512;
+const MAX_NAME_CHARS: usize = 512;
 /// Maximum characters of a path.
-const MOST_PATH: usize = 4096;
+const MAX_PATH_CHARS: usize = 4096;
 /// Maximum characters of a source in which lines are counted, and maximum lines.
-const MOST_SOURCE: usize = 16 << 20;
-const MOST_LINES: usize = 1 << 20;
+const MAX_SOURCE_CHARS: usize = 16 << 20;
+const MAX_LINES: usize = 1 << 20;
 /// Maximum bytes of a position table.
-const MOST_TABLE: usize = 1 << 20;
+const MAX_TABLE_BYTES: usize = 1 << 20;
 /// Variables of a scope that are stored inline; more are in a separate object.
 const INLINE_LOCALS: u64 = 75;
-const MOST_LOCALS: u64 = 1 << 14;
+const MAX_LOCALS: u64 = 1 << 14;
 /// Words after a scope's variables that are searched.
-const TAIL: usize = 10;
+const MAX_TAIL_WORDS: usize = 10;
 
 /// A JavaScript function, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Script {
     fn read(heap: &mut Heap<'_>, at: u64) -> Option<Script> {
         let (name, source) = (heap.layout.script_name, heap.layout.script_source);
         let name = heap.memory.word(at + name)?;
-        let file = heap.text(name, MOST_PATH).unwrap_or_default();
+        let file = heap.text(name, MAX_PATH_CHARS).unwrap_or_default();
         let file = file.strip_prefix("file://").unwrap_or(&file).to_owned();
         let ends = match heap.layout.script_line_ends {
             0 => None,
@@ -72,7 +72,7 @@ impl Script {
             Some(ends) => Some(ends),
             None => {
                 let source = heap.memory.word(at + source)?;
-                heap.units(source, MOST_SOURCE).map(|s| ends_of(&s))
+                heap.units(source, MAX_SOURCE_CHARS).map(|s| ends_of(&s))
             }
         };
         Some(Script { file, ends })
@@ -89,7 +89,7 @@ impl Script {
 fn line_ends(heap: &mut Heap<'_>, word: u64) -> Option<Vec<u32>> {
     let kind = heap.layout.kinds.fixed_array;
     let at = heap.object_of(word, kind)?;
-    let bytes = heap.array(at, 8, MOST_LINES)?;
+    let bytes = heap.array(at, 8, MAX_LINES)?;
     let ends: Vec<u32> = bytes
         .chunks_exact(8)
         .map(|w| number(u64::from_le_bytes(w.try_into().ok()?)))
@@ -127,7 +127,7 @@ impl Shared {
             if kind == kinds.scope {
                 (text, begin) = scope(heap, object)?;
             } else {
-                text = heap.text(name, MOST_NAME);
+                text = heap.text(name, MAX_NAME_CHARS);
             }
         }
         let script = heap.memory.word(at + heap.layout.shared_script)?;
@@ -191,7 +191,7 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
     let (first, locals) = (heap.layout.scope_first, heap.layout.scope_locals);
     let words = at + 8;
     let locals = u64::from(number(heap.memory.word(words + 8 * locals)?)?);
-    if locals > MOST_LOCALS {
+    if locals > MAX_LOCALS {
         return None;
     }
     let skip = match locals {
@@ -204,7 +204,7 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
         None => None,
     };
     let mut numbers: Vec<u32> = Vec::new();
-    for i in 0..TAIL as u64 {
+    for i in 0..MAX_TAIL_WORDS as u64 {
         let Some(word) = heap.memory.word(words + 8 * (skip + i)) else {
             break;
         };
@@ -217,7 +217,7 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
             None => numbers.clear(),
         }
         if name.is_none() {
-            name = heap.text(word, MOST_NAME).filter(|t| !t.is_empty());
+            name = heap.text(word, MAX_NAME_CHARS).filter(|t| !t.is_empty());
         }
     }
     Some((name, begin.or(begin_of(&numbers))))
@@ -260,7 +260,7 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<Bytecode> {
     }
     let table = heap.memory.word(at + heap.layout.bytecode_positions)?;
     let (table, _) = heap.object(table)?;
-    let table = heap.array(table, 1, MOST_TABLE)?;
+    let table = heap.array(table, 1, MAX_TABLE_BYTES)?;
     Some(Bytecode {
         begin: heap.layout.bytecode_data,
         positions: table,

@@ -9,9 +9,9 @@ use super::layout::Layout;
 use crate::runtime::memory::Memory;
 
 /// Maximum cached object types, by map.
-const MOST_KINDS: usize = 4096;
+const MAX_CACHED_TYPES: usize = 4096;
 /// Maximum pieces of a concatenated text.
-const MOST_PIECES: usize = 4096;
+const MAX_TEXT_PIECES: usize = 4096;
 
 /// Reader of one process's V8 heap.
 pub(super) struct Heap<'a> {
@@ -43,7 +43,7 @@ impl<'a> Heap<'a> {
         let mut bytes = [0u8; 2];
         self.memory.bytes(map + self.layout.map_kind, &mut bytes)?;
         let kind = u16::from_le_bytes(bytes);
-        if self.kinds.len() >= MOST_KINDS {
+        if self.kinds.len() >= MAX_CACHED_TYPES {
             self.kinds.clear();
         }
         self.kinds.insert(map, kind);
@@ -74,7 +74,7 @@ impl<'a> Heap<'a> {
         // A stack of pieces to append: a text, and the part of it.
         let mut open = vec![(word, 0usize, usize::MAX)];
         let mut out = Vec::new();
-        let mut pieces = 0..MOST_PIECES;
+        let mut pieces = 0..MAX_TEXT_PIECES;
         while let Some((word, from, upto)) = open.pop() {
             pieces.next()?;
             let (at, kind) = self.object(word)?;

@@ -27,14 +27,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::hotspot::{Place, abi::Proc};
+use super::hotspot::{ScriptPosition, abi::Proc};
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 use code::Code;
 pub use function::Function;
 use function::Shared;
 use heap::Heap;
 pub(crate) use layout::Layout;
-use table::Table;
+use table::CodeTable;
 
 /// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
@@ -46,7 +46,7 @@ pub const RUNTIME: Runtime = Runtime {
 /// Prefix of the names under which the build describes itself.
 const PREFIX: &str = "v8dbg_";
 /// Maximum cached functions and code objects of one process.
-const MOST_KEPT: usize = 1 << 16;
+const MAX_CACHED: usize = 1 << 16;
 
 /// Facts about a file with V8.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Facts {
     pub version: String,
     pub(crate) layout: Layout,
     /// Location of the table of code, for versions that have one; `None`: not found.
-    pub(crate) table: Option<Table>,
+    pub(crate) table: Option<CodeTable>,
 }
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
@@ -85,7 +85,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     Some(match Layout::of(&values, version) {
         Ok(layout) => Ok(AnyFacts::V8(Box::new(Facts {
             version: version_name,
-            table: Table::of(image).filter(|_| layout.by_table),
+            table: CodeTable::of(image).filter(|_| layout.by_table),
             layout,
         }))),
         Err(why) => Err(Refusal {
@@ -168,7 +168,7 @@ impl Isolate {
         &mut self,
         facts: &Facts,
         function: u64,
-        place: Place,
+        place: ScriptPosition,
         address: Option<u64>,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> Result<Vec<Scope>, Miss> {
@@ -184,13 +184,13 @@ impl Isolate {
         };
         let interpreted = |offset| vec![at(&shared, shared.position_of_bytecode(offset))];
         let (bytecode, code, address) = match (place, address) {
-            (Place::Bytecode(offset) | Place::Unsure(offset, _), None) => {
+            (ScriptPosition::Bytecode(offset) | ScriptPosition::Unsure(offset, _), None) => {
                 return Ok(interpreted(offset));
             }
-            (Place::Bytecode(offset), Some(_)) => return Ok(interpreted(offset)),
-            (Place::Unsure(offset, code), Some(address)) => (Some(offset), code, address),
-            (Place::Code(code), Some(address)) => (None, code, address),
-            (Place::Code(_), None) => return Err(Miss::Builtin),
+            (ScriptPosition::Bytecode(offset), Some(_)) => return Ok(interpreted(offset)),
+            (ScriptPosition::Unsure(offset, code), Some(address)) => (Some(offset), code, address),
+            (ScriptPosition::Code(code), Some(address)) => (None, code, address),
+            (ScriptPosition::Code(_), None) => return Err(Miss::Builtin),
         };
         let code = match (facts.layout.by_table, &facts.table) {
             (false, _) => Some(code),
@@ -198,7 +198,7 @@ impl Isolate {
             (true, Some(table)) => table.code(&mut heap.memory, self.bias, &mut self.table, code),
         };
         // New code replaces old code under another key.
-        if self.code.len() >= MOST_KEPT {
+        if self.code.len() >= MAX_CACHED {
             self.code.clear();
         }
         let code = code.and_then(|code| {
@@ -235,7 +235,7 @@ fn shared_of(
     if let Some(Some(shared)) = known.get(&address) {
         return Some(Arc::clone(shared));
     }
-    if known.len() >= MOST_KEPT {
+    if known.len() >= MAX_CACHED {
         known.clear();
         scripts.clear();
     }

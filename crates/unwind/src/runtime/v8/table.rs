@@ -11,35 +11,35 @@ use super::super::Image;
 use super::super::memory::Memory;
 
 /// The V8 function that reads the table's address.
-const READER: &str = "_ZN2v88internal17ExternalReference25js_dispatch_table_addressEv";
+const READER_SYMBOL: &str = "_ZN2v88internal17ExternalReference25js_dispatch_table_addressEv";
 /// Maximum bytes of that function that are examined.
-const MOST_READ: usize = 32;
+const MAX_READER_BYTES: usize = 32;
 /// Unused low bits of an entry's number.
 const NUMBER_SHIFT: u32 = 8;
 /// Bytes of an entry, and the offset of its code pointer, which has 16 extra low bits.
-const ENTRY: u64 = 16;
+const ENTRY_BYTES: u64 = 16;
 const ENTRY_CODE: u64 = 8;
 const CODE_SHIFT: u32 = 16;
 
 /// Location of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct CodeTable {
     /// Address in the file of the pointer to the object that all isolates share.
     pub(super) common: u64,
     /// Offset of the table's address in that object.
     pub(super) begin: u64,
 }
 
-impl Table {
+impl CodeTable {
     /// Reads the location from the file's own code; `None`: it is stripped, or has other code.
-    pub(super) fn of(image: &Image<'_>) -> Option<Table> {
-        let place = image.symbol(READER)?;
-        let len = usize::try_from(place.size).ok()?.min(MOST_READ);
-        Table::read_by(image.at(place.address, len)?, place.address)
+    pub(super) fn of(image: &Image<'_>) -> Option<CodeTable> {
+        let place = image.symbol(READER_SYMBOL)?;
+        let len = usize::try_from(place.size).ok()?.min(MAX_READER_BYTES);
+        CodeTable::read_by(image.at(place.address, len)?, place.address)
     }
 
     /// Decodes the code at `address`: it loads a pointer of the file, then a word behind it.
-    fn read_by(code: &[u8], address: u64) -> Option<Table> {
+    fn read_by(code: &[u8], address: u64) -> Option<CodeTable> {
         let mut common = None;
         for at in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
             match (at.code(), common) {
@@ -54,7 +54,7 @@ impl Table {
                     if at.memory_base() == register && at.memory_index() == Register::None =>
                 {
                     let begin = at.memory_displacement64();
-                    return (begin < 1 << 20).then_some(Table { common, begin });
+                    return (begin < 1 << 20).then_some(CodeTable { common, begin });
                 }
                 _ => return None,
             }
@@ -82,7 +82,7 @@ impl Table {
         };
         // The word behind the number in the function does not belong to it.
         let index = u64::from(number as u32 >> NUMBER_SHIFT);
-        let entry = begin.checked_add(index * ENTRY + ENTRY_CODE)?;
+        let entry = begin.checked_add(index * ENTRY_BYTES + ENTRY_CODE)?;
         // The entry uses the tag bit for another purpose.
         Some(memory.word(entry)? >> CODE_SHIFT | 1)
     }
@@ -98,27 +98,27 @@ mod tests {
         let code = [
             0x48, 0x8b, 0x05, 0, 0x10, 0, 0, 0x48, 0x8b, 0x80, 0x70, 0x32, 0, 0, 0xc3,
         ];
-        let table = Table {
+        let table = CodeTable {
             common: 0x5_1007,
             begin: 0x3270,
         };
-        assert_eq!(Table::read_by(&code, 0x5_0000), Some(table));
+        assert_eq!(CodeTable::read_by(&code, 0x5_0000), Some(table));
         // The same code behind endbr64; push %rbp; mov %rsp,%rbp.
         let mut framed = vec![0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5];
         framed.extend(code);
-        assert_eq!(Table::read_by(&framed, 0x4_fff8), Some(table));
+        assert_eq!(CodeTable::read_by(&framed, 0x4_fff8), Some(table));
         // Another register; or another instruction first.
         let mut other = code;
         other[9] = 0x82;
-        assert_eq!(Table::read_by(&other, 0x5_0000), None);
+        assert_eq!(CodeTable::read_by(&other, 0x5_0000), None);
         for code in [&[0xc3][..], &code[..7], &code[7..], &[]] {
-            assert_eq!(Table::read_by(code, 0x5_0000), None, "{code:x?}");
+            assert_eq!(CodeTable::read_by(code, 0x5_0000), None, "{code:x?}");
         }
     }
 
     #[test]
     fn a_number_leads_to_a_code_object() {
-        let table = Table {
+        let table = CodeTable {
             common: 0x1_0000,
             begin: 0x20,
         };

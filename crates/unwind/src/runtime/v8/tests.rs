@@ -190,7 +190,7 @@ fn an_interpreted_function_has_its_name_and_line() {
     let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
     let begin = facts.layout.bytecode_data as u32 - 1;
     let mut at = |offset: u32| {
-        let place = Place::Bytecode(begin + offset);
+        let place = ScriptPosition::Bytecode(begin + offset);
         let scopes = isolate.scopes(&facts, shared, place, None, &mut read);
         let scopes = scopes.expect("readable");
         assert_eq!(scopes.len(), 1);
@@ -219,7 +219,7 @@ fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
     let mut isolate = Isolate::default();
     let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
     let begin = facts.layout.bytecode_data as u32 - 1;
-    let unsure = Place::Unsure(begin + 6, 0);
+    let unsure = ScriptPosition::Unsure(begin + 6, 0);
     let mut line = |function, place, address| {
         let scopes = isolate.scopes(&facts, function, place, address, &mut read);
         scopes.expect("readable")[0].line
@@ -229,7 +229,7 @@ fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
     // In no file, and without such a copy: machine code, of which nothing else is known.
     assert_eq!(line(shared, unsure, Some(0x7000)), 2);
     assert_eq!(line(copied, unsure, Some(0x7000)), 3);
-    assert_eq!(line(copied, Place::Code(0), Some(0x7000)), 2);
+    assert_eq!(line(copied, ScriptPosition::Code(0), Some(0x7000)), 2);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn what_is_no_function_is_a_miss() {
     let mut isolate = Isolate::default();
     let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
     for wrong in [0, 1, shared - 1, shared + 8, u64::MAX, BASE + (1 << 20) + 1] {
-        let found = isolate.scopes(&facts, wrong, Place::Code(0), Some(0), &mut read);
+        let found = isolate.scopes(&facts, wrong, ScriptPosition::Code(0), Some(0), &mut read);
         assert_eq!(found, Err(Miss::Unreadable), "{wrong:#x}");
     }
 }

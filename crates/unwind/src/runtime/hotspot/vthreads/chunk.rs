@@ -20,8 +20,8 @@ use super::heap::word;
 use crate::runtime::{memory::Memory, tasks};
 
 /// Maximum frames of one chunk, and maximum cached code addresses.
-const MOST_FRAMES: usize = 512;
-const MOST_KNOWN: usize = 1 << 16;
+const MAX_FRAMES: usize = 512;
+const MAX_CACHED_CODE: usize = 1 << 16;
 /// Slots of an interpreter frame, in words from its fixed part.
 const SENDER_SP: i64 = -1;
 const METHOD: i64 = -3;
@@ -33,10 +33,10 @@ pub(super) const BELOW: u64 = 16;
 /// The first letters of code names, as in `hotspot_core.h`.
 const COMPILED: [&[u8]; 2] = [b"nmet", b"nati"];
 const INTERPRETER: &[u8] = b"Inte";
-const LONGEST_FRAME: u32 = 8192;
+const MAX_FRAME_WORDS: u32 = 8192;
 
 /// Marks the end of a stack that could not be followed further.
-pub const CUT: u64 = u64::MAX;
+pub const STACK_TRUNCATED: u64 = u64::MAX;
 
 /// Code that contains a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) enum Code {
 }
 
 /// The part of a stack in one chunk.
-pub(super) struct Part<'b> {
+pub(super) struct ChunkStack<'b> {
     /// Addresses of the first frame's first word, and one past the last word.
     pub(super) first: u64,
     pub(super) end: u64,
@@ -61,7 +61,7 @@ pub(super) struct Part<'b> {
     pub(super) bytes: &'b [u8],
 }
 
-impl Part<'_> {
+impl ChunkStack<'_> {
     fn word(&self, at: u64) -> Option<u64> {
         let at = at.checked_sub(self.first - BELOW)?;
         word(self.bytes, usize::try_from(at).ok()?)
@@ -73,7 +73,7 @@ impl Part<'_> {
     }
 
     /// The address at the distance, in words from `at`, that the word `n` words from `at` holds.
-    fn led(&self, at: u64, n: i64) -> Option<u64> {
+    fn follow_distance(&self, at: u64, n: i64) -> Option<u64> {
         let words = self.slot(at, n)? as i64;
         at.checked_add_signed(words.checked_mul(8)?)
     }
@@ -82,14 +82,14 @@ impl Part<'_> {
 /// Cache of code. Compiled methods may be replaced at any time, so their entries are checked before
 /// each snapshot.
 #[derive(Default)]
-pub(super) struct Codes {
+pub(super) struct CodeCache {
     known: FxHashMap<u64, Option<(u64, Code)>>,
 }
 
-impl Codes {
+impl CodeCache {
     /// Drops entries of replaced code.
     pub(super) fn renew(&mut self, vm: &Vm, memory: &mut dyn tasks::Memory) {
-        if self.known.len() > MOST_KNOWN {
+        if self.known.len() > MAX_CACHED_CODE {
             self.known.clear();
         }
         self.known.retain(|_, known| known.is_some());
@@ -133,7 +133,7 @@ impl Codes {
     /// Appends the frames in `part` to `stack`, as [`walk`] does.
     pub(super) fn walk(
         &mut self,
-        part: &Part<'_>,
+        part: &ChunkStack<'_>,
         vm: &Vm,
         stack: &mut Vec<u64>,
         memory: &mut Memory<'_>,
@@ -148,7 +148,7 @@ impl Codes {
 /// `None`: they could not be followed to the part's end. `owns`: whether an address is in the VM's
 /// code; `code`: the code at a return address.
 fn walk(
-    part: &Part<'_>,
+    part: &ChunkStack<'_>,
     stack: &mut Vec<u64>,
     owns: &dyn Fn(u64) -> bool,
     code: &mut dyn FnMut(u64) -> Option<Code>,
@@ -157,22 +157,26 @@ fn walk(
     // `sp`: end of the callee's frame. `own`: start of the frame for its own code. They differ
     // where compiled code calls the interpreter and reserves space in between.
     let (mut sp, mut own) = (part.first, part.first);
-    for _ in 0..MOST_FRAMES {
+    for _ in 0..MAX_FRAMES {
         if sp >= part.end {
             return (sp == part.end).then_some(());
         }
         let mut pc = part.word(sp - 8)?;
         let (next, next_own, above) = match code(pc)? {
             Code::Interpreter => {
-                let fixed = part.led(sp - BELOW, 0)?;
+                let fixed = part.follow_distance(sp - BELOW, 0)?;
                 let method = part.slot(fixed, METHOD)?;
                 let bytecode = part.slot(fixed, BYTECODE)?;
                 if fixed < sp || method == 0 || method > OFFSET || bytecode > OFFSET {
                     return None;
                 }
                 stack.extend([abi::WORD_METHOD | method, abi::WORD_BCP | bytecode]);
-                let above = part.led(fixed, LOCALS)?.checked_add(8)?;
-                (fixed + BELOW, part.led(fixed, SENDER_SP)?, above)
+                let above = part.follow_distance(fixed, LOCALS)?.checked_add(8)?;
+                (
+                    fixed + BELOW,
+                    part.follow_distance(fixed, SENDER_SP)?,
+                    above,
+                )
             }
             Code::Frame {
                 bytes,
@@ -214,7 +218,7 @@ fn code(pc: u64, vm: &Vm, memory: &mut Memory<'_>) -> Option<(u64, Code)> {
         return Some((blob, Code::Interpreter));
     }
     let words = memory.half(blob + l.blob_frame_size)?;
-    let size = (1..=LONGEST_FRAME).contains(&words);
+    let size = (1..=MAX_FRAME_WORDS).contains(&words);
     let compiled = COMPILED.contains(&&letters[..]);
     let id = compiled.then(|| memory.half(blob + l.compiled_id));
     let mut deopt = memory.word(blob + l.deopt).filter(|_| compiled);
@@ -262,7 +266,7 @@ mod tests {
     /// Walks the words of a chunk; the first two lie below its first frame.
     fn follow(words: &[u64]) -> (Option<()>, Vec<u64>) {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let part = Part {
+        let part = ChunkStack {
             first: BASE + BELOW,
             end: BASE + bytes.len() as u64,
             bytes: &bytes,

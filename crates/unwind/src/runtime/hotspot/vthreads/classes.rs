@@ -10,17 +10,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::{
     method::{Stream, class_name, constant, number},
-    parking::{MOST_STREAM, of_numbers},
+    parking::{MAX_STREAM_BYTES, decode_stream},
     structs::{Layout, Tables},
     vm::Vm,
 };
 use crate::runtime::{memory::Memory, tasks};
 
 /// Maximum loaders, classes of one loader, cached classes, and superclasses.
-const MOST_LOADERS: usize = 1 << 16;
-const MOST_CLASSES: usize = 1 << 17;
-const MOST_KEPT: usize = 1 << 14;
-const MOST_SUPERS: usize = 16;
+const MAX_LOADERS: usize = 1 << 16;
+const MAX_CLASSES: usize = 1 << 17;
+const MAX_CACHED: usize = 1 << 14;
+const MAX_SUPERCLASSES: usize = 16;
 /// Bytes of a class's record that contain all fields needed for the search.
 const RECORD: usize = 192;
 
@@ -155,7 +155,7 @@ impl Classes {
             return Some(Arc::clone(class));
         }
         let class = Arc::new(self.read(address, vm, memory)?);
-        if self.known.len() >= MOST_KEPT {
+        if self.known.len() >= MAX_CACHED {
             self.known.clear();
         }
         self.known.insert(address, (name, Arc::clone(&class)));
@@ -169,7 +169,7 @@ impl Classes {
             ..Class::default()
         };
         let mut at = address;
-        while at != 0 && class.names.len() < MOST_SUPERS {
+        while at != 0 && class.names.len() < MAX_SUPERCLASSES {
             class.names.push(class_name(&vm.layout, at, memory)?);
             for (name, offset) in self.own_fields(at, &vm.layout, memory)? {
                 class.fields.entry(name).or_insert(offset);
@@ -187,8 +187,8 @@ impl Classes {
     ) -> Option<Vec<(String, u32)>> {
         let pool = memory.word(class.checked_add(self.pool)?)?;
         let at = memory.word(class.checked_add(self.fields)?)?;
-        let mut stream = Stream::new(at.checked_add(self.bytes)?, MOST_STREAM, memory);
-        let fields = of_numbers(|| number(self.least, || stream.byte()))?;
+        let mut stream = Stream::new(at.checked_add(self.bytes)?, MAX_STREAM_BYTES, memory);
+        let fields = decode_stream(|| number(self.least, || stream.byte()))?;
         let named = fields.into_iter().filter_map(|(index, offset)| {
             let index = u16::try_from(index).ok()?;
             Some((constant(layout, pool, index, memory)?, offset))
@@ -206,7 +206,7 @@ impl Classes {
         let mut at = first;
         let mut record = [0u8; RECORD];
         let next = usize::try_from(self.next_class).ok()?;
-        for _ in 0..MOST_CLASSES {
+        for _ in 0..MAX_CLASSES {
             if at == 0 || at == self.newest {
                 break;
             }
@@ -223,7 +223,7 @@ impl Classes {
     /// Finds the boot loader, which has no class loader object.
     fn own_loader(&self, memory: &mut Memory<'_>) -> Option<u64> {
         let mut at = memory.word(self.graph)?;
-        for _ in 0..MOST_LOADERS {
+        for _ in 0..MAX_LOADERS {
             if at == 0 {
                 return None;
             }

@@ -7,7 +7,7 @@ use super::super::{flags, locks::ClassWord, structs::Tables};
 use crate::runtime::memory::Memory;
 
 /// Maximum bytes of a text.
-const MOST_TEXT: u32 = 256;
+const MAX_TEXT_BYTES: u32 = 256;
 
 /// Encoding of pointers, classes and arrays in the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ impl Heap {
         self.is_object(at).then_some(())?;
         let (length, first) = self.array(1);
         let n = memory.half(at + length)?;
-        if n == 0 || n > MOST_TEXT {
+        if n == 0 || n > MAX_TEXT_BYTES {
             return None;
         }
         let mut bytes = vec![0u8; n as usize];

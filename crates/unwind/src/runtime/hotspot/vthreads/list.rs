@@ -20,25 +20,28 @@ use crate::runtime::{memory::Memory, tasks};
 
 const CONTAINERS: &str = "jdk.internal.vm.ThreadContainers";
 /// Maximum threads, containers, and slots of a hash table.
-pub(super) const MOST: usize = 1 << 18;
-const MOST_CONTAINERS: usize = 1 << 14;
-const MOST_SLOTS: usize = 1 << 22;
+pub(super) const MAX_THREADS: usize = 1 << 18;
+const MAX_CONTAINERS: usize = 1 << 14;
+const MAX_SLOTS: usize = 1 << 22;
 /// Bytes of an object that are read at once, and those of an object at the end of memory.
 const LARGE_OBJECT: usize = 128;
 const SMALL_OBJECT: usize = 24;
 /// Maximum nodes of one slot's chain, and scopes of one thread.
-const MOST_CHAIN: usize = 4096;
-const MOST_SCOPES: usize = 64;
+const MAX_CHAIN: usize = 4096;
+const MAX_SCOPES: usize = 64;
 
 /// Wraps `memory` for reads of single words.
-pub(super) fn with<R>(memory: &mut dyn tasks::Memory, f: impl FnOnce(&mut Memory<'_>) -> R) -> R {
+pub(super) fn with_words<R>(
+    memory: &mut dyn tasks::Memory,
+    f: impl FnOnce(&mut Memory<'_>) -> R,
+) -> R {
     let mut read = |at: u64, to: &mut [u8]| memory.read(at, to);
     f(&mut Memory(&mut read))
 }
 
 /// Result of the search.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ThreadList {
     /// Threads, without duplicates.
     pub(super) threads: Vec<u64>,
     /// Number of threads that the JDK counts but does not list.
@@ -53,38 +56,40 @@ pub(super) struct Object {
 }
 
 /// Everything needed to read the lists.
-pub(super) struct Lists<'a> {
+pub(super) struct HeapReader<'a> {
     pub(super) vm: &'a Vm,
     pub(super) heap: &'a Heap,
     pub(super) classes: &'a mut Classes,
     pub(super) memory: &'a mut dyn tasks::Memory,
 }
 
-impl Lists<'_> {
+impl HeapReader<'_> {
     /// Finds all virtual threads; `None` if the containers do not exist (yet). `containers`: the
     /// address of their class, once known.
-    pub(super) fn all(&mut self, containers: &mut u64) -> Option<Found> {
+    pub(super) fn all(&mut self, containers: &mut u64) -> Option<ThreadList> {
         if *containers == 0 {
             let (vm, classes) = (self.vm, &mut *self.classes);
-            *containers = with(self.memory, |m| classes.find(CONTAINERS, vm, m))?;
+            *containers = with_words(self.memory, |m| classes.find(CONTAINERS, vm, m))?;
         }
         let class = self.class(*containers)?;
-        let root = self.fixed(&class, "ROOT_CONTAINER").filter(|at| *at != 0)?;
-        let mut found = Found::default();
+        let root = self
+            .static_pointer(&class, "ROOT_CONTAINER")
+            .filter(|at| *at != 0)?;
+        let mut found = ThreadList::default();
         let mut seen = FxHashSet::default();
         let root_class = self.class_of(root)?;
-        match self.fixed(&root_class, "VTHREADS") {
+        match self.static_pointer(&root_class, "VTHREADS") {
             Some(set) => self.elements(set, &mut found.threads),
             None => {
-                let counter = self.fixed(&root_class, "VTHREAD_COUNT");
+                let counter = self.static_pointer(&root_class, "VTHREAD_COUNT");
                 found.untracked = counter.and_then(|at| self.sum(at)).unwrap_or(0);
             }
         }
         let mut registered = Vec::new();
-        if let Some(registry) = self.fixed(&class, "CONTAINER_REGISTRY") {
+        if let Some(registry) = self.static_pointer(&class, "CONTAINER_REGISTRY") {
             self.elements(registry, &mut registered);
         }
-        for reference in registered.into_iter().take(MOST_CONTAINERS) {
+        for reference in registered.into_iter().take(MAX_CONTAINERS) {
             if let Some(container) = self.field(reference, "referent")
                 && seen.insert(container)
             {
@@ -95,7 +100,7 @@ impl Lists<'_> {
         let mut owners: Vec<u64> = self.platform_threads();
         owners.extend(&found.threads);
         let mut next = 0;
-        while next < found.threads.len() + owners.len() && found.threads.len() < MOST {
+        while next < found.threads.len() + owners.len() && found.threads.len() < MAX_THREADS {
             let opened = self.scopes(&owners, &mut seen);
             if opened.is_empty() {
                 break;
@@ -108,35 +113,35 @@ impl Lists<'_> {
         }
         let mut once = FxHashSet::default();
         found.threads.retain(|at| once.insert(*at));
-        found.threads.truncate(MOST);
+        found.threads.truncate(MAX_THREADS);
         Some(found)
     }
 
     pub(super) fn class(&mut self, address: u64) -> Option<Arc<Class>> {
         let (vm, classes) = (self.vm, &mut *self.classes);
-        with(self.memory, |m| classes.at(address, vm, m))
+        with_words(self.memory, |m| classes.at(address, vm, m))
     }
 
     pub(super) fn class_of(&mut self, object: u64) -> Option<Arc<Class>> {
         let heap = self.heap;
-        let class = with(self.memory, |m| heap.class_at(object, m))?;
+        let class = with_words(self.memory, |m| heap.class_at(object, m))?;
         self.class(class)
     }
 
     /// The object that a static field points to.
-    fn fixed(&mut self, class: &Class, name: &str) -> Option<u64> {
+    fn static_pointer(&mut self, class: &Class, name: &str) -> Option<u64> {
         let at = class.field(name)? as u64;
         let heap = self.heap;
-        with(self.memory, |m| {
+        with_words(self.memory, |m| {
             let statics = class.statics(m)?;
             heap.pointer_at(statics + at, m)
         })
     }
 
     /// The value of a static number.
-    pub(super) fn constant(&mut self, class: &Class, name: &str) -> Option<u32> {
+    pub(super) fn static_number(&mut self, class: &Class, name: &str) -> Option<u32> {
         let at = class.field(name)? as u64;
-        with(self.memory, |m| {
+        with_words(self.memory, |m| {
             let statics = class.statics(m)?;
             m.half(statics + at)
         })
@@ -164,13 +169,13 @@ impl Lists<'_> {
             Some(to) => to,
             None => {
                 let heap = self.heap;
-                with(self.memory, |m| heap.pointer_at(object.at + at as u64, m))?
+                with_words(self.memory, |m| heap.pointer_at(object.at + at as u64, m))?
             }
         };
         self.heap.is_object(to).then_some(to)
     }
 
-    /// Like [`Lists::pointer`], for the object at `at`.
+    /// Like [`HeapReader::pointer`], for the object at `at`.
     fn field(&mut self, at: u64, name: &str) -> Option<u64> {
         let object = self.object(at)?;
         self.pointer(&object, name)
@@ -217,9 +222,9 @@ impl Lists<'_> {
             .collect();
         for head in heads {
             let mut scope = Some(head);
-            for _ in 0..MOST_SCOPES {
+            for _ in 0..MAX_SCOPES {
                 let Some(at) = scope else { break };
-                if !seen.insert(at) || opened.len() >= MOST_CONTAINERS {
+                if !seen.insert(at) || opened.len() >= MAX_CONTAINERS {
                     break;
                 }
                 let Some(object) = self.object(at) else { break };
@@ -257,7 +262,7 @@ impl Lists<'_> {
                 continue;
             }
             let heap = self.heap;
-            let slots = with(self.memory, |m| heap.pointers(table, MOST_SLOTS, m));
+            let slots = with_words(self.memory, |m| heap.pointers(table, MAX_SLOTS, m));
             self.nodes(slots.unwrap_or_default(), to, &mut tables);
         }
     }
@@ -265,8 +270,8 @@ impl Lists<'_> {
     fn nodes(&mut self, mut level: Vec<u64>, to: &mut Vec<u64>, tables: &mut Vec<u64>) {
         // A node: header, hash and three pointers.
         let bytes = if self.heap.pointer() == 4 { 32 } else { 48 };
-        for _ in 0..MOST_CHAIN {
-            if level.is_empty() || to.len() >= MOST {
+        for _ in 0..MAX_CHAIN {
+            if level.is_empty() || to.len() >= MAX_THREADS {
                 break;
             }
             let wanted: Vec<_> = level.iter().map(|at| (*at, bytes)).collect();
@@ -310,7 +315,7 @@ impl Lists<'_> {
         let base = class.field("base")? as u64;
         let cells = self.field(counter, "cells");
         let heap = self.heap;
-        let (mut sum, cells) = with(self.memory, |m| {
+        let (mut sum, cells) = with_words(self.memory, |m| {
             let base = m.word(counter + base)?;
             let cells = cells.and_then(|at| heap.pointers(at, 1024, m));
             Some((base, cells.unwrap_or_default()))
@@ -319,7 +324,7 @@ impl Lists<'_> {
             let Some(at) = self.class_of(cell).and_then(|c| c.field("value")) else {
                 continue;
             };
-            let value = with(self.memory, |m| m.word(cell + at as u64));
+            let value = with_words(self.memory, |m| m.word(cell + at as u64));
             sum = sum.wrapping_add(value.unwrap_or(0));
         }
         i64::try_from(sum).ok().map(|n| n as u64)

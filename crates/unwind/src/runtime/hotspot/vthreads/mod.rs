@@ -2,14 +2,14 @@
 //! ledger.
 //!
 //! ```text
-//! mod.rs      one snapshot, from the start to tasks with stacks
-//! look.rs     status of each thread, and its stack
-//! list.rs     the list of all virtual threads
-//! heap.rs     objects, and whether they are moving
-//! classes.rs  field offsets, by name
-//! chunk.rs    the stack of an unmounted thread
-//! start.rs    the task that a thread was started with, which names its kind
-//! reasons.rs  wait reasons
+//! mod.rs       one snapshot, from the start to tasks with stacks
+//! snapshot.rs  status of each thread, and its stack
+//! list.rs      the list of all virtual threads
+//! heap.rs      objects, and whether they are moving
+//! classes.rs   field offsets, by name
+//! chunk.rs     the stack of an unmounted thread
+//! start.rs     the task that a thread was started with, which names its kind
+//! reasons.rs   wait reasons
 //! ```
 //!
 //! The VM exports the location of its classes, and classes describe their fields. Only names of
@@ -24,25 +24,25 @@ mod chunk;
 mod classes;
 mod heap;
 mod list;
-mod look;
 mod reasons;
+mod snapshot;
 mod start;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-use self::chunk::Codes;
+use self::chunk::CodeCache;
 use self::classes::Classes;
 use self::heap::Heap;
-use self::list::with;
-use self::look::{ChunkPlaces, Places, Sight};
+use self::list::with_words;
+use self::snapshot::{ChunkOffsets, ThreadOffsets, ThreadSnapshots};
 use super::{Item, Miss, Opening, Scope, Vm, structs::Tables};
 use crate::runtime::{
     Facts as AnyFacts,
-    tasks::{Doing, Label, Look, Looker, Memory, Task},
+    tasks::{Label, Memory, Task, TaskReader, TaskSnapshot, TaskStatus},
 };
 
-pub use self::chunk::CUT;
+pub use self::chunk::STACK_TRUNCATED;
 pub use self::reasons::reason;
 
 /// The class of a virtual thread's continuation. It is loaded with the first virtual thread.
@@ -50,14 +50,14 @@ const CONTINUATION: &str = "java.lang.VirtualThread$VThreadContinuation";
 /// First JDK version in which virtual threads are no preview.
 const FIRST: u32 = 21;
 /// Maximum attempts of a snapshot while objects move, and the pause between two.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Maximum stacks with frames that are known to be named.
-const MOST_TOLD: usize = 1 << 12;
+const MAX_NAMED_STACKS: usize = 1 << 12;
 
 /// Name of a frame.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum FrameName {
     /// Methods, innermost first.
     Methods(Vec<Scope>),
     /// The VM's name for its own code.
@@ -67,21 +67,21 @@ pub enum Told {
 }
 
 /// Facts about a process, learnt once.
-struct Known {
+struct ProcessFacts {
     vm: Vm,
     heap: Heap,
     classes: Classes,
     /// Address of the class from which all lists are found.
     containers: u64,
-    places: Option<Places>,
-    chunk: Option<ChunkPlaces>,
+    places: Option<ThreadOffsets>,
+    chunk: Option<ChunkOffsets>,
     /// `None`: the VM's tables lack these fields.
-    record: Option<Record>,
+    record: Option<CarrierOffsets>,
 }
 
 /// Offsets in the VM's record of a thread, for carriers.
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct CarrierOffsets {
     /// The OS thread, and the id in it.
     system: u64,
     id: u64,
@@ -91,13 +91,13 @@ struct Record {
     waiting: Option<u64>,
 }
 
-impl Record {
-    fn of(tables: &Tables) -> Option<Record> {
+impl CarrierOffsets {
+    fn of(tables: &Tables) -> Option<CarrierOffsets> {
         let field = |name: &str| {
             let of = ["JavaThread", "Thread"].into_iter();
             { of }.find_map(|of| tables.get(of, name))
         };
-        Some(Record {
+        Some(CarrierOffsets {
             system: field("_osthread")?,
             id: tables.get("OSThread", "_thread_id")?,
             pending: field("_current_pending_monitor"),
@@ -108,7 +108,7 @@ impl Record {
 
 /// Facts about one thread for its lifetime.
 #[derive(Clone, Debug, Default)]
-struct Own {
+struct ThreadFacts {
     start: u64,
     label: Option<Arc<str>>,
 }
@@ -117,22 +117,22 @@ struct Own {
 pub struct VirtualThreads {
     bias: u64,
     opening: Option<Opening>,
-    known: Option<Box<Known>>,
+    known: Option<Box<ProcessFacts>>,
     refused: Option<String>,
     /// A VM with an unreadable heap, and the reason. It is reported only once the VM has a virtual
     /// thread.
     doubt: Option<Box<(Vm, Classes, String)>>,
     /// The VM is too old for virtual threads.
     none: bool,
-    codes: Codes,
+    codes: CodeCache,
     /// By thread id.
-    own: FxHashMap<u64, Own>,
+    own: FxHashMap<u64, ThreadFacts>,
     /// Names of the start classes of threads, and of the methods that these call.
     starts: FxHashMap<u64, String>,
-    words: Vec<String>,
-    names: FxHashMap<Item, Told>,
+    wait_words: Vec<String>,
+    names: FxHashMap<Item, FrameName>,
     /// Stacks with only named frames, each with the start of its threads.
-    told: FxHashSet<(u64, Vec<u64>)>,
+    named_stacks: FxHashSet<(u64, Vec<u64>)>,
     broken: u64,
     changed: u64,
     missed: u64,
@@ -149,12 +149,12 @@ impl VirtualThreads {
             refused: None,
             doubt: None,
             none: false,
-            codes: Codes::default(),
+            codes: CodeCache::default(),
             own: FxHashMap::default(),
             starts: FxHashMap::default(),
-            words: vec![String::new()],
+            wait_words: vec![String::new()],
             names: FxHashMap::default(),
-            told: FxHashSet::default(),
+            named_stacks: FxHashSet::default(),
             broken: 0,
             changed: 0,
             missed: 0,
@@ -163,12 +163,12 @@ impl VirtualThreads {
     }
 
     /// The wait reasons, by the number that snapshots use.
-    pub fn words(&self) -> &[String] {
-        &self.words
+    pub fn wait_words(&self) -> &[String] {
+        &self.wait_words
     }
 
     /// Takes the names of the frames of all stacks so far.
-    pub fn take_names(&mut self) -> FxHashMap<Item, Told> {
+    pub fn take_names(&mut self) -> FxHashMap<Item, FrameName> {
         std::mem::take(&mut self.names)
     }
 
@@ -202,7 +202,7 @@ impl VirtualThreads {
         }
         if let Some(doubt) = &mut self.doubt {
             let (vm, classes, why) = &mut **doubt;
-            if with(memory, |m| classes.find(CONTINUATION, vm, m)).is_some() {
+            if with_words(memory, |m| classes.find(CONTINUATION, vm, m)).is_some() {
                 self.refused = Some(std::mem::take(why));
             }
             return None;
@@ -233,12 +233,12 @@ impl VirtualThreads {
                 return None;
             }
         };
-        match with(memory, |m| Heap::of(tables, class, major, m)) {
+        match with_words(memory, |m| Heap::of(tables, class, major, m)) {
             Err(why) => self.doubt = Some(Box::new((vm, classes, why))),
             Ok(None) => {}
             Ok(Some(heap)) => {
-                let record = Record::of(tables);
-                self.known = Some(Box::new(Known {
+                let record = CarrierOffsets::of(tables);
+                self.known = Some(Box::new(ProcessFacts {
                     vm,
                     heap,
                     classes,
@@ -254,25 +254,25 @@ impl VirtualThreads {
     }
 
     fn number(&mut self, word: &str) -> u32 {
-        let known = self.words.iter().position(|w| w == word);
+        let known = self.wait_words.iter().position(|w| w == word);
         known.unwrap_or_else(|| {
-            self.words.push(word.to_owned());
-            self.words.len() - 1
+            self.wait_words.push(word.to_owned());
+            self.wait_words.len() - 1
         }) as u32
     }
 }
 
-impl Looker for VirtualThreads {
-    fn look(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> Look {
-        if self.is_hopeless() || self.open(facts, memory).is_none() {
-            return Look::None;
+impl TaskReader for VirtualThreads {
+    fn snapshot(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> TaskSnapshot {
+        if self.is_impossible() || self.open(facts, memory).is_none() {
+            return TaskSnapshot::None;
         }
         let Some(mut known) = self.known.take() else {
-            return Look::None;
+            return TaskSnapshot::None;
         };
-        let look = self.try_to_look(&mut known, memory);
+        let snapshot = self.try_snapshot(&mut known, memory);
         self.known = Some(known);
-        look
+        snapshot
     }
 
     fn labels(&mut self, _: &AnyFacts, _: &mut dyn Memory, task: &Task) -> Vec<Label> {
@@ -290,84 +290,89 @@ impl Looker for VirtualThreads {
         self.broken
     }
 
-    fn is_hopeless(&self) -> bool {
+    fn is_impossible(&self) -> bool {
         self.none || self.refused.is_some()
     }
 }
 
 impl VirtualThreads {
-    fn try_to_look(&mut self, known: &mut Known, memory: &mut dyn Memory) -> Look {
-        for turn in 0..TRIES {
+    fn try_snapshot(&mut self, known: &mut ProcessFacts, memory: &mut dyn Memory) -> TaskSnapshot {
+        for turn in 0..MAX_ATTEMPTS {
             if turn > 0 {
                 std::thread::sleep(PAUSE);
             }
             let heap = known.heap.clone();
-            let Some(before) = with(memory, |m| heap.moves(m)) else {
+            let Some(before) = with_words(memory, |m| heap.moves(m)) else {
                 continue;
             };
             known.classes.renew(memory);
             self.codes.renew(&known.vm, memory);
             // Platform threads may have opened scopes for other threads.
-            with(memory, |m| known.vm.new_threads(m.0).is_some());
-            let seen = look::see(known, &self.own, memory);
-            if with(memory, |m| heap.moves(m)) != Some(before) {
+            with_words(memory, |m| known.vm.new_threads(m.0).is_some());
+            let seen = snapshot::take(known, &self.own, memory);
+            if with_words(memory, |m| heap.moves(m)) != Some(before) {
                 continue;
             }
             return match seen {
-                Some(seen) => Look::Tasks(self.tasks(known, seen, memory)),
-                None => Look::None,
+                Some(seen) => TaskSnapshot::Tasks(self.tasks(known, seen, memory)),
+                None => TaskSnapshot::None,
             };
         }
         self.missed += 1;
-        Look::Missed
+        TaskSnapshot::Missed
     }
 
     /// Converts a sighting to tasks with stacks.
-    fn tasks(&mut self, known: &mut Known, mut sight: Sight, memory: &mut dyn Memory) -> Vec<Task> {
-        self.untracked = self.untracked.max(sight.untracked);
-        self.changed += sight.changed;
-        let alive: FxHashSet<u64> = sight.threads.iter().map(|t| t.tid).collect();
+    fn tasks(
+        &mut self,
+        known: &mut ProcessFacts,
+        mut seen_threads: ThreadSnapshots,
+        memory: &mut dyn Memory,
+    ) -> Vec<Task> {
+        self.untracked = self.untracked.max(seen_threads.untracked);
+        self.changed += seen_threads.changed;
+        let alive: FxHashSet<u64> = seen_threads.threads.iter().map(|t| t.tid).collect();
         self.own.retain(|tid, _| alive.contains(tid));
-        for (tid, own, name) in std::mem::take(&mut sight.new) {
+        for (tid, own, name) in std::mem::take(&mut seen_threads.new) {
             self.starts.entry(own.start).or_insert(name);
             self.own.insert(tid, own);
         }
-        let mut tasks = Vec::with_capacity(sight.threads.len());
-        for seen in &sight.threads {
+        let mut tasks = Vec::with_capacity(seen_threads.threads.len());
+        for seen in &seen_threads.threads {
             let start = self.own.get(&seen.tid).map_or(0, |o| o.start);
             let stack = (!seen.parts.is_empty()).then(|| {
                 let mut stack = Vec::new();
-                let whole = with(memory, |m| {
+                let whole = with_words(memory, |m| {
                     seen.parts.iter().try_for_each(|part| {
-                        let part = sight.part(part);
+                        let part = seen_threads.part(part);
                         self.codes.walk(&part, &known.vm, &mut stack, m)
                     })
                 });
                 if whole.is_none() {
                     self.broken += 1;
-                    stack.push(CUT);
+                    stack.push(STACK_TRUNCATED);
                 }
                 let key = (start, stack);
-                if !self.told.contains(&key) {
+                if !self.named_stacks.contains(&key) {
                     self.name_frames(known, &key.1, memory);
                     self.name_start(start, &key.1);
-                    if self.told.len() >= MOST_TOLD {
-                        self.told.clear();
+                    if self.named_stacks.len() >= MAX_NAMED_STACKS {
+                        self.named_stacks.clear();
                     }
-                    self.told.insert(key.clone());
+                    self.named_stacks.insert(key.clone());
                 }
                 let (_, stack) = key;
                 stack
             });
-            let doing = match &seen.doing {
-                look::Doing::Ready => Doing::Runnable,
-                look::Doing::Runs => Doing::Running,
-                look::Doing::Waits(word) => Doing::Waiting(self.number(word)),
+            let status = match &seen.status {
+                snapshot::ThreadStatus::Ready => TaskStatus::Runnable,
+                snapshot::ThreadStatus::Running => TaskStatus::Running,
+                snapshot::ThreadStatus::Waiting(word) => TaskStatus::Waiting(self.number(word)),
             };
             tasks.push(Task {
                 id: seen.tid,
                 start,
-                doing,
+                status,
                 stack,
                 labels: u64::from(self.own.get(&seen.tid).is_some_and(|o| o.label.is_some())),
             });
@@ -376,15 +381,16 @@ impl VirtualThreads {
     }
 
     /// Reads the names of a stack's frames while they exist.
-    fn name_frames(&mut self, known: &mut Known, stack: &[u64], memory: &mut dyn Memory) {
+    fn name_frames(&mut self, known: &mut ProcessFacts, stack: &[u64], memory: &mut dyn Memory) {
         let mut read = |at: u64, to: &mut [u8]| memory.read(at, to);
         for item in super::items(stack).1 {
             self.names.entry(item).or_insert_with(|| match item {
                 Item::Native(word) => known
                     .vm
                     .stub(word.lookup_offset(), &mut read)
-                    .map_or(Told::Missed(Miss::Unreadable), Told::Stub),
-                _ => (known.vm.scopes(&item, &mut read)).map_or_else(Told::Missed, Told::Methods),
+                    .map_or(FrameName::Missed(Miss::Unreadable), FrameName::Stub),
+                _ => (known.vm.scopes(&item, &mut read))
+                    .map_or_else(FrameName::Missed, FrameName::Methods),
             });
         }
     }
@@ -395,9 +401,9 @@ impl VirtualThreads {
             return;
         };
         let items = super::items(stack).1;
-        let told = items.iter().filter_map(|i| self.names.get(i));
-        let scopes = told.flat_map(|t| match t {
-            Told::Methods(scopes) => scopes.as_slice(),
+        let named_stacks = items.iter().filter_map(|i| self.names.get(i));
+        let scopes = named_stacks.flat_map(|t| match t {
+            FrameName::Methods(scopes) => scopes.as_slice(),
             _ => &[],
         });
         let methods: Vec<&str> = scopes.map(|s| s.method.name.as_str()).collect();

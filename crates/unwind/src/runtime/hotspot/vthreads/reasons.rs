@@ -86,7 +86,7 @@ const WAITS: &[(&str, &str)] = &[
     ("com.mchange.v2.resourcepool.", "pool"),
 ];
 /// Number of methods searched from the first match on.
-const CALLERS: usize = 12;
+const MAX_CALLERS: usize = 12;
 /// Packages of the JDK.
 const LIBRARY: &[&str] = &["java.", "jdk.", "sun."];
 const GENERAL: &[&str] = &["event", "queue", "lock", "semaphore", "task"];
@@ -138,7 +138,7 @@ pub fn reason<'n>(word: &str, methods: impl Iterator<Item = &'n str>) -> (&'stat
         if !GENERAL.contains(&first) {
             return Some(first);
         }
-        let callers = || methods[from..].iter().take(CALLERS);
+        let callers = || methods[from..].iter().take(MAX_CALLERS);
         let special = callers().filter_map(row).find(|r| !GENERAL.contains(r));
         // In the JDK itself, queues and the like are built on conditions.
         let of_library = || callers().take_while(|m| LIBRARY.iter().any(|l| m.starts_with(l)));

@@ -1,27 +1,27 @@
 //! The start of a virtual thread, which names its kind: the class of its task, or the method that
 //! its lambda calls.
 
-use super::list::Lists;
+use super::list::HeapReader;
 
 /// Maximum tasks wrapped in one another.
-const WRAPPED: usize = 6;
+const MAX_WRAPPED: usize = 6;
 /// Prefixes of classes that only wrap a task of the program, and the fields that hold it.
 const WRAPPERS: [&str; 3] = [
     "java.util.concurrent.",
     "java.lang.VirtualThread",
     "jdk.internal.",
 ];
-const HELD_IN: [&str; 6] = ["val$task", "callable", "task", "fn", "runnable", "command"];
+const TASK_FIELDS: [&str; 6] = ["val$task", "callable", "task", "fn", "runnable", "command"];
 /// Part of the class names of lambdas.
 const LAMBDA: &str = "$$Lambda";
 
-impl Lists<'_> {
+impl HeapReader<'_> {
     /// The class of the task that a continuation's `target` runs: its address and name.
     pub(super) fn start(&mut self, target: u64) -> Option<(u64, String)> {
         let mut object = self.object(target)?;
-        for _ in 0..WRAPPED {
+        for _ in 0..MAX_WRAPPED {
             let wraps = WRAPPERS.iter().any(|w| object.class.name().starts_with(w));
-            let next = HELD_IN.iter().find_map(|f| self.pointer(&object, f));
+            let next = TASK_FIELDS.iter().find_map(|f| self.pointer(&object, f));
             match next.filter(|_| wraps).and_then(|next| self.object(next)) {
                 Some(next) => object = next,
                 None => break,
@@ -37,7 +37,7 @@ impl Lists<'_> {
         let text = self.pointer(&name, "value")?;
         let wide = *name.bytes.get(name.class.field("coder")?)? != 0;
         let heap = self.heap;
-        let text = super::list::with(self.memory, |m| heap.text(text, wide, m))?;
+        let text = super::list::with_words(self.memory, |m| heap.text(text, wide, m))?;
         Some(without_numbers(&text))
     }
 }

@@ -7,10 +7,10 @@
 
 use super::super::{Facts, code};
 use super::objects::{HEAP_TYPE, Objects};
-use super::places::{Places, Suspended};
+use super::offsets::{Offsets, Suspended};
 
 /// Maximum coroutines of one task.
-const MOST_FRAMES: usize = 256;
+const MAX_COROUTINES: usize = 256;
 /// Opcode up to 3.10: yield from the object on top of the stack.
 const YIELD_FROM: u8 = 72;
 /// Up to 3.10: offset of the instructions in a code object, and of the first one in a `bytes`
@@ -23,7 +23,7 @@ const ADDRESS: u64 = (1 << 47) - 8;
 
 /// Role of a type in a chain of awaits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AwaitRole {
     /// A coroutine or generator, which has a frame.
     Frames,
     /// Passes on to the object that its first word points to.
@@ -34,28 +34,28 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
+impl AwaitRole {
     /// The role of `class`.
-    pub(super) fn of(objects: &mut Objects<'_>, class: u64) -> Option<Kind> {
+    pub(super) fn of(objects: &mut Objects<'_>, class: u64) -> Option<AwaitRole> {
         let name = objects.type_name(class)?;
         // Classes written in Python may have any of these names.
         let of_python = objects.type_flags(class)? & HEAP_TYPE != 0;
         Some(match name.as_str() {
-            "_asyncio.FutureIter" => Kind::Future,
-            _ if of_python => Kind::Other,
-            "coroutine" | "generator" | "async_generator" => Kind::Frames,
+            "_asyncio.FutureIter" => AwaitRole::Future,
+            _ if of_python => AwaitRole::Other,
+            "coroutine" | "generator" | "async_generator" => AwaitRole::Frames,
             "async_generator_asend"
             | "async_generator_athrow"
             | "coroutine_wrapper"
-            | "anext_awaitable" => Kind::Through,
-            _ => Kind::Other,
+            | "anext_awaitable" => AwaitRole::Through,
+            _ => AwaitRole::Other,
         })
     }
 }
 
 /// State of a coroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum CoroutineState {
     /// It has not started.
     Created,
     /// It waits in an `await` or a `yield`.
@@ -70,7 +70,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Chain {
     /// State of the first one.
-    pub state: State,
+    pub state: CoroutineState,
     /// Its code object, or its class if it has none.
     pub start: u64,
     /// Code object and offset of the instruction in bytes, first coroutine first.
@@ -81,7 +81,7 @@ pub(super) struct Chain {
 
 /// The frame of a coroutine.
 struct Frame {
-    state: State,
+    state: CoroutineState,
     code: u64,
     lasti: i32,
     /// The awaited object.
@@ -90,7 +90,7 @@ struct Frame {
 
 impl Frame {
     /// The frame of a coroutine that does not wait.
-    fn without_place(state: State, code: u64) -> Frame {
+    fn without_place(state: CoroutineState, code: u64) -> Frame {
         Frame {
             state,
             code,
@@ -105,24 +105,27 @@ pub(super) fn follow(
     objects: &mut Objects<'_>,
     facts: &Facts,
     first: u64,
-    mut kind: impl FnMut(&mut Objects<'_>, u64) -> Option<Kind>,
+    mut kind: impl FnMut(&mut Objects<'_>, u64) -> Option<AwaitRole>,
 ) -> Option<Chain> {
     let mut chain = Chain {
-        state: State::Suspended,
+        state: CoroutineState::Suspended,
         start: objects.type_of(first).filter(|_| first >> 47 == 0)?,
         frames: Vec::new(),
         seen: Vec::new(),
     };
     let mut at = first;
-    for _ in 0..2 * MOST_FRAMES {
+    for _ in 0..2 * MAX_COROUTINES {
         let class = objects.type_of(at)?;
         match kind(objects, class)? {
-            Kind::Frames => {
+            AwaitRole::Frames => {
                 let frame = read(objects, facts, at, &mut chain.seen)?;
                 if chain.frames.is_empty() {
                     (chain.state, chain.start) = (frame.state, frame.code);
                 }
-                if matches!(frame.state, State::Running | State::Finished) {
+                if matches!(
+                    frame.state,
+                    CoroutineState::Running | CoroutineState::Finished
+                ) {
                     // An inner coroutine cannot run or be finished while an outer one is suspended.
                     return chain.frames.is_empty().then_some(chain);
                 }
@@ -132,8 +135,8 @@ pub(super) fn follow(
                     None => return Some(chain),
                 }
             }
-            Kind::Through => at = objects.pointer(at + 16)?,
-            Kind::Future | Kind::Other => return Some(chain),
+            AwaitRole::Through => at = objects.pointer(at + 16)?,
+            AwaitRole::Future | AwaitRole::Other => return Some(chain),
         }
     }
     None
@@ -145,7 +148,7 @@ fn read(
     at: u64,
     seen: &mut Vec<(u64, u64)>,
 ) -> Option<Frame> {
-    let places: &Places = objects.places;
+    let offsets: &Offsets = objects.offsets;
     let walk = &facts.layout.walk;
     let mut note = |objects: &mut Objects<'_>, at: u64| -> Option<u64> {
         let word = objects.word(at & !7)?;
@@ -153,7 +156,7 @@ fn read(
         Some(word)
     };
     let byte = |word: u64, at: u64| (word >> (8 * (at & 7))) as u8;
-    match places.suspended {
+    match offsets.suspended {
         Suspended::Within {
             state,
             frame,
@@ -168,17 +171,17 @@ fn read(
             let code = note(objects, frame + u64::from(walk.frame_code))? & ADDRESS;
             let state = match raw {
                 // Its position changes all the time and is not needed.
-                0 => return Some(Frame::without_place(State::Running, code)),
-                n if n == created => State::Created,
-                n if n < 0 => State::Suspended,
-                _ => return Some(Frame::without_place(State::Finished, code)),
+                0 => return Some(Frame::without_place(CoroutineState::Running, code)),
+                n if n == created => CoroutineState::Created,
+                n if n < 0 => CoroutineState::Suspended,
+                _ => return Some(Frame::without_place(CoroutineState::Finished, code)),
             };
             let instruction = note(objects, frame + u64::from(walk.frame_instr))?;
             let lasti = instruction.wrapping_sub(code + u64::from(walk.code_start)) as i64;
             let awaits = match (state, awaits) {
-                (State::Suspended, true) => raw == -1,
+                (CoroutineState::Suspended, true) => raw == -1,
                 // The next instruction tells whether it stopped in an await.
-                (State::Suspended, false) => {
+                (CoroutineState::Suspended, false) => {
                     let next = instruction.checked_add(3)?;
                     matches!(objects.byte(next)? & 3, 2 | 3)
                 }
@@ -206,34 +209,34 @@ fn read(
         Suspended::Pointer | Suspended::Depth => {
             let frame = note(objects, at + 16)? & ADDRESS;
             if frame == 0 {
-                return Some(Frame::without_place(State::Finished, 0));
+                return Some(Frame::without_place(CoroutineState::Finished, 0));
             }
             let code = objects.pointer(frame + u64::from(walk.frame_code))?;
             let instruction = frame + u64::from(walk.frame_instr);
-            let running = match places.suspended {
+            let running = match offsets.suspended {
                 Suspended::Pointer => byte(note(objects, at + 24)?, at + 24) != 0,
                 _ => match byte(note(objects, frame + 108)?, frame + 108) as i8 {
                     0 => true,
                     n if n < 0 => false,
-                    _ => return Some(Frame::without_place(State::Finished, code)),
+                    _ => return Some(Frame::without_place(CoroutineState::Finished, code)),
                 },
             };
             if running {
-                return Some(Frame::without_place(State::Running, code));
+                return Some(Frame::without_place(CoroutineState::Running, code));
             }
             let word = note(objects, instruction)?;
             let raw = (word >> (8 * (instruction & 7))) as i32;
             let lasti = raw << walk.lasti_shift;
             let state = match raw < 0 {
-                true => State::Created,
-                false => State::Suspended,
+                true => CoroutineState::Created,
+                false => CoroutineState::Suspended,
             };
             let mut on = None;
-            if state == State::Suspended {
+            if state == CoroutineState::Suspended {
                 let bytes = objects.pointer(code + CODE_BYTES)?;
                 let next = u64::try_from(lasti).ok()? + 2;
                 if objects.byte(bytes + FIRST_BYTE + next)? == YIELD_FROM {
-                    let end = if places.suspended == Suspended::Pointer {
+                    let end = if offsets.suspended == Suspended::Pointer {
                         objects.pointer(frame + 72)?
                     } else {
                         let depth = u64::try_from(objects.half(frame + 80)?).ok()?;

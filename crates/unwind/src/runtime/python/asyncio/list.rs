@@ -2,30 +2,30 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Holder, Rests, Run};
+use super::{Holder, SnapshotRun, TrackedTask};
 
 /// Maximum tasks, interpreters, and threads of one interpreter.
-const MOST: usize = 1 << 16;
-const MOST_INTERPRETERS: usize = 64;
-const MOST_THREADS: usize = 4096;
+const MAX_TASKS: usize = 1 << 16;
+const MAX_INTERPRETERS: usize = 64;
+const MAX_THREADS: usize = 4096;
 /// Offset of the dict in a module, and of the referent in a weak reference.
 const MODULE_DICT: u64 = 16;
 const REFERENT: u64 = 16;
 /// Words at most this far apart are read in one piece, bytes.
-const NEAR: u64 = 512;
+const MAX_JOINED_DISTANCE: u64 = 512;
 /// Maximum attempts to read a task that changes meanwhile.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
-impl Run<'_> {
+impl SnapshotRun<'_> {
     /// Returns each interpreter's state, and its `sys.modules`.
     pub(super) fn interpreters(&mut self) -> Vec<(u64, u64)> {
         let walk = &self.facts.layout.walk;
         let (head, next) = (u64::from(walk.interp_head), u64::from(walk.interp_next));
-        let modules = u64::from(self.objects.places.modules);
+        let modules = u64::from(self.objects.offsets.modules);
         let runtime = self.facts.runtime.wrapping_add(self.bias);
         let mut at = self.objects.pointer(runtime.wrapping_add(head));
         let mut found = Vec::new();
-        for _ in 0..MOST_INTERPRETERS {
+        for _ in 0..MAX_INTERPRETERS {
             let Some(interpreter) = at.filter(|at| *at != 0) else {
                 break;
             };
@@ -42,7 +42,7 @@ impl Run<'_> {
         let module = self.objects.item(modules, "asyncio.tasks");
         let dict = module.and_then(|m| self.objects.pointer(m.checked_add(MODULE_DICT)?));
         let Some(dict) = dict else { return Vec::new() };
-        let places = self.objects.places;
+        let offsets = self.objects.offsets;
         let holder = |name: &&str| {
             let object = self.objects.item(dict, name)?;
             // An object that is no set is a set of weak references, written in Python.
@@ -54,8 +54,8 @@ impl Run<'_> {
             };
             Some(Holder::Set { at, weak })
         };
-        let mut found: Vec<_> = places.sets.iter().filter_map(holder).collect();
-        if !found.is_empty() && places.lists.is_some() {
+        let mut found: Vec<_> = offsets.sets.iter().filter_map(holder).collect();
+        if !found.is_empty() && offsets.lists.is_some() {
             found.push(Holder::Lists { interpreter });
         }
         found
@@ -72,7 +72,7 @@ impl Run<'_> {
                         return None;
                     }
                     // While a set grows, its table may move.
-                    let all = (0..TRIES).find_map(|again| {
+                    let all = (0..MAX_ATTEMPTS).find_map(|again| {
                         if again > 0 {
                             self.objects.pages.clear();
                         }
@@ -106,14 +106,14 @@ impl Run<'_> {
 
     /// Collects the C tasks in the lists of an interpreter and its threads.
     fn listed(&mut self, interpreter: u64, to: &mut FxHashSet<u64>) {
-        let Some(lists) = self.objects.places.lists else {
+        let Some(lists) = self.objects.offsets.lists else {
             return;
         };
         let walk = &self.facts.layout.walk;
         let mut heads = vec![interpreter + lists.interpreter];
         let threads = interpreter + u64::from(walk.interp_threads);
         let mut thread = self.objects.pointer(threads).filter(|at| *at != 0);
-        while let Some(at) = thread.filter(|_| heads.len() < MOST_THREADS) {
+        while let Some(at) = thread.filter(|_| heads.len() < MAX_THREADS) {
             heads.push(at + lists.thread);
             let next = self.objects.pointer(at + u64::from(walk.ts_next));
             thread = next.filter(|at| *at != 0);
@@ -121,7 +121,10 @@ impl Run<'_> {
         for head in heads {
             let mut at = self.objects.words(head);
             while let Some([next, _]) = at.filter(|[next, _]| *next != head) {
-                let Some(task) = next.checked_sub(lists.node).filter(|_| to.len() < MOST) else {
+                let Some(task) = next
+                    .checked_sub(lists.node)
+                    .filter(|_| to.len() < MAX_TASKS)
+                else {
                     break;
                 };
                 // A cycle without its head: the list changed while it was read.
@@ -138,18 +141,18 @@ impl Run<'_> {
     pub(super) fn tasks(
         &mut self,
         holders: &[Holder],
-        mut last: FxHashMap<u64, Rests>,
-    ) -> Option<FxHashMap<u64, Rests>> {
+        mut last: FxHashMap<u64, TrackedTask>,
+    ) -> Option<FxHashMap<u64, TrackedTask>> {
         let members = self.members(holders)?;
-        last.retain(|at, rests| rests.whole && members.contains(at));
+        last.retain(|at, tracked| tracked.whole && members.contains(at));
         let mut tasks = self.held(last.into_iter().collect()).0;
         let known: FxHashSet<u64> = tasks.iter().map(|(at, _)| *at).collect();
         let mut left: Vec<u64> = members
             .into_iter()
             .filter(|at| !known.contains(at))
             .collect();
-        left.truncate(MOST);
-        for again in 0..TRIES {
+        left.truncate(MAX_TASKS);
+        for again in 0..MAX_ATTEMPTS {
             if again > 0 {
                 self.objects.pages.clear();
                 self.known.checks.clear();
@@ -158,7 +161,7 @@ impl Run<'_> {
             let mut moved = Vec::new();
             for at in left {
                 match self.task(at) {
-                    Some(Some(rests)) => read.push((at, rests)),
+                    Some(Some(tracked)) => read.push((at, tracked)),
                     Some(None) => {}
                     None => moved.push(at),
                 }
@@ -176,13 +179,13 @@ impl Run<'_> {
     }
 
     /// Splits the tasks: those with unchanged `seen` words, and the addresses of the others.
-    fn held(&mut self, read: Vec<(u64, Rests)>) -> (Vec<(u64, Rests)>, Vec<u64>) {
-        let rests = read.iter().flat_map(|(_, rests)| &rests.seen);
-        let mut wanted: Vec<u64> = rests.map(|(at, _)| *at).collect();
+    fn held(&mut self, read: Vec<(u64, TrackedTask)>) -> (Vec<(u64, TrackedTask)>, Vec<u64>) {
+        let tracked = read.iter().flat_map(|(_, tracked)| &tracked.seen);
+        let mut wanted: Vec<u64> = tracked.map(|(at, _)| *at).collect();
         wanted.sort_unstable();
         wanted.dedup();
         // A separate read costs the kernel more than a few extra bytes: join near words.
-        let near = |a: &u64, b: &u64| a >> 12 == b >> 12 && b - a <= NEAR;
+        let near = |a: &u64, b: &u64| a >> 12 == b >> 12 && b - a <= MAX_JOINED_DISTANCE;
         let mut pieces = Vec::new();
         for run in wanted.chunk_by(near) {
             let (first, last) = (run[0], run[run.len() - 1]);
@@ -204,13 +207,13 @@ impl Run<'_> {
             }
         }
         let (mut held, mut others) = (Vec::with_capacity(read.len()), Vec::new());
-        for (at, rests) in read {
-            match rests
+        for (at, tracked) in read {
+            match tracked
                 .seen
                 .iter()
                 .all(|(at, was)| words.get(at) == Some(was))
             {
-                true => held.push((at, rests)),
+                true => held.push((at, tracked)),
                 false => others.push(at),
             }
         }

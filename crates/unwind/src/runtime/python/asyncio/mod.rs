@@ -6,7 +6,7 @@
 //! task.rs     one task: its fields and its wait
 //! chain.rs    from a task's coroutine to the innermost one that it awaits
 //! objects.rs  dicts, attributes, texts, sets, types
-//! places.rs   CPython's structure offsets, by version
+//! offsets.rs  CPython's structure offsets, by version
 //! reasons.rs  classifies waits by the functions on the stack
 //! ```
 //!
@@ -20,7 +20,7 @@
 mod chain;
 mod list;
 mod objects;
-mod places;
+mod offsets;
 mod reasons;
 mod task;
 #[cfg(test)]
@@ -30,14 +30,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use self::chain::Kind;
-use self::objects::{Objects, Pages};
-use self::places::Places;
-use self::task::Class;
+use self::chain::AwaitRole;
+use self::objects::{Objects, PageCache};
+use self::offsets::Offsets;
+use self::task::ClassRole;
 use super::{Code, Facts};
 use crate::runtime::{
     Facts as AnyFacts,
-    tasks::{Label, Look, Looker, Memory, Task},
+    tasks::{Label, Memory, Task, TaskReader, TaskSnapshot},
 };
 pub use reasons::reason;
 
@@ -55,7 +55,7 @@ enum Holder {
 }
 
 /// A task, with the words that it depends on.
-struct Rests {
+struct TrackedTask {
     task: Task,
     /// Addresses that the task depends on, with the words read there.
     seen: Vec<(u64, u64)>,
@@ -67,19 +67,19 @@ struct Rests {
 pub struct Tasks {
     /// Load bias of its addresses.
     bias: u64,
-    pages: Pages,
+    pages: PageCache,
     holders: Vec<Holder>,
     /// Version of `sys.modules` at the last failed search for the list.
-    in_vain: Vec<[u64; 2]>,
+    failed_versions: Vec<[u64; 2]>,
     /// Tasks of the last snapshot, by address. Most tasks wait from one snapshot to the next.
-    last: FxHashMap<u64, Rests>,
-    known: Known,
+    last: FxHashMap<u64, TrackedTask>,
+    known: LearntFacts,
 }
 
 /// Facts learnt so far.
-struct Known {
-    kinds: FxHashMap<u64, Kind>,
-    classes: FxHashMap<u64, Class>,
+struct LearntFacts {
+    kinds: FxHashMap<u64, AwaitRole>,
+    classes: FxHashMap<u64, ClassRole>,
     /// Names of types.
     names: FxHashMap<u64, Arc<str>>,
     /// Offset of the coroutine in a C task.
@@ -100,11 +100,11 @@ impl Tasks {
     pub fn new(bias: u64) -> Tasks {
         Tasks {
             bias,
-            pages: Pages::default(),
+            pages: PageCache::default(),
             holders: Vec::new(),
-            in_vain: Vec::new(),
+            failed_versions: Vec::new(),
             last: FxHashMap::default(),
-            known: Known {
+            known: LearntFacts {
                 kinds: FxHashMap::default(),
                 classes: FxHashMap::default(),
                 names: FxHashMap::default(),
@@ -132,24 +132,24 @@ impl Tasks {
     }
 }
 
-fn of(facts: &AnyFacts) -> Option<(&Facts, Places)> {
+fn python_facts(facts: &AnyFacts) -> Option<(&Facts, Offsets)> {
     match facts {
-        AnyFacts::Python(facts) => Some((facts, Places::of(facts.minor, facts.layout.modules)?)),
+        AnyFacts::Python(facts) => Some((facts, Offsets::of(facts.minor, facts.layout.modules)?)),
         _ => None,
     }
 }
 
-impl Looker for Tasks {
-    fn look(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> Look {
-        let Some((facts, places)) = of(facts) else {
-            return Look::Lost;
+impl TaskReader for Tasks {
+    fn snapshot(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> TaskSnapshot {
+        let Some((facts, offsets)) = python_facts(facts) else {
+            return TaskSnapshot::Lost;
         };
         self.pages.renew(memory);
-        let mut run = Run {
+        let mut run = SnapshotRun {
             objects: Objects {
                 memory,
                 pages: &mut self.pages,
-                places: &places,
+                offsets: &offsets,
                 texts: &facts.layout.objects,
             },
             facts,
@@ -161,39 +161,44 @@ impl Looker for Tasks {
             let versions: Vec<_> = (interpreters.iter())
                 .filter_map(|(_, modules)| run.objects.dict_version(*modules))
                 .collect();
-            if versions == self.in_vain {
-                return Look::None;
+            if versions == self.failed_versions {
+                return TaskSnapshot::None;
             }
             let holders = interpreters.iter().flat_map(|i| run.holders(*i));
             self.holders = holders.collect();
             if self.holders.is_empty() {
-                self.in_vain = versions;
-                return Look::None;
+                self.failed_versions = versions;
+                return TaskSnapshot::None;
             }
         }
         match run.tasks(&self.holders, std::mem::take(&mut self.last)) {
             Some(tasks) => {
                 self.last = tasks;
-                Look::Tasks(self.last.values().map(|rests| rests.task.clone()).collect())
+                TaskSnapshot::Tasks(
+                    self.last
+                        .values()
+                        .map(|tracked| tracked.task.clone())
+                        .collect(),
+                )
             }
             None => {
                 // The module was reloaded, or the interpreter is ending.
                 self.holders.clear();
-                self.in_vain.clear();
-                Look::None
+                self.failed_versions.clear();
+                TaskSnapshot::None
             }
         }
     }
 
     /// The name that the program gave the task.
     fn labels(&mut self, facts: &AnyFacts, memory: &mut dyn Memory, task: &Task) -> Vec<Label> {
-        let Some((facts, places)) = of(facts).filter(|_| task.labels != 0) else {
+        let Some((facts, offsets)) = python_facts(facts).filter(|_| task.labels != 0) else {
             return Vec::new();
         };
         let mut objects = Objects {
             memory,
             pages: &mut self.pages,
-            places: &places,
+            offsets: &offsets,
             texts: &facts.layout.objects,
         };
         let given = |name: &String| {
@@ -216,9 +221,9 @@ impl Looker for Tasks {
 }
 
 /// One snapshot in progress.
-struct Run<'l> {
+struct SnapshotRun<'l> {
     objects: Objects<'l>,
     facts: &'l Facts,
     bias: u64,
-    known: &'l mut Known,
+    known: &'l mut LearntFacts,
 }

@@ -6,16 +6,16 @@
 use rustc_hash::FxHashMap;
 
 use super::super::{code, layout::Objects as Texts};
-use super::places::{Attributes, Places};
+use super::offsets::{Attributes, Offsets};
 use crate::runtime::tasks::Memory;
 
 /// Maximum entries of a dict, and of a set.
-const MOST_KEYS: u64 = 1 << 16;
-const MOST_MEMBERS: u64 = 1 << 20;
+const MAX_KEYS: u64 = 1 << 16;
+const MAX_MEMBERS: u64 = 1 << 20;
 /// Maximum cached attribute names.
-const MOST_NAMES: usize = 1 << 12;
+const MAX_NAMES: usize = 1 << 12;
 /// Maximum cached pages, 4 KiB each.
-const MOST_PAGES: usize = 1 << 14;
+const MAX_PAGES: usize = 1 << 14;
 const PAGE: u64 = 4096;
 
 /// Offsets in a type: name, bytes of an instance, flags, base type, offset of the instances' dict.
@@ -32,18 +32,18 @@ pub(super) const HEAP_TYPE: u64 = 1 << 9;
 
 /// Page cache of a process's memory.
 #[derive(Default)]
-pub(super) struct Pages {
+pub(super) struct PageCache {
     /// Index of a page in `bytes` if it could be read, and whether it was used.
-    places: FxHashMap<u64, (Option<usize>, bool)>,
+    offsets: FxHashMap<u64, (Option<usize>, bool)>,
     bytes: Vec<u8>,
     /// Attribute names by the address of their objects, which live as long as their class.
     names: FxHashMap<u64, Box<str>>,
 }
 
-impl Pages {
+impl PageCache {
     /// Drops all cached pages.
     pub(super) fn clear(&mut self) {
-        self.places.clear();
+        self.offsets.clear();
         self.bytes.clear();
     }
 
@@ -51,7 +51,7 @@ impl Pages {
     /// needs the pages of the last one.
     pub(super) fn renew(&mut self, memory: &mut dyn Memory) {
         let asked = self
-            .places
+            .offsets
             .iter()
             .filter(|(_, (at, asked))| *asked && at.is_some());
         let pages: Vec<u64> = asked.map(|(page, _)| *page).collect();
@@ -61,17 +61,17 @@ impl Pages {
         let readable = memory.read_all(&wanted, &mut self.bytes);
         let read = pages.into_iter().zip(readable).enumerate();
         let read = read.filter(|(_, (_, readable))| *readable);
-        self.places
+        self.offsets
             .extend(read.map(|(i, (page, _))| (page, (Some(i * PAGE as usize), false))));
     }
 
     /// Returns the bytes of a page.
     fn page(&mut self, page: u64, memory: &mut dyn Memory) -> Option<&[u8]> {
-        if self.places.len() >= MOST_PAGES {
+        if self.offsets.len() >= MAX_PAGES {
             self.clear();
         }
         let bytes = &mut self.bytes;
-        let (at, asked) = self.places.entry(page).or_insert_with(|| {
+        let (at, asked) = self.offsets.entry(page).or_insert_with(|| {
             let at = bytes.len();
             bytes.resize(at + PAGE as usize, 0);
             let read = memory.read(page, &mut bytes[at..]);
@@ -89,8 +89,8 @@ impl Pages {
 /// Reader of the Python objects of a process.
 pub(super) struct Objects<'l> {
     pub(super) memory: &'l mut dyn Memory,
-    pub(super) pages: &'l mut Pages,
-    pub(super) places: &'l Places,
+    pub(super) pages: &'l mut PageCache,
+    pub(super) offsets: &'l Offsets,
     pub(super) texts: &'l Texts,
 }
 
@@ -193,7 +193,7 @@ impl Objects<'_> {
     /// Reads the members of a list.
     pub(super) fn list(&mut self, object: u64) -> Option<Vec<u64>> {
         let [n, first] = self.words(object.checked_add(16)?)?;
-        let all = 0..n.min(MOST_KEYS);
+        let all = 0..n.min(MAX_KEYS);
         all.map(|i| self.word(first.checked_add(8 * i)?)).collect()
     }
 
@@ -209,14 +209,14 @@ impl Objects<'_> {
     }
 
     pub(super) fn tuple_first(&mut self, object: u64) -> Option<u64> {
-        self.pointer(object.checked_add(self.places.tuple_first)?)
+        self.pointer(object.checked_add(self.offsets.tuple_first)?)
     }
 
     /// Reads the members of a set.
     pub(super) fn set(&mut self, object: u64) -> Option<Vec<u64>> {
         let [used, mask, table] = self.words(object.checked_add(24)?)?;
         let slots = mask.checked_add(1)?;
-        if !slots.is_power_of_two() || slots > MOST_MEMBERS || used > slots {
+        if !slots.is_power_of_two() || slots > MAX_MEMBERS || used > slots {
             return None;
         }
         // Read it in one piece and uncached: it is the only large object here.
@@ -263,7 +263,7 @@ impl Objects<'_> {
         match values {
             0 => self.word(keys.entries + i * keys.size + keys.key + 8),
             values => {
-                let head = u64::from(self.places.attributes == Attributes::Inline) * 8;
+                let head = u64::from(self.offsets.attributes == Attributes::Inline) * 8;
                 self.word(values.checked_add(head + 8 * i)?)
             }
         }
@@ -271,7 +271,7 @@ impl Objects<'_> {
     }
 
     fn keys(&mut self, at: u64) -> Option<Keys> {
-        let keys = if self.places.short_heads {
+        let keys = if self.offsets.short_heads {
             let [shape, _, n] = self.words(at.checked_add(8)?)?;
             let general = shape >> 16 & 0xff == 0;
             let indices = 1u64.checked_shl((shape >> 8 & 0xff) as u32)?;
@@ -295,7 +295,7 @@ impl Objects<'_> {
                 n,
             }
         };
-        (keys.n <= MOST_KEYS && keys.entries >> 47 == 0).then_some(keys)
+        (keys.n <= MAX_KEYS && keys.entries >> 47 == 0).then_some(keys)
     }
 
     /// Whether the key of entry `i`, in keys that a class shares with its instances, is `name`.
@@ -308,7 +308,7 @@ impl Objects<'_> {
         }
         let text = self.text(key);
         let is = text.as_deref() == Some(name);
-        if let Some(text) = text.filter(|_| self.pages.names.len() < MOST_NAMES) {
+        if let Some(text) = text.filter(|_| self.pages.names.len() < MAX_NAMES) {
             self.pages.names.insert(key, text.into());
         }
         is
@@ -326,7 +326,7 @@ impl Objects<'_> {
         let class = self.type_of(object)?;
         let flags = self.type_flags(class)?;
         let before = |words: u64| object.checked_sub(8 * words);
-        let managed = self.places.attributes != Attributes::Dict && flags & MANAGED_DICT != 0;
+        let managed = self.offsets.attributes != Attributes::Dict && flags & MANAGED_DICT != 0;
         if !managed {
             let offset = self.word(class.checked_add(TYPE_DICT)?)?;
             if offset == 0 || offset > 1 << 16 {
@@ -338,7 +338,7 @@ impl Objects<'_> {
             };
         }
         let word = self.word(before(3)?)?;
-        let values = match self.places.attributes {
+        let values = match self.offsets.attributes {
             Attributes::Tagged if word & 1 == 1 => word + 1,
             _ if word != 0 => return self.instance_item(word, name),
             Attributes::Before => self.word(before(4)?)?,
@@ -351,7 +351,7 @@ impl Objects<'_> {
             }
             _ => return None,
         };
-        let keys = self.word(class.checked_add(self.places.shared_keys.into())?)?;
+        let keys = self.word(class.checked_add(self.offsets.shared_keys.into())?)?;
         let keys = self.keys(keys)?;
         let i = (0..keys.n).find(|i| self.is_named(&keys, *i, name))?;
         self.word(values.checked_add(8 * i)?)

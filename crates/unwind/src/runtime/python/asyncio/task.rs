@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    BY_EXECUTOR, Rests, Run,
-    chain::{self, Chain, Kind, State},
+    BY_EXECUTOR, SnapshotRun, TrackedTask,
+    chain::{self, AwaitRole, Chain, CoroutineState},
 };
 use crate::runtime::{
     python::Code,
-    tasks::{Doing, Task},
+    tasks::{Task, TaskStatus},
 };
 
 /// Bytes of a C task that contain all fields.
@@ -18,14 +18,14 @@ const TASK_BYTES: u64 = 320;
 const CALLBACK: u64 = 24;
 const CALLBACKS: u64 = 40;
 /// asyncio's name of the callback by which its own future follows one of another thread.
-const FOLLOWS: &str = "_call_check_cancel";
+const FOLLOW_CALLBACK: &str = "_call_check_cancel";
 /// Maximum distinct wait words, and functions named in one word.
-const MOST_WORDS: usize = 4096;
-const MOST_NAMED: usize = 4;
+const MAX_WORDS: usize = 4096;
+const MAX_NAMED: usize = 4;
 
 /// Role of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum ClassRole {
     /// A task or future; `of_c`: it has the fields of the C implementation.
     Task {
         of_c: bool,
@@ -49,12 +49,12 @@ struct Fields {
     name: u64,
 }
 
-impl Run<'_> {
+impl SnapshotRun<'_> {
     /// Reads one task. `Some(None)`: there is none, or it is done. `None`: it changed meanwhile, or
     /// is garbage.
-    pub(super) fn task(&mut self, at: u64) -> Option<Option<Rests>> {
+    pub(super) fn task(&mut self, at: u64) -> Option<Option<TrackedTask>> {
         let class = self.objects.type_of(at)?;
-        let Class::Task { of_c } = self.class(class)? else {
+        let ClassRole::Task { of_c } = self.class(class)? else {
             return Some(None);
         };
         let mut seen = Vec::new();
@@ -62,31 +62,31 @@ impl Run<'_> {
             return Some(None);
         };
         let mut chain = self.chain(fields.coroutine)?;
-        let doing = match chain.state {
-            State::Finished => return Some(None),
-            State::Running => Doing::Running,
-            State::Created => Doing::Runnable,
-            State::Suspended => match self.waits(fields.waiter, &mut seen)? {
-                Some(number) => Doing::Waiting(number),
-                None => Doing::Runnable,
+        let status = match chain.state {
+            CoroutineState::Finished => return Some(None),
+            CoroutineState::Running => TaskStatus::Running,
+            CoroutineState::Created => TaskStatus::Runnable,
+            CoroutineState::Suspended => match self.wait_number(fields.waiter, &mut seen)? {
+                Some(number) => TaskStatus::Waiting(number),
+                None => TaskStatus::Runnable,
             },
         };
-        let stack = match doing {
-            Doing::Running => None,
+        let stack = match status {
+            TaskStatus::Running => None,
             _ => Some(self.stack(&mut chain)?),
         };
         self.start(chain.start)?;
         seen.extend(chain.seen);
         // Tasks that it waits for may end without a change to the words read.
-        let whole = of_c && !matches!(doing, Doing::Waiting(n) if n > BY_EXECUTOR);
+        let whole = of_c && !matches!(status, TaskStatus::Waiting(n) if n > BY_EXECUTOR);
         let task = Task {
             id: at ^ fields.coroutine.rotate_left(20),
             start: chain.start,
-            doing,
+            status,
             stack,
             labels: fields.name,
         };
-        Some(Some(Rests { task, seen, whole }))
+        Some(Some(TrackedTask { task, seen, whole }))
     }
 
     pub(super) fn type_name(&mut self, class: u64) -> Option<Arc<str>> {
@@ -98,7 +98,7 @@ impl Run<'_> {
         Some(name)
     }
 
-    fn class(&mut self, class: u64) -> Option<Class> {
+    fn class(&mut self, class: u64) -> Option<ClassRole> {
         if let Some(known) = self.known.classes.get(&class) {
             return Some(*known);
         }
@@ -112,10 +112,10 @@ impl Run<'_> {
         let any = |wanted: &str| names.iter().any(|n| **n == *wanted);
         let of_c = any("_asyncio.Future") || any("_asyncio.Task");
         let found = match () {
-            () if any("_asyncio.Task") || any("Task") && any("Future") => Class::Task { of_c },
-            () if !of_c && !any("Future") => Class::Other,
-            () if &*own == "_GatheringFuture" => Class::Gathering { of_c },
-            () => Class::Future { of_c },
+            () if any("_asyncio.Task") || any("Task") && any("Future") => ClassRole::Task { of_c },
+            () if !of_c && !any("Future") => ClassRole::Other,
+            () if &*own == "_GatheringFuture" => ClassRole::Gathering { of_c },
+            () => ClassRole::Future { of_c },
         };
         self.known.classes.insert(class, found);
         Some(found)
@@ -180,7 +180,7 @@ impl Run<'_> {
                 if let Some(kind) = kinds.get(&class) {
                     return Some(*kind);
                 }
-                let kind = Kind::of(objects, class)?;
+                let kind = AwaitRole::of(objects, class)?;
                 kinds.insert(class, kind);
                 Some(kind)
             },
@@ -239,7 +239,7 @@ impl Run<'_> {
     }
 
     /// The number of the wait on `waiter`; `Some(None)`: there is no waiter, or it is done.
-    fn waits(&mut self, waiter: u64, seen: &mut Vec<(u64, u64)>) -> Option<Option<u32>> {
+    fn wait_number(&mut self, waiter: u64, seen: &mut Vec<(u64, u64)>) -> Option<Option<u32>> {
         if waiter == 0 {
             return Some(None);
         }
@@ -248,9 +248,11 @@ impl Run<'_> {
             return Some(None);
         }
         let of_c = match self.class(class)? {
-            Class::Task { of_c } | Class::Future { of_c } | Class::Gathering { of_c } => of_c,
+            ClassRole::Task { of_c }
+            | ClassRole::Future { of_c }
+            | ClassRole::Gathering { of_c } => of_c,
             // A future of another library.
-            Class::Other => return Some(Some(0)),
+            ClassRole::Other => return Some(Some(0)),
         };
         // The first callback. In a Python future it is in a pair with a context.
         let (pending, first) = if of_c {
@@ -268,21 +270,21 @@ impl Run<'_> {
             return Some(None);
         }
         let others = match self.class(class)? {
-            Class::Task { .. } => vec![waiter],
-            Class::Gathering { .. } => {
+            ClassRole::Task { .. } => vec![waiter],
+            ClassRole::Gathering { .. } => {
                 let children = self.objects.attribute(waiter, "_children");
                 children
                     .and_then(|c| self.objects.list(c))
                     .unwrap_or_default()
             }
             _ => {
-                let by_executor = first.and_then(|f| self.follows(f)).unwrap_or(false);
+                let by_executor = first.and_then(|f| self.follows_thread(f)).unwrap_or(false);
                 return Some(Some(if by_executor { BY_EXECUTOR } else { 0 }));
             }
         };
         let mut names = BTreeSet::new();
         for other in others {
-            if names.len() > MOST_NAMED {
+            if names.len() > MAX_NAMED {
                 break;
             }
             names.extend(self.awaited(other));
@@ -291,7 +293,7 @@ impl Run<'_> {
     }
 
     /// Whether `callback` is the function by which a future follows one of another thread.
-    fn follows(&mut self, callback: u64) -> Option<bool> {
+    fn follows_thread(&mut self, callback: u64) -> Option<bool> {
         let class = self
             .objects
             .type_of(callback)
@@ -299,20 +301,20 @@ impl Run<'_> {
         if &*self.type_name(class)? != "function" {
             return Some(false);
         }
-        let name = callback + self.objects.places.function_name;
+        let name = callback + self.objects.offsets.function_name;
         let name = self.objects.pointer(name)?;
-        Some(self.objects.text(name)? == FOLLOWS)
+        Some(self.objects.text(name)? == FOLLOW_CALLBACK)
     }
 
     /// The start function of a task, unless the task is done.
     pub(super) fn awaited(&mut self, at: u64) -> Option<String> {
         let class = self.objects.type_of(at)?;
-        let Class::Task { of_c } = self.class(class)? else {
+        let ClassRole::Task { of_c } = self.class(class)? else {
             return None;
         };
         let fields = self.fields(at, of_c, &mut Vec::new())??;
         let chain = self.chain(fields.coroutine)?;
-        if chain.state == State::Finished {
+        if chain.state == CoroutineState::Finished {
             return None;
         }
         self.start(chain.start)
@@ -321,15 +323,15 @@ impl Run<'_> {
     /// The number of the word for a wait on tasks with these start functions.
     fn number(&mut self, names: BTreeSet<String>) -> u32 {
         let mut all: Vec<_> = names.into_iter().collect();
-        if all.len() > MOST_NAMED {
-            all.truncate(MOST_NAMED);
+        if all.len() > MAX_NAMED {
+            all.truncate(MAX_NAMED);
             all.push("…".into());
         }
         let word = format!("task {}", all.join(", "));
         let words = &mut self.known.words;
         let known = words.iter().position(|w| *w == word);
         let index = known.unwrap_or_else(|| match words.len() {
-            MOST_WORDS.. => 0,
+            MAX_WORDS.. => 0,
             n => {
                 words.push(word);
                 n

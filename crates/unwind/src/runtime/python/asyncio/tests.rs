@@ -119,16 +119,16 @@ proptest! {
     #[test]
     fn no_heap_is_too_strange(seed in 1u64.., types in 1u64..20, minor in 8u32..=14) {
         let facts = facts(minor);
-        let places = Places::of(minor, facts.layout.modules).expect("a version that is known");
+        let offsets = Offsets::of(minor, facts.layout.modules).expect("a version that is known");
         let mut tasks = Tasks::new(0);
         let mut memory = Heap::new(seed, types);
         let all = AnyFacts::Python(Box::new(facts.clone()));
-        tasks.look(&all, &mut memory);
-        let mut run = Run {
+        tasks.snapshot(&all, &mut memory);
+        let mut run = SnapshotRun {
             objects: Objects {
                 memory: &mut memory,
                 pages: &mut tasks.pages,
-                places: &places,
+                offsets: &offsets,
                 texts: &facts.layout.objects,
             },
             facts: &facts,

@@ -1,0 +1,278 @@
+//! Unwinding in user space, by the steps of the kernel programs: for copied stacks, and for stacks
+//! that can be read while their thread is blocked.
+
+use crate::native::abi::{self, End, FrameWord, Host, MAX_FRAMES, Work};
+use crate::native::cfi_synthesis::cfa_offset::RuledCode;
+use crate::native::sink::MemoryTables;
+use rustc_hash::FxHashMap;
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+
+/// Bit per register, by DWARF number: all registers.
+const ALL_REGISTERS: u16 = 0xffff;
+/// Maximum cached CFA offsets.
+const MAX_CACHED_OFFSETS: usize = 1 << 14;
+
+/// User registers of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// The sixteen general registers by DWARF number: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 …
+    /// r15.
+    pub general: [u64; 16],
+}
+
+/// An unwound stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwound {
+    /// Frames, innermost first.
+    pub frames: Vec<FrameWord>,
+    /// Reason why the stack ended.
+    pub end: End,
+    /// Frames that were unwound by frame pointer: such a frame's caller may be missing.
+    pub by_frame_pointer: u16,
+    /// Hash of the frames.
+    pub hash: u64,
+}
+
+/// Unwinds one stack at a time. Reuse it: it caches the rules of addresses that it has seen.
+pub struct Unwinder {
+    work: Box<Work>,
+    cfa_offsets: CfaOffsets,
+}
+
+/// CFA − stack pointer in bytes, by generation of mappings, frame and exactness.
+type CfaOffsets = FxHashMap<(u32, u64, bool), Option<i64>>;
+
+impl Unwinder {
+    /// Creates an unwinder (30 KB).
+    pub fn new() -> Unwinder {
+        let layout = Layout::new::<Work>();
+        // SAFETY: the layout has a size; all zeroes is a valid Work, which holds only integers.
+        let work = unsafe {
+            let at = alloc_zeroed(layout);
+            if at.is_null() {
+                handle_alloc_error(layout);
+            }
+            Box::from_raw(at.cast::<Work>())
+        };
+        Unwinder {
+            work,
+            cfa_offsets: CfaOffsets::default(),
+        }
+    }
+
+    /// Unwinds from `registers`, as process `tgid` of `tables`.
+    ///
+    /// `read` fills a buffer from an address on and returns the bytes read. The result has at most
+    /// `max_frames` frames, and never more than [`MAX_FRAMES`]. HotSpot code adds further words
+    /// ([`crate::runtime::hotspot::items`]).
+    pub fn unwind<F: FnMut(u64, &mut [u8]) -> usize>(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        registers: &Registers,
+        max_frames: usize,
+        mut read: F,
+    ) -> Unwound {
+        self.unwind_known(
+            tables,
+            tgid,
+            registers,
+            ALL_REGISTERS,
+            max_frames,
+            &mut read,
+        )
+    }
+
+    /// Unwinds like [`Unwinder::unwind`], with only the registers in `known` (a bit each, by DWARF
+    /// number).
+    ///
+    /// If a rule needs an unknown rbp, the CFA offset of the code is used instead.
+    pub fn unwind_known<F: FnMut(u64, &mut [u8]) -> usize>(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        registers: &Registers,
+        known: u16,
+        max_frames: usize,
+        mut read: F,
+    ) -> Unwound {
+        let context: *mut libc::c_void = (&raw mut read).cast();
+        let reads = [(read_into::<F> as Reader, context); 3];
+        let input = Input { registers, known };
+        self.run(tables, tgid, input, max_frames, reads)
+    }
+
+    /// Unwinds a copied stack, like [`Unwinder::unwind`].
+    ///
+    /// `read` knows only the stack. `beside` reads a HotSpot VM's data about its code, which only
+    /// the process has. `code` reads instructions, which do not change.
+    #[expect(clippy::too_many_arguments)]
+    pub fn unwind_copy<F, G, H>(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        registers: &Registers,
+        max_frames: usize,
+        mut read: F,
+        mut beside: G,
+        mut code: H,
+    ) -> Unwound
+    where
+        F: FnMut(u64, &mut [u8]) -> usize,
+        G: FnMut(u64, &mut [u8]) -> usize,
+        H: FnMut(u64, &mut [u8]) -> usize,
+    {
+        let reads = [
+            (read_into::<F> as Reader, (&raw mut read).cast()),
+            (read_into::<G> as Reader, (&raw mut beside).cast()),
+            (read_into::<H> as Reader, (&raw mut code).cast()),
+        ];
+        let input = Input {
+            registers,
+            known: ALL_REGISTERS,
+        };
+        self.run(tables, tgid, input, max_frames, reads)
+    }
+
+    /// Runs the C unwinder. `reads`: callbacks for the stack, other memory and code, each with its
+    /// closure.
+    fn run(
+        &mut self,
+        tables: &MemoryTables,
+        tgid: u32,
+        input: Input<'_>,
+        max_frames: usize,
+        reads: [(Reader, *mut libc::c_void); 3],
+    ) -> Unwound {
+        let Input { registers, known } = input;
+        if self.cfa_offsets.len() > MAX_CACHED_OFFSETS {
+            self.cfa_offsets.clear();
+        }
+        let mut lookup = OffsetLookup {
+            tables,
+            generation: tables.procs.get(&tgid).map_or(0, |p| p.generation),
+            cfa_offsets: &mut self.cfa_offsets,
+            read: reads[0],
+        };
+        let host = Host {
+            rules: tables.rules.as_ptr(),
+            rule_count: tables.rules.len() as u64,
+            tables: tables.tables.as_ptr(),
+            table_count: tables.tables.len() as u64,
+            mappings: tables.mappings.as_ptr(),
+            mapping_count: tables.mappings.len() as u64,
+            proc: tables.procs.get(&tgid).copied().unwrap_or_default(),
+            hotspot: tables
+                .hotspots
+                .get(&tgid)
+                .map_or(std::ptr::null(), std::ptr::from_ref),
+            read: reads[0].0,
+            context: reads[0].1,
+            read_beside: reads[1].0,
+            beside_context: reads[1].1,
+            read_code: reads[2].0,
+            code_context: reads[2].1,
+            known: known.into(),
+            cfa_offset: cfa_offset_at,
+            cfa_offset_context: (&raw mut lookup).cast(),
+        };
+        self.work.regs = registers.general;
+        self.work.ip = registers.ip;
+        // SAFETY: the arrays of `host` outlive the call with the lengths given, `work` is ours, and
+        // each context is the closure that its function expects, alive in our caller.
+        unsafe {
+            let most = max_frames.min(MAX_FRAMES) as u32;
+            abi::uw_host_unwind(&host, &mut *self.work, tgid, most);
+        }
+        let out = &self.work.out;
+        Unwound {
+            frames: out.frames[..(out.n as usize).min(MAX_FRAMES)]
+                .iter()
+                .map(|f| FrameWord(*f))
+                .collect(),
+            end: End::from_raw(out.end).unwrap_or(End::BadRule),
+            by_frame_pointer: out.by_fp,
+            hash: out.hash,
+        }
+    }
+}
+
+impl Default for Unwinder {
+    fn default() -> Self {
+        Unwinder::new()
+    }
+}
+
+/// Registers at the start of an unwind.
+struct Input<'r> {
+    registers: &'r Registers,
+    /// Bit per register, by DWARF number.
+    known: u16,
+}
+
+/// Lookup of CFA offsets during one unwind.
+struct OffsetLookup<'u> {
+    tables: &'u MemoryTables,
+    generation: u32,
+    cfa_offsets: &'u mut CfaOffsets,
+    read: (Reader, *mut libc::c_void),
+}
+
+impl OffsetLookup<'_> {
+    fn cfa_offset(&mut self, ip: u64, frame: FrameWord, exact: bool) -> Option<i64> {
+        let key = (self.generation, frame.0, exact);
+        if let Some(known) = self.cfa_offsets.get(&key) {
+            return *known;
+        }
+        let (read, context) = self.read;
+        let mut code = RuledCode {
+            rows: self.tables.rows(frame.file()),
+            rules: &self.tables.rules,
+            delta: (frame.offset()).wrapping_sub(ip.wrapping_sub(u64::from(!exact))),
+            // SAFETY: as in `run`: the context is the closure that the function expects, which is
+            // not running now, and the buffer has the given length.
+            read: |at: u64, to: &mut [u8]| unsafe {
+                read(context, at, to.as_mut_ptr(), to.len() as u64) as usize
+            },
+        };
+        let cfa_offset = code.cfa_offset(ip, exact);
+        self.cfa_offsets.insert(key, cfa_offset);
+        cfa_offset
+    }
+}
+
+/// Looks a CFA offset up in the [`OffsetLookup`] behind `context`; 0: unknown.
+unsafe extern "C" fn cfa_offset_at(
+    context: *mut libc::c_void,
+    ip: u64,
+    frame: u64,
+    exact: u32,
+) -> i64 {
+    // SAFETY: `context` is the value that `run` made for the call, and nothing else uses it
+    // meanwhile.
+    let lookup = unsafe { &mut *context.cast::<OffsetLookup<'_>>() };
+    let cfa_offset = lookup.cfa_offset(ip, FrameWord(frame), exact != 0);
+    cfa_offset.unwrap_or(0)
+}
+
+type Reader = unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64;
+
+/// Calls the closure behind `context`. A panic in it aborts the process: it cannot unwind through
+/// C.
+unsafe extern "C" fn read_into<F: FnMut(u64, &mut [u8]) -> usize>(
+    context: *mut libc::c_void,
+    addr: u64,
+    to: *mut u8,
+    len: u64,
+) -> u64 {
+    // SAFETY: `context` is the `F` that `unwind` borrowed for the call; `to` has `len` bytes.
+    let (read, to) = unsafe {
+        (
+            &mut *context.cast::<F>(),
+            std::slice::from_raw_parts_mut(to, len as usize),
+        )
+    };
+    read(addr, to).min(to.len()) as u64
+}
