@@ -100,6 +100,7 @@ page() (
         return
     fi
     npm run --silent types || return
+    cargo xtask web --check || return
     if [ "$major" -lt 20 ]; then
         echo "skipped: the page in a browser (node is $(node --version), and its driver needs 20)"
     elif ! compgen -G '/usr/bin/chromium*' >/dev/null; then

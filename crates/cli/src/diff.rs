@@ -30,7 +30,7 @@ Examples:
   wallscope diff a.pb.gz -- b.pb.gz --resolve 1        how much longer to record for 1 %
 
 Options go before BASE or after NEW. One run a side can only judge by blocks of time within it: record
-several runs of each side, in turn. How differences are judged: docs/measurement.md.
+several runs of each side, in turn. How differences are judged: docs/accuracy.md.
 Exit code 10: a --fail-if fired.")]
 pub struct Args {
     /// Recordings before the change

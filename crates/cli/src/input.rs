@@ -99,7 +99,6 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
             }
             ReadError::Truncated => "copy it again, or record again".to_string(),
             ReadError::Damaged { .. } => "copy it again, or make it again".to_string(),
-            ReadError::Unsupported { remedy, .. } => remedy.clone(),
             ReadError::TooLarge { .. } => {
                 "is it a profile at all? If so, record for less time".to_string()
             }

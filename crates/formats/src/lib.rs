@@ -236,14 +236,6 @@ pub enum ReadError {
         /// The impossible part.
         what: String,
     },
-    /// A layout that this reader does not know: its stacks or weights would be wrong.
-    #[error("{what}")]
-    Unsupported {
-        /// The part that is unknown.
-        what: String,
-        /// The next command.
-        remedy: String,
-    },
     /// Reading it would take more memory than allowed.
     #[error("it is too large: {what}, and at most {limit_mib} MiB are allowed")]
     TooLarge {

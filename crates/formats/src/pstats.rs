@@ -338,9 +338,11 @@ fn is_mark(key: &Value) -> bool {
     matches!(key.tuple(), [Value::Text(mark)] if mark == "__sampled__")
 }
 
+/// Keys and values of a dictionary.
+type Entries = Vec<(Value, Value)>;
+
 /// The entries of the outermost dictionary, and whether it was cut: then those before the cut.
-#[allow(clippy::type_complexity)]
-fn entries(bytes: &[u8], memory: u64) -> Result<(Vec<(Value, Value)>, bool), ReadError> {
+fn entries(bytes: &[u8], memory: u64) -> Result<(Entries, bool), ReadError> {
     let mut m = Marshal {
         rest: bytes,
         refs: Vec::new(),

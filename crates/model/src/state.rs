@@ -1,4 +1,4 @@
-//! The states of an execution context, their parts, and the views over them (CONTRACT: "Contexts
+//! The states of an execution context, their parts, and the views over them (docs/contract.md, "Contexts
 //! and states").
 
 use std::fmt;
@@ -112,7 +112,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// A view of a recording; its values are nanoseconds (CONTRACT: "Views and values").
+    /// A view of a recording; its values are nanoseconds (docs/contract.md, "Views and values").
     View {
         /// Time on a CPU.
         OnCpu => "on-cpu",

@@ -9,6 +9,7 @@
 //! shows that two binaries read the same files to the same outputs.
 //!
 //! `kernels` makes experiments under other kernels; `prove-diff` holds `wallscope diff` to what it promises, with live recordings.
+//! `web` bundles the page's modules.
 //!
 //! They use the `wallscope` binary as anyone would, built in the release profile.
 
@@ -21,6 +22,7 @@ pub mod same_output;
 pub mod tidy;
 pub mod tokens;
 pub mod verify;
+pub mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

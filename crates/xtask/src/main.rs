@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::prove_diff::{self, Length};
-use xtask::{Outcome, bench, kernels, same_code, same_output, tidy, verify};
+use xtask::{Outcome, bench, kernels, same_code, same_output, tidy, verify, web};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -35,6 +35,7 @@ usage: cargo xtask TASK
                        each difference
   tidy [--shrink]      dependencies, import cycles, sizes, prose; exceptions are listed in
                        crates/xtask/ratchet. --shrink: write the lists anew, never larger
+  web [--check]        bundle the page's modules with esbuild (needs npm); --check: compare only
 
 bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
 nothing.
@@ -80,6 +81,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["same-code", arguments @ ..] => same_code::run(arguments),
         ["same-output", old, new, folder] => same_output::run(old, new, folder),
         ["tidy"] => tidy::run(),
+        ["web"] => web::run(web::Mode::Write),
+        ["web", "--check"] => web::run(web::Mode::Check),
         ["tidy", "--shrink"] => tidy::shrink(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

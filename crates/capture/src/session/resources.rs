@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn the_root_file_system_is_mounted_somewhere() {
         use std::os::unix::fs::MetadataExt;
-        let device = fs::metadata("/proc/self/").unwrap().dev();
+        let device = std::fs::metadata("/proc/self/").unwrap().dev();
         let kernel = (rustix::fs::major(device) << 20) | rustix::fs::minor(device);
         assert_eq!(mount_point(kernel), "/proc");
     }

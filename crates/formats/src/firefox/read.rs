@@ -247,9 +247,8 @@ struct Weighed {
 impl Reader<'_> {
     fn thread(&mut self, thread: &Thread) -> Result<(), ReadError> {
         let allocations = [&thread.js_allocations, &thread.native_allocations];
-        let allocates =
-            |t: &&Option<super::tables::Length>| t.as_ref().is_some_and(|t| t.length > 0);
-        self.left_out.allocations += u64::from(allocations.iter().any(allocates));
+        let holds = allocations.into_iter().flatten().any(|t| t.length > 0);
+        self.left_out.allocations += u64::from(holds);
         let weights = Weights::of(&thread.samples);
         if !weights.are(self.unit, self.interval) {
             if !thread.samples.stack.is_empty() {

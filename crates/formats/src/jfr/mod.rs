@@ -81,7 +81,7 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
 /// The chunks of a file.
 ///
 /// # Errors
-/// [`ReadError::Unsupported`] where one is of an unknown version, [`ReadError::TooLarge`].
+/// [`ReadError::UnknownLayout`] where one is of an unknown version, [`ReadError::TooLarge`].
 fn split<'a>(
     bytes: &'a [u8],
     warnings: &mut Vec<String>,
@@ -97,12 +97,10 @@ fn split<'a>(
         };
         let (major, minor) = header.version;
         if !matches!((major, minor), (2, 0 | 1)) {
-            return Err(ReadError::Unsupported {
+            return Err(ReadError::UnknownLayout {
                 what: format!(
-                    "it is of version {major}.{minor} of the format, and versions 2.0 and 2.1 are \
-                     known"
+                    "a chunk of version {major}.{minor}, and versions 2.0 and 2.1 are known"
                 ),
-                remedy: "record with JDK 8u262, JDK 11 or later".to_string(),
             });
         }
         let size = usize::try_from(header.size).unwrap_or(usize::MAX);

@@ -1,7 +1,6 @@
 //! `struct perf_event_attr`: the options of an event, which decide the layout of its records.
 
 use super::super::ReadError;
-use super::fault::unsupported;
 use super::order::Order;
 
 /// Bits of `sample_type`: the fields of a sample.
@@ -137,7 +136,7 @@ impl Attribute {
     /// Checks that every field has a known place and size.
     ///
     /// # Errors
-    /// [`ReadError::Unsupported`] where a newer kernel added one.
+    /// [`ReadError::UnknownLayout`] where a newer kernel added one.
     pub(super) fn check(&self) -> Result<(), ReadError> {
         let unknown = [
             ("sample_type", self.sample & !sample::KNOWN),
@@ -158,9 +157,9 @@ impl Attribute {
         ];
         match unknown.iter().find(|(_, bits)| *bits != 0) {
             None => Ok(()),
-            Some((field, bits)) => Err(unsupported(format!(
-                "its samples have fields that are unknown here ({field} {bits:#x})"
-            ))),
+            Some((field, bits)) => Err(ReadError::UnknownLayout {
+                what: format!("its samples have further fields ({field} {bits:#x})"),
+            }),
         }
     }
 

@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use super::super::{Bounds, ReadError};
 use super::attribute::{Attribute, kind};
-use super::fault::unsupported;
 use super::order::{Fields, Order};
 use super::records::{self, Records};
 
@@ -70,7 +69,7 @@ impl<'a> File<'a> {
     ///
     /// # Errors
     /// [`ReadError::Truncated`] and [`ReadError::Damaged`] where the events are not described,
-    /// [`ReadError::Unsupported`] where their layout is unknown, [`ReadError::TooLarge`].
+    /// [`ReadError::UnknownLayout`] where their layout is unknown, [`ReadError::TooLarge`].
     pub(super) fn parse(bytes: &'a [u8], bounds: Bounds) -> Result<File<'a>, ReadError> {
         let order = Order::of(bytes);
         let mut file = if order.long(bytes, 8) == Some(PIPE_HEADER as u64) {
@@ -398,7 +397,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// # Errors
-    /// [`ReadError::Unsupported`] where samples of several events cannot be told apart.
+    /// [`ReadError::UnknownLayout`] where samples of several events cannot be told apart.
     pub(super) fn new(events: &[EventDescription]) -> Result<Identity, ReadError> {
         let mut by_id = rustc_hash::FxHashMap::default();
         for (i, e) in events.iter().enumerate() {
@@ -412,9 +411,10 @@ impl Identity {
         let single = events.len() == 1;
         let in_sample = alike(Attribute::id_in_sample);
         if !single && in_sample.flatten().is_none() {
-            return Err(unsupported(
-                "it has several events, and its samples do not say of which they are".to_string(),
-            ));
+            return Err(ReadError::UnknownLayout {
+                what: "it has several events, and its samples do not say of which they are"
+                    .to_string(),
+            });
         }
         Ok(Identity {
             by_id,

@@ -18,7 +18,6 @@
 
 mod attribute;
 mod events;
-mod fault;
 mod file;
 mod maps;
 mod order;

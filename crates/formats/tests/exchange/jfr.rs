@@ -79,7 +79,7 @@ fn unknown_versions_are_refused() {
         let mut file = whole.clone();
         (file[5], file[7]) = (major, minor);
         let error = try_read(&file).unwrap_err();
-        assert!(matches!(error, ReadError::Unsupported { .. }), "{error}");
+        assert!(matches!(error, ReadError::UnknownLayout { .. }), "{error}");
         assert!(
             error.to_string().contains(&format!("{major}.{minor}")),
             "{error}"

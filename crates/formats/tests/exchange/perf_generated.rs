@@ -78,15 +78,15 @@ fn fields_that_are_unknown_are_no_guess() {
         let records = records(&layout, &mut random, &mut events);
         layout.reading = reading;
         let error = try_read(&with_header(&layout, &records, &events)).unwrap_err();
-        assert!(matches!(error, ReadError::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("unknown here"), "{error}");
+        assert!(matches!(error, ReadError::UnknownLayout { .. }), "{error}");
+        assert!(error.to_string().contains("further fields"), "{error}");
     }
     // Without its identity a sample may be of either event.
     let layout = plain(IP | TID);
     let mut events = vec![event("cycles", (0, 0), 5), event("instructions", (0, 1), 6)];
     let records = records(&layout, &mut random, &mut events);
     let error = try_read(&with_header(&layout, &records, &events)).unwrap_err();
-    assert!(matches!(error, ReadError::Unsupported { .. }), "{error}");
+    assert!(matches!(error, ReadError::UnknownLayout { .. }), "{error}");
 }
 
 /// The events of a hybrid CPU's two kinds of core, as perf names them.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use wallscope_model::printable::is_obeyed;
 
-use super::{hash, style};
+use super::{STYLE, hash};
 
 /// What is read.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +55,7 @@ fn escape(text: &str) -> String {
 
 /// The pages' style, with the dark colours as the system prefers them.
 fn own_style() -> String {
-    let style = style();
+    let style = STYLE;
     let dark = (style.split_once(":root.dark{"))
         .and_then(|(_, rest)| rest.split_once('}'))
         .map_or(String::new(), |(colours, _)| {
@@ -162,5 +162,14 @@ mod tests {
         assert!(!page.contains("<script"), "no script of any kind");
         assert_eq!(page.matches("&lt;script&gt;").count(), 9);
         assert!(page.contains("default-src 'none'") && page.contains("prefers-color-scheme"));
+    }
+
+    #[test]
+    fn the_dark_colours_follow_the_system() {
+        let style = super::own_style();
+        let (_, dark) = style
+            .split_once("@media (prefers-color-scheme:dark){:root{")
+            .expect("dark colours are found in the bundle");
+        assert!(dark.contains("--ground") && dark.contains("color-scheme:dark}}"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What is done: the recording's stacks become a calling-context tree and rows of time, scaled to
 //! the ledger's exact totals; those and the recording's words are written as compact columns,
-//! deflated, and embedded as text beside the code in `web/`. All views, filters and times are
+//! deflated, and embedded as text beside the code of `web/`, which `cargo xtask web` bundles into `web/dist`. All views, filters and times are
 //! computed in the page from these, so one file answers every question that the recording can.
 //!
 //! Why so: whoever gets the file has nothing else. It makes no request (its content-security policy
@@ -16,7 +16,6 @@
 pub mod article;
 mod columns;
 pub(crate) mod entries;
-mod join;
 mod lengths;
 mod meta;
 mod payload;
@@ -25,8 +24,6 @@ pub(crate) mod trie;
 mod waits;
 
 use std::io::{self, Write};
-use std::sync::OnceLock;
-use wallscope_model::printable::is_obeyed;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -34,13 +31,14 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use wallscope_model::Recording;
+use wallscope_model::printable::is_obeyed;
 
 use wallscope_analysis::view::Idle;
 
 /// What stands above every kind of page.
 const HEAD: &str = include_str!("../../web/head.html");
 const TEMPLATE: &str = include_str!("../../web/page.html");
-const STYLE: &str = include_str!("../../web/page.css");
+const STYLE: &str = include_str!("../../web/dist/page.css");
 
 /// What a page says besides its recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,28 +83,25 @@ pub fn write(
     assemble(&RECORDING, title, &payload, out)
 }
 
-/// A kind of page: what it is called after its title, its frame, and the modules of its script.
+/// A kind of page: its name after the title, its frame, and its script.
 pub(crate) struct Kind {
     called: &'static str,
     template: &'static str,
-    script: fn() -> &'static str,
+    script: &'static str,
 }
 
 /// The page of a recording.
 const RECORDING: Kind = Kind {
     called: "wallscope",
     template: TEMPLATE,
-    script,
+    script: include_str!("../../web/dist/page.js"),
 };
 
 /// The page of a comparison.
 pub(crate) const DELTA: Kind = Kind {
     called: "wallscope diff",
     template: include_str!("../../web/delta.html"),
-    script: || {
-        static SCRIPT: OnceLock<String> = OnceLock::new();
-        SCRIPT.get_or_init(|| join::join(&join::delta_modules()))
-    },
+    script: include_str!("../../web/dist/delta.js"),
 };
 
 /// Writes a page around its data.
@@ -122,12 +117,11 @@ pub(crate) fn assemble(
     let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
     deflate.write_all(payload)?;
     let data = deflate.finish()?;
-    let script = (kind.script)();
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; img-src data: blob:; base-uri \
          'none'; form-action 'none'",
-        hash(script),
-        hash(style())
+        hash(kind.script),
+        hash(STYLE)
     );
     // The templates' marks, in the order in which they stand in them.
     let template = [HEAD, kind.template].concat();
@@ -144,8 +138,8 @@ pub(crate) fn assemble(
         match mark {
             "{{policy}}" => out.write_all(policy.as_bytes())?,
             "{{title}}" => write!(out, "{} – {}", escape(title), kind.called)?,
-            "{{style}}" => out.write_all(style().as_bytes())?,
-            "{{script}}" => out.write_all(script.as_bytes())?,
+            "{{style}}" => out.write_all(STYLE.as_bytes())?,
+            "{{script}}" => out.write_all(kind.script.as_bytes())?,
             _ => {
                 // In pieces, so that a large page is not held twice; a multiple of 3 bytes each.
                 for piece in data.chunks(3 << 16) {
@@ -156,28 +150,6 @@ pub(crate) fn assemble(
         rest = after;
     }
     out.write_all(rest.as_bytes())
-}
-
-fn script() -> &'static str {
-    static SCRIPT: OnceLock<String> = OnceLock::new();
-    SCRIPT.get_or_init(|| join::join(join::MODULES))
-}
-
-/// The style sheet without the spaces beside its punctuation.
-fn style() -> &'static str {
-    static DENSE: OnceLock<String> = OnceLock::new();
-    DENSE.get_or_init(|| {
-        let beside = [
-            (": ", ":"),
-            ("; ", ";"),
-            (", ", ","),
-            (" {", "{"),
-            ("{ ", "{"),
-            (" }", "}"),
-        ];
-        let text = STYLE.lines().map(str::trim).collect::<String>();
-        (beside.iter()).fold(text, |text, (spaced, dense)| text.replace(spaced, dense))
-    })
 }
 
 fn hash(text: &str) -> String {
@@ -233,6 +205,7 @@ mod tests {
                 })
                 .collect();
             assert!(places.is_sorted());
+            assert!(!kind.script.contains("</script"));
         }
         assert!(!STYLE.contains("</style"));
     }
