@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{Context, ContextId, FrameKind, Recording, State, View};
+use wallscope_model::{Context, ContextId, Recording, State, View};
 
 use wallscope_model::name;
 

@@ -26,8 +26,8 @@ use std::ops::Range;
 
 use regex::Regex;
 use rustc_hash::FxHashMap;
-use wallscope_model::scale::{self, NOT_SAMPLED, Scaled};
 use wallscope_model::histogram::HistogramRow;
+use wallscope_model::scale::{self, NOT_SAMPLED, Scaled};
 use wallscope_model::{
     BlockReason, ContextId, Label, LockWait, Part, Peer, PeerStack, Recording, Sample, SliceValue,
     StackId, State,

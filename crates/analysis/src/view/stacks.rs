@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use wallscope_model::histogram::Histogram;
-use wallscope_model::{ContextId, FrameKind, Stack, StackEnd, StackId, State, View};
+use wallscope_model::{ContextId, Stack, StackEnd, StackId, State, View};
 
 use super::shapes::stack_shapes;
 use super::{Analysis, FunctionName};

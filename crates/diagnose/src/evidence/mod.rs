@@ -21,8 +21,8 @@ mod work;
 
 use std::collections::{HashMap, HashSet};
 
-use wallscope_model::scale::{Scaled, scale};
 use wallscope_model::histogram::Histogram;
+use wallscope_model::scale::{Scaled, scale};
 use wallscope_model::stats::smallest_share;
 use wallscope_model::{BlockReason, ContextId, Recording, Sample, State};
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::printable::is_obeyed;
-use wallscope_model::{FrameKind, Line, Recording};
+use wallscope_model::{Line, Recording};
 
 use wallscope_model::name;
 
