@@ -737,7 +737,7 @@ const _: () = {
     assert!(size_of::<SocketRecord>() == 168);
     assert!(size_of::<OpenRequests>() == 24);
     assert!(size_of::<Answer>() == 32);
-    assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::shape::BUCKETS);
+    assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::histogram::BUCKETS);
 };
 
 /// A C string field as text.

@@ -22,7 +22,7 @@ pub(crate) use standing::Standing;
 use subject::Subject;
 use uprobes::uprobes;
 
-use crate::{Error, backend::ebpf::Kernel};
+use crate::{Error, backend::ebpf::KernelFeatures};
 use attempts::{
     PID_REMEDY, bpf_at_scheduler, first_pid_namespace, kernel_names, perf_clock, perf_cycles,
     perf_switches, perf_system, readable, tracepoints,
@@ -343,7 +343,7 @@ fn clone(e: &io::Error) -> io::Error {
 
 /// Whether the kernel is recent enough; one that does not tell is another finding's.
 fn kernel_has_all() -> io::Result<()> {
-    match Kernel::inspect().and_then(Kernel::with_all_that_is_needed) {
+    match KernelFeatures::inspect().and_then(KernelFeatures::with_all_that_is_needed) {
         Err(e @ Error::NotSupported { .. }) => Err(io::Error::other(e.to_string())),
         _ => Ok(()),
     }

@@ -1,14 +1,15 @@
 //! Measuring: the only crate with privilege.
 //!
 //! ```text
-//! backend/ebpf/   the kernel programs: loading, attaching, reading (C in bpf/)
-//! session/        one recording from start to file: who is measured, threads and their books,
-//!                 samples and stacks, processes and their mappings, cost
-//! counter/        how often something happened: perf events as counters
-//! probes/         calls of single functions: where probes may stand, counts, lengths, ledgers
-//! probe.rs        what this host allows, found by trying
-//! survey.rs       what would be seen of a running process, found in the same way
-//! target.rs       what to measure; starting a command and holding it until measuring is live
+//! backend/               collectors: ebpf/ (kernel programs in C in bpf/), perf/, proc/
+//! session/               one recording from start to file: targets, threads and their ledgers, samples and
+//!                        stacks, processes and their mappings, cost
+//! counter/               how often something happened: perf events as counters
+//! uprobes/               calls of single functions: where probes may stand, counts, lengths, ledgers
+//! host_capabilities.rs   what this host allows, found by trying
+//! survey.rs              what would be seen of a running process, found in the same way
+//! target.rs              what to measure; starting a command and holding it until measuring is live
+//! clock.rs, slices.rs    stamps, and the grid of time slices
 //! ```
 //!
 //! The result is a [`wallscope_model::Recording`] whose frames have addresses but no names yet, and

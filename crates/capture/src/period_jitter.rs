@@ -3,21 +3,18 @@
 //! A program whose rounds take as long as samples are apart shows the same place of each round again and
 //! again: each sample says the same, and the intervals, made from what samples say, are narrow and wrong.
 
-use crate::clock;
-
 /// By how much distances between samples differ from their mean at most: a quarter of it.
-pub const OF_SAMPLES: u64 = 4;
+pub const SAMPLE_JITTER_DIVISOR: u64 = 4;
 /// By how much distances between rounds of looks do: a quarter.
-pub const OF_LOOKS: u64 = 4;
+pub const POLL_JITTER_DIVISOR: u64 = 4;
 
 /// Gives distances.
-pub struct Uneven(u32);
+pub struct PeriodJitter(u32);
 
-impl Uneven {
-    /// Begins anywhere: no program is in step with the first distance of all recordings.
-    pub fn new() -> Uneven {
-        let now = clock::now();
-        Uneven((now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1)
+impl PeriodJitter {
+    /// Begins anywhere, by `seed`, such as the time: no program is in step with the first distance of all recordings.
+    pub fn seeded(seed: u64) -> PeriodJitter {
+        PeriodJitter((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1)
     }
 
     /// `ns`, give or take one `part`th of it.
@@ -37,7 +34,7 @@ mod tests {
 
     #[test]
     fn distances_lie_evenly_around_their_mean() {
-        let mut uneven = Uneven::new();
+        let mut uneven = PeriodJitter::seeded(7);
         let all: Vec<u64> = (0..2000).map(|_| uneven.of(8_000_000, 8)).collect();
         assert!(all.iter().all(|ns| (7_000_000..=9_000_000).contains(ns)));
         let mean = all.iter().sum::<u64>() / 2000;

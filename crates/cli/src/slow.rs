@@ -15,10 +15,10 @@ use wallscope_capture::target::Target;
 use wallscope_capture::uprobes::Measured;
 use wallscope_formats::pprof;
 use wallscope_model::Recording;
+use wallscope_model::call_filter::outermost;
 use wallscope_model::calls::Call;
 use wallscope_model::scale::scale;
 use wallscope_model::units::{count, ns};
-use wallscope_model::within::outermost;
 use wallscope_render::diff::{self, Shown};
 
 use crate::failure::Failure;
@@ -155,7 +155,7 @@ impl Slow {
             .filter(|c| (low..=high).contains(&c.length) && c.length < slow_at)
             .collect();
         let part = |calls: &[&Call], which: &str| {
-            let mut part = recording.within(&captured.moments, calls);
+            let mut part = recording.restricted_to(&captured.moments, calls);
             part.domain.notes.push(format!(
                 "only what lies within {} {which} calls of {name}; ledgers are those of the calls",
                 count(calls.len() as u64)

@@ -1,12 +1,12 @@
 //! Names on a stack: the program's own function, the function that it called, scripts, kernel functions.
 //!
-//! [`wallscope_model::place`] decides which function of a stack is the program's own. Inlined
+//! [`wallscope_model::attribution`] decides which function of a stack is the program's own. Inlined
 //! functions count for the function that they were inlined into where that is the program's, as it
 //! can be probed.
 
 use std::sync::Arc;
 
-use wallscope_model::place::{self, Whose};
+use wallscope_model::attribution::{self, Candidates, CodeOrigin};
 use wallscope_model::{Frame, FrameKind, Function, Recording, StackId};
 
 use crate::knowledge::{C_LIBRARY_FILES, Known, knows};
@@ -121,16 +121,16 @@ pub(crate) fn in_c_library<'r>(recording: &'r Recording, frame: &Frame) -> Optio
 pub(crate) fn code_site(recording: &Recording, id: StackId) -> CodeSite {
     let stack = &recording.stacks[id.0 as usize];
     let frame = |i: usize| &recording.frames[stack.frames[i].0 as usize];
-    let origin = |(i, line): place::At| place::whose(recording, frame(i), line);
-    let find = |inlined| place::place(recording, stack, inlined, origin);
-    let is_own = |at: &place::At| origin(*at) == Whose::Program;
+    let origin = |(i, line): attribution::At| attribution::origin(recording, frame(i), line);
+    let find = |candidates| attribution::attributed(recording, stack, candidates, origin);
+    let is_own = |at: &attribution::At| origin(*at) == CodeOrigin::Program;
     // A function with an address if there is one, else one that was inlined into a library's.
-    let site = find(false)
+    let site = find(Candidates::Addressable)
         .filter(is_own)
-        .or_else(|| find(true).filter(is_own))
-        .or_else(|| find(false));
+        .or_else(|| find(Candidates::All).filter(is_own))
+        .or_else(|| find(Candidates::Addressable));
     let nothing = || Arc::from(format!("[{}]", stack.end.name()));
-    let named = |at: Option<place::At>| {
+    let named = |at: Option<attribution::At>| {
         at.map_or_else(nothing, |(i, line)| name(recording, frame(i), line))
     };
     let module = site.and_then(|(i, _)| frame(i).module);
@@ -142,7 +142,7 @@ pub(crate) fn code_site(recording: &Recording, id: StackId) -> CodeSite {
             |m| recording.modules[m.0 as usize].name().into(),
         ),
         callee: named(
-            site.and_then(|at| place::called(recording, stack, at))
+            site.and_then(|at| attribution::called(recording, stack, at))
                 .or(site),
         ),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wallscope_model::place::parks;
+use wallscope_model::attribution::parks;
 use wallscope_model::{BlockReason, LabelValue, LabelsId, Recording, Sample};
 
 /// Label key of waits during which a request of their thread was in flight.

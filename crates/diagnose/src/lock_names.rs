@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::place::{CONDITION, END_OF_THREAD};
+use wallscope_model::attribution::{CONDITION, END_OF_THREAD};
 use wallscope_model::{
     Above, BlockReason, Frame, FrameKind, Hop, LabelValue, Recording, Role, StackId, told_by,
 };

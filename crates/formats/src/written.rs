@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{Context, ContextId, FrameKind, Recording, State, View};
+use wallscope_model::{Context, ContextId, Recording, State, View};
 
 use wallscope_model::name;
 
@@ -113,16 +113,9 @@ impl<'r> Rows<'r> {
             .map(|f| {
                 let module = f.module.and_then(|m| rec.modules.get(m.0 as usize));
                 let module = module.map_or(&none, |m| &m.path);
-                let suffix = |inlined: bool| match f.kind {
-                    FrameKind::Kernel => "_[k]",
-                    FrameKind::Jit => "_[j]",
-                    FrameKind::Native if inlined => "_[i]",
-                    FrameKind::Native
-                    | FrameKind::Python
-                    | FrameKind::Php
-                    | FrameKind::Ruby
-                    | FrameKind::Java
-                    | FrameKind::JavaScript => "",
+                let suffix = |inlined| match inlined {
+                    true => f.kind.inlined_suffix(),
+                    false => f.kind.suffix(),
                 };
                 if f.lines.is_empty() {
                     let function = id(FunctionInfo {

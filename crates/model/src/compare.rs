@@ -7,7 +7,7 @@
 //!
 //! **Between runs.** With one run a side, nothing shows how much runs differ. The blocks' error
 //! stands in for it. If a quantity follows the time that threads wait for a CPU from block to block
-//! ([`crate::crowding`]), a difference in that waiting explains part of the difference. With more
+//! ([`crate::contention`]), a difference in that waiting explains part of the difference. With more
 //! runs, two causes make runs of a side differ. One is their sampling error. The other is common to
 //! all functions, as on a machine that was slower in one run ([`Prior::common`]: the relative
 //! variance of the whole, which is exact). The variance between runs, divided by this expectation,
@@ -26,7 +26,7 @@
 //! and Yekutieli, *Annals of Statistics* 29, 2001). Dividing by that sum hides real changes, and of
 //! 100 live pairs of equals one had a report without it.
 
-use crate::crowding::{Crowding, Elasticity, accounts_for};
+use crate::contention::{Contention, Elasticity, accounts_for};
 use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
 
 /// An estimate of a quantity in one run.
@@ -41,7 +41,7 @@ pub struct Estimate {
     /// Degrees of freedom of these variances.
     pub df: f64,
     /// Dependence on the time that threads wait for a CPU.
-    pub crowding: Crowding,
+    pub contention: Contention,
 }
 
 /// Minimum blocks: with fewer, the variance between them is too uncertain.
@@ -69,7 +69,7 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
             sampling: variance,
             blocks: variance,
             df: ASSUMED_BLOCKS,
-            crowding: Crowding::default(),
+            contention: Contention::default(),
         };
     }
     let residuals: Vec<f64> = x.iter().zip(n).map(|(x, n)| x - value * n).collect();
@@ -95,7 +95,7 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
         sampling,
         blocks: long_run.max(sampling),
         df: blocks - 1.0,
-        crowding: Crowding::default(),
+        contention: Contention::default(),
     }
 }
 
@@ -129,7 +129,7 @@ impl Prior {
         let quantities: Vec<_> = quantities.collect();
         let common = common(whole);
         let alone = |(base, new): &(&[Estimate], &[Estimate])| match (base, new) {
-            ([b], [n]) => Some(((b.value + n.value) / 2.0, b.crowding, n.crowding)),
+            ([b], [n]) => Some(((b.value + n.value) / 2.0, b.contention, n.contention)),
             _ => None,
         };
         let prior = Prior {
@@ -282,11 +282,11 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
                 1.0
             };
             let size = (b + n) / 2.0;
-            let crowding = match (base, new) {
-                ([b], [n]) => accounts_for(size, &b.crowding, &n.crowding, prior.elasticity),
+            let contention = match (base, new) {
+                ([b], [n]) => accounts_for(size, &b.contention, &n.contention, prior.elasticity),
                 _ => 0.0,
             };
-            (v.0 + v.1 + crowding, df)
+            (v.0 + v.1 + contention, df)
         }
     };
     let error = variance.sqrt();

@@ -215,7 +215,7 @@ fn a_busier_machine_is_no_slower_program() {
         let x: Vec<f64> = w.iter().map(|w| value - 0.5 * w + r.normal()).collect();
         let n = [1.0; 20];
         Estimate {
-            crowding: Crowding::of(&x, &w, &n),
+            contention: Contention::of(&x, &w, &n),
             ..estimate(&x, &n, 0.0)
         }
     };

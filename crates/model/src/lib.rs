@@ -27,19 +27,19 @@ mod task;
 mod timeline;
 mod wait;
 
+pub mod attribution;
+pub mod call_filter;
 pub mod calls;
 pub mod compare;
-pub mod crowding;
+pub mod contention;
 pub mod domain_text;
+pub mod histogram;
 pub mod merge;
 pub mod name;
-pub mod place;
 pub mod printable;
 pub mod scale;
-pub mod shape;
 pub mod stats;
 pub mod units;
-pub mod within;
 
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::shape::ShapeRow;
+use crate::histogram::HistogramRow;
 use crate::{
     Above, Actor, ActorId, Column, ContextId, Cost, Domain, EventHits, Frame, FrameId, FunctionId,
     Hop, Interval, Label, LabelsId, Lane, LedgerSlice, Line, LockWait, ModuleId, Peer, PeerStack,
@@ -203,14 +203,14 @@ fn peers(out: &mut Vec<Peer>, more: &[Peer], contexts: u32, stacks: &[u32]) {
 }
 
 /// Adds histograms: those over all threads become one, those of a thread stay separate.
-fn shapes(out: &mut Vec<ShapeRow>, more: &[ShapeRow], contexts: u32, stacks: &[u32]) {
+fn shapes(out: &mut Vec<HistogramRow>, more: &[HistogramRow], contexts: u32, stacks: &[u32]) {
     for row in more {
-        let row = ShapeRow {
+        let row = HistogramRow {
             context: row.context.map(|c| ContextId(c.0 + contexts)),
             stack: row.stack.map(|s| StackId(stacks[s.0 as usize])),
             ..row.clone()
         };
-        let same = |o: &&mut ShapeRow| {
+        let same = |o: &&mut HistogramRow| {
             row.context.is_none()
                 && (o.context, o.stack, o.state, o.reason, o.part)
                     == (None, row.stack, row.state, row.reason, row.part)

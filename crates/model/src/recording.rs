@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::shape::ShapeRow;
+use crate::histogram::HistogramRow;
 use crate::{
     BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, LedgerSlices,
     Loss, Module, Part, Peer, Stack, StackId, State,
@@ -177,7 +177,7 @@ pub struct Recording {
     /// threads.
     pub tasks: Vec<crate::TaskGroup>,
     /// Histograms of the lengths of the intervals that the ledgers sum up.
-    pub shapes: Vec<ShapeRow>,
+    pub shapes: Vec<HistogramRow>,
     /// The single intervals, if they were kept.
     pub timeline: Option<crate::Timeline>,
     /// Stacks taken at events, if they were requested.

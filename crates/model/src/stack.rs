@@ -72,6 +72,37 @@ pub enum FrameKind {
     JavaScript,
 }
 
+impl FrameKind {
+    /// Whether the frame is a function of a managed language, read from its runtime.
+    pub fn is_managed(self) -> bool {
+        match self {
+            FrameKind::Native | FrameKind::Kernel | FrameKind::Jit => false,
+            FrameKind::Python
+            | FrameKind::Php
+            | FrameKind::Ruby
+            | FrameKind::Java
+            | FrameKind::JavaScript => true,
+        }
+    }
+
+    /// Suffix of the frame's function in folded output.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            FrameKind::Kernel => "_[k]",
+            FrameKind::Jit => "_[j]",
+            _ => "",
+        }
+    }
+
+    /// Suffix in folded output of a function that was inlined into the frame's.
+    pub fn inlined_suffix(self) -> &'static str {
+        match self {
+            FrameKind::Native => "_[i]",
+            _ => self.suffix(),
+        }
+    }
+}
+
 /// A function, as named by symbols or debug information.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {

@@ -6,7 +6,7 @@ mod timeline;
 use std::collections::BTreeMap;
 use wallscope_model::printable::escape_json;
 
-use wallscope_model::shape::Shape;
+use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, Ledger, Recording, State, UnknownCause, View};
 
 use crate::text::Headline;
@@ -126,7 +126,7 @@ pub fn text(value: &impl serde::Serialize) -> String {
     out
 }
 
-fn quantiles(shape: &Shape) -> Option<Quantiles> {
+fn quantiles(shape: &Histogram) -> Option<Quantiles> {
     Some(Quantiles {
         count: shape.count().round() as u64,
         p50_ns: shape.quantile(0.5)?,

@@ -11,7 +11,7 @@ use wallscope_analysis::diff::{
 };
 use wallscope_formats::{Bounds, read};
 use wallscope_model::compare::Effort;
-use wallscope_model::shape::{FINE, Shape, ShapeRow};
+use wallscope_model::histogram::{FINE, Histogram, HistogramRow};
 use wallscope_model::{
     BlockReason, Frame, FrameId, FrameKind, Function, FunctionId, Ledger, LedgerSlice, Line,
     Recording, SliceValue, State,
@@ -412,9 +412,9 @@ fn a_wait_is_one_sample_however_long() {
     assert!(waits_more(&new), "thousands of samples");
     for rec in &mut new {
         let waits = rec.samples.last().expect("it waits").clone();
-        let mut shape = Shape::new(FINE);
+        let mut shape = Histogram::new(FINE);
         shape.add(waits.ns, 1.0);
-        rec.shapes.push(ShapeRow {
+        rec.shapes.push(HistogramRow {
             context: Some(waits.context),
             stack: Some(waits.stack),
             state: waits.state,

@@ -7,7 +7,7 @@ use regex::Regex;
 use wallscope_analysis::select::{SelectError, Selection};
 use wallscope_analysis::view::{Analysis, Idle, groups};
 use wallscope_formats::{Bounds, folded, pprof, read};
-use wallscope_model::shape::{Shape, ShapeRow};
+use wallscope_model::histogram::{Histogram, HistogramRow};
 use wallscope_model::*;
 use wallscope_render::json;
 use wallscope_render::off_wake;
@@ -325,9 +325,9 @@ fn lengths_and_senders_of_requests_stay_with_their_threads_and_stacks() {
     };
     // One length for each thread and stack, told by its number.
     let row = |context, stack, ns| {
-        let mut shape = Shape::new(5);
+        let mut shape = Histogram::new(5);
         shape.add(ns, 1.0);
-        ShapeRow {
+        HistogramRow {
             context,
             stack,
             state: State::Blocked,

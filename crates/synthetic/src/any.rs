@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wallscope_model::shape::{Shape, ShapeRow};
+use wallscope_model::histogram::{Histogram, HistogramRow};
 use wallscope_model::*;
 
 use crate::Random;
@@ -378,11 +378,11 @@ pub fn random(seed: u64) -> Recording {
         });
     }
     for _ in 0..n(4) {
-        let mut shape = Shape::new(n(6) as u32);
+        let mut shape = Histogram::new(n(6) as u32);
         for _ in 0..n(6) {
             shape.add(n(BIG), n(1000) as f64 + 0.125);
         }
-        rec.shapes.push(ShapeRow {
+        rec.shapes.push(HistogramRow {
             context: maybe!(ContextId(n(rec.contexts.len() as u64) as u32)),
             stack: maybe!(StackId(n(rec.stacks.len() as u64) as u32)),
             state: pick!(State::ALL),

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use wallscope_model::attribution::{self, Candidates};
 use wallscope_model::compare::{Estimate, estimate};
-use wallscope_model::crowding::Crowding;
-use wallscope_model::place;
+use wallscope_model::contention::Contention;
 use wallscope_model::stats::MAX_BLOCKS;
 use wallscope_model::{Column, Frame, FrameKind, Line, Recording, State, View};
 
@@ -100,7 +100,7 @@ pub(super) struct Run {
     /// Whether all there is of a state are samples: then its whole has their error.
     only_sampled: ByState<bool>,
     /// Time in which threads waited for a CPU, as counted.
-    crowding: Blocks,
+    contention: Blocks,
     /// Samples behind each state (Kish's number where they weigh differently).
     pub(super) samples: ByState<f64>,
     /// How many waits there were, by function and state, where that is known. However long a wait is, it
@@ -142,7 +142,7 @@ impl Run {
             }),
             samples: [0.0; STATES.len()],
             waits: FxHashMap::default(),
-            crowding: zero(),
+            contention: zero(),
             normal: zero(),
             shares: options.normal == Normal::Total,
             hidden_idle_ns: analysis.total(options.view).hidden_idle_ns,
@@ -239,7 +239,7 @@ impl Run {
                 run.sampled[i].clone()
             };
         }
-        run.crowding.clone_from(&ledger[1]);
+        run.contention.clone_from(&ledger[1]);
         run.normal = normal(rec, &run, &ledger, options, requests, blocks);
         run
     }
@@ -293,7 +293,7 @@ impl Run {
         let normal: f64 = self.normal.iter().sum();
         let floor = floor / (normal * normal).max(f64::MIN_POSITIVE);
         Estimate {
-            crowding: Crowding::of(&x, &self.crowding, &self.normal),
+            contention: Contention::of(&x, &self.contention, &self.normal),
             ..estimate(&x, &self.normal, floor)
         }
     }
@@ -385,8 +385,8 @@ fn blamed(
         }
         Metric::Program => {
             let frame = |i: usize| &rec.frames[stack.frames[i].0 as usize];
-            let at = place::place(rec, stack, true, |(i, line)| {
-                place::whose(rec, frame(i), line)
+            let at = attribution::attributed(rec, stack, Candidates::All, |(i, line)| {
+                attribution::origin(rec, frame(i), line)
             });
             let chosen = at.map(|(i, line)| frames[stack.frames[i].0 as usize][line.unwrap_or(0)]);
             let kernel = |f: &u32| names.all[*f as usize].kind == FrameKind::Kernel;

@@ -27,16 +27,9 @@ pub struct FrameName {
 impl FrameName {
     /// The contract's suffix in folded output.
     pub fn suffix(&self) -> &'static str {
-        match self.kind {
-            FrameKind::Kernel => "_[k]",
-            FrameKind::Jit => "_[j]",
-            FrameKind::Native if self.inlined => "_[i]",
-            FrameKind::Native
-            | FrameKind::Python
-            | FrameKind::Php
-            | FrameKind::Ruby
-            | FrameKind::Java
-            | FrameKind::JavaScript => "",
+        match self.inlined {
+            true => self.kind.inlined_suffix(),
+            false => self.kind.suffix(),
         }
     }
 }

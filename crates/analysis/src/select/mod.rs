@@ -26,8 +26,8 @@ use std::ops::Range;
 
 use regex::Regex;
 use rustc_hash::FxHashMap;
+use wallscope_model::histogram::HistogramRow;
 use wallscope_model::scale::{self, NOT_SAMPLED, Scaled};
-use wallscope_model::shape::ShapeRow;
 use wallscope_model::{
     BlockReason, ContextId, Label, LockWait, Part, Peer, PeerStack, Recording, Sample, SliceValue,
     StackId, State,
@@ -320,16 +320,21 @@ impl Selection {
     }
 
     /// How long the intervals were that are selected, as far as that was counted for them by themselves.
-    fn shapes(&self, rec: &Recording, wanted: &[bool], stacks: &mut Stacks<'_>) -> Vec<ShapeRow> {
+    fn shapes(
+        &self,
+        rec: &Recording,
+        wanted: &[bool],
+        stacks: &mut Stacks<'_>,
+    ) -> Vec<HistogramRow> {
         if self.is_estimated() || self.time.is_some() {
             return Vec::new();
         }
         let all = !wanted.contains(&false);
-        let whose = |row: &&ShapeRow| match row.context {
+        let whose = |row: &&HistogramRow| match row.context {
             Some(c) => wanted.get(c.0 as usize) == Some(&true),
             None => all,
         };
-        let what = |row: &&ShapeRow| {
+        let what = |row: &&HistogramRow| {
             let reason = row.reason.map(BlockReason::name);
             self.wants_state(row.state, reason.or(row.part.map(Part::name)))
         };
@@ -339,7 +344,7 @@ impl Selection {
                 Some(stack) => Some(stacks.changed(rec, stack)?),
                 None => None,
             };
-            Some(ShapeRow {
+            Some(HistogramRow {
                 stack,
                 ..row.clone()
             })

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::place::{self, Whose};
+use wallscope_model::attribution::{self, Candidates, CodeOrigin};
 use wallscope_model::{FrameId, FrameKind, Recording, Stack};
 
 use wallscope_model::name;
@@ -28,8 +28,8 @@ pub(super) struct Call {
     pub line: u32,
     /// Whether it is inlined into the next one.
     pub inlined: bool,
-    /// Whose code it is.
-    pub whose: Whose,
+    /// Origin of its code.
+    pub origin: CodeOrigin,
 }
 
 /// The functions of a recording, and those of each frame.
@@ -63,7 +63,7 @@ impl Code {
                     function,
                     line: 0,
                     inlined: false,
-                    whose: place::whose(rec, frame, None),
+                    origin: attribution::origin(rec, frame, None),
                 });
             }
             for (i, line) in frame.lines.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Code {
                     function,
                     line: line.line,
                     inlined: i + 1 < frame.lines.len(),
-                    whose: place::whose(rec, frame, Some(i)),
+                    origin: attribution::origin(rec, frame, Some(i)),
                 });
             }
             code.ends.push(code.calls.len() as u32);
@@ -101,12 +101,17 @@ impl Code {
         &self.calls[from as usize..self.ends[i] as usize]
     }
 
-    /// The function that people would name ([`place::place`]); of kernel stacks the innermost that
+    /// The function that people would name ([`attribution::attributed`]); of kernel stacks the innermost that
     /// does more than give up the CPU.
     pub(super) fn place(&self, rec: &Recording, stack: &Stack) -> Option<u32> {
-        let call = |(i, line): place::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
-        let chosen = call(place::place(rec, stack, true, |at| call(at).whose)?);
-        if chosen.whose < Whose::Kernel {
+        let call = |(i, line): attribution::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
+        let chosen = call(attribution::attributed(
+            rec,
+            stack,
+            Candidates::All,
+            |at| call(at).origin,
+        )?);
+        if chosen.origin < CodeOrigin::Kernel {
             return Some(chosen.function);
         }
         let mut calls = stack.frames.iter().flat_map(|f| self.calls(*f));
@@ -114,10 +119,10 @@ impl Code {
         Some(calls.find(works).map_or(chosen.function, |c| c.function))
     }
 
-    /// The function that the one of [`Code::place`] called to wait ([`place::called`]).
+    /// The function that the one of [`Code::place`] called to wait ([`attribution::called`]).
     pub(super) fn through(&self, rec: &Recording, stack: &Stack) -> Option<u32> {
-        let call = |(i, line): place::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
-        let at = place::place(rec, stack, true, |at| call(at).whose)?;
-        Some(call(place::called(rec, stack, at)?).function)
+        let call = |(i, line): attribution::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
+        let at = attribution::attributed(rec, stack, Candidates::All, |at| call(at).origin)?;
+        Some(call(attribution::called(rec, stack, at)?).function)
     }
 }

@@ -27,7 +27,7 @@ pub struct ViewValue {
     pub own: Value,
     /// Time in which it was anywhere on the stack; recursion counts once.
     pub total: Value,
-    /// Time in which it was the function that people would name ([`wallscope_model::place`]).
+    /// Time in which it was the function that people would name ([`wallscope_model::attribution`]).
     pub place: Value,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wallscope_model::{BlockReason, Hop, Role, StackId, place};
+use wallscope_model::{BlockReason, Hop, Role, StackId, attribution};
 
 use super::{Analysis, waits::hop_line};
 
@@ -74,11 +74,11 @@ impl LockRow {
 
     /// Whether it is something that one thread has while others wait: not a condition, nor a thread's end.
     pub fn is_lock(&self) -> bool {
-        !self.is_join() && !self.name.starts_with(place::CONDITION)
+        !self.is_join() && !self.name.starts_with(attribution::CONDITION)
     }
 
     fn is_join(&self) -> bool {
-        self.name.starts_with(place::END_OF_THREAD)
+        self.name.starts_with(attribution::END_OF_THREAD)
     }
 }
 
@@ -245,14 +245,14 @@ impl Analysis<'_> {
         rows
     }
 
-    /// Words that threads park on ([`place::parks`]), and where they did. Each is one thread's and stands
+    /// Words that threads park on ([`attribution::parks`]), and where they did. Each is one thread's and stands
     /// for whatever it waits for, so waits are told apart by their places.
     fn parked(&self, sample_ns: &[u64]) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
         let rec = self.recording;
         let mut parked: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
         for (s, ns) in rec.samples.iter().zip(sample_ns) {
             let stack = &rec.stacks[s.stack.0 as usize];
-            if s.reason != Some(BlockReason::Lock) || *ns == 0 || !place::parks(rec, stack) {
+            if s.reason != Some(BlockReason::Lock) || *ns == 0 || !attribution::parks(rec, stack) {
                 continue;
             }
             let Some(word) = self.resource(s.labels) else {

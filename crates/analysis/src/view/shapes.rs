@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wallscope_model::shape::{Shape, ShapeRow};
+use wallscope_model::histogram::{Histogram, HistogramRow};
 use wallscope_model::{ContextId, Recording, Stack, StackId, State};
 
 /// The intervals of a state, or of a reason or part of it, over all threads.
@@ -13,10 +13,10 @@ pub struct ShapeLine {
     /// Block reason or part, by the contract's name; `None`: the whole state.
     pub reason: Option<&'static str>,
     /// The intervals, counted.
-    pub shape: Shape,
+    pub shape: Histogram,
 }
 
-fn reason_of(row: &ShapeRow) -> Option<&'static str> {
+fn reason_of(row: &HistogramRow) -> Option<&'static str> {
     (row.reason.map(|r| r.name())).or(row.part.map(|p| p.name()))
 }
 
@@ -40,7 +40,7 @@ pub fn shape_lines(rec: &Recording) -> Vec<ShapeLine> {
 }
 
 /// The intervals of each thread that were counted, by thread and state.
-pub fn thread_shapes(rec: &Recording) -> HashMap<(ContextId, State), &Shape> {
+pub fn thread_shapes(rec: &Recording) -> HashMap<(ContextId, State), &Histogram> {
     rec.shapes
         .iter()
         .filter(|r| r.stack.is_none())
@@ -49,7 +49,7 @@ pub fn thread_shapes(rec: &Recording) -> HashMap<(ContextId, State), &Shape> {
 }
 
 /// The intervals spent in one stack, in one state, for one reason.
-type ByStack<'r> = HashMap<(&'r Stack, State, Option<&'static str>), Shape>;
+type ByStack<'r> = HashMap<(&'r Stack, State, Option<&'static str>), Histogram>;
 
 /// Estimates of the intervals by stack; stacks that look the same are one.
 pub(super) fn stack_shapes(rec: &Recording) -> ByStack<'_> {
@@ -62,7 +62,7 @@ pub(super) fn stack_shapes(rec: &Recording) -> ByStack<'_> {
             continue;
         };
         sums.entry((stack, r.state, reason_of(r)))
-            .or_insert_with(|| Shape::new(r.shape.bits))
+            .or_insert_with(|| Histogram::new(r.shape.bits))
             .merge(&r.shape);
     }
     sums

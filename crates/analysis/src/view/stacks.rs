@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::shape::Shape;
-use wallscope_model::{ContextId, FrameKind, Stack, StackEnd, StackId, State, View};
+use wallscope_model::histogram::Histogram;
+use wallscope_model::{ContextId, Stack, StackEnd, StackId, State, View};
 
 use super::shapes::stack_shapes;
 use super::{Analysis, FunctionName};
@@ -42,7 +42,7 @@ pub struct StackRow {
     /// How it ended.
     pub end: StackEnd,
     /// How long the single intervals were, estimated from the samples, where that is known.
-    pub shape: Option<Shape>,
+    pub shape: Option<Histogram>,
 }
 
 #[derive(Default)]
@@ -123,16 +123,9 @@ impl Analysis<'_> {
 impl StackFrame {
     /// The contract's suffix of the frame in folded output.
     pub fn suffix(&self) -> &'static str {
-        match self.function.kind {
-            FrameKind::Kernel => "_[k]",
-            FrameKind::Jit => "_[j]",
-            FrameKind::Native if self.inlined => "_[i]",
-            FrameKind::Native
-            | FrameKind::Python
-            | FrameKind::Php
-            | FrameKind::Ruby
-            | FrameKind::Java
-            | FrameKind::JavaScript => "",
+        match self.inlined {
+            true => self.function.kind.inlined_suffix(),
+            false => self.function.kind.suffix(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wallscope_model::place;
+use wallscope_model::attribution;
 use wallscope_model::{
     Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
 };
@@ -157,7 +157,7 @@ impl Analysis<'_> {
         format!("[{how} by {}]", self.actor(hop))
     }
 
-    /// The name of the function of a stack that people would name ([`wallscope_model::place`]).
+    /// The name of the function of a stack that people would name ([`wallscope_model::attribution`]).
     pub fn place(&self, stack: StackId) -> Option<String> {
         let stack = &self.recording.stacks[stack.0 as usize];
         let function = self.code.place(self.recording, stack)?;
@@ -258,7 +258,7 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> Line {
             let reason = hop.reason.map_or("blocked", |r| r.name());
             // A word that only this thread parks on says nothing.
             let stack = |s: StackId| &a.recording.stacks[s.0 as usize];
-            let parks = (hop.stack).is_some_and(|s| place::parks(a.recording, stack(s)));
+            let parks = (hop.stack).is_some_and(|s| attribution::parks(a.recording, stack(s)));
             let name = a.resource(hop.labels).filter(|_| !parks);
             return Line::blocked(&format!("{who} is "), reason, name.as_deref(), &at("in"));
         }

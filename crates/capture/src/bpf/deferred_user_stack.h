@@ -35,7 +35,7 @@ struct {
 /*
  * The kfunc of Linux 7.0, whose last argument the verifier adds, and that of 6.18, which is given it.
  * Weak, so that older kernels load the rest; libbpf leaves out what has other arguments here. 7.0
- * also has the second name, for itself alone: allowed.rs tells which kernels have one to be called.
+ * also has the second name, for itself alone: kernel_features.rs tells which kernels have one to be called.
  */
 typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
 extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw,
@@ -108,7 +108,7 @@ static __always_inline int schedule_own_stack(struct task_struct *p, struct ws_l
 	return -1;
 }
 
-/* An event a CPU, whose ring overwrites itself (bells.rs). */
+/* An event a CPU, whose ring overwrites itself (irq_work.rs). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, u32);

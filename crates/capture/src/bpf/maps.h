@@ -22,7 +22,7 @@ const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
 u64 set_cpu_period = 10000000; /* ns of on-CPU time per sample of the timer */
 u32 set_clock = 0;        /* that timer is the software clock */
-#define WS_MANAGED_SOON 10000000 /* as in `upkeep.rs` */
+#define WS_MANAGED_SOON 10000000 /* as in `event_merger.rs` */
 u64 set_managed_every = WS_MANAGED_SOON; /* ns between wake-ups of user space for managed stacks */
 u32 set_iter = 0;         /* what the iterator does: enum below */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };

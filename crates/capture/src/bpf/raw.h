@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * Stacks that met code whose table was not loaded yet: sent as they are, with registers and memory, to
- * be unwound by user space (session/late.rs). Rationed.
+ * be unwound by user space (session/deferred_unwind.rs). Rationed.
  */
 #pragma once
 #include "user_unwind.h"

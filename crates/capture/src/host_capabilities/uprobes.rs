@@ -6,7 +6,7 @@ use std::{io, os::fd::AsRawFd};
 use wallscope_procfs::kernel_file;
 
 use super::attempts::{attributes, bpf, open_event};
-use crate::backend::ebpf::Kernel;
+use crate::backend::ebpf::KernelFeatures;
 
 /// Places a probe at a function of ours that nobody else runs, as the verbs do that count calls, and takes it away.
 pub(super) fn uprobes() -> io::Result<()> {
@@ -18,7 +18,7 @@ pub(super) fn uprobes() -> io::Result<()> {
         .find(|m| (m.start..m.end).contains(&here))
         .ok_or(io::ErrorKind::NotFound)?;
     let offset = here - m.start + m.offset;
-    match Kernel::inspect() {
+    match KernelFeatures::inspect() {
         Ok(kernel) if kernel.uprobe_multi => uprobe_by_link(offset),
         _ => uprobe_by_event(offset),
     }

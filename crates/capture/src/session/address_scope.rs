@@ -2,17 +2,17 @@
 
 /// In whose memory addresses mean something, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Whose {
+pub struct AddressScope {
     /// The process.
     pub pid: u32,
     /// The version of what addresses of code made at run time mean there (see `jit.rs`).
     pub code: u64,
 }
 
-impl Whose {
+impl AddressScope {
     /// Process `pid`, as it was last.
-    pub fn last(pid: u32) -> Whose {
-        Whose {
+    pub fn last(pid: u32) -> AddressScope {
+        AddressScope {
             pid,
             code: u64::MAX,
         }

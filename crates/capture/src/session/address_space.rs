@@ -9,13 +9,13 @@ use wallscope_unwind::native::TableSink;
 
 use super::{
     files::Files,
-    mappings::{Mapped, Snapshot},
+    mappings::{Mapped, MappingSnapshot},
 };
 use crate::backend::ebpf::sideband::Mapping;
 
 /// A process and its executable mappings by their start.
 #[derive(Clone, Default)]
-pub struct Space {
+pub struct AddressSpace {
     /// What is told of the process.
     pub facts: Process,
     /// Its mappings.
@@ -27,12 +27,12 @@ pub struct Space {
     /// The last one has ended.
     pub ended: bool,
     /// The mappings as they are, once somebody asked; void when they change.
-    pub(super) snapshot: Option<Snapshot>,
+    pub(super) snapshot: Option<MappingSnapshot>,
     /// Addresses at which code without a file was seen at any time.
     pub jit: Vec<(u64, u64)>,
 }
 
-impl Space {
+impl AddressSpace {
     /// Nothing is mapped any more.
     pub fn clear(&mut self) {
         self.snapshot = None;
@@ -66,7 +66,7 @@ impl Space {
     }
 
     /// What is mapped now. Snapshots of an unchanged process are one.
-    pub fn snapshot(&mut self) -> Snapshot {
+    pub fn snapshot(&mut self) -> MappingSnapshot {
         let mappings = &self.mappings;
         let taken = self
             .snapshot
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_mapping_in_the_middle_splits_what_was_there() {
-        let mut s = Space::default();
+        let mut s = AddressSpace::default();
         s.mappings.insert(
             0x1000,
             Mapped {

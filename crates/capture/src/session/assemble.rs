@@ -1,13 +1,14 @@
 //! What came in -> the recording: samples with their stacks, waits, peers, shapes, ledgers.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, within::Moment};
+use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, call_filter::Moment};
 
 use super::{
-    Options, accounts::Accounts, address_scope::Whose, build::Stacks, event_dispatch::Intake, hops,
-    jit_hints, processes::Processes,
+    Options, accounts::Accounts, address_scope::AddressScope, build::Stacks,
+    event_dispatch::EventDispatcher, hops, jit_hints, processes::Processes,
 };
 use crate::event::{self, LockSum};
+use wallscope_unwind::native::TableSink;
 
 /// What putting a recording together gives beside it.
 pub(super) struct Assembled {
@@ -22,10 +23,10 @@ pub(super) struct Assembled {
 }
 
 /// Puts what came in into `recording`, and what was lost into `losses`; `locks`: sums by lock.
-pub(super) fn assemble(
+pub(super) fn assemble<S: TableSink>(
     recording: &mut Recording,
-    intake: &mut Intake,
-    processes: &Processes,
+    intake: &mut EventDispatcher,
+    processes: &Processes<S>,
     locks: &[LockSum],
     losses: &mut Vec<(String, u64)>,
     mut stacks: Stacks,
@@ -38,11 +39,10 @@ pub(super) fn assemble(
         .div_ceil(grid.width_ns.max(1)))
     .max(1) as u32
         - 1;
-    let mut sums = intake.samples.finish(last_slice);
+    let sums = intake.samples.finish(last_slice);
     intake.resources.finish(processes.managed());
     intake.settle(u64::MAX);
     stacks.kernel_functions(&intake.kernel);
-    sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
     let peers = std::mem::take(&mut intake.samples.peers);
     let mut seen = Vec::with_capacity(sums.len());
     let mut at = FxHashMap::default();
@@ -80,7 +80,7 @@ pub(super) fn assemble(
         intake.chains.parts.crowded,
     ));
     recording.peers = peers.finish(end_ns, &intake.accounts, |user, context| {
-        let whose = Whose::last(intake.accounts.pid(context));
+        let whose = AddressScope::last(intake.accounts.pid(context));
         stacks.stack(0, user, whose, intake, processes)
     });
     losses.push(("malformed event".into(), intake.malformed));
@@ -137,5 +137,65 @@ pub(super) fn assemble(
         seen,
         moments,
         unnamed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wallscope_model::StackEnd;
+    use wallscope_unwind::native::MemoryTables;
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::{
+        event::{SampleEvent, ThreadEvent, state},
+        places::Interrupts,
+        session::{files::Files, unwound::UserStack},
+        target::Target,
+    };
+
+    /// What a recording says of one thread's samples that came in this order.
+    fn assembled(order: &mut dyn Iterator<Item = u64>) -> String {
+        let mut intake = EventDispatcher::new(0, 1_000_000, Interrupts::default());
+        let mut thread = ThreadEvent::new_zeroed();
+        (thread.id, thread.pid, thread.tid) = (1, 7, 7);
+        intake.accounts.thread(&thread);
+        for n in order {
+            let stack = UserStack {
+                end: StackEnd::Root,
+                late: false,
+                frames: [n << 12 | 1 << 48].into(),
+            };
+            intake.unwound(n + 1, stack);
+            let mut s = SampleEvent::new_zeroed();
+            (s.id, s.pid, s.tid, s.state) = (1, 7, 7, state::BLOCKED);
+            (s.begin, s.end, s.ns, s.count) = (1000, 2000 + n, 1000 + n, 1);
+            (s.ustack, s.resource) = (n + 1, n % 3);
+            intake.samples.sample(&s);
+        }
+        let tables = MemoryTables::new();
+        let processes = Processes::over(Files::over(tables).expect("memory does not refuse"));
+        let mut recording = Recording::default();
+        recording.window.end_ns = 10_000_000;
+        let (stacks, options) = (Stacks::new(&processes, false), Options::new(Target::All));
+        let mut losses = Vec::new();
+        let (intake, losses) = (&mut intake, &mut losses);
+        assemble(
+            &mut recording,
+            intake,
+            &processes,
+            &[],
+            losses,
+            stacks,
+            &options,
+        );
+        format!("{recording:?} {losses:?}")
+    }
+
+    #[test]
+    fn a_recording_does_not_depend_on_which_sample_came_first() {
+        let forwards = assembled(&mut (0..1000));
+        assert!(forwards.contains("ns: 1999"), "all samples are there");
+        assert!(forwards == assembled(&mut (0..1000).rev()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::shape::ShapeRow;
+use wallscope_model::histogram::HistogramRow;
 use wallscope_model::{
     BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Line,
     Module, ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
@@ -17,12 +17,12 @@ use wallscope_unwind::{
 };
 
 use super::{
-    address_scope::Whose,
-    event_dispatch::Intake,
+    address_scope::AddressScope,
+    event_dispatch::EventDispatcher,
     labels::{self, Labels},
     managed::Word,
     processes::Processes,
-    sample_key::{Key, Sum, User},
+    sample_key::{SampleKey, SampleSum, UserPart},
 };
 use crate::event::state;
 
@@ -39,7 +39,7 @@ pub struct Stacks {
     /// Distinct stacks.
     pub stacks: Vec<Stack>,
     /// How long the intervals were that were spent in them.
-    pub lengths: Vec<ShapeRow>,
+    pub lengths: Vec<HistogramRow>,
     /// How often user stacks ended before their root, by cause: (cause, weight in samples).
     pub truncated: FxHashMap<StackEnd, u64>,
     /// What was waited for.
@@ -47,7 +47,7 @@ pub struct Stacks {
     waits_in: FxHashMap<u64, Arc<str>>,
     /// By address, and what was there where that is not always the same.
     frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64, Option<Line>), FrameId>,
-    stack_ids: FxHashMap<(u64, User, Option<Whose>), StackId>,
+    stack_ids: FxHashMap<(u64, UserPart, Option<AddressScope>), StackId>,
     jit: FxHashMap<u32, ModuleId>,
     kernel: ModuleId,
     function_ids: FxHashMap<Function, FunctionId>,
@@ -126,17 +126,23 @@ impl Stacks {
     }
 
     /// Turns one sum of samples into a sample of the recording.
-    pub fn sample(
+    pub fn sample<S: TableSink>(
         &mut self,
-        key: Key,
-        sum: Sum,
-        intake: &Intake,
-        processes: &Processes,
+        key: SampleKey,
+        sum: SampleSum,
+        intake: &EventDispatcher,
+        processes: &Processes<S>,
     ) -> Option<Sample> {
         let context = intake.accounts.index(key.id)?;
         let pid = intake.accounts.pid(context);
         let code = key.code;
-        let stack = self.stack(key.kernel, key.user, Whose { pid, code }, intake, processes);
+        let stack = self.stack(
+            key.kernel,
+            key.user,
+            AddressScope { pid, code },
+            intake,
+            processes,
+        );
         let end = self.stacks[stack.0 as usize].end;
         if !end.is_whole() {
             *self.truncated.entry(end).or_default() += sum.count;
@@ -162,7 +168,7 @@ impl Stacks {
             ),
         };
         if !sum.lengths.counts.is_empty() {
-            self.lengths.push(ShapeRow {
+            self.lengths.push(HistogramRow {
                 context: Some(ContextId(context)),
                 stack: Some(stack),
                 state,
@@ -194,8 +200,15 @@ impl Stacks {
     }
 
     /// The coroutine with which the task began that ran, or blocked its thread, in a stack.
-    fn task(&mut self, user: User, intake: &Intake, processes: &Processes) -> Option<Arc<str>> {
-        let User::Hash(hash) = user else { return None };
+    fn task<S: TableSink>(
+        &mut self,
+        user: UserPart,
+        intake: &EventDispatcher,
+        processes: &Processes<S>,
+    ) -> Option<Arc<str>> {
+        let UserPart::Hash(hash) = user else {
+            return None;
+        };
         let (_, managed) = intake.joins.get(&hash)?;
         let known = self.tasks.entry(*managed);
         let name = known.or_insert_with(|| {
@@ -216,7 +229,7 @@ impl Stacks {
         kernel: u64,
         resource: u64,
         [program, task]: [Option<Arc<str>>; 2],
-        intake: &Intake,
+        intake: &EventDispatcher,
     ) -> Option<LabelsId> {
         let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
         let resource = labels::resource(reason, function, named);
@@ -224,24 +237,24 @@ impl Stacks {
     }
 
     /// The stack of these two halves, in its process.
-    pub fn stack(
+    pub fn stack<S: TableSink>(
         &mut self,
         kernel: u64,
-        user: User,
-        whose: Whose,
-        intake: &Intake,
-        processes: &Processes,
+        user: UserPart,
+        whose: AddressScope,
+        intake: &EventDispatcher,
+        processes: &Processes<S>,
     ) -> StackId {
         // Stacks with addresses outside all files mean something in their own process only.
         let own = match user {
-            User::Hash(h) => {
+            UserPart::Hash(h) => {
                 intake.joins.contains_key(&h)
                     || intake
                         .user
                         .get(&h)
                         .is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0))
             }
-            User::Missing(_) => false,
+            UserPart::Missing(_) => false,
         };
         let memo = (kernel, user, own.then_some(whose));
         if let Some(id) = self.stack_ids.get(&memo) {
@@ -260,8 +273,8 @@ impl Stacks {
             None => {}
         }
         match user {
-            User::Missing(cause) => end = cause,
-            User::Hash(hash) => {
+            UserPart::Missing(cause) => end = cause,
+            UserPart::Hash(hash) => {
                 let (native, managed) = match intake.joins.get(&hash) {
                     Some((native, managed)) => (*native, intake.managed.get(managed)),
                     None => (hash, None),
@@ -270,7 +283,7 @@ impl Stacks {
                     let (_, items) = hotspot::items(&stack.frames);
                     match managed {
                         Some(m) => {
-                            let whose = Whose {
+                            let whose = AddressScope {
                                 pid: m.pid,
                                 ..whose
                             };
@@ -305,7 +318,7 @@ impl Stacks {
         words: &[u64],
         managed: &[u64],
         end: StackEnd,
-        whose: Whose,
+        whose: AddressScope,
         processes: &Processes<S>,
     ) -> StackId {
         let mut frames = Vec::new();
@@ -325,7 +338,7 @@ impl Stacks {
         frames: &mut Vec<FrameId>,
         native: &[Item],
         whole: bool,
-        whose: Whose,
+        whose: AddressScope,
         managed: &[u64],
         processes: &Processes<S>,
     ) -> bool {

@@ -11,10 +11,10 @@
 //!
 //! While a thread waits for a lock it may pass through several hands: whoever lets another waiter in had it until then. So
 //! such a wait is cut at these moments, and where another wait began of which the lock's owner is known, and each
-//! piece given to who had the lock at its end (`chains/handed.rs`).
+//! piece given to who had the lock at its end (`chains/lock_handoff.rs`).
 //!
 //! A wait that is not over at the end was ended by nobody. Where its lock itself says who has it
-//! (`owners.rs`), the wait is given to that one, from when a waiter was last seen to be let in. So is one that
+//! (`lock_owner.rs`), the wait is given to that one, from when a waiter was last seen to be let in. So is one that
 //! ended by a time limit of its own, to who had the lock when it began.
 //!
 //! This is done some ticks after the wait, when the stacks of its chain have been read, so that
@@ -30,9 +30,9 @@ use wallscope_model::{BlockReason, StackEnd};
 use super::{
     chains::wake::Wake,
     gil::Holders,
-    lock_owner::Told,
-    sample_key::{Key, User},
-    wait_tree::{Follow, Node, Parts, Who},
+    lock_owner::OwnerEvidence,
+    sample_key::{SampleKey, UserPart},
+    wait_tree::{ActorKey, Follow, Node, WaitTree},
 };
 use crate::{
     event::{
@@ -45,7 +45,7 @@ mod follow;
 mod lock_handoff;
 mod wake;
 
-use lock_handoff::{By, Handed};
+use lock_handoff::{HolderEvidence, LockHandoffs};
 
 /// Wakers that are followed from one wait.
 pub const MOST_HOPS: usize = 8;
@@ -57,7 +57,7 @@ const MOST_POSTPONED: usize = 20_000;
 const DELAY: u64 = 100_000_000;
 
 /// Who had a lock, and by what that is known; `None`: a runtime tells.
-type Owned = (Who, Option<Told>);
+type Owned = (ActorKey, Option<OwnerEvidence>);
 
 /// A charged wait.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ struct Block {
     ns: u64,
     count: u64,
     kernel: u64,
-    user: User,
+    user: UserPart,
     detail: u8,
     resource: u64,
     /// Who had the lock when the wait began, where a runtime or the lock tells.
@@ -76,7 +76,7 @@ struct Block {
     /// `None`: it is not over.
     wake: Option<Rc<Wake>>,
     /// Who has the lock then, and by what that is known.
-    has: Option<(Who, Told)>,
+    has: Option<(ActorKey, OwnerEvidence)>,
 }
 
 /// A sample on a CPU.
@@ -85,7 +85,7 @@ struct OnCpu {
     /// The time that it stands for.
     ns: u64,
     kernel: u64,
-    user: User,
+    user: UserPart,
 }
 
 /// What one thread did, as far as it was sampled.
@@ -109,16 +109,16 @@ pub struct Chains {
     /// Those whose locks' owners are not known to have done anything since.
     postponed: VecDeque<(u32, u64, Block)>,
     /// Keys of the samples at the roots.
-    roots: Vec<Key>,
-    root_ids: FxHashMap<Key, u32>,
+    roots: Vec<SampleKey>,
+    root_ids: FxHashMap<SampleKey, u32>,
     /// What waits were divided into.
-    pub parts: Parts,
+    pub parts: WaitTree,
     /// Who had the lock that a thread waited for from some time on.
     owners: FxHashMap<(u64, u64), Owned>,
     /// Who has the lock that a thread still waits for, by record and begin of the wait.
-    has: FxHashMap<(u64, u64), (Who, Told)>,
+    has: FxHashMap<(u64, u64), (ActorKey, OwnerEvidence)>,
     /// Who had locks when.
-    handed: Handed,
+    handed: LockHandoffs,
     /// Who had interpreters' locks.
     pub holders: Holders,
     interrupts: Interrupts,
@@ -142,11 +142,11 @@ impl Chains {
         let before = steps.partition_point(|s| s.time <= e.begin);
         steps.drain(..before.saturating_sub(1));
         let user = if e.flags & (SAMPLE_NO_USER | SAMPLE_DEFERRED) == 0 && e.ustack != 0 {
-            User::Hash(e.ustack)
+            UserPart::Hash(e.ustack)
         } else if e.flags & SAMPLE_NO_USER != 0 {
-            User::Missing(StackEnd::KernelOnly)
+            UserPart::Missing(StackEnd::KernelOnly)
         } else {
-            User::Missing(StackEnd::Gone)
+            UserPart::Missing(StackEnd::Gone)
         };
         let wake = Rc::new(Wake {
             time: e.time,
@@ -176,7 +176,7 @@ impl Chains {
 
     /// When the thread with record `id` began to wait at `begin`, `owner` had the lock; `told`: by what that is
     /// known, where not from a runtime.
-    pub fn owned(&mut self, id: u64, begin: u64, owner: Who, told: Option<Told>) {
+    pub fn owned(&mut self, id: u64, begin: u64, owner: ActorKey, told: Option<OwnerEvidence>) {
         if self.owners.len() >= MOST_KEPT {
             self.owners.clear();
         }
@@ -184,12 +184,12 @@ impl Chains {
     }
 
     /// At the end the thread with record `id`, which has waited since `begin`, waits for a lock that `who` has.
-    pub fn has_lock(&mut self, id: u64, begin: u64, who: Who, told: Told) {
+    pub fn has_lock(&mut self, id: u64, begin: u64, who: ActorKey, told: OwnerEvidence) {
         self.has.insert((id, begin), (who, told));
     }
 
     /// A wait that is not over at the end.
-    pub fn still(&mut self, key: Key, s: &SampleEvent) {
+    pub fn still(&mut self, key: SampleKey, s: &SampleEvent) {
         let has = self.has.remove(&(s.id, s.begin));
         self.block(key, s, None, has);
         self.kept += 1;
@@ -198,10 +198,10 @@ impl Chains {
     /// A wait of which the stack is known.
     fn block(
         &mut self,
-        key: Key,
+        key: SampleKey,
         s: &SampleEvent,
         wake: Option<Rc<Wake>>,
-        has: Option<(Who, Told)>,
+        has: Option<(ActorKey, OwnerEvidence)>,
     ) {
         let block = Block {
             pid: s.pid,
@@ -218,8 +218,11 @@ impl Chains {
             has,
         };
         if let (Some((who, None)), true) = (&block.owner, block.detail == BlockReason::Lock as u8) {
-            self.handed
-                .add(block.resource, block.begin, By::Owner(who.clone()));
+            self.handed.add(
+                block.resource,
+                block.begin,
+                HolderEvidence::Owner(who.clone()),
+            );
         }
         let past = &mut self.past.entry(s.id).or_default().blocks;
         let at = past.partition_point(|b| b.begin <= block.begin);
@@ -236,13 +239,13 @@ impl Chains {
     pub fn resolve(&mut self, r: &Resolve) {
         for wake in self.tickets.remove(&r.ticket).unwrap_or_default() {
             if r.ustack != 0 {
-                wake.user.set(User::Hash(r.ustack));
+                wake.user.set(UserPart::Hash(r.ustack));
             }
         }
     }
 
     /// A sample whose stack is known.
-    pub fn sample(&mut self, key: Key, s: &SampleEvent) {
+    pub fn sample(&mut self, key: SampleKey, s: &SampleEvent) {
         match key.state {
             state::BLOCKED => {
                 // Its end was lost: nothing hangs below such a wait.
@@ -250,8 +253,11 @@ impl Chains {
                     return;
                 };
                 if key.detail == BlockReason::Lock as u8 {
-                    self.handed
-                        .add(key.resource, wake.time, By::Wake(Rc::clone(&wake)));
+                    self.handed.add(
+                        key.resource,
+                        wake.time,
+                        HolderEvidence::Wake(Rc::clone(&wake)),
+                    );
                 }
                 self.block(key, s, Some(wake), None);
             }
@@ -326,7 +332,7 @@ impl Chains {
     /// Whether `block`, which ran out, is over before what the owner of its lock did in it is told: that is not
     /// known to have done anything since, and may still be in a wait of its own.
     fn owner_is_behind(&mut self, block: &Block, kernel: &FxHashMap<u64, Box<[u64]>>) -> bool {
-        let (Some((Who::Record(owner), _)), Some(wake)) = (&block.owner, &block.wake) else {
+        let (Some((ActorKey::Record(owner), _)), Some(wake)) = (&block.owner, &block.wake) else {
             return false;
         };
         if self.interrupt(wake.kernel, kernel).is_none() {
@@ -344,7 +350,7 @@ impl Chains {
     }
 
     /// All parts, parents before children. What has not been followed yet is followed first.
-    pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<Key>, Vec<Node>) {
+    pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<SampleKey>, Vec<Node>) {
         self.settle(u64::MAX, kernel);
         self.parts.place_computing();
         (std::mem::take(&mut self.roots), self.parts.take())

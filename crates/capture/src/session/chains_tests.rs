@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, Role};
 use zerocopy::FromZeros;
 
-use super::{super::wait_tree::Who, *};
+use super::{super::wait_tree::ActorKey, *};
 use crate::event::{Hold, HoldsEvent};
 
 const MS: u64 = 1_000_000;
@@ -26,13 +26,13 @@ fn sample(chains: &mut Chains, id: u64, begin: u64, end: u64, kind: u8) {
     chains.sample(key(id, kind), &s);
 }
 
-fn key(id: u64, kind: u8) -> Key {
-    Key {
+fn key(id: u64, kind: u8) -> SampleKey {
+    SampleKey {
         id,
         former: 0,
         resource: 0,
         kernel: id,
-        user: User::Hash(id),
+        user: UserPart::Hash(id),
         code: 0,
         state: kind,
         detail: 0,
@@ -62,7 +62,7 @@ fn ends(nodes: &[Node]) -> u64 {
 fn find(nodes: &[Node], role: Role, who: u64) -> Vec<&Node> {
     nodes
         .iter()
-        .filter(|n| n.part.role == role && n.part.who == Who::Record(who))
+        .filter(|n| n.part.role == role && n.part.who == ActorKey::Record(who))
         .collect()
 }
 
@@ -122,7 +122,7 @@ fn a_wait_for_the_gil_is_divided_among_those_who_had_it() {
     let mut s = SampleEvent::new_zeroed();
     (s.id, s.pid, s.begin, s.end) = (1, 5, 2 * MS, 10 * MS);
     (s.state, s.ns, s.count) = (state::BLOCKED, 8 * MS, 8);
-    let key = Key {
+    let key = SampleKey {
         detail: BlockReason::Gil as u8,
         ..key(1, state::BLOCKED)
     };
@@ -195,7 +195,7 @@ fn strangers_are_ends() {
     let (_, nodes) = c.finish(&FxHashMap::default());
     // Of the first nothing is known: it stays without parts.
     assert_eq!(nodes.len(), 1);
-    let cron = Who::Stranger(7, 8, "cron".into());
+    let cron = ActorKey::Stranger(7, 8, "cron".into());
     assert!(nodes.iter().any(|n| n.part.who == cron && n.ns == 5 * MS));
 }
 
@@ -204,7 +204,7 @@ fn still(chains: &mut Chains, id: u64, begin: u64, resource: u64) {
     let mut s = SampleEvent::new_zeroed();
     (s.id, s.begin, s.end, s.state) = (id, begin, 100 * MS, state::BLOCKED);
     (s.ns, s.count) = ((100 * MS - begin) / MS * MS, 1);
-    let key = Key {
+    let key = SampleKey {
         resource,
         detail: BlockReason::Lock as u8,
         ..key(id, state::BLOCKED)
@@ -216,7 +216,7 @@ fn still(chains: &mut Chains, id: u64, begin: u64, resource: u64) {
 fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
     let mut c = Chains::default();
     for (id, begin, resource, owner) in [(1, 0, 71, 2), (2, 10, 72, 1), (3, 5, 72, 1)] {
-        c.has_lock(id, begin, Who::Record(owner), Told::Mutex);
+        c.has_lock(id, begin, ActorKey::Record(owner), OwnerEvidence::Mutex);
         still(&mut c, id, begin, resource);
     }
     // Of a lock that says nothing nothing is made up.
@@ -240,7 +240,7 @@ fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
     assert_eq!(of(3, Role::Held, 1), 2 * whole[2]);
     assert_eq!(of(3, Role::Held, 2), whole[2]);
     assert!(!nodes.iter().any(|n| roots[n.root as usize].id == 4));
-    let told = |n: &&Node| n.part.role == Role::Held && n.part.detail == Told::Mutex as u8;
+    let told = |n: &&Node| n.part.role == Role::Held && n.part.detail == OwnerEvidence::Mutex as u8;
     assert_eq!(nodes.iter().filter(told).count(), 7);
 }
 
@@ -251,13 +251,13 @@ fn who_has_a_lock_at_the_end_has_had_it_since_somebody_was_let_in_last() {
     c.wake(&wake(2, 0, 40 * MS, 5, &[(0, state::ON_CPU, 0)]));
     let mut s = SampleEvent::new_zeroed();
     (s.id, s.end, s.ns, s.state, s.count) = (2, 40 * MS, 40 * MS, state::BLOCKED, 1);
-    let lock = Key {
+    let lock = SampleKey {
         resource: 71,
         detail: BlockReason::Lock as u8,
         ..key(2, state::BLOCKED)
     };
     c.sample(lock, &s);
-    c.has_lock(1, 0, Who::Record(2), Told::Mutex);
+    c.has_lock(1, 0, ActorKey::Record(2), OwnerEvidence::Mutex);
     still(&mut c, 1, 0, 71);
     let (roots, nodes) = c.finish(&FxHashMap::default());
     let held = find(&nodes, Role::Held, 2);
@@ -279,10 +279,10 @@ fn a_wait_for_a_lock_that_ran_out_is_given_to_who_had_it_when_it_began() {
         let mut e = wake(1, 0, 20 * MS, 3, &[(0, state::ON_CPU, 0)]);
         e.kstack = stack;
         c.wake(&e);
-        c.owned(1, 0, Who::Record(2), Some(Told::MutexThen));
+        c.owned(1, 0, ActorKey::Record(2), Some(OwnerEvidence::MutexThen));
         let mut s = SampleEvent::new_zeroed();
         (s.id, s.end, s.ns, s.state, s.count) = (1, 20 * MS, 20 * MS, state::BLOCKED, 1);
-        let lock = Key {
+        let lock = SampleKey {
             resource: 71,
             detail: BlockReason::Lock as u8,
             ..key(1, state::BLOCKED)
@@ -314,7 +314,7 @@ fn of_an_owner_that_did_nothing_since_it_is_not_said_that_it_computes() {
     let mut e = wake(1, 0, 20 * MS, 3, &[(0, state::ON_CPU, 0)]);
     e.kstack = 77;
     c.wake(&e);
-    c.owned(1, 0, Who::Record(2), Some(Told::MutexThen));
+    c.owned(1, 0, ActorKey::Record(2), Some(OwnerEvidence::MutexThen));
     sample(&mut c, 1, 0, 20 * MS, state::BLOCKED);
     let (_, nodes) = c.finish(&kernel);
     assert_eq!(find(&nodes, Role::Held, 2)[0].ns, 20 * MS);
@@ -351,7 +351,7 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
         let mut s = SampleEvent::new_zeroed();
         (s.id, s.begin, s.end, s.state) = (id, begin, end, state::BLOCKED);
         (s.ns, s.count) = (end - begin, 1);
-        let key = Key {
+        let key = SampleKey {
             resource,
             detail: BlockReason::Lock as u8,
             ..key(id, state::BLOCKED)
@@ -364,7 +364,7 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
     lock(&mut c, 3, 2 * MS, 13 * MS, 2, 71);
     lock(&mut c, 1, 4 * MS, 20 * MS, 5, 71);
     // When 12 began to wait 13 had the lock, says its runtime.
-    c.owned(12, 12 * MS, Who::Record(13), None);
+    c.owned(12, 12 * MS, ActorKey::Record(13), None);
     lock(&mut c, 12, 12 * MS, 22 * MS, 5, 74);
     lock(&mut c, 14, 8 * MS, 18 * MS, 5, 74);
     // Another process calls the first lock 75, as is known before some of its waits and after others: 15 lets 16 in.

@@ -3,7 +3,7 @@
 use wallscope_unwind::native::Registers;
 use zerocopy::FromBytes;
 
-use super::mappings::Snapshot;
+use super::mappings::MappingSnapshot;
 use crate::event::{Head, RawHead, Resolve, kind};
 
 /// Bytes of stack that a copy may have (`WS_RAW_BYTES`): the last page is copied only if all of it fits.
@@ -16,7 +16,7 @@ pub struct CopiedStack {
     head: RawHead,
     bytes: Box<[u8]>,
     /// What its process had mapped; `None` until the session has looked, and where that is unknown.
-    pub mappings: Option<Snapshot>,
+    pub mappings: Option<MappingSnapshot>,
 }
 
 impl CopiedStack {

@@ -19,7 +19,7 @@ use super::{
     copied_stack::CopiedStack,
     files::Files,
     managed::Managed,
-    mappings::{Mapped, Snapshot},
+    mappings::{Mapped, MappingSnapshot},
     unwound::UserStack,
 };
 use crate::{event::Resolve, target::read_memory};
@@ -62,7 +62,7 @@ struct Process {
     id: u32,
     /// How many files were wanted when it was put there.
     wanted: usize,
-    _kept: Snapshot,
+    _kept: MappingSnapshot,
 }
 
 impl DeferredUnwinder {
@@ -81,7 +81,7 @@ impl DeferredUnwinder {
     fn unwind_one<S: TableSink>(
         &mut self,
         copy: &CopiedStack,
-        mappings: &Snapshot,
+        mappings: &MappingSnapshot,
         files: &mut Files<S>,
         managed: &Managed,
     ) -> (Unwound, bool) {

@@ -3,12 +3,12 @@
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
 use super::{Options, pace::Pace};
-use crate::backend::ebpf::{Kernel, Mechanism, Programs, event_sampling::Tap};
+use crate::backend::ebpf::{KernelFeatures, Mechanism, Programs, event_sampling::SampledEvent};
 
 /// What the words are made from.
 pub struct Facts<'a> {
     /// The kernel.
-    pub kernel: &'a Kernel,
+    pub kernel: &'a KernelFeatures,
     /// What was asked for.
     pub options: &'a Options,
     /// How blocked threads' stacks were read.
@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     /// The intervals that were kept.
     pub timeline: Option<&'a Timeline>,
     /// Events at which stacks were taken.
-    pub taps: &'a [Tap],
+    pub taps: &'a [SampledEvent],
     /// Rates at the end.
     pub pace: &'a Pace,
     /// Reasons could be told from kernel functions.
@@ -110,7 +110,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
             ),
         ]
         .into_iter()
-        .chain(f.taps.iter().map(Tap::describe))
+        .chain(f.taps.iter().map(SampledEvent::describe))
         .collect(),
         columns: vec![
             column(

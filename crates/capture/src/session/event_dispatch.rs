@@ -14,14 +14,14 @@ use super::{
     copied_stack::CopiedStack,
     deferred_unwind::Deferred,
     java::Java,
-    lock_owner::{self, Owner, Told},
+    lock_owner::{self, LockOwner, OwnerEvidence},
     resources::Resources,
-    sample_key::{Key, Sum, User},
+    sample_key::{SampleKey, SampleSum, UserPart},
     samples::Samples,
     shapes::Shapes,
     timeline::Turns,
     unwound::{ManagedStack, UserStack},
-    wait_tree::Who,
+    wait_tree::ActorKey,
 };
 use crate::{
     backend::ebpf::Visited,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Everything that has come in.
-pub struct Intake {
+pub struct EventDispatcher {
     /// Threads and their books.
     pub accounts: Accounts,
     /// Samples.
@@ -84,12 +84,12 @@ pub struct Intake {
     pub malformed: u64,
 }
 
-impl Intake {
+impl EventDispatcher {
     /// An empty intake.
-    pub fn new(start_ns: u64, slice_ns: u64, interrupts: Interrupts) -> Intake {
+    pub fn new(start_ns: u64, slice_ns: u64, interrupts: Interrupts) -> EventDispatcher {
         let accounts = Accounts::new(start_ns, slice_ns);
         let samples = Samples::new(accounts.grid());
-        Intake {
+        EventDispatcher {
             accounts,
             samples,
             resources: Resources::default(),
@@ -243,7 +243,7 @@ impl Intake {
     /// Lets `java` know of its threads' waits for locks since the last call.
     pub fn tell_java(&mut self, java: &mut Java) {
         for (key, _) in &self.samples.done[self.looked..] {
-            if let User::Hash(hash) = key.user
+            if let UserPart::Hash(hash) = key.user
                 && (key.state, key.detail) == (state::BLOCKED, BlockReason::Lock as u8)
                 && let Some((pid, address)) = self.futexes.get(&key.resource)
                 && let Some(stack) = self.user.get(&hash)
@@ -271,7 +271,8 @@ impl Intake {
             if let Some(tid) = java.owner(e.pid, e.owner)
                 && let Some(owner) = self.records.get(&(e.pid, tid))
             {
-                self.chains.owned(e.id, e.begin, Who::Record(*owner), None);
+                self.chains
+                    .owned(e.id, e.begin, ActorKey::Record(*owner), None);
             }
         }
         let mut reader = lock_owner::Reader::default();
@@ -285,9 +286,9 @@ impl Intake {
         }
     }
 
-    fn who(&self, owner: &Owner) -> Who {
+    fn who(&self, owner: &LockOwner) -> ActorKey {
         match self.records.get(&(owner.pid, owner.tid)) {
-            Some(record) => Who::Record(*record),
+            Some(record) => ActorKey::Record(*record),
             None => lock_owner::stranger(owner),
         }
     }
@@ -303,8 +304,8 @@ impl Intake {
             let owner = if let Some((pid, address)) = self.futexes.get(&key.resource) {
                 reader.owner(*pid, s.tid, *address)
             } else if let Some((pid, monitor)) = self.monitors.get(&key.resource) {
-                java.has_monitor(*pid, *monitor).map(|tid| Owner {
-                    told: Told::Monitor,
+                java.has_monitor(*pid, *monitor).map(|tid| LockOwner {
+                    told: OwnerEvidence::Monitor,
                     pid: *pid,
                     tid,
                 })
@@ -318,7 +319,7 @@ impl Intake {
     }
 
     /// Samples since the last time, for a look; waits are not followed then.
-    pub fn take_samples(&mut self) -> Vec<(Key, Sum)> {
+    pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
         self.looked = 0;
         self.samples.take()
     }

@@ -20,7 +20,7 @@ use rustc_hash::FxHashMap;
 use super::{
     copied_stack::CopiedStack,
     deferred_unwind::{self, Due},
-    event_dispatch::Intake,
+    event_dispatch::EventDispatcher,
     processes::Processes,
 };
 use crate::{
@@ -66,7 +66,7 @@ impl Step {
 
 /// What was taken and waits for its turn.
 #[derive(Default)]
-pub struct Upkeep {
+pub struct EventMerger {
     steps: Vec<(u64, Step)>,
     /// Threads that ended, by process: what their stacks need is kept until these have been looked at.
     ended: FxHashMap<u32, u32>,
@@ -74,7 +74,7 @@ pub struct Upkeep {
     known: u32,
 }
 
-impl Upkeep {
+impl EventMerger {
     /// Takes all events that came and brings mappings and processes up to date with them. `ring`:
     /// `None` once it is closed and emptied, when nothing more can come.
     pub fn follow(
@@ -83,7 +83,7 @@ impl Upkeep {
         sideband: &mut Sideband,
         ring: Option<&RingBuffer<'_>>,
         processes: &mut Processes,
-        intake: &RefCell<Intake>,
+        intake: &RefCell<EventDispatcher>,
     ) {
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
@@ -152,7 +152,7 @@ impl Upkeep {
     }
 
     /// Takes what came in by the event ring.
-    fn take(&mut self, intake: &mut Intake) {
+    fn take(&mut self, intake: &mut EventDispatcher) {
         let threads = intake.news.drain(..);
         self.steps
             .extend(threads.map(|e| (e.time, Step::Thread(e))));
@@ -165,7 +165,7 @@ impl Upkeep {
     }
 
     /// Tells what came to pass until `upto`, in order.
-    fn tell(&mut self, upto: u64, processes: &mut Processes, intake: &mut Intake) {
+    fn tell(&mut self, upto: u64, processes: &mut Processes, intake: &mut EventDispatcher) {
         self.steps.sort_by_key(|(time, step)| (*time, step.rank()));
         let until = self.steps.partition_point(|(time, _)| *time <= upto);
         for (time, step) in self.steps.drain(..until) {
@@ -189,7 +189,7 @@ impl Upkeep {
 
 /// Names the stacks of managed code that came in: whether one ran what was not known before; `None`:
 /// none came in.
-fn name(processes: &mut Processes, intake: &mut Intake) -> Option<bool> {
+fn name(processes: &mut Processes, intake: &mut EventDispatcher) -> Option<bool> {
     let managed = processes.managed_mut();
     let (python, vm) = (&mut intake.unnamed, &mut intake.unnamed_vm);
     let mut new = (!python.is_empty() || !vm.is_empty()).then_some(false);

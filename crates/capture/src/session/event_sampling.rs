@@ -5,7 +5,7 @@ use wallscope_model::{ContextId, EventHits};
 use super::{Options, accounts::Accounts};
 use crate::{
     Error,
-    backend::ebpf::event_sampling::{MOST, Tap},
+    backend::ebpf::event_sampling::{MOST, SampledEvent},
     counter::Source,
 };
 
@@ -13,7 +13,7 @@ use crate::{
 ///
 /// # Errors
 /// One cannot be had here, or there are too many.
-pub(super) fn open(options: &Options, cpus: &[u32]) -> Result<Vec<Tap>, Error> {
+pub(super) fn open(options: &Options, cpus: &[u32]) -> Result<Vec<SampledEvent>, Error> {
     if options.events.len() > MOST {
         return Err(Error::NoEvent {
             name: format!("{} events", options.events.len()),
@@ -21,23 +21,25 @@ pub(super) fn open(options: &Options, cpus: &[u32]) -> Result<Vec<Tap>, Error> {
         });
     }
     let open = |spec| {
-        Tap::open(spec, cpus, options.hz, options.event_period).map_err(|why| Error::NoEvent {
-            name: spec.name.clone(),
-            why,
+        SampledEvent::open(spec, cpus, options.hz, options.event_period).map_err(|why| {
+            Error::NoEvent {
+                name: spec.name.clone(),
+                why,
+            }
         })
     };
     options.events.iter().map(open).collect()
 }
 
 /// Which kinds there are: software or hardware events, tracepoints.
-pub(super) fn kinds(taps: &[Tap]) -> (bool, bool) {
-    let point = |tap: &Tap| tap.spec.source == Source::Tracepoint;
+pub(super) fn kinds(taps: &[SampledEvent]) -> (bool, bool) {
+    let point = |tap: &SampledEvent| tap.spec.source == Source::Tracepoint;
     (taps.iter().any(|t| !point(t)), taps.iter().any(point))
 }
 
 /// How often each event happened to whom: `counted` has (thread record, event, hits). Stacks follow.
 pub(super) fn assemble(
-    taps: &[Tap],
+    taps: &[SampledEvent],
     counted: &[(u64, usize, u64)],
     accounts: &Accounts,
 ) -> Vec<EventHits> {

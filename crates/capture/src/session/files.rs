@@ -22,7 +22,7 @@ use wallscope_unwind::native::{
 };
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{found_runtime::Found, mappings::Mapped};
+use super::{found_runtime::FoundRuntime, mappings::Mapped};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},
@@ -41,7 +41,7 @@ struct Entry {
     pid: u32,
     root: Option<Arc<TargetRoot>>,
     /// The runtime it holds; the outer `None`: nobody has looked yet.
-    runtime: Option<Option<Found>>,
+    runtime: Option<Option<FoundRuntime>>,
 }
 
 /// All files met so far.
@@ -220,7 +220,7 @@ impl<S: TableSink> Files<S> {
     }
 
     /// The runtime of managed code in file `index`, if it holds one.
-    pub fn runtime(&mut self, index: u16) -> Option<Found> {
+    pub fn runtime(&mut self, index: u16) -> Option<FoundRuntime> {
         let e = &mut self.entries[index as usize];
         if e.runtime.is_none() {
             let mapped = e.file.as_ref().and_then(|f| MappedFile::map(f).ok());
@@ -416,7 +416,9 @@ impl<S: TableSink> Files<S> {
         for (why, count) in &self.refusals {
             losses.push((format!("mapped file refused: {why}"), *count));
         }
-        for (id, index) in &self.by_unwinder {
+        let mut ids: Vec<_> = self.by_unwinder.iter().collect();
+        ids.sort_unstable();
+        for (id, index) in ids {
             if let Some(problem) = self.store.file_problem(*id) {
                 let path = &self.entries[*index as usize].path;
                 losses.push((format!("no unwind information in {path}: {problem}"), 1));

@@ -4,4 +4,4 @@ use std::sync::Arc;
 use wallscope_unwind::runtime::{Facts, Refusal};
 
 /// The runtime of a mapped file, or why it cannot be read.
-pub type Found = Arc<Result<Facts, Refusal>>;
+pub type FoundRuntime = Arc<Result<Facts, Refusal>>;

@@ -7,27 +7,28 @@ use wallscope_model::{
 };
 
 use super::{
-    address_scope::Whose,
+    address_scope::AddressScope,
     build::Stacks,
-    event_dispatch::Intake,
-    lock_owner::Told,
+    event_dispatch::EventDispatcher,
+    lock_owner::OwnerEvidence,
     processes::Processes,
-    sample_key::{Key, User},
-    wait_tree::{Node, Who},
+    sample_key::{SampleKey, UserPart},
+    wait_tree::{ActorKey, Node},
 };
 use crate::event::LockSum;
+use wallscope_unwind::native::TableSink;
 
 /// Puts hops and lock waits into `recording`. `samples`: where each key's sample stands in it.
-pub fn assemble(
+pub fn assemble<S: TableSink>(
     recording: &mut Recording,
     stacks: &mut Stacks,
-    samples: &FxHashMap<Key, u32>,
+    samples: &FxHashMap<SampleKey, u32>,
     locks: &[LockSum],
-    intake: &mut Intake,
-    processes: &Processes,
+    intake: &mut EventDispatcher,
+    processes: &Processes<S>,
 ) {
     let (roots, nodes) = intake.chains.finish(&intake.kernel);
-    let mut actors: FxHashMap<Who, ActorId> = FxHashMap::default();
+    let mut actors: FxHashMap<ActorKey, ActorId> = FxHashMap::default();
     let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
     for node in &nodes {
         let above = match node.parent {
@@ -49,65 +50,69 @@ pub fn assemble(
         let hop = hop(node, above, actor, stacks, intake, processes);
         recording.hops.push(hop);
     }
-    recording.locks = locks
+    // The kernel lists them in no order.
+    let mut locks: Vec<(u32, &LockSum)> = locks
         .iter()
-        .filter_map(|l| {
-            let index = intake.accounts.index(l.id)?;
+        .filter_map(|l| Some((intake.accounts.index(l.id)?, l)))
+        .collect();
+    locks.sort_unstable_by_key(|(context, l)| (*context, l.address, l.call, l.id));
+    recording.locks = locks
+        .into_iter()
+        .map(|(index, l)| {
             let pid = intake.accounts.pid(index);
             let name = (intake.resources).lock(pid, l.address, l.call, processes.managed());
-            Some(LockWait {
+            LockWait {
                 context: ContextId(index),
                 labels: stacks.labels.id(Some(name), None, None),
                 address: l.address,
                 total_ns: l.total,
                 longest_ns: l.longest,
                 count: l.count,
-            })
+            }
         })
         .collect();
-    recording.locks.sort_by_key(|l| (l.context, l.address));
 }
 
-fn actor(who: &Who, intake: &Intake) -> Actor {
+fn actor(who: &ActorKey, intake: &EventDispatcher) -> Actor {
     match who {
-        Who::Record(id) => match intake.accounts.index(*id) {
+        ActorKey::Record(id) => match intake.accounts.index(*id) {
             Some(index) => Actor::Context(ContextId(index)),
             None => Actor::Unknown,
         },
-        Who::Stranger(pid, tid, name) => Actor::Stranger {
+        ActorKey::Stranger(pid, tid, name) => Actor::Stranger {
             pid: *pid,
             tid: *tid,
             name: name.clone(),
         },
-        Who::Interrupt(served) => Actor::Interrupt((*served).into()),
+        ActorKey::Interrupt(served) => Actor::Interrupt((*served).into()),
     }
 }
 
-fn hop(
+fn hop<S: TableSink>(
     node: &Node,
     above: Above,
     actor: ActorId,
     stacks: &mut Stacks,
-    intake: &Intake,
-    processes: &Processes,
+    intake: &EventDispatcher,
+    processes: &Processes<S>,
 ) -> Hop {
     let p = &node.part;
-    let nothing = p.kernel == 0 && matches!(p.user, User::Missing(_));
+    let nothing = p.kernel == 0 && matches!(p.user, UserPart::Missing(_));
     let pid = match &p.who {
-        Who::Record(id) => intake.accounts.index(*id).map(|i| intake.accounts.pid(i)),
-        Who::Stranger(pid, ..) => Some(*pid),
+        ActorKey::Record(id) => intake.accounts.index(*id).map(|i| intake.accounts.pid(i)),
+        ActorKey::Stranger(pid, ..) => Some(*pid),
         _ => Some(0),
     };
     let stack = pid
         .filter(|_| !nothing)
-        .map(|pid| stacks.stack(p.kernel, p.user, Whose::last(pid), intake, processes));
+        .map(|pid| stacks.stack(p.kernel, p.user, AddressScope::last(pid), intake, processes));
     let blocked = p.role == Role::Blocked;
     let reason = BlockReason::ALL
         .get(p.detail as usize)
         .copied()
         .filter(|_| blocked);
     let parts = [Part::Woken, Part::Preempted, Part::Throttled];
-    let told = Told::name(p.detail).filter(|_| p.role == Role::Held);
+    let told = OwnerEvidence::name(p.detail).filter(|_| p.role == Role::Held);
     let labels = match told {
         Some(told) => Some(stacks.labels.set(vec![Label {
             key: told_by::KEY.into(),

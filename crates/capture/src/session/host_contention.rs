@@ -16,17 +16,17 @@ const LEAST: f64 = 0.01;
 const NS_PER_TICK: u64 = 10_000_000;
 
 /// The first look.
-pub(crate) struct Neighbours {
+pub(crate) struct HostContention {
     /// Ticks so far, by process and when that began.
     before: FxHashMap<(u32, u64), u64>,
     at_ns: u64,
 }
 
-impl Neighbours {
+impl HostContention {
     /// Looks the first time, at `now` ns.
-    pub fn begin(now: u64) -> Neighbours {
+    pub fn begin(now: u64) -> HostContention {
         let ticks = |s: Stat| ((s.pid, s.start_ticks), s.user_ticks + s.system_ticks);
-        Neighbours {
+        HostContention {
             before: look().map(ticks).collect(),
             at_ns: now,
         }
@@ -118,7 +118,7 @@ mod tests {
     fn who_computed_meanwhile_is_told() {
         let now = |since: Instant| since.elapsed().as_nanos() as u64;
         let since = Instant::now();
-        let first = Neighbours::begin(now(since));
+        let first = HostContention::begin(now(since));
         // Ticks are of 10 ms: computes until the books have some.
         let own = || {
             let all = first.end(now(since).max(1), &[]).into_iter();

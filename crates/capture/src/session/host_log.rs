@@ -8,7 +8,7 @@ use wallscope_procfs::locks::FileId;
 use wallscope_procfs::sockets::{self, Ends, Socket};
 use wallscope_procfs::{host::HostReader, process};
 
-use super::host_contention::Neighbours;
+use super::host_contention::HostContention;
 use crate::clock::now;
 
 /// From one reading to the next, ns.
@@ -32,7 +32,7 @@ pub(crate) struct HostLog {
     /// Listening sockets that were met, and whether they are the targets'.
     listeners: FxHashMap<u32, bool>,
     facts: Vec<HostSample>,
-    neighbours: Neighbours,
+    neighbours: HostContention,
     next_ns: u64,
 }
 
@@ -44,7 +44,7 @@ impl HostLog {
             pids: pids.iter().take(MOST).copied().collect(),
             listeners: FxHashMap::default(),
             facts: Vec::new(),
-            neighbours: Neighbours::begin(now()),
+            neighbours: HostContention::begin(now()),
             next_ns: 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fs::File, sync::Arc, time::Duration};
 
-use wallscope_model::{Recording, WaitSeen, within::Moment};
+use wallscope_model::{Recording, WaitSeen, call_filter::Moment};
 use wallscope_symbolize::Sources;
 
 use super::events::{Signals, Stopper};

@@ -20,7 +20,7 @@ use wallscope_unwind::{
     },
 };
 
-use super::found_runtime::Found;
+use super::found_runtime::FoundRuntime;
 use crate::{
     clock::now,
     event::{MonitorPlace, PARKED},
@@ -40,7 +40,7 @@ const LOADED: u64 = 3_000_000_000;
 
 /// A VM that is not ready to be read.
 struct Starting {
-    found: Found,
+    found: FoundRuntime,
     bias: u64,
     since: u64,
     next: u64,
@@ -92,7 +92,7 @@ pub struct Java {
 
 impl Java {
     /// Process `pid` has the file of `found` mapped, its addresses moved by `bias`.
-    pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64) {
+    pub fn mapped(&mut self, pid: u32, found: &FoundRuntime, bias: u64) {
         let known = self.vms.get(&pid).map(|(bias, _)| *bias);
         let waits = self.starting.get(&pid).map(|s| s.bias);
         if known == Some(bias) || waits == Some(bias) {

@@ -13,7 +13,7 @@ use wallscope_procfs::process;
 use wallscope_procfs::target_file::{Refusal, TargetRoot};
 use wallscope_symbolize::jit::{ClockReading, CodeHistory, JitDump, PerfMap, SourcePosition};
 
-use super::jit_hints::Maker;
+use super::jit_hints::JitRuntime;
 use crate::clock::{now, unix_now};
 
 /// What is read of one file at a time, bytes or records, while samples wait.
@@ -66,7 +66,7 @@ struct Process {
     /// Whose code it began with, and when.
     parent: Option<(u32, u64)>,
     /// Who makes its code, if that is known.
-    maker: Option<&'static Maker>,
+    maker: Option<&'static JitRuntime>,
     /// Whether its perf map is still looked for, when next, and how often that was in vain.
     wants_map: bool,
     next: u64,
@@ -102,7 +102,7 @@ impl Jit {
         &mut self,
         pid: u32,
         root: Option<&Arc<TargetRoot>>,
-        maker: Option<&'static Maker>,
+        maker: Option<&'static JitRuntime>,
     ) {
         let process = self.processes.entry(pid).or_default();
         process.maker = maker;
@@ -291,7 +291,7 @@ impl Jit {
     }
 
     /// Who makes the code of `pid`, if that is known.
-    pub fn maker(&self, pid: u32) -> Option<&'static Maker> {
+    pub fn maker(&self, pid: u32) -> Option<&'static JitRuntime> {
         self.processes.get(&pid)?.maker
     }
 

@@ -5,7 +5,7 @@
 use wallscope_model::Limit;
 
 /// A runtime that makes code, and how it can be made to tell what.
-pub struct Maker {
+pub struct JitRuntime {
     /// How names of its files begin.
     files: &'static [&'static str],
     /// For people.
@@ -15,74 +15,74 @@ pub struct Maker {
 }
 
 /// Those whose ways are known. The first one that fits counts.
-const MAKERS: &[Maker] = &[
-    Maker {
+const MAKERS: &[JitRuntime] = &[
+    JitRuntime {
         files: &["libcoreclr.so"],
         name: ".NET",
         remedy: "start it with DOTNET_PerfMapEnabled=1 in its environment (2: jitdump only, 3: perf map only)",
     },
-    Maker {
+    JitRuntime {
         files: &["libruby", "ruby"],
         name: "Ruby",
         remedy: "ruby --yjit --yjit-perf (Ruby 3.3 and later)",
     },
-    Maker {
+    JitRuntime {
         files: &["opcache.so", "libphp", "php"],
         name: "PHP",
         remedy: "php -d opcache.jit_debug=0x10 (perf map), or 0x20 (jitdump)",
     },
-    Maker {
+    JitRuntime {
         files: &["beam.smp"],
         name: "Erlang's BEAM",
         remedy: "erl +JPperf true",
     },
-    Maker {
+    JitRuntime {
         files: &["libjulia"],
         name: "Julia",
         remedy: "ENABLE_JITPROFILING=1 julia, where it was built with it",
     },
-    Maker {
+    JitRuntime {
         files: &["wasmtime"],
         name: "wasmtime",
         remedy: "wasmtime run --profile=perfmap, or --profile=jitdump",
     },
-    Maker {
+    JitRuntime {
         files: &["libnode.so", "node", "electron", "chrome"],
         name: "V8",
         remedy: "node --perf-basic-prof --interpreted-frames-native-stack",
     },
-    Maker {
+    JitRuntime {
         files: &["libjvm.so"],
         name: "HotSpot",
         remedy: "jcmd PID Compiler.perfmap (what is compiled at that moment, without inlining)",
     },
-    Maker {
+    JitRuntime {
         files: &["libpypy", "pypy"],
         name: "PyPy",
         remedy: "nothing names code of its JIT; pypy3 --jit off runs without, in the interpreter's functions",
     },
-    Maker {
+    JitRuntime {
         files: &["libpython3", "python3"],
         name: "CPython",
         remedy: "python -X perf (3.12 and later), for its trampolines; nothing names code of its JIT",
     },
-    Maker {
+    JitRuntime {
         files: &["libluajit", "luajit"],
         name: "LuaJIT",
         remedy: "nothing in its usual builds; luajit -joff runs without such code, to see Lua's C functions",
     },
 ];
 
-impl Maker {
+impl JitRuntime {
     /// For people: the runtime, and how it can be made to tell names.
     pub fn told(&self) -> (&'static str, &'static str) {
         (self.name, self.remedy)
     }
 
     /// The one that a process runs which has these files mapped.
-    pub fn among<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<&'static Maker> {
+    pub fn among<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<&'static JitRuntime> {
         let name = |path: &'p str| path.rsplit('/').next().unwrap_or(path);
-        let fits = |m: &&Maker| {
+        let fits = |m: &&JitRuntime| {
             let mut names = paths.clone().map(name);
             names.any(|n| m.files.iter().any(|f| n.starts_with(f)))
         };
@@ -94,12 +94,12 @@ impl Maker {
 /// stacks; `maker`: the runtime that made it, if that is known.
 pub fn unnamed_code(
     unnamed: Vec<(u32, u64)>,
-    maker: impl Fn(u32) -> Option<&'static Maker>,
+    maker: impl Fn(u32) -> Option<&'static JitRuntime>,
 ) -> Vec<Limit> {
     let mut all: Vec<Limit> = unnamed
         .into_iter()
         .map(|(pid, addresses)| {
-            let (name, remedy) = maker(pid).map_or(("a runtime that is not known", ""), Maker::told);
+            let (name, remedy) = maker(pid).map_or(("a runtime that is not known", ""), JitRuntime::told);
             Limit {
                 what: format!(
                     "names of code that {name} made at run time in process {pid} ({addresses} addresses): \
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn runtimes_are_known_by_their_files() {
-        let of = |paths: &[&str]| Maker::among(paths.iter().copied()).map(|m| m.name);
+        let of = |paths: &[&str]| JitRuntime::among(paths.iter().copied()).map(|m| m.name);
         assert_eq!(of(&["/usr/bin/app", "/opt/libcoreclr.so"]), Some(".NET"));
         assert_eq!(of(&["/lib/libc.so.6", "/usr/bin/ruby3.1"]), Some("Ruby"));
         assert_eq!(of(&["/usr/bin/node"]), Some("V8"));

@@ -16,7 +16,7 @@ use wallscope_model::told_by;
 use wallscope_procfs::kernel_file;
 use wallscope_procfs::{maps, process};
 
-use super::wait_tree::Who;
+use super::wait_tree::ActorKey;
 use crate::{
     backend::proc::waiting::{Call, Where},
     event::{WORDS_BEFORE, WordsEvent},
@@ -44,7 +44,7 @@ const NO_ID: u32 = 16;
 
 /// By what it is known who has a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum OwnerEvidence {
     /// A mutex.
     Mutex = 1,
     /// A read-write lock.
@@ -61,7 +61,7 @@ pub enum Told {
     FutexThen = 7,
 }
 
-impl Told {
+impl OwnerEvidence {
     /// How a recording calls what this number stands for.
     pub fn name(number: u8) -> Option<&'static str> {
         [
@@ -78,26 +78,29 @@ impl Told {
     }
 
     /// The same, of when the wait began.
-    pub fn then(self) -> Told {
+    pub fn then(self) -> OwnerEvidence {
         match self {
-            Told::Mutex => Told::MutexThen,
-            Told::RwLock => Told::RwLockThen,
-            Told::Futex => Told::FutexThen,
+            OwnerEvidence::Mutex => OwnerEvidence::MutexThen,
+            OwnerEvidence::RwLock => OwnerEvidence::RwLockThen,
+            OwnerEvidence::Futex => OwnerEvidence::FutexThen,
             other => other,
         }
     }
 
     /// Whether it is of when the wait began.
     pub fn was_then(self) -> bool {
-        matches!(self, Told::MutexThen | Told::RwLockThen | Told::FutexThen)
+        matches!(
+            self,
+            OwnerEvidence::MutexThen | OwnerEvidence::RwLockThen | OwnerEvidence::FutexThen
+        )
     }
 }
 
 /// Who has a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct LockOwner {
     /// By what that is known.
-    pub told: Told,
+    pub told: OwnerEvidence,
     /// Its process.
     pub pid: u32,
     /// The thread.
@@ -114,7 +117,7 @@ pub struct Reader {
 
 impl Reader {
     /// Who has the lock with its word at `address` that thread `tid` of process `pid` waits for now.
-    pub fn owner(&mut self, pid: u32, tid: u32, address: u64) -> Option<Owner> {
+    pub fn owner(&mut self, pid: u32, tid: u32, address: u64) -> Option<LockOwner> {
         let word = |offset: i64| {
             let mut bytes = [0; 4];
             let at = address.checked_add_signed(offset)?;
@@ -144,7 +147,7 @@ impl Reader {
 
     /// Who had the lock that a thread began to wait for with a time limit, as what lay around its word said.
     /// `measured`: whether that process has or had a thread of this id.
-    pub fn had(&mut self, e: &WordsEvent, measured: impl Fn(u32) -> bool) -> Option<Owner> {
+    pub fn had(&mut self, e: &WordsEvent, measured: impl Fn(u32) -> bool) -> Option<LockOwner> {
         let word = |offset: i64| {
             let index = usize::try_from(offset / 4 + WORDS_BEFORE as i64).ok()?;
             e.word.get(index).copied()
@@ -162,16 +165,16 @@ impl Reader {
         &mut self,
         pid: u32,
         address: u64,
-        candidates: [Option<(Told, u32)>; 2],
+        candidates: [Option<(OwnerEvidence, u32)>; 2],
         measured: impl Fn(u32) -> bool,
-    ) -> Option<Owner> {
+    ) -> Option<LockOwner> {
         let mut alive = candidates.into_iter().flatten().filter_map(|(told, id)| {
             let own = self.thread(pid, id).or_else(|| measured(id).then_some(id));
             let (pid, tid) = match own {
                 Some(tid) => (pid, tid),
                 None => (sharer(pid, address, id)?, id),
             };
-            Some(Owner { told, pid, tid })
+            Some(LockOwner { told, pid, tid })
         });
         let owner = alive.next()?;
         alive.all(|other| other == owner).then_some(owner)
@@ -206,21 +209,28 @@ pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
 
 /// By which ids the memory around a futex says that somebody has the lock that a call with this operation and
 /// value waits for. `word`: the four bytes so far from the futex.
-fn owners(op: u32, value: u32, word: impl Fn(i64) -> Option<u32>) -> [Option<(Told, u32)>; 2] {
+fn owners(
+    op: u32,
+    value: u32,
+    word: impl Fn(i64) -> Option<u32>,
+) -> [Option<(OwnerEvidence, u32)>; 2] {
     let now = word(0);
-    let of = |told: Told, id: Option<u32>| {
+    let of = |told: OwnerEvidence, id: Option<u32>| {
         let id = id.filter(|id| !matches!(*id, 0 | NO_ID));
         id.map(|id| (told, id))
     };
     let in_word = || now.filter(|now| now & WAITERS != 0).map(|now| now & ID);
     match futex_operation(op.into()) {
-        libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => [of(Told::Futex, in_word()), None],
+        libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => [of(OwnerEvidence::Futex, in_word()), None],
         libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => match value {
             // struct __pthread_mutex_s: lock, count, owner, users, kind.
             MUTEX_AWAITED if now == Some(value) => {
                 let users = word(12).is_some_and(|users| users > 0);
                 let plain = word(16).is_some_and(|kind| kind & !PLAIN_KINDS == 0);
-                [of(Told::Mutex, word(8).filter(|_| users && plain)), None]
+                [
+                    of(OwnerEvidence::Mutex, word(8).filter(|_| users && plain)),
+                    None,
+                ]
             }
             // struct __pthread_rwlock_arch_t: readers, writers, turn, writers' turn, two words, writer. Readers wait
             // at the third of them, writers at the fourth.
@@ -229,11 +239,11 @@ fn owners(op: u32, value: u32, word: impl Fn(i64) -> Option<u32>) -> [Option<(To
                 let of_reader = word(-8).filter(|readers| readers & both == both);
                 let of_writer = word(-12).filter(|readers| readers & WRITE_LOCKED != 0);
                 [
-                    of(Told::RwLock, of_reader.and_then(|_| word(16))),
-                    of(Told::RwLock, of_writer.and_then(|_| word(12))),
+                    of(OwnerEvidence::RwLock, of_reader.and_then(|_| word(16))),
+                    of(OwnerEvidence::RwLock, of_writer.and_then(|_| word(12))),
                 ]
             }
-            value if value & WAITERS != 0 => [of(Told::Mutex, in_word()), None],
+            value if value & WAITERS != 0 => [of(OwnerEvidence::Mutex, in_word()), None],
             _ => [None, None],
         },
         _ => [None, None],
@@ -256,9 +266,9 @@ fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
 }
 
 /// Who that is, for one who is not measured.
-pub fn stranger(owner: &Owner) -> Who {
+pub fn stranger(owner: &LockOwner) -> ActorKey {
     let name = process::comm(owner.pid, owner.tid).unwrap_or_default();
-    Who::Stranger(owner.pid, owner.tid, name.into())
+    ActorKey::Stranger(owner.pid, owner.tid, name.into())
 }
 
 #[cfg(test)]
@@ -266,7 +276,7 @@ mod tests {
     use super::*;
 
     /// What the words of a lock, of which the futex is number `at`, say to who waits with `value` in it.
-    fn say(words: &[u32], at: i64, op: i32, value: u32) -> Vec<(Told, u32)> {
+    fn say(words: &[u32], at: i64, op: i32, value: u32) -> Vec<(OwnerEvidence, u32)> {
         let word = |offset: i64| {
             let index = usize::try_from(at + offset / 4).ok()?;
             words.get(index).copied()
@@ -280,9 +290,9 @@ mod tests {
     #[test]
     fn a_mutex_says_who_has_it() {
         let held = [2, 0, 77, 1, 0];
-        assert_eq!(say(&held, 0, WAIT, 2), [(Told::Mutex, 77)]);
+        assert_eq!(say(&held, 0, WAIT, 2), [(OwnerEvidence::Mutex, 77)]);
         let until = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
-        assert_eq!(say(&held, 0, until, 2), [(Told::Mutex, 77)]);
+        assert_eq!(say(&held, 0, until, 2), [(OwnerEvidence::Mutex, 77)]);
         // Nobody has it, nobody waits, it is none, or another kind of wait.
         assert_eq!(say(&[2, 0, 0, 1, 0], 0, WAIT, 2), []);
         assert_eq!(say(&[1, 0, 77, 1, 0], 0, WAIT, 2), []);
@@ -296,9 +306,9 @@ mod tests {
     #[test]
     fn robust_mutexes_and_those_of_the_kernel_are_their_owners_ids() {
         let word = WAITERS | 77;
-        assert_eq!(say(&[word], 0, WAIT, word), [(Told::Mutex, 77)]);
+        assert_eq!(say(&[word], 0, WAIT, word), [(OwnerEvidence::Mutex, 77)]);
         let pi = libc::FUTEX_LOCK_PI | libc::FUTEX_PRIVATE_FLAG;
-        assert_eq!(say(&[word], 0, pi, 0), [(Told::Futex, 77)]);
+        assert_eq!(say(&[word], 0, pi, 0), [(OwnerEvidence::Futex, 77)]);
         assert_eq!(say(&[77], 0, pi, 0), []);
         // musl's plain one.
         let busy = WAITERS | NO_ID;
@@ -308,8 +318,8 @@ mod tests {
     #[test]
     fn a_read_write_lock_says_who_writes() {
         let written = [3, 0, 3, 3, 0, 0, 77, 0];
-        assert_eq!(say(&written, 2, WAIT, 3), [(Told::RwLock, 77)]);
-        assert_eq!(say(&written, 3, WAIT, 3), [(Told::RwLock, 77)]);
+        assert_eq!(say(&written, 2, WAIT, 3), [(OwnerEvidence::RwLock, 77)]);
+        assert_eq!(say(&written, 3, WAIT, 3), [(OwnerEvidence::RwLock, 77)]);
         let read = [8, 1, 3, 3, 0, 0, 77, 0];
         assert_eq!(say(&read, 2, WAIT, 3), []);
     }
@@ -323,21 +333,30 @@ mod tests {
         (e.pid, e.op, e.value) = (std::process::id(), WAIT as u32, 2);
         e.word[WORDS_BEFORE..].copy_from_slice(&[2, 0, own, 1, 0]);
         let mut reader = Reader::default();
-        let tid = |owner: Option<Owner>| owner.map(|o| (o.told, o.tid));
-        assert_eq!(tid(reader.had(&e, |_| false)), Some((Told::Mutex, own)));
+        let tid = |owner: Option<LockOwner>| owner.map(|o| (o.told, o.tid));
+        assert_eq!(
+            tid(reader.had(&e, |_| false)),
+            Some((OwnerEvidence::Mutex, own))
+        );
         // A thread that has ended since, and one that never was.
         e.word[WORDS_BEFORE + 2] = u32::MAX >> 2;
         assert_eq!(
             tid(reader.had(&e, |_| true)),
-            Some((Told::Mutex, u32::MAX >> 2))
+            Some((OwnerEvidence::Mutex, u32::MAX >> 2))
         );
         assert_eq!(tid(reader.had(&e, |_| false)), None);
         // As a reader of a read-write lock sees it, and a writer.
         e.value = 3;
         e.word = [0, 3, 0, 3, 3, 0, 0, own];
-        assert_eq!(tid(reader.had(&e, |_| false)), Some((Told::RwLock, own)));
+        assert_eq!(
+            tid(reader.had(&e, |_| false)),
+            Some((OwnerEvidence::RwLock, own))
+        );
         e.word = [3, 0, 3, 3, 0, 0, own, 0];
-        assert_eq!(tid(reader.had(&e, |_| false)), Some((Told::RwLock, own)));
+        assert_eq!(
+            tid(reader.had(&e, |_| false)),
+            Some((OwnerEvidence::RwLock, own))
+        );
     }
 
     /// The C library's own lock, held by this thread, and another that waits for it.
@@ -374,10 +393,10 @@ mod tests {
         // SAFETY: locked above, by this thread.
         unsafe { libc::pthread_mutex_unlock(address as *mut _) };
         waits.join().unwrap();
-        let told = Told::Mutex;
+        let told = OwnerEvidence::Mutex;
         assert_eq!(
             found,
-            Some(Owner {
+            Some(LockOwner {
                 told,
                 pid,
                 tid: own

@@ -4,7 +4,7 @@
 //! managed frames with the native ones; here they get their names, from the process's memory, as
 //! soon as a new stack comes in: the process may be gone later. Names are kept by process and
 //! address, with a check that tells a new code object at the address of an old one.
-//! `outside.rs`: the frames themselves, where no kernel program reads them.
+//! `remote_interpreter.rs`: the frames themselves, where no kernel program reads them.
 
 mod remote_interpreter;
 
@@ -25,7 +25,7 @@ use wallscope_unwind::{
 };
 
 use super::{
-    found_runtime::Found,
+    found_runtime::FoundRuntime,
     java::Java,
     resources::Locks,
     scripts::Scripts,
@@ -40,7 +40,7 @@ const TRIES: u8 = 3;
 
 /// A process with a runtime.
 struct Space {
-    found: Found,
+    found: FoundRuntime,
     bias: u64,
     proc: abi::Proc,
 }
@@ -109,7 +109,7 @@ pub struct Managed {
     /// Who looks at tasks; `None` where nobody does.
     tasks: Option<Tasks>,
     /// Processes whose tasks are looked at, and where their program is.
-    looked_at: FxHashMap<u32, (Found, u64)>,
+    looked_at: FxHashMap<u32, (FoundRuntime, u64)>,
 }
 
 impl Managed {
@@ -137,10 +137,10 @@ impl Managed {
         all
     }
 
-    fn begin_tasks(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
+    fn begin_tasks(&mut self, pid: u32, found: &FoundRuntime, bias: u64, file: u16) {
         let Some(tasks) = &self.tasks else { return };
         if let Some((old, at)) = self.looked_at.get(&pid) {
-            let kind = |f: &Found| (**f).as_ref().ok().map(std::mem::discriminant);
+            let kind = |f: &FoundRuntime| (**f).as_ref().ok().map(std::mem::discriminant);
             // Of several runtimes in a process the tasks of the first one are looked at.
             if kind(old) != kind(found) || (Arc::ptr_eq(old, found) && *at == bias) {
                 return;
@@ -168,7 +168,7 @@ impl Managed {
 
     /// Process `pid` has the runtime `found` mapped, its addresses moved by `bias`; `file` is the
     /// unwinder's id of the file.
-    pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64, file: u16) {
+    pub fn mapped(&mut self, pid: u32, found: &FoundRuntime, bias: u64, file: u16) {
         let facts = match &**found {
             Ok(Facts::Python(_)) => {
                 self.begin_tasks(pid, found, bias, file);
@@ -409,7 +409,7 @@ impl Locks for Managed {
 }
 
 /// Where the GIL of process `pid` is, whose interpreter `proc` describes.
-fn find_gil(found: &Found, proc: &abi::Proc, pid: u32) -> Option<u64> {
+fn find_gil(found: &FoundRuntime, proc: &abi::Proc, pid: u32) -> Option<u64> {
     match &**found {
         Ok(Facts::Python(facts)) => facts.find_gil(proc.runtime, reader(pid)),
         Ok(Facts::Ruby(facts)) => facts.find_gil(proc, reader(pid)),

@@ -14,4 +14,4 @@ pub struct Mapped {
 }
 
 /// A process's mappings at one moment.
-pub type Snapshot = Arc<BTreeMap<u64, Mapped>>;
+pub type MappingSnapshot = Arc<BTreeMap<u64, Mapped>>;

@@ -1,34 +1,32 @@
 //! One recording from start to finish.
 //!
 //! ```text
-//! interface.rs  what is asked for, told on the way, and given
-//! chosen.rs     whom the target means
-//! course.rs     the order of things: prepare, go live, follow, end
-//! events.rs     what the wait loop wakes up for
-//! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
-//! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's;
-//!               scripts.rs: of JavaScript's
-//! jit.rs        perf maps and jitdumps, as they are written
-//! advice.rs     which flags make a runtime tell its code
-//! tasks/        goroutines and asyncio's tasks, looked at by a thread of its own
-//! peers.rs      requests in flight on connections, and with whom
-//! hits.rs       stacks at events by name
-//! timeline.rs   the single intervals, where they are wanted
-//! shapes.rs     how long the single intervals were
-//! chains.rs     who ended waits, and what that one did meanwhile; parts.rs: the tree of that;
-//!               resources.rs: what for
-//! gil.rs        who had an interpreter's lock, and when
-//! waits.rs      these two -> hops, lock waits and labels of the recording
-//! look.rs       what was added so far, for live views
-//! late.rs       stacks whose code was too new to be unwound at once
-//! upkeep.rs     births, execs and new mappings, in the order in which they came to pass
-//! processes.rs  who runs what: unwind tables, open files for the symboliser; space.rs: mappings
-//! cost.rs       what measuring costs; pace.rs: slowing down to keep the limit
-//! host_log.rs   facts about the host, each second
-//! files.rs      the files behind mappings; command.rs: those a command is going to map
-//! assemble.rs   what came in -> the recording
-//! build.rs      hashes and words -> stacks of the recording; build/frames.rs: their frames
-//! domain.rs     what was measured, how, and what could not be seen
+//! record.rs          picks the way to measure
+//! interface.rs       options, progress and result
+//! target_resolve.rs  processes and cgroups that the target means
+//! recorder.rs        the order of a recording by kernel programs: prepare, go live, follow, end
+//! events.rs          what the wait loop wakes up for
+//! event_dispatch.rs  ring records -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! event_merger.rs    births, execs, new mappings and copied stacks, in the order of time
+//! processes.rs       programs and their mappings: unwind tables, open files for the symboliser;
+//!                    address_space.rs: one process; files.rs: the files behind mappings;
+//!                    command.rs: the files that a command is going to map
+//! managed.rs         runtimes of managed code, and names of its functions; java.rs, scripts.rs;
+//!                    remote_interpreter.rs: frames read from outside the process
+//! jit.rs             perf maps and jitdumps as they are written; jit_hints.rs: flags that help
+//! deferred_unwind.rs stacks whose code was too new to be unwound at once
+//! tasks/             goroutines, asyncio's tasks and virtual threads, polled by a thread of its own
+//! chains.rs          wakers, and what each did in the wait; wait_tree.rs: the parts of each wait;
+//!                    lock_owner.rs, gil.rs: owners of locks; resources.rs: what was waited for
+//! peers.rs           requests in flight on connections, and their peers
+//! event_sampling.rs  stacks at events by name
+//! timeline.rs        single intervals; shapes.rs: histograms of their lengths
+//! host_log.rs        facts about the host, each second; host_contention.rs: other programs
+//! cost.rs            overhead; pace.rs: rates that keep it below the limit
+//! assemble.rs        all of it -> the recording; build.rs: stacks and frames; hops.rs: waits;
+//!                    labels.rs: sets of labels
+//! snapshot.rs        what was added since the last snapshot, for live views
+//! domain.rs          the measurement domain in words
 //! ```
 //!
 //! Everything that can be prepared is prepared before the first record exists; everything that
@@ -68,6 +66,7 @@ pub(crate) mod mappings;
 mod pace;
 pub(crate) mod peers;
 pub(crate) mod processes;
+mod record;
 mod recorder;
 pub(crate) mod resources;
 pub(crate) mod sample_key;
@@ -81,44 +80,8 @@ mod timeline;
 pub(crate) mod unwound;
 mod wait_tree;
 
-use crate::{
-    Error,
-    backend::{
-        Backend,
-        ebpf::Kernel,
-        proc::{self, PerfEvents},
-    },
-    host_capabilities,
-    target::refuse_32_bit,
-};
 pub(crate) use domain::privilege;
 pub use events::{Signals, Stopper};
 pub use interface::{Captured, Live, Look, Observer, Options, Progress, Stop};
-pub(crate) use target_resolve::{Chosen, choose, ended_early};
-
-/// Measures `options.target` and returns everything that was seen.
-///
-/// # Errors
-/// No such target, no privilege, a kernel that lacks what is needed; nothing was recorded then.
-pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
-    refuse_32_bit(&options.target)?;
-    let kernel = || Kernel::inspect()?.with_all_that_is_needed();
-    let lower = |why, perf, observer| proc::record(options, why, perf, observer);
-    match options.backend {
-        Some(Backend::Ebpf) => recorder::record(options, &kernel()?, observer),
-        Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),
-        Some(Backend::Proc) => lower("as asked".into(), PerfEvents::Not, observer),
-        None => {
-            if let Some(why) = host_capabilities::ebpf_refused() {
-                return lower(why, PerfEvents::May, observer);
-            }
-            match kernel().and_then(|kernel| recorder::record(options, &kernel, observer)) {
-                // Both are found out before anything is measured.
-                Err(e @ (Error::NotSupported { .. } | Error::Bpf { .. })) => {
-                    lower(format!("not by eBPF: {e}"), PerfEvents::May, observer)
-                }
-                other => other,
-            }
-        }
-    }
-}
+pub use record::record;
+pub(crate) use target_resolve::{ResolvedTarget, ended_early, resolve_target};

@@ -16,7 +16,7 @@ use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 
 use super::{
     accounts::Accounts,
-    sample_key::{Key, User},
+    sample_key::{SampleKey, UserPart},
 };
 use crate::{
     backend::ebpf::Programs,
@@ -37,9 +37,9 @@ pub struct Peers {
     /// Connections that have gone.
     pub gone: Vec<SocketRecord>,
     /// By connection: the last of its senders whose stack was taken.
-    asked: FxHashMap<u64, (u64, User)>,
+    asked: FxHashMap<u64, (u64, UserPart)>,
     /// Sampled requests that were answered: by connection, thread and stack, how many and how long.
-    answered: FxHashMap<(u64, u64, User), (u64, u64)>,
+    answered: FxHashMap<(u64, u64, UserPart), (u64, u64)>,
     /// Processes that have a stream socket.
     talkers: HashSet<u32>,
     /// Who was at the other end of each connection at the start, by cookie.
@@ -106,7 +106,7 @@ impl Peers {
     }
 
     /// What was seen of the connections of a thread of `pid` in the waits of `key`.
-    pub fn seen(&self, key: &Key, pid: u32) -> WaitSeen {
+    pub fn seen(&self, key: &SampleKey, pid: u32) -> WaitSeen {
         WaitSeen {
             in_flight: self.followed.then_some(key.in_flight),
             awaits: key.awaits,
@@ -115,7 +115,7 @@ impl Peers {
     }
 
     /// A sampled sender's stack is known.
-    pub fn asked(&mut self, cookie: u64, id: u64, user: User) {
+    pub fn asked(&mut self, cookie: u64, id: u64, user: UserPart) {
         self.asked.insert(cookie, (id, user));
     }
 
@@ -134,12 +134,15 @@ impl Peers {
         self,
         now: u64,
         accounts: &Accounts,
-        mut stack: impl FnMut(User, u32) -> wallscope_model::StackId,
+        mut stack: impl FnMut(UserPart, u32) -> wallscope_model::StackId,
     ) -> Vec<Peer> {
-        let all: Vec<SocketRecord> = self.gone.into_iter().chain(self.open).collect();
+        let mut open = self.open;
+        // The kernel lists them in no order.
+        open.sort_unstable_by_key(|s| s.cookie);
+        let all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
         let mut found = Found::new(&all, &self.others, now);
         let mut sums: Vec<_> = self.answered.into_iter().collect();
-        sums.sort_by_key(|((cookie, id, _), (_, ns))| (std::cmp::Reverse(*ns), *cookie, *id));
+        sums.sort_unstable_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), *key));
         for ((cookie, id, user), (requests, ns)) in sums {
             let (Some(peer), Some(context)) = (found.with(cookie), accounts.index(id)) else {
                 continue;

@@ -15,16 +15,16 @@ use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
-    address_scope::Whose,
-    address_space::{Space, facts},
+    address_scope::AddressScope,
+    address_space::{AddressSpace, facts},
     command,
     copied_stack::CopiedStack,
     deferred_unwind::{Deferred, DeferredUnwinder, Due},
     files::Files,
     jit::{self, Jit},
-    jit_hints::Maker,
+    jit_hints::JitRuntime,
     managed::Managed,
-    mappings::Snapshot,
+    mappings::MappingSnapshot,
 };
 use crate::{
     Error,
@@ -66,7 +66,7 @@ const AGAIN_SHARE: u64 = 20;
 
 /// All processes of the recording.
 pub struct Processes<S = KernelTables> {
-    spaces: FxHashMap<u32, Space>,
+    spaces: FxHashMap<u32, AddressSpace>,
     /// Names of the programs that a process ran before its last one, in order; `None`: what held a
     /// command until it was let go.
     former: FxHashMap<u32, Vec<Option<Arc<str>>>>,
@@ -122,12 +122,12 @@ impl<S: TableSink> Processes<S> {
     /// Reads an existing process. One that is gone meanwhile is left out.
     pub fn found(&mut self, pid: u32) {
         let known = self.spaces.remove(&pid).unwrap_or_default();
-        let mut space = Space {
+        let mut space = AddressSpace {
             facts: facts(pid, ""),
             // Read again, it is still the process that it was.
             threads: known.threads,
             jit: known.jit,
-            ..Space::default()
+            ..AddressSpace::default()
         };
         if self.facts_only {
             self.spaces.insert(pid, space);
@@ -311,7 +311,7 @@ impl<S: TableSink> Processes<S> {
                 if space.mappings.values().any(|m| m.file.is_none()) {
                     let files = space.mappings.values().filter_map(|m| m.file);
                     let paths = files.map(|index| self.files.path(index));
-                    let maker = Maker::among(paths);
+                    let maker = JitRuntime::among(paths);
                     self.jit.runs(pid, space.root.as_ref(), maker);
                 }
                 // One of each kind: programs embed runtimes of other languages.
@@ -369,14 +369,14 @@ impl<S: TableSink> Processes<S> {
     }
 
     /// Whose the stack `frames` is, which was seen at `time`.
-    pub fn whose(&self, pid: u32, time: u64, frames: &[FrameWord]) -> Whose {
+    pub fn whose(&self, pid: u32, time: u64, frames: &[FrameWord]) -> AddressScope {
         let unfiled = frames.iter().any(|w| w.file() == 0);
         let code = if unfiled {
             self.jit.version(pid, time)
         } else {
             0
         };
-        Whose { pid, code }
+        AddressScope { pid, code }
     }
 
     /// Whether code without a file was mapped at `address` of `pid`.
@@ -423,8 +423,8 @@ impl<S: TableSink> Processes<S> {
     }
 
     /// What process `pid` has mapped now.
-    pub fn snapshot(&mut self, pid: u32) -> Option<Snapshot> {
-        self.spaces.get_mut(&pid).map(Space::snapshot)
+    pub fn snapshot(&mut self, pid: u32) -> Option<MappingSnapshot> {
+        self.spaces.get_mut(&pid).map(AddressSpace::snapshot)
     }
 
     /// All files, in the order of their module ids.
@@ -438,7 +438,7 @@ impl<S: TableSink> Processes<S> {
     }
 
     /// What process `pid` has mapped.
-    pub fn space(&self, pid: u32) -> Option<&Space> {
+    pub fn space(&self, pid: u32) -> Option<&AddressSpace> {
         self.spaces.get(&pid)
     }
 
@@ -521,7 +521,7 @@ impl<S: TableSink> Processes<S> {
 
 fn with_jit(
     mut sources: Sources,
-    spaces: &FxHashMap<u32, Space>,
+    spaces: &FxHashMap<u32, AddressSpace>,
     jit: &[(ModuleId, u32)],
 ) -> Sources {
     for (module, pid) in jit {

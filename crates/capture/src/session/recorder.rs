@@ -14,16 +14,16 @@ use super::{
     cost::{self, CostMeter},
     deferred_unwind::Due,
     domain,
-    event_dispatch::Intake,
-    event_merger::Upkeep,
+    event_dispatch::EventDispatcher,
+    event_merger::EventMerger,
     event_sampling,
     events::{Event, Events},
     host_log::HostLog,
     jit,
     pace::Pace,
     processes::Processes,
-    snapshot::{self, Stretch},
-    target_resolve::{Chosen, choose, ended_early},
+    snapshot::{self, SnapshotWindow},
+    target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
     timeline::{LOOK_EVERY, Turns},
 };
@@ -31,8 +31,8 @@ use crate::{
     Error,
     ahead::Ahead,
     backend::ebpf::{
-        Kernel, Mechanism, Programs, Settings, Visit, event_sampling::Tap, sideband::Sideband,
-        timer::Timer,
+        KernelFeatures, Mechanism, Programs, Settings, Visit, event_sampling::SampledEvent,
+        sideband::Sideband, timer::Timer,
     },
     clock::{now, unix_now},
     cpus, event,
@@ -52,10 +52,10 @@ const MOST_ROWS: usize = 2_000_000;
 /// No such target, no privilege, programs that the kernel refuses; nothing was recorded then.
 pub(super) fn record(
     options: &Options,
-    kernel: &Kernel,
+    kernel: &KernelFeatures,
     observer: &mut dyn Observer,
 ) -> Result<Captured, Error> {
-    let mut course = Course::prepare(options, kernel)?;
+    let mut course = Recorder::prepare(options, kernel)?;
     course.go_live(observer)?;
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
     let meter = CostMeter::start();
@@ -68,27 +68,27 @@ pub(super) fn record(
 }
 
 /// A recording under way.
-struct Course<'o> {
+struct Recorder<'o> {
     options: &'o Options,
-    kernel: &'o Kernel,
-    chosen: Chosen,
+    kernel: &'o KernelFeatures,
+    chosen: ResolvedTarget,
     /// The command, if the target is one.
     held: Option<Held>,
     cpus: usize,
     mechanism: Mechanism,
     timer: Timer,
-    taps: Vec<Tap>,
+    taps: Vec<SampledEvent>,
     /// Reasons can be told from kernel functions.
     kernel_named: bool,
     programs: Programs,
     sideband: Sideband,
     processes: Processes,
-    intake: Rc<RefCell<Intake>>,
+    intake: Rc<RefCell<EventDispatcher>>,
     ring: RingBuffer<'static>,
     events: Events,
     host: HostLog,
     pace: Pace,
-    upkeep: Upkeep,
+    upkeep: EventMerger,
     start_ns: u64,
     start_unix_ns: u64,
     /// When the last look was taken, or the start.
@@ -97,14 +97,14 @@ struct Course<'o> {
     notes: Vec<String>,
 }
 
-impl<'o> Course<'o> {
+impl<'o> Recorder<'o> {
     /// Everything that can be done before the first record exists.
-    fn prepare(options: &'o Options, kernel: &'o Kernel) -> Result<Course<'o>, Error> {
+    fn prepare(options: &'o Options, kernel: &'o KernelFeatures) -> Result<Recorder<'o>, Error> {
         let held = match &options.target {
             Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
             _ => None,
         };
-        let chosen = choose(&options.target, held.as_ref())?;
+        let chosen = resolve_target(&options.target, held.as_ref())?;
         let cpus = cpus::online().map_err(|e| Error::io("cannot read which CPUs are online", e))?;
         let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
         let mut timer = if options.stacks {
@@ -172,7 +172,9 @@ impl<'o> Course<'o> {
         let slice_ns = slices::first_width_ns(options.duration);
         let start_ns = now();
         let start_unix_ns = unix_now();
-        let intake = Rc::new(RefCell::new(Intake::new(start_ns, slice_ns, interrupts)));
+        let intake = Rc::new(RefCell::new(EventDispatcher::new(
+            start_ns, slice_ns, interrupts,
+        )));
         let ring = {
             let (intake, turns) = (Rc::clone(&intake), Rc::clone(&intake));
             programs.ring(
@@ -202,7 +204,7 @@ impl<'o> Course<'o> {
             peers.followed = kernel.has_hook("ws_sent");
             peers.begin(&mut programs, &chosen.pids, now());
         }
-        Ok(Course {
+        Ok(Recorder {
             options,
             kernel,
             chosen,
@@ -220,7 +222,7 @@ impl<'o> Course<'o> {
             events,
             host,
             pace: Pace::new(options),
-            upkeep: Upkeep::default(),
+            upkeep: EventMerger::default(),
             start_ns,
             start_unix_ns,
             looked: start_ns,
@@ -325,7 +327,7 @@ impl<'o> Course<'o> {
         };
         self.visit(order, "a look could not be taken");
         let _ = self.ring.consume();
-        let stretch = Stretch {
+        let stretch = SnapshotWindow {
             start: self.start_ns,
             last: self.looked,
             now: now(),
@@ -397,7 +399,7 @@ impl<'o> Course<'o> {
 
     /// Puts the recording together.
     fn end(self, stop: Stop, end_ns: u64, own_cpu_ns: u64) -> Captured {
-        let Course {
+        let Recorder {
             options,
             mut held,
             taps,

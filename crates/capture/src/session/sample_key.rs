@@ -1,10 +1,10 @@
 //! What samples are added up by, and what they add up to.
 
-use wallscope_model::{SliceValue, StackEnd, shape::Shape};
+use wallscope_model::{SliceValue, StackEnd, histogram::Histogram};
 
 /// The user part of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum User {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UserPart {
     /// The stack with this hash.
     Hash(u64),
     /// None, and this is why.
@@ -12,8 +12,8 @@ pub enum User {
 }
 
 /// Samples that are added up: same thread, stack, state, detail, CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SampleKey {
     /// Id of the thread's record.
     pub id: u64,
     /// How many programs its process had run before, as far as was seen.
@@ -23,7 +23,7 @@ pub struct Key {
     /// Hash of the kernel stack, 0: none.
     pub kernel: u64,
     /// User stack.
-    pub user: User,
+    pub user: UserPart,
     /// If code made at run time is in it, the version of what its addresses mean (see `jit.rs`).
     pub code: u64,
     /// One of [`state`](crate::event::state).
@@ -44,7 +44,7 @@ pub struct Key {
 
 /// What they add up to.
 #[derive(Clone, Debug, Default)]
-pub struct Sum {
+pub struct SampleSum {
     /// Periods.
     pub count: u64,
     /// Weight, ns.
@@ -52,5 +52,11 @@ pub struct Sum {
     /// The same by slice.
     pub slices: Vec<SliceValue>,
     /// How long the intervals were that the samples fell into.
-    pub lengths: Shape,
+    pub lengths: Histogram,
+}
+
+/// Puts sums into the order in which a recording has its samples: by thread, state, detail and kernel stack, then by
+/// the rest of the key, so that no two are in an order of chance.
+pub fn sort(sums: &mut [(SampleKey, SampleSum)]) {
+    sums.sort_unstable_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel, *key));
 }

@@ -5,13 +5,13 @@
 //! gets resolved keeps its time and says why its stack is missing.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::shape::FINE;
+use wallscope_model::histogram::FINE;
 use wallscope_model::{SliceValue, Slices, StackEnd};
 
 use super::{
     jit,
     peers::Peers,
-    sample_key::{Key, Sum, User},
+    sample_key::{self, SampleKey, SampleSum, UserPart},
 };
 use crate::event::{
     Resolve, SAMPLE_AWAITS, SAMPLE_DEFERRED, SAMPLE_IN_FLIGHT, SAMPLE_NO_USER, SAMPLE_OPEN,
@@ -20,7 +20,7 @@ use crate::event::{
 
 /// All samples so far.
 pub struct Samples {
-    sums: FxHashMap<Key, Sum>,
+    sums: FxHashMap<SampleKey, SampleSum>,
     /// Programs that each process has left, by exec.
     left: FxHashMap<u32, u32>,
     /// User stacks with code outside all files.
@@ -39,11 +39,11 @@ pub struct Samples {
     /// Samples whose stack was never named.
     pub unresolved: u64,
     /// Samples with their stacks, since somebody last took them.
-    pub done: Vec<(Key, SampleEvent)>,
+    pub done: Vec<(SampleKey, SampleEvent)>,
     /// Waits that are not over at the end.
-    pub open: Vec<(Key, SampleEvent)>,
+    pub open: Vec<(SampleKey, SampleEvent)>,
     /// Each sample of time, where they are wanted one by one: begin, end, weight, count.
-    pub each: Option<Vec<(Key, [u64; 4])>>,
+    pub each: Option<Vec<(SampleKey, [u64; 4])>>,
 }
 
 impl Samples {
@@ -86,9 +86,9 @@ impl Samples {
         self.changes.insert(pid, changes);
     }
 
-    fn version(&self, pid: u32, user: User, time: u64) -> u64 {
+    fn version(&self, pid: u32, user: UserPart, time: u64) -> u64 {
         match (user, self.changes.get(&pid)) {
-            (User::Hash(hash), Some(changes)) if self.is_unfiled(hash) => {
+            (UserPart::Hash(hash), Some(changes)) if self.is_unfiled(hash) => {
                 jit::version(changes, time)
             }
             _ => 0,
@@ -101,20 +101,20 @@ impl Samples {
         if s.flags & SAMPLE_DEFERRED != 0 {
             self.waiting.entry(s.ustack).or_default().push((*s, former));
         } else if s.flags & SAMPLE_NO_USER != 0 {
-            self.add(s, former, User::Missing(StackEnd::KernelOnly));
+            self.add(s, former, UserPart::Missing(StackEnd::KernelOnly));
         } else if s.ustack == 0 {
-            self.add(s, former, User::Missing(StackEnd::Gone));
+            self.add(s, former, UserPart::Missing(StackEnd::Gone));
         } else {
-            self.add(s, former, User::Hash(s.ustack));
+            self.add(s, former, UserPart::Hash(s.ustack));
         }
     }
 
     /// A ticket's stack is known.
     pub fn resolve(&mut self, r: &Resolve) {
         let user = if r.ustack == 0 {
-            User::Missing(StackEnd::Gone)
+            UserPart::Missing(StackEnd::Gone)
         } else {
-            User::Hash(r.ustack)
+            UserPart::Hash(r.ustack)
         };
         let waiting = self.waiting.remove(&r.ticket).unwrap_or_default();
         if waiting.is_empty() {
@@ -132,18 +132,18 @@ impl Samples {
     pub fn thread_gone(&mut self, id: u64) {
         if let Some((ticket, hash)) = self.ahead.remove(&id) {
             for (s, former) in &self.waiting.remove(&ticket).unwrap_or_default() {
-                self.add(s, *former, User::Hash(hash));
+                self.add(s, *former, UserPart::Hash(hash));
             }
         }
     }
 
-    fn add(&mut self, s: &SampleEvent, former: u32, user: User) {
+    fn add(&mut self, s: &SampleEvent, former: u32, user: UserPart) {
         if s.state == state::ASKED {
             self.peers.asked(s.begin, s.id, user);
             return;
         }
         let on_cpu = matches!(s.state, state::ON_CPU | state::HIT);
-        let key = Key {
+        let key = SampleKey {
             id: s.id,
             former,
             resource: s.resource,
@@ -193,26 +193,29 @@ impl Samples {
 
     /// What came since the last time, and is forgotten here: for looks at a session under way. Samples
     /// that still wait for their stacks come the next time.
-    pub fn take(&mut self) -> Vec<(Key, Sum)> {
+    pub fn take(&mut self) -> Vec<(SampleKey, SampleSum)> {
         self.done.clear();
         std::mem::take(&mut self.sums).into_iter().collect()
     }
 
     /// The stack that was read of a thread that is still blocked, if one was.
-    pub fn read_ahead(&self, id: u64) -> Option<User> {
+    pub fn read_ahead(&self, id: u64) -> Option<UserPart> {
         let (_, hash) = self.ahead.get(&id)?;
-        Some(User::Hash(*hash)).filter(|_| *hash != 0)
+        Some(UserPart::Hash(*hash)).filter(|_| *hash != 0)
     }
 
-    /// Everything, with what never got its stack counted in `unresolved`.
-    pub fn finish(&mut self, last_slice: u32) -> Vec<(Key, Sum)> {
-        let ids: Vec<u64> = self.ahead.keys().copied().collect();
+    /// Everything, sorted, with what never got its stack counted in `unresolved`.
+    pub fn finish(&mut self, last_slice: u32) -> Vec<(SampleKey, SampleSum)> {
+        let mut ids: Vec<u64> = self.ahead.keys().copied().collect();
+        ids.sort_unstable();
         for id in ids {
             self.thread_gone(id);
         }
-        for (s, former) in std::mem::take(&mut self.waiting).into_values().flatten() {
+        let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
+        waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
+        for (s, former) in waiting.into_iter().flat_map(|(_, samples)| samples) {
             self.unresolved += u64::from(s.state != state::ASKED);
-            self.add(&s, former, User::Missing(StackEnd::Gone));
+            self.add(&s, former, UserPart::Missing(StackEnd::Gone));
         }
         let mut all: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
         for (_, sum) in &mut all {
@@ -221,6 +224,7 @@ impl Samples {
             }
             merge(&mut sum.slices);
         }
+        sample_key::sort(&mut all);
         all
     }
 }
@@ -306,7 +310,7 @@ mod tests {
         all.resolve(&resolve(7, 99));
         let sums = all.finish(9);
         assert_eq!(sums.len(), 1);
-        assert_eq!(sums[0].0.user, User::Hash(99));
+        assert_eq!(sums[0].0.user, UserPart::Hash(99));
         let ns: Vec<_> = sums[0]
             .1
             .slices
@@ -323,7 +327,7 @@ mod tests {
         all.sample(&blocked(7, 1000, 1100));
         all.thread_gone(1);
         let sums = all.finish(9);
-        assert_eq!(sums[0].0.user, User::Hash(99));
+        assert_eq!(sums[0].0.user, UserPart::Hash(99));
         assert_eq!(all.unresolved, 0);
     }
 
@@ -332,7 +336,40 @@ mod tests {
         let mut all = Samples::new(GRID);
         all.sample(&blocked(7, 1000, 1100));
         let sums = all.finish(9);
-        assert_eq!(sums[0].0.user, User::Missing(StackEnd::Gone));
+        assert_eq!(sums[0].0.user, UserPart::Missing(StackEnd::Gone));
         assert_eq!((sums[0].1.ns, all.unresolved), (100, 1));
+    }
+
+    #[test]
+    fn sums_come_in_one_order_whatever_came_first() {
+        let keys = |tickets: &mut dyn Iterator<Item = u64>| {
+            let mut all = Samples::new(GRID);
+            for ticket in tickets {
+                all.sample(&blocked(ticket, 1000, 1100));
+                all.resolve(&resolve(ticket, 1 + ticket));
+            }
+            let sums = all.finish(9).into_iter();
+            sums.map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        let forwards = keys(&mut (0..1000));
+        assert_eq!(forwards.len(), 1000);
+        assert!(forwards == keys(&mut (0..1000).rev()));
+    }
+
+    #[test]
+    fn what_is_never_resolved_is_told_in_one_order_whatever_maps_held_before() {
+        let told = |before: u64| {
+            let mut all = Samples::new(GRID);
+            let earlier = 1000..1000 + before;
+            (earlier.clone()).for_each(|ticket| all.sample(&blocked(ticket, 1000, 1100)));
+            earlier.for_each(|ticket| all.resolve(&resolve(ticket, 99)));
+            all.done.clear();
+            (0..50).for_each(|ticket| all.sample(&blocked(ticket, 1000 + ticket, 1100)));
+            all.finish(9);
+            all.done.iter().map(|(_, s)| s.begin).collect::<Vec<_>>()
+        };
+        let alone = told(0);
+        assert_eq!(alone.len(), 50);
+        assert_eq!(alone, told(5000));
     }
 }

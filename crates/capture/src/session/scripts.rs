@@ -16,7 +16,7 @@ use wallscope_unwind::runtime::{
     v8::{self, Isolate, Miss},
 };
 
-use super::found_runtime::Found;
+use super::found_runtime::FoundRuntime;
 use crate::target::read_memory;
 
 /// How often a function is looked for before it is given up.
@@ -24,7 +24,7 @@ const TRIES: u8 = 3;
 
 /// A process with V8.
 struct Space {
-    found: Found,
+    found: FoundRuntime,
     isolate: Isolate,
 }
 
@@ -53,7 +53,7 @@ pub struct Scripts {
 
 impl Scripts {
     /// Process `pid` has the file of `found` mapped, its addresses moved by `bias`.
-    pub fn mapped(&mut self, pid: u32, found: &Found, bias: u64) {
+    pub fn mapped(&mut self, pid: u32, found: &FoundRuntime, bias: u64) {
         let Ok(Facts::V8(facts)) = &**found else {
             return;
         };

@@ -4,7 +4,7 @@
 //! when the recording ends counts with its length so far, as one interval.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::shape::{COARSE, FINE, Shape, ShapeRow};
+use wallscope_model::histogram::{COARSE, FINE, Histogram, HistogramRow};
 use wallscope_model::{BlockReason, ContextId, Part, State};
 use zerocopy::FromBytes;
 
@@ -21,7 +21,7 @@ pub struct Shapes {
     /// By class of `shape.h`: the longest, and counts by fine bucket.
     pub all: Vec<(u64, Vec<u64>)>,
     /// By thread's record id and state.
-    own: FxHashMap<u64, [Shape; 3]>,
+    own: FxHashMap<u64, [Histogram; 3]>,
     /// Intervals that are over but in no bucket yet: state, detail, ns.
     pending: Vec<(u8, u8, u64)>,
 }
@@ -30,7 +30,7 @@ impl Shapes {
     /// Takes a `struct ws_shape_event`; `None` if it is malformed.
     pub fn own(&mut self, bytes: &[u8]) -> Option<()> {
         let (head, rest) = ShapeHead::read_from_prefix(bytes).ok()?;
-        let mut own = OWN.map(|_| Shape::new(COARSE));
+        let mut own = OWN.map(|_| Histogram::new(COARSE));
         for pair in rest.chunks_exact(8).take(head.n as usize) {
             let index = u32::from_ne_bytes(pair[..4].try_into().ok()?);
             let count = u32::from_ne_bytes(pair[4..].try_into().ok()?);
@@ -54,10 +54,10 @@ impl Shapes {
     }
 
     /// The rows, with the intervals that are still open in `accounts`.
-    pub fn finish(self, accounts: &Accounts) -> Vec<ShapeRow> {
-        let mut all: Vec<Shape> = self.all.iter().map(fine).collect();
-        all.resize_with(1 + PARTS + BlockReason::COUNT, || Shape::new(FINE));
-        let mut own: FxHashMap<u32, [Shape; 3]> = self
+    pub fn finish(self, accounts: &Accounts) -> Vec<HistogramRow> {
+        let mut all: Vec<Histogram> = self.all.iter().map(fine).collect();
+        all.resize_with(1 + PARTS + BlockReason::COUNT, || Histogram::new(FINE));
+        let mut own: FxHashMap<u32, [Histogram; 3]> = self
             .own
             .into_iter()
             .filter_map(|(id, shapes)| Some((accounts.index(id)?, shapes)))
@@ -69,7 +69,7 @@ impl Shapes {
             all[class].add(ns, 1.0);
             let shapes = own
                 .entry(index)
-                .or_insert_with(|| OWN.map(|_| Shape::new(COARSE)));
+                .or_insert_with(|| OWN.map(|_| Histogram::new(COARSE)));
             shapes[usize::from(state) - 1].add(ns, 1.0);
         }
         for (state, detail, ns) in self.pending {
@@ -77,11 +77,11 @@ impl Shapes {
                 all[class].add(ns, 1.0);
             }
         }
-        let mut rows: Vec<ShapeRow> = all.into_iter().enumerate().map(of_class).collect();
+        let mut rows: Vec<HistogramRow> = all.into_iter().enumerate().map(of_class).collect();
         let mut own: Vec<_> = own.into_iter().collect();
         own.sort_by_key(|(index, _)| *index);
         for (index, shapes) in own {
-            rows.extend(OWN.iter().zip(shapes).map(|(state, shape)| ShapeRow {
+            rows.extend(OWN.iter().zip(shapes).map(|(state, shape)| HistogramRow {
                 context: Some(ContextId(index)),
                 stack: None,
                 state: *state,
@@ -95,8 +95,8 @@ impl Shapes {
     }
 }
 
-fn fine((max_ns, counts): &(u64, Vec<u64>)) -> Shape {
-    let mut shape = Shape::new(FINE);
+fn fine((max_ns, counts): &(u64, Vec<u64>)) -> Histogram {
+    let mut shape = Histogram::new(FINE);
     shape.max_ns = *max_ns;
     shape.counts = (0u16..)
         .zip(counts)
@@ -117,13 +117,13 @@ fn class_of(state: u8, detail: u8) -> Option<usize> {
     }
 }
 
-fn of_class((class, shape): (usize, Shape)) -> ShapeRow {
+fn of_class((class, shape): (usize, Histogram)) -> HistogramRow {
     let (state, part, reason) = match class {
         0 => (State::OnCpu, None, None),
         c if c <= PARTS => (State::Runnable, Some(RUNNABLE[c - 1]), None),
         c => (State::Blocked, None, Some(BlockReason::ALL[c - 1 - PARTS])),
     };
-    ShapeRow {
+    HistogramRow {
         context: None,
         stack: None,
         state,

@@ -15,10 +15,10 @@ use wallscope_model::{ContextId, ModuleId, Recording, Window};
 use super::{
     Options,
     build::Stacks,
-    event_dispatch::Intake,
+    event_dispatch::EventDispatcher,
     interface::Look,
     processes::Processes,
-    sample_key::{Key, Sum},
+    sample_key::{self, SampleKey, SampleSum},
 };
 use crate::event::state;
 
@@ -28,7 +28,7 @@ const READ_AHEAD: u64 = 10;
 
 /// The stretch that a look shows, ns on the recording's clock.
 #[derive(Clone, Copy)]
-pub(crate) struct Stretch {
+pub(crate) struct SnapshotWindow {
     /// Start of the session.
     pub start: u64,
     /// The last look, or the start.
@@ -37,7 +37,7 @@ pub(crate) struct Stretch {
     pub now: u64,
 }
 
-impl Stretch {
+impl SnapshotWindow {
     /// The recording of it, still empty.
     pub fn recording(self) -> Recording {
         Recording {
@@ -59,8 +59,8 @@ impl Stretch {
 
 /// A look at what the kernel programs have told, which it takes.
 pub(super) fn take(
-    stretch: Stretch,
-    intake: &mut Intake,
+    stretch: SnapshotWindow,
+    intake: &mut EventDispatcher,
     processes: &Processes,
     options: &Options,
 ) -> Look {
@@ -83,7 +83,7 @@ pub(super) fn take(
         let Some(user) = intake.samples.read_ahead(t.id) else {
             continue;
         };
-        let key = Key {
+        let key = SampleKey {
             id: t.id,
             former: 0,
             resource: 0,
@@ -99,14 +99,14 @@ pub(super) fn take(
             talks: false,
         };
         unsure.insert(key);
-        let sum = Sum {
+        let sum = SampleSum {
             count: 1,
             ns: stretch.now.saturating_sub(since),
-            ..Sum::default()
+            ..SampleSum::default()
         };
         sums.push((key, sum));
     }
-    sums.sort_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel));
+    sample_key::sort(&mut sums);
     let mut places = FxHashMap::default();
     for (index, context) in intake.accounts.look(stretch.now) {
         places.insert(index, recording.contexts.len() as u32);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Whom the target means, now.
-pub(crate) struct Chosen {
+pub(crate) struct ResolvedTarget {
     /// Processes.
     pub pids: Vec<u32>,
     /// Cgroups, by id: whoever comes into them is meant too.
@@ -21,7 +21,7 @@ pub(crate) struct Chosen {
     pub watch: Vec<OwnedFd>,
 }
 
-impl Chosen {
+impl ResolvedTarget {
     /// That all processes which `target` names by their ids have ended, where they have: what fails then
     /// fails for that.
     pub fn gone(&self, target: &Target) -> Option<Error> {
@@ -68,8 +68,11 @@ fn only_others(pid: u32) -> Result<(), Error> {
 ///
 /// # Errors
 /// There is no such process or cgroup, or it may not be watched.
-pub(crate) fn choose(target: &Target, held: Option<&Held>) -> Result<Chosen, Error> {
-    let mut chosen = Chosen {
+pub(crate) fn resolve_target(
+    target: &Target,
+    held: Option<&Held>,
+) -> Result<ResolvedTarget, Error> {
+    let mut chosen = ResolvedTarget {
         pids: Vec::new(),
         cgroups: Vec::new(),
         watch: Vec::new(),

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::{Role, StackEnd};
 
-use super::sample_key::User;
+use super::sample_key::UserPart;
 
 /// Parts that are told apart; further ones stay with what they hang below.
 const MOST_NODES: usize = 400_000;
 
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum ActorKey {
     /// The thread with this record.
     Record(u64),
     /// A thread that is not measured: process, thread, name.
@@ -27,11 +27,11 @@ pub struct Part {
     /// What it stands for.
     pub role: Role,
     /// Who.
-    pub who: Who,
+    pub who: ActorKey,
     /// Kernel stack, 0: none.
     pub kernel: u64,
     /// User stack.
-    pub user: User,
+    pub user: UserPart,
     /// Block reason, part of runnable time, or by what it is known who had a lock (`Told`; 0: by what
     /// happened).
     pub detail: u8,
@@ -41,12 +41,12 @@ pub struct Part {
 
 impl Part {
     /// One of which nothing else is known.
-    pub fn of(role: Role, who: &Who) -> Part {
+    pub fn of(role: Role, who: &ActorKey) -> Part {
         Part {
             role,
             who: who.clone(),
             kernel: 0,
-            user: User::Missing(StackEnd::Lost),
+            user: UserPart::Missing(StackEnd::Lost),
             detail: 0,
             resource: 0,
         }
@@ -88,14 +88,14 @@ pub struct Follow {
 
 /// All parts so far.
 #[derive(Default)]
-pub struct Parts {
+pub struct WaitTree {
     nodes: Vec<Node>,
     ids: FxHashMap<(u32, Option<u32>, Part), u32>,
     /// Samples whose parts were not told apart for want of room.
     pub crowded: u64,
 }
 
-impl Parts {
+impl WaitTree {
     /// All of them, parents before children.
     pub fn take(&mut self) -> Vec<Node> {
         std::mem::take(&mut self.nodes)
@@ -137,7 +137,7 @@ impl Parts {
 
     /// Divides on-CPU time below each part among the stacks that were sampled there.
     pub fn place_computing(&mut self) {
-        let mut sampled: FxHashMap<(u32, Option<u32>, Who), Vec<u32>> = FxHashMap::default();
+        let mut sampled: FxHashMap<(u32, Option<u32>, ActorKey), Vec<u32>> = FxHashMap::default();
         for (id, node) in (0..).zip(&self.nodes) {
             if node.hits > 0 {
                 let key = (node.root, node.parent, node.part.who.clone());

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error,
-    backend::ebpf::{Kernel, last_complaint, name_targets, note_complaints},
+    backend::ebpf::{KernelFeatures, last_complaint, name_targets, note_complaints},
     event::LOSSES,
     places::Places,
     syscalls,
@@ -70,7 +70,7 @@ impl Programs {
     ///
     /// # Errors
     /// No privilege, or a kernel too old: each said as such.
-    pub fn load(kernel: &Kernel, settings: &Settings<'_>) -> Result<Programs, Error> {
+    pub fn load(kernel: &KernelFeatures, settings: &Settings<'_>) -> Result<Programs, Error> {
         note_complaints();
         // As for the recorder's object: one leak a measurement buys a type without a self-reference.
         let object: &'static mut MaybeUninit<OpenObject> =

@@ -14,12 +14,14 @@ use super::{
     slowest::Slowest,
     steps::Steps,
 };
-use crate::{backend::ebpf::Kernel, cpus, event::LOSSES, session::privilege, target::Target};
+use crate::{
+    backend::ebpf::KernelFeatures, cpus, event::LOSSES, session::privilege, target::Target,
+};
 
 /// What the result is made from.
 pub(super) struct Facts<'a> {
     pub options: &'a Options,
-    pub kernel: &'a Kernel,
+    pub kernel: &'a KernelFeatures,
     pub plan: &'a Plan,
     pub costs: &'a Costs,
     pub start_ns: u64,

@@ -22,12 +22,13 @@ use super::{
 };
 use crate::{
     Error,
-    backend::ebpf::Kernel,
+    backend::ebpf::KernelFeatures,
     clock::{now, unix_now},
     places::Places,
     session::{
-        Chosen, Stop, choose, command, ended_early,
+        ResolvedTarget, Stop, command, ended_early,
         events::{Event, Events},
+        resolve_target,
     },
     slices,
     target::{CommandEnd, Held, Target},
@@ -87,12 +88,12 @@ pub struct Measured {
 /// Nothing of that name, no privilege, or it would cost or harm more than is allowed; nothing stays in
 /// place then.
 pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured, Error> {
-    let kernel = Kernel::inspect()?;
+    let kernel = KernelFeatures::inspect()?;
     let held = match &options.target {
         Target::Command(argv) => Some(Held::start(argv, None)?),
         _ => None,
     };
-    let chosen = choose(&options.target, held.as_ref())?;
+    let chosen = resolve_target(&options.target, held.as_ref())?;
     run(options, watcher, &kernel, held, &chosen).map_err(|e| match e {
         // What a trial found stands, whatever became of the target since.
         Error::Refused { .. } => e,
@@ -104,9 +105,9 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
 fn run(
     options: &Options,
     watcher: &mut dyn Watcher,
-    kernel: &Kernel,
+    kernel: &KernelFeatures,
     mut held: Option<Held>,
-    chosen: &Chosen,
+    chosen: &ResolvedTarget,
 ) -> Result<Measured, Error> {
     let modules = match &options.target {
         Target::Command(argv) => modules::of_files(&command::files_of(&argv[0])),

@@ -21,8 +21,8 @@ mod work;
 
 use std::collections::{HashMap, HashSet};
 
+use wallscope_model::histogram::Histogram;
 use wallscope_model::scale::{Scaled, scale};
-use wallscope_model::shape::Shape;
 use wallscope_model::stats::smallest_share;
 use wallscope_model::{BlockReason, ContextId, Recording, Sample, State};
 
@@ -396,7 +396,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Lengths of the single waits of a cause, where they were sampled by stack.
-    pub fn lengths(&self, cause: &Cause) -> Option<Shape> {
+    pub fn lengths(&self, cause: &Cause) -> Option<Histogram> {
         let samples = cause.samples.iter();
         let stacks: HashSet<_> = samples.map(|i| self.sample(*i).stack).collect();
         let mut rows = (self.recording.shapes.iter())

@@ -6,7 +6,7 @@
 //! A thread that waits in `epoll_wait` for a slow upstream has a request in flight, whatever its stack
 //! looks like; that is why connections are asked before the stack.
 
-use wallscope_model::place::of_standard_library;
+use wallscope_model::attribution::of_standard_library;
 use wallscope_model::{BlockReason, WaitSeen};
 
 use crate::knowledge::{

@@ -1,6 +1,6 @@
 //! The questions that rules ask of names. Every other module of the crate asks here.
 
-use wallscope_model::place::plain;
+use wallscope_model::attribution::plain;
 
 use super::known::{Known, find, knows};
 use super::{

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::place::{self, Whose};
+use wallscope_model::attribution::{self, CodeOrigin};
 use wallscope_model::{FrameKind, StackId, State};
 
 use crate::evidence::Evidence;
@@ -53,7 +53,7 @@ fn path(e: &Evidence<'_>, stack: StackId, function: &str) -> Vec<Arc<str>> {
     let mut own = frames(rec, stack)
         .filter(|frame| frame.kind != FrameKind::Kernel)
         .flat_map(|frame| (0..frame.lines.len()).map(move |line| (frame, line)))
-        .filter(|(frame, line)| place::whose(rec, frame, Some(*line)) == Whose::Program)
+        .filter(|(frame, line)| attribution::origin(rec, frame, Some(*line)) == CodeOrigin::Program)
         .map(|(frame, line)| &rec.functions[frame.lines[line].function.0 as usize].name);
     let found = own.find(|name| &***name == function);
     let mut path: Vec<Arc<str>> = Vec::new();

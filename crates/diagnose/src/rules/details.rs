@@ -1,6 +1,6 @@
 //! Facts that verdicts add: wakers, lengths of single waits, the host's view, computing beside it.
 
-use wallscope_model::shape::Shape;
+use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, State};
 
 use crate::evidence::{Cause, Evidence, Level, Resource, Wakers, host_facts, in_function, largest};
@@ -121,7 +121,7 @@ fn long_or_short(e: &Evidence<'_>, c: &Cause, mean: u64, longest: u64) -> &'stat
 }
 
 /// Time in the waits of a histogram with a fitting length, ns.
-fn time_of(lengths: &Shape, fits: impl Fn(u64) -> bool) -> f64 {
+fn time_of(lengths: &Histogram, fits: impl Fn(u64) -> bool) -> f64 {
     let each = lengths.counts.iter().map(|(bucket, count)| {
         let (low, high) = lengths.bounds(*bucket);
         (low.midpoint(high), *count)

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::printable::is_obeyed;
-use wallscope_model::{FrameKind, Line, Recording};
+use wallscope_model::{Line, Recording};
 
 use wallscope_model::name;
 
@@ -129,16 +129,9 @@ impl Lines {
         let mut frames: Vec<Range<usize>> = Vec::with_capacity(rec.frames.len());
         for f in &rec.frames {
             let from = calls.len();
-            let suffix = |inlined: bool| match f.kind {
-                FrameKind::Kernel => "_[k]",
-                FrameKind::Jit => "_[j]",
-                FrameKind::Native if inlined => "_[i]",
-                FrameKind::Native
-                | FrameKind::Python
-                | FrameKind::Php
-                | FrameKind::Ruby
-                | FrameKind::Java
-                | FrameKind::JavaScript => "",
+            let suffix = |inlined| match inlined {
+                true => f.kind.inlined_suffix(),
+                false => f.kind.suffix(),
             };
             if f.lines.is_empty() {
                 calls.push(words.id(&name::address(rec, f), suffix(false)));

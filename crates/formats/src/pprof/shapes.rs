@@ -1,7 +1,7 @@
 //! Histograms of interval lengths ↔ their columns.
 
 use wallscope_model as model;
-use wallscope_model::shape::{BUCKETS, FINE, Shape, ShapeRow};
+use wallscope_model::histogram::{BUCKETS, FINE, Histogram, HistogramRow};
 use wallscope_model::{BlockReason, ContextId, Part, StackId, State};
 
 use super::super::ReadError;
@@ -41,7 +41,7 @@ pub(super) fn from_message(
     m: &ext::Shapes,
     names: &Names,
     rec: &model::Recording,
-) -> Result<Vec<ShapeRow>, ReadError> {
+) -> Result<Vec<HistogramRow>, ReadError> {
     let n = m.context.len();
     same(&m.stack, n, "the stacks of histograms")?;
     same(&m.state, n, "the states of histograms")?;
@@ -60,7 +60,7 @@ pub(super) fn from_message(
         if to > m.bucket.len() {
             return Err(damaged("the list of buckets of histograms is too short"));
         }
-        let mut shape = Shape::new(m.bits[i]);
+        let mut shape = Histogram::new(m.bits[i]);
         shape.max_ns = m.max[i];
         for k in from..to {
             let most = BUCKETS >> (FINE - shape.bits);
@@ -68,7 +68,7 @@ pub(super) fn from_message(
             shape.add_bucket(bucket, m.count[k] as f64 / PARTS);
         }
         from = to;
-        out.push(ShapeRow {
+        out.push(HistogramRow {
             context: optional(m.context[i], rec.contexts.len(), "thread")?.map(ContextId),
             stack: optional(m.stack[i], rec.stacks.len(), "stack")?.map(StackId),
             state: names.state(m.state[i]),

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::Recording;
-use wallscope_model::shape::ShapeRow;
+use wallscope_model::histogram::HistogramRow;
 
 use super::columns::Columns;
 use super::payload::{Row, tag_of};
@@ -16,7 +16,7 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
     if recording.shapes.is_empty() {
         return;
     }
-    let tag = |r: &ShapeRow| {
+    let tag = |r: &HistogramRow| {
         let part = r.part.map(|p| p.name());
         tag_of(r.state, r.reason.map(|r| r.name()).or(part), false)
     };
@@ -29,13 +29,13 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
                 .or_insert(i);
         }
     }
-    let whose = |r: &ShapeRow| match (r.context, r.stack) {
+    let whose = |r: &HistogramRow| match (r.context, r.stack) {
         (None, None) => Some(0),
         (Some(c), None) => Some(1 + 2 * u64::from(c.0)),
         (Some(c), Some(s)) => places.get(&(c.0, s.0, tag(r))).map(|i| 2 + 2 * i),
         (None, Some(_)) => None,
     };
-    let shown: Vec<(u64, &ShapeRow)> = (recording.shapes.iter())
+    let shown: Vec<(u64, &HistogramRow)> = (recording.shapes.iter())
         .filter_map(|r| Some((whose(r)?, r)))
         .collect();
     columns.put("shape.of", shown.iter().map(|(of, _)| *of));

@@ -1,6 +1,6 @@
 //! How long the single intervals were, at a terminal.
 
-use wallscope_model::shape::Shape;
+use wallscope_model::histogram::Histogram;
 use wallscope_model::{Recording, State};
 
 use super::layout::{Ink, pad};
@@ -64,7 +64,7 @@ impl Page<'_> {
 }
 
 /// The intervals of a stack, as its samples tell of them, in one line.
-pub(crate) fn intervals(shape: &Shape) -> String {
+pub(crate) fn intervals(shape: &Histogram) -> String {
     let quantile = |q| shape.quantile(q).map_or("–".to_string(), ns);
     let n = shape.count().round().max(1.0) as u64;
     if n == 1 {

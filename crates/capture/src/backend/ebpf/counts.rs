@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use wallscope_procfs::kernel_file;
 
 use libbpf_rs::{MapCore, MapFlags, MapType, libbpf_sys, skel::Skel};
-use wallscope_model::{BlockReason, shape};
+use wallscope_model::{BlockReason, histogram};
 use zerocopy::FromBytes;
 
 use super::Programs;
@@ -68,7 +68,7 @@ impl Programs {
                     .shapes
                     .lookup_percpu(&class.to_ne_bytes(), MapFlags::ANY);
                 let mut longest = 0;
-                let mut counts = vec![0u64; shape::BUCKETS];
+                let mut counts = vec![0u64; histogram::BUCKETS];
                 for bytes in per_cpu.ok().flatten().unwrap_or_default() {
                     let (max, rest) = bytes.split_at(8);
                     longest = longest.max(u64::from_ne_bytes(max.try_into().expect("eight bytes")));

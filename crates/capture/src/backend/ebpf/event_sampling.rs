@@ -27,7 +27,7 @@ const BY_PERIOD: u64 = 1 << 32;
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// An event with a stack at some of its hits.
-pub struct Tap {
+pub struct SampledEvent {
     /// The event.
     pub spec: EventSpec,
     /// One descriptor a CPU; none for tracepoints.
@@ -38,13 +38,18 @@ pub struct Tap {
     hz: u32,
 }
 
-impl Tap {
+impl SampledEvent {
     /// Opens `spec` on each of `cpus`, still silent.
     ///
     /// # Errors
     /// Why it cannot be had here, in words.
-    pub fn open(spec: &EventSpec, cpus: &[u32], hz: u32, gap: Option<u64>) -> Result<Tap, String> {
-        let mut tap = Tap {
+    pub fn open(
+        spec: &EventSpec,
+        cpus: &[u32],
+        hz: u32,
+        gap: Option<u64>,
+    ) -> Result<SampledEvent, String> {
+        let mut tap = SampledEvent {
             spec: spec.clone(),
             events: Vec::new(),
             gap,
@@ -140,7 +145,7 @@ impl Tap {
 
 impl Programs {
     /// What stacks at the events may cost: `share` of one CPU, all `cpus` and `taps` together.
-    pub fn set_event_pace(&mut self, taps: &[Tap], share: f64, cpus: usize) {
+    pub fn set_event_pace(&mut self, taps: &[SampledEvent], share: f64, cpus: usize) {
         let gap = taps.iter().find_map(|t| t.gap).unwrap_or(0);
         let all = WINDOW.as_nanos() as f64 * share;
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
@@ -153,7 +158,7 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel refuses one.
-    pub fn attach_taps(&mut self, taps: Vec<Tap>) -> Result<Vec<Tap>, Error> {
+    pub fn attach_taps(&mut self, taps: Vec<SampledEvent>) -> Result<Vec<SampledEvent>, Error> {
         let failed = |name: &str| Error::bpf(format!("cannot take stacks at {name}"));
         let mut silent = Vec::with_capacity(taps.len());
         for (number, mut tap) in taps.into_iter().enumerate() {

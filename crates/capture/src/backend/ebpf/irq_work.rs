@@ -16,17 +16,17 @@ use crate::backend::perf_event::open_on_cpu;
 const BYTES: usize = 2 * 4096;
 
 /// The event of one CPU, with its ring.
-pub(super) struct Bell {
+pub(super) struct IrqWorkTrigger {
     event: OwnedFd,
     ring: *mut libc::c_void,
 }
 
-impl Bell {
+impl IrqWorkTrigger {
     /// Opens that of `cpu`; `None` where the CPU has gone offline.
     ///
     /// # Errors
     /// The kernel refuses the event or the memory for its ring.
-    pub fn open(cpu: u32) -> io::Result<Option<Bell>> {
+    pub fn open(cpu: u32) -> io::Result<Option<IrqWorkTrigger>> {
         let mut attr = b::perf_event_attr {
             size: size_of::<b::perf_event_attr>() as u32,
             type_: b::PERF_TYPE_SOFTWARE,
@@ -54,7 +54,7 @@ impl Bell {
         if ring == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Some(Bell { event, ring }))
+        Ok(Some(IrqWorkTrigger { event, ring }))
     }
 
     /// What the map of events takes.
@@ -63,7 +63,7 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for IrqWorkTrigger {
     fn drop(&mut self) {
         // SAFETY: mapped in `open`, with this length.
         unsafe { libc::munmap(self.ring, BYTES) };

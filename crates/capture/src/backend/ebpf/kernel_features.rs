@@ -21,7 +21,7 @@ pub enum Mechanism {
 
 /// The kernel, as far as the programs depend on it.
 #[derive(Clone, Debug)]
-pub struct Kernel {
+pub struct KernelFeatures {
     /// `uname -r` and the architecture.
     pub release: String,
     /// `sched_switch` passes the previous task's state (5.18).
@@ -37,12 +37,12 @@ pub struct Kernel {
     tracepoints: HashSet<String>,
 }
 
-impl Kernel {
+impl KernelFeatures {
     /// Reads the running kernel's BTF.
     ///
     /// # Errors
     /// There is no BTF, or processes have other ids here than in the kernel's programs.
-    pub fn inspect() -> Result<Kernel, Error> {
+    pub fn inspect() -> Result<KernelFeatures, Error> {
         attempts::first_pid_namespace().map_err(|e| Error::NotPermitted {
             what: "eBPF programs see other process ids".into(),
             why: e.to_string(),
@@ -83,7 +83,7 @@ impl Kernel {
         let uprobe_multi = btf
             .type_by_name::<Struct<'_>>("bpf_uprobe_multi_link")
             .is_some();
-        Ok(Kernel {
+        Ok(KernelFeatures {
             uprobe_multi,
             release,
             switch_has_prev_state: switch_arguments >= 5,
@@ -98,7 +98,7 @@ impl Kernel {
     ///
     /// # Errors
     /// It is too old.
-    pub fn with_all_that_is_needed(self) -> Result<Kernel, Error> {
+    pub fn with_all_that_is_needed(self) -> Result<KernelFeatures, Error> {
         let needed = [
             (
                 self.tracepoints.contains("sched_switch"),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn this_kernel() {
-        match Kernel::inspect() {
+        match KernelFeatures::inspect() {
             Ok(k) => {
                 assert!(k.tracepoints.contains("sched_switch"), "{}", k.release);
                 assert!(k.has_hook("ws_switch"));

@@ -26,10 +26,10 @@ use libbpf_rs::{
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use counts::RunTime;
-use irq_work::Bell;
-pub use kernel_features::{Kernel, Mechanism};
+use irq_work::IrqWorkTrigger;
+pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
-use task_iter::Visitor;
+use task_iter::TaskIter;
 pub use task_iter::{Visit, Visited};
 
 use crate::{
@@ -69,8 +69,8 @@ pub struct Settings {
 pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
     links: Vec<Link>,
-    bells: Vec<Bell>,
-    visitor: Visitor,
+    bells: Vec<IrqWorkTrigger>,
+    visitor: TaskIter,
     /// How often the programs had found what they know of a process outdated when that was asked last.
     outdated: u32,
 }
@@ -124,7 +124,7 @@ const IRQ_HOOKS: &[&str] = &[
     "ws_timer_exit",
 ];
 
-/// Programs that are attached elsewhere: by the visit, and to what the user names (`taps.rs`).
+/// Programs that are attached elsewhere: by the visit, and to what the user names (`event_sampling.rs`).
 const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
 
 impl Programs {
@@ -132,7 +132,7 @@ impl Programs {
     ///
     /// # Errors
     /// No privilege, no BTF, or a kernel too old: each said as such.
-    pub fn load(kernel: &Kernel, settings: &Settings) -> Result<Programs, Error> {
+    pub fn load(kernel: &KernelFeatures, settings: &Settings) -> Result<Programs, Error> {
         note_complaints();
         // A kernel may have the function and not let timer programs call it: only trying tells.
         let skel = match Programs::try_load(kernel, settings, true) {
@@ -152,7 +152,7 @@ impl Programs {
                 )
                 .map_err(Error::bpf("cannot fill the table of system calls"))?;
         }
-        let visitor = Visitor::new(&skel.progs.ws_tasks)?;
+        let visitor = TaskIter::new(&skel.progs.ws_tasks)?;
         Ok(Programs {
             skel,
             links: Vec::new(),
@@ -164,7 +164,7 @@ impl Programs {
 
     /// `due`: on-CPU samples ask when they were due.
     fn try_load(
-        kernel: &Kernel,
+        kernel: &KernelFeatures,
         settings: &Settings,
         due: bool,
     ) -> libbpf_rs::Result<skel::WallscopeSkel<'static>> {
@@ -236,7 +236,7 @@ impl Programs {
     /// The kernel refuses the events, or the memory for their rings.
     fn hang_bells(&mut self, cpus: &[u32]) -> Result<(), Error> {
         for cpu in cpus {
-            let bell = Bell::open(*cpu).map_err(|e| {
+            let bell = IrqWorkTrigger::open(*cpu).map_err(|e| {
                 Error::io(
                     "cannot open what interrupts a CPU (perf_event_open, bpf-output)",
                     e,
@@ -305,7 +305,7 @@ impl Programs {
     }
 
     /// What is lost because optional hooks are missing.
-    pub fn limits(kernel: &Kernel) -> Vec<&'static str> {
+    pub fn limits(kernel: &KernelFeatures) -> Vec<&'static str> {
         OPTIONAL
             .iter()
             .filter(|(name, _)| {
@@ -474,7 +474,7 @@ impl Programs {
         }
     }
 
-    /// Lets the programs send that many stacks as they are (see `session/late.rs`).
+    /// Lets the programs send that many stacks as they are (see `session/deferred_unwind.rs`).
     pub fn allow_raw(&mut self, ration: u64) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.raw_budget = ration;

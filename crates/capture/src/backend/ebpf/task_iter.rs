@@ -38,7 +38,7 @@ pub enum Visited<'a> {
 }
 
 /// The iterator, attached.
-pub(super) struct Visitor {
+pub(super) struct TaskIter {
     program: OwnedFd,
     all: Link,
     /// Links to single processes, by id.
@@ -48,10 +48,10 @@ pub(super) struct Visitor {
     buffer: Vec<u8>,
 }
 
-impl Visitor {
-    pub(super) fn new(program: &ProgramMut<'_>) -> Result<Visitor, Error> {
+impl TaskIter {
+    pub(super) fn new(program: &ProgramMut<'_>) -> Result<TaskIter, Error> {
         let fd = program.as_fd().try_clone_to_owned();
-        Ok(Visitor {
+        Ok(TaskIter {
             program: fd.map_err(|e| Error::io("cannot keep the task iterator", e))?,
             all: (program.attach()).map_err(Error::bpf("cannot attach the task iterator"))?,
             single: Vec::new(),

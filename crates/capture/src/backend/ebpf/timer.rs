@@ -14,7 +14,8 @@ use perf_event_open_sys::{self as perf, bindings as b};
 use crate::{
     Error,
     backend::perf_event::open_on_cpu,
-    period_jitter::{self, Uneven},
+    clock,
+    period_jitter::{self, PeriodJitter},
 };
 
 /// So many distances at least are the same: what is left of one is lost when they change.
@@ -31,7 +32,7 @@ pub struct Timer {
     /// Whether it is a hardware event.
     pub hardware: bool,
     hz: u32,
-    uneven: Uneven,
+    uneven: PeriodJitter,
 }
 
 impl Timer {
@@ -64,7 +65,7 @@ impl Timer {
             events,
             hardware,
             hz,
-            uneven: Uneven::new(),
+            uneven: PeriodJitter::seeded(clock::now()),
         }
     }
 
@@ -98,7 +99,7 @@ impl Timer {
         if self.hardware {
             return mean;
         }
-        let distance = self.uneven.of(mean, period_jitter::OF_SAMPLES);
+        let distance = self.uneven.of(mean, period_jitter::SAMPLE_JITTER_DIVISOR);
         self.tell(distance);
         distance
     }

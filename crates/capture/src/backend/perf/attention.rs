@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::thread_events::Clock;
+use super::thread_events::ThreadEvents;
 use crate::session::events::Events;
 
 /// For so long after something had to be read at once that is expected again, ns.
@@ -46,7 +46,7 @@ impl Attention {
     pub fn before(
         &mut self,
         events: &Events,
-        clock: &Clock,
+        clock: &ThreadEvents,
         now: u64,
         due: u64,
     ) -> Option<Duration> {

@@ -4,7 +4,7 @@ use wallscope_model::{Part, State, WaitSeen};
 use wallscope_procfs::process::{self, SchedStat};
 
 use super::{
-    Course, Hits, Record, Running,
+    EventSampler, Record, Running, SwitchTimeline,
     switch_timeline::Step,
     waits::{chance, class},
 };
@@ -12,10 +12,10 @@ use crate::{
     backend::{
         ebpf::sideband::Change,
         proc::{
-            poller::{ENOUGH, Looker, REMAP, REMAP_TIMES},
+            poller::{ENOUGH, ProcPoller, REMAP, REMAP_TIMES},
             samples::{Look, Meant, Weight},
             thread::Thread,
-            time_kind::Kind,
+            time_kind::TimeKind,
             wait_observation::PutOff,
         },
     },
@@ -25,7 +25,7 @@ use crate::{
     session::cost::thread_cpu_ns,
 };
 
-impl Looker {
+impl ProcPoller {
     /// Opens events for everybody who is watched and has none. `all`: for threads that were
     /// refused them before, too.
     pub fn join(&mut self, first: usize) {
@@ -50,7 +50,7 @@ impl Looker {
                     } else {
                         t.begin(now, books);
                     }
-                    t.course = Some(Course::joined(now, books));
+                    t.course = Some(SwitchTimeline::joined(now, books));
                 }
                 Err(_) => clock.left_out += 1,
             }
@@ -62,7 +62,7 @@ impl Looker {
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
         self.drained_ns = clock::now();
-        let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
+        let hits = self.hits.as_mut().map_or_else(Vec::new, EventSampler::take);
         let mut records = clock.drain(hits, self.drained_ns);
         self.read_running(&mut records);
         self.take(records, since, now);
@@ -71,7 +71,7 @@ impl Looker {
     /// Takes the rest.
     pub fn last_drain(&mut self, since: u64, now: u64) {
         let Some(clock) = &mut self.clock else { return };
-        let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
+        let hits = self.hits.as_mut().map_or_else(Vec::new, EventSampler::take);
         let records = clock.drain_all(hits);
         self.take(records, since, now);
         for t in self.watch.threads.iter_mut().filter(|t| t.alive) {
@@ -81,7 +81,7 @@ impl Looker {
         }
         for index in self.watch.live.clone() {
             let t = &self.watch.threads[index];
-            let open = t.course.as_ref().and_then(Course::off_since);
+            let open = t.course.as_ref().and_then(SwitchTimeline::off_since);
             if let Some(begin) = open {
                 self.waited(index, begin, t.book.seen_ns);
             }
@@ -184,7 +184,7 @@ impl Looker {
 
     /// Brings processes up to date with their mappings.
     fn settle(&mut self) {
-        let Looker {
+        let ProcPoller {
             processes, clock, ..
         } = self;
         processes.settle(&mut || {
@@ -301,7 +301,7 @@ impl Looker {
             false => ns,
         };
         t.book
-            .add(self.grid, begin, end, Kind::Seen(reason, class), told);
+            .add(self.grid, begin, end, TimeKind::Seen(reason, class), told);
         let look = Look {
             thread: index as u32,
             stack,
@@ -362,7 +362,7 @@ impl Looker {
         }
         let keep = self.watch.has_room();
         let mut thread = Thread::new(pid, tid, name, time, keep);
-        thread.course = Some(Course::born(time));
+        thread.course = Some(SwitchTimeline::born(time));
         (thread.heir_of, thread.inherits_leaving) = (root, inherits_leaving);
         thread.rebase(time, SchedStat::default());
         self.watch.insert(thread);
@@ -389,7 +389,7 @@ impl Looker {
             }
             if self.watch.find(pid, tid).is_none() {
                 let mut thread = Thread::new(pid, tid, name.clone(), time, self.watch.has_room());
-                thread.course = Some(Course::running(time));
+                thread.course = Some(SwitchTimeline::running(time));
                 self.watch.insert(thread);
             }
             self.attention.needed(clock::now());
@@ -432,11 +432,14 @@ impl Looker {
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
         // differ a little is no reason to leave one out.
         t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period - period / period_jitter::OF_SAMPLES {
+        if t.credit_ns < period - period / period_jitter::SAMPLE_JITTER_DIVISOR {
             return false;
         }
         let ns = std::mem::take(&mut t.credit_ns);
-        let put_off = t.course.as_ref().is_some_and(Course::is_put_off_often);
+        let put_off = t
+            .course
+            .as_ref()
+            .is_some_and(SwitchTimeline::is_put_off_often);
         if let Some(clock) = self.clock.as_mut().filter(|_| put_off && !interpreted) {
             clock.is_put_off(r.tid);
         }

@@ -1,18 +1,18 @@
 //! Perf events of an ordinary user: what running threads run, and every switch.
 //!
 //! ```text
-//! mod.rs      the events and their rings
-//! record.rs   what lies in the rings
-//! course.rs   a thread's time by its switches: the totals of this backend
-//! intake.rs   records -> threads, their courses, samples
-//! running.rs  stacks of running threads
-//! hits/       stacks at events by name
-//! queued.rs   whose stacks threads have that were woken and wait for a CPU
-//! waits.rs    whose stacks those waits have that no look fell into
-//! ration.rs   threads that switch too often for a record of each
-//! attention.rs  whether samples are read at once
-//! nearby.rs   on which CPU they are read
-//! leaving.rs  stacks of threads that are put off their CPU
+//! thread_events.rs    the events of each thread, and their rings; perf_attr.rs: how they are asked for
+//! record.rs           the records in the rings
+//! switch_timeline/    a thread's time by its switches: the totals of this backend
+//! intake.rs           records -> threads, their timelines, samples
+//! oncpu_stacks.rs     stacks of running threads; ran_since.rs: how old a sample is
+//! event_sampling/     stacks at events by name
+//! queued.rs           where threads wait that are woken next; runnable_stacks.rs: their stacks then
+//! waits.rs            strata of waits by length
+//! switch_throttle.rs  threads that switch too often for a record of each; throttle_turns.rs: their turns
+//! attention.rs        ring-buffer wake-up policy
+//! nearby.rs           the CPU that rings are read on
+//! preempt_samples.rs  stacks of threads that are preempted
 //! ```
 //!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
@@ -44,11 +44,11 @@ mod throttle_turns;
 pub(crate) mod waits;
 
 pub use attention::Attention;
-pub use event_sampling::Hits;
+pub use event_sampling::EventSampler;
 pub use nearby::Nearby;
 pub(in crate::backend) use queued::told_apart;
 pub use queued::{Crowd, Place, Places, Queued};
 pub use record::{BELOW, Record, Running};
-pub use switch_throttle::Ration;
-pub use switch_timeline::{Course, Lag};
-pub use thread_events::{Clock, DATA_PAGES};
+pub use switch_throttle::SwitchThrottle;
+pub use switch_timeline::{SwitchRecordLatency, SwitchTimeline};
+pub use thread_events::{DATA_PAGES, ThreadEvents};

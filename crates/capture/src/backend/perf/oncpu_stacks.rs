@@ -15,10 +15,10 @@ use wallscope_unwind::{
 
 use super::{
     Record, Running,
-    ran_since::{FRESH, Since},
+    ran_since::{FRESH, SwitchTrail},
 };
 use crate::{
-    backend::proc::poller::Looker, clock, session::cost::thread_cpu_ns, target::read_memory,
+    backend::proc::poller::ProcPoller, clock, session::cost::thread_cpu_ns, target::read_memory,
 };
 
 /// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
@@ -33,7 +33,7 @@ const AT_ONCE: u64 = 200_000;
 /// The same for what it runs now to be as good as what it ran then, if it has not.
 const STILL: u64 = 20_000_000;
 
-impl Looker {
+impl ProcPoller {
     /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
     pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
         self.attention.needed(now);
@@ -51,22 +51,28 @@ impl Looker {
     /// Reads what Python keeps elsewhere than on the stack, of threads that were sampled just now: it
     /// goes on, so that comes before all else.
     pub(super) fn read_running(&mut self, records: &mut [(u64, Record)]) {
-        let mut since: FxHashMap<u32, Since> = FxHashMap::default();
+        let mut since: FxHashMap<u32, SwitchTrail> = FxHashMap::default();
         let now = clock::now();
         for (time, record) in records.iter_mut().rev() {
             match record {
-                Record::In { tid, .. } => since.entry(*tid).or_insert(Since::until(now)).got(*time),
+                Record::In { tid, .. } => since
+                    .entry(*tid)
+                    .or_insert(SwitchTrail::until(now))
+                    .got(*time),
                 Record::Out { tid, preempted, .. } => {
                     since
                         .entry(*tid)
-                        .or_insert(Since::until(now))
+                        .or_insert(SwitchTrail::until(now))
                         .left(*time, *preempted);
                 }
                 // What it ran then nobody knows any more.
                 Record::Leaving { thread, .. }
                     if self.processes.managed().is_interpreted(thread.pid) => {}
                 Record::Sample(r) | Record::Leaving { thread: r, .. } => {
-                    let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
+                    let since = since
+                        .get(&r.tid)
+                        .copied()
+                        .unwrap_or(SwitchTrail::until(now));
                     let moved = since.moved(*time, now);
                     r.moved = Some(moved);
                     let managed = self.processes.managed();

@@ -33,7 +33,7 @@ const JUDGED: u64 = 100_000_000;
 
 /// What is taken of the copies.
 #[derive(Debug)]
-pub struct Leaving {
+pub struct PreemptSampling {
     /// No thread was refused these events.
     pub complete: bool,
     /// There are so many threads that only those have them that were met computing.
@@ -51,10 +51,10 @@ pub struct Leaving {
     since: u64,
 }
 
-impl Leaving {
+impl PreemptSampling {
     /// Half as often as running threads are sampled at `hz`: most are put off for longer than they have run.
-    pub fn new(hz: u32) -> Leaving {
-        Leaving {
+    pub fn new(hz: u32) -> PreemptSampling {
+        PreemptSampling {
             complete: true,
             crowd: false,
             selective: false,
@@ -102,7 +102,7 @@ impl Leaving {
 
 /// A record was put behind the others in `held`. If it tells of a switch, the copy made at that is right before
 /// it: it is dropped, or now stands for the switches of those that are. `most`: so many a second are taken.
-pub fn settle(held: &mut Vec<(u64, Record)>, leaving: &mut Leaving, most: u64) {
+pub fn settle(held: &mut Vec<(u64, Record)>, leaving: &mut PreemptSampling, most: u64) {
     let [
         ..,
         (_, Record::Leaving { of, thread }),
@@ -151,7 +151,12 @@ mod tests {
         }
     }
 
-    fn switch(held: &mut Vec<(u64, Record)>, leaving: &mut Leaving, time: u64, preempted: bool) {
+    fn switch(
+        held: &mut Vec<(u64, Record)>,
+        leaving: &mut PreemptSampling,
+        time: u64,
+        preempted: bool,
+    ) {
         let pid = 1;
         held.push((time, copy(7, 5)));
         let out = Record::Out {
@@ -165,7 +170,7 @@ mod tests {
 
     #[test]
     fn copies_of_those_who_wait_are_dropped() {
-        let (mut held, mut leaving) = (Vec::new(), Leaving::new(99));
+        let (mut held, mut leaving) = (Vec::new(), PreemptSampling::new(99));
         switch(&mut held, &mut leaving, 1, false);
         assert!(matches!(held[..], [(1, Record::Out { .. })]));
         switch(&mut held, &mut leaving, 2, true);
@@ -194,7 +199,7 @@ mod tests {
 
     #[test]
     fn of_many_some_stand_for_all() {
-        let mut leaving = Leaving::new(99);
+        let mut leaving = PreemptSampling::new(99);
         let (mut taken, mut stands_for) = (0, 0);
         // 10,000 a second for a second, of which 50 are wanted.
         for n in 0..10_000u64 {

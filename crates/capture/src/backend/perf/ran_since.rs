@@ -5,7 +5,7 @@ pub(super) const FRESH: u64 = 1_000_000;
 
 /// What records say of a thread after one of its samples, read backwards.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Since {
+pub(super) struct SwitchTrail {
     /// Until when it was on a CPU, while it was.
     on_until: Option<u64>,
     ran_ns: u64,
@@ -15,10 +15,10 @@ pub(super) struct Since {
     off: Option<bool>,
 }
 
-impl Since {
+impl SwitchTrail {
     /// Nothing: it was on its CPU until `now`.
-    pub fn until(now: u64) -> Since {
-        Since {
+    pub fn until(now: u64) -> SwitchTrail {
+        SwitchTrail {
             on_until: Some(now),
             ran_ns: 0,
             by_its_will: false,
@@ -46,8 +46,8 @@ impl Since {
     }
 
     /// What that says at `now` of a sample at `time`.
-    pub fn moved(&self, time: u64, now: u64) -> Moved {
-        Moved {
+    pub fn moved(&self, time: u64, now: u64) -> RanSince {
+        RanSince {
             ran_ns: self.ran_since(time),
             at: now,
             off: self.off == Some(true),
@@ -57,7 +57,7 @@ impl Since {
 
 /// For how long a thread had run after its sample when that was taken from the ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Moved {
+pub struct RanSince {
     ran_ns: u64,
     /// When that was.
     at: u64,
@@ -65,7 +65,7 @@ pub struct Moved {
     off: bool,
 }
 
-impl Moved {
+impl RanSince {
     /// At most so long it has run by now, ns.
     pub fn by(&self, now: u64) -> u64 {
         let since = now.saturating_sub(self.at);
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_thread_off_its_cpu_does_not_go_on() {
         // Sampled at 100, put off at 130, on again at 900, and so until 950.
-        let mut since = Since::until(950);
+        let mut since = SwitchTrail::until(950);
         assert_eq!((since.ran_since(900), since.ran_since(0)), (50, 950));
         since.got(900);
         since.left(130, true);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn another_stack_is_read_while_its_thread_has_hardly_run() {
-        let moved = |off| Moved {
+        let moved = |off| RanSince {
             ran_ns: 40,
             at: 1_000,
             off,
@@ -101,13 +101,13 @@ mod tests {
         // One that stands still for our sake has not gone on, for a while.
         assert_eq!((moved(false).by(1_500), moved(true).by(1_500)), (540, 40));
         assert_eq!(moved(true).by(1_000 + FRESH), 40 + FRESH);
-        let mut since = Since::until(950);
+        let mut since = SwitchTrail::until(950);
         assert!(!since.moved(900, 950).off);
         since.left(130, true);
         assert!(since.moved(100, 950).off);
         assert_eq!(since.moved(100, 950).by(960), 30);
         // It has a CPU again.
-        let mut since = Since::until(950);
+        let mut since = SwitchTrail::until(950);
         since.got(900);
         since.left(130, true);
         assert!(!since.moved(100, 950).off);

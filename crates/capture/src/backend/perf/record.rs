@@ -3,7 +3,7 @@
 use perf_event_open_sys::bindings as b;
 use wallscope_unwind::native::Registers;
 
-use super::ran_since::Moved;
+use super::ran_since::RanSince;
 use crate::{
     backend::ebpf::sideband::{self, Change},
     session::unwound::ManagedStack,
@@ -67,9 +67,9 @@ pub enum Record {
         exec: bool,
     },
     /// A thread on a CPU when an event by name happened.
-    Hit(Box<Hit>),
+    Hit(Box<EventSample>),
     /// How often it happened to a thread that has ended.
-    Counted(Counted),
+    Counted(EventCount),
     /// A new mapping.
     Change(Box<Change>),
     /// So many records did not fit.
@@ -104,7 +104,7 @@ pub struct Running {
     /// It has run for so long since that these are of another moment than the registers.
     pub late: bool,
     /// For how long it has run since, where that is known.
-    pub moved: Option<Moved>,
+    pub moved: Option<RanSince>,
 }
 
 impl Running {
@@ -285,7 +285,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
 
 /// A stack at an event.
 #[derive(Debug)]
-pub struct Hit {
+pub struct EventSample {
     /// Number of the event.
     pub event: usize,
     /// The kernel's number of the one that was opened or inherited, and whether it was opened. Threads
@@ -299,7 +299,7 @@ pub struct Hit {
 
 /// What a thread that has ended had counted.
 #[derive(Debug)]
-pub struct Counted {
+pub struct EventCount {
     /// Number of the event.
     pub event: usize,
     /// Process.

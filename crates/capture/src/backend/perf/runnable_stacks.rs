@@ -4,22 +4,22 @@ use wallscope_model::StackEnd;
 use wallscope_unwind::native::FrameWord;
 
 use super::{
-    Course,
+    SwitchTimeline,
     queued::{FOLLOWED, Place, Queued, told_apart},
 };
 use crate::{
     backend::proc::{
-        poller::Looker,
+        poller::ProcPoller,
         waiting::{Pages, Where},
     },
     clock,
 };
 
-impl Looker {
+impl ProcPoller {
     /// A look at `at` at a thread whose wait a look has seen into already: whether it was woken since.
     pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
         let t = &mut self.watch.threads[index];
-        let Some(begin) = t.course.as_ref().and_then(Course::off_since) else {
+        let Some(begin) = t.course.as_ref().and_then(SwitchTimeline::off_since) else {
             return;
         };
         let woken = t.queued.is_some_and(|q| q.at >= begin);

@@ -24,7 +24,7 @@ const LONGEST_NS: u64 = 200_000_000;
 
 /// How a thread's records are rationed.
 #[derive(Clone, Copy, Debug)]
-pub struct Ration {
+pub struct SwitchThrottle {
     /// The part of the time that is recorded; 1: all of it.
     pub share: f64,
     /// Time without records so far, ns.
@@ -37,9 +37,9 @@ pub struct Ration {
     pub(super) switches: u64,
 }
 
-impl Ration {
-    pub(super) fn new(now: u64, switches: u64) -> Ration {
-        Ration {
+impl SwitchThrottle {
+    pub(super) fn new(now: u64, switches: u64) -> SwitchThrottle {
+        SwitchThrottle {
             share: 1.0,
             unrecorded_ns: 0,
             since: now,
@@ -76,7 +76,7 @@ mod tests {
     fn only_those_who_switch_very_often_are_rationed() {
         let second = 1_000_000_000;
         let share = |rate: u64| {
-            let mut r = Ration::new(0, 0);
+            let mut r = SwitchThrottle::new(0, 0);
             r.judge(second, rate);
             r.share
         };
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_ended_late_is_made_up_for() {
-        let mut r = Ration::new(1_000, 50);
+        let mut r = SwitchThrottle::new(1_000, 50);
         // 60,000 a second for 30 ms, whatever the turn was to be.
         r.judge(1_000 + 30_000_000, 50 + 1_800);
         assert_eq!(

@@ -12,12 +12,13 @@ use rustc_hash::FxHashMap;
 
 use super::{
     perf_attr::{RESERVED, ask_for_stack, attributes, open},
-    preempt_samples::{self, CROWD, Leaving},
+    preempt_samples::{self, CROWD, PreemptSampling},
     record::{self, Record},
 };
 use crate::{
     backend::ring::Ring,
-    period_jitter::{self, Uneven},
+    clock,
+    period_jitter::{self, PeriodJitter},
 };
 
 /// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
@@ -77,7 +78,7 @@ impl Ticks {
 }
 
 /// The events and their rings.
-pub struct Clock {
+pub struct ThreadEvents {
     rings: Vec<(u32, Ring)>,
     /// The events that were opened for a thread by its id; those it inherited are not ours to hold.
     events: FxHashMap<u32, Joined>,
@@ -95,21 +96,26 @@ pub struct Clock {
     pub period_ns: u64,
     /// Mean time between two samples that are made, ns.
     told_ns: u64,
-    uneven: Uneven,
-    leaving: Leaving,
+    uneven: PeriodJitter,
+    leaving: PreemptSampling,
     /// Threads whose events were refused.
     pub left_out: u64,
     /// Records that did not fit.
     pub lost: u64,
 }
 
-impl Clock {
+impl ThreadEvents {
     /// Makes a ring for each of `cpus`, of at most `pages` data pages; samples will come at `hz`.
     /// `descriptors`: how many files may be open.
     ///
     /// # Errors
     /// No event of our own is allowed, or no ring.
-    pub fn open(cpus: &[u32], hz: u32, descriptors: usize, pages: usize) -> io::Result<Clock> {
+    pub fn open(
+        cpus: &[u32],
+        hz: u32,
+        descriptors: usize,
+        pages: usize,
+    ) -> io::Result<ThreadEvents> {
         let mut rings = Vec::new();
         for cpu in cpus {
             // An event of our own thread, never switched on, that the ring hangs on: it stays
@@ -122,7 +128,7 @@ impl Clock {
                 event => rings.push((*cpu, ring(event?, pages)?)),
             }
         }
-        Ok(Clock {
+        Ok(ThreadEvents {
             room: descriptors.saturating_sub(RESERVED + rings.len()) / 2,
             rings,
             events: FxHashMap::default(),
@@ -132,8 +138,8 @@ impl Clock {
             with_kernel: true,
             period_ns: 1_000_000_000 / u64::from(hz.max(1)),
             told_ns: 1_000_000_000 / u64::from(hz.max(1)),
-            uneven: Uneven::new(),
-            leaving: Leaving::new(hz),
+            uneven: PeriodJitter::seeded(clock::now()),
+            leaving: PreemptSampling::new(hz),
             left_out: 0,
             lost: 0,
         })
@@ -149,7 +155,7 @@ impl Clock {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
         let mean = period(self.told_ns, share);
-        let first = self.uneven.of(mean, period_jitter::OF_SAMPLES);
+        let first = self.uneven.of(mean, period_jitter::SAMPLE_JITTER_DIVISOR);
         let mut events = Vec::with_capacity(self.rings.len());
         for index in 0..self.rings.len() {
             let cpu = self.rings[index].0;
@@ -337,7 +343,7 @@ impl Clock {
         let since = std::mem::replace(&mut self.emptied, Instant::now()).elapsed();
         let mut fullest = 0.0f64;
         let mut due = Vec::new();
-        let Clock {
+        let ThreadEvents {
             rings,
             held,
             lost,
@@ -383,7 +389,7 @@ impl Clock {
         for (tid, index) in due {
             if let Some(joined) = events.get_mut(&tid).filter(|j| !j.inherited) {
                 let mean = period(*told_ns, joined.share);
-                joined.events[index].tell(uneven.of(mean, period_jitter::OF_SAMPLES));
+                joined.events[index].tell(uneven.of(mean, period_jitter::SAMPLE_JITTER_DIVISOR));
             }
         }
     }
@@ -437,7 +443,7 @@ mod tests {
         let cpus = crate::cpus::online().unwrap();
         // SAFETY: no arguments.
         let tid = unsafe { libc::gettid() } as u32;
-        let clock = Clock::open(&cpus, 997, 1024, DATA_PAGES).and_then(|mut clock| {
+        let clock = ThreadEvents::open(&cpus, 997, 1024, DATA_PAGES).and_then(|mut clock| {
             clock.join(tid, 1.0)?;
             Ok(clock)
         });
@@ -451,7 +457,7 @@ mod tests {
         let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
         std::thread::spawn(|| {}).join().unwrap();
         while samples.len() < 6 * SAME as usize || !born {
-            for (time, record) in clock.drain(Vec::new(), crate::clock::now()) {
+            for (time, record) in clock.drain(Vec::new(), clock::now()) {
                 assert!(time >= last, "in time order");
                 last = time;
                 match record {
@@ -467,8 +473,8 @@ mod tests {
         }
         let distances: Vec<u64> = samples.iter().map(|r| r.period_ns).collect();
         let mean = 1_000_000_000 / 997;
-        let range =
-            mean - mean / period_jitter::OF_SAMPLES..=mean + mean / period_jitter::OF_SAMPLES;
+        let range = mean - mean / period_jitter::SAMPLE_JITTER_DIVISOR
+            ..=mean + mean / period_jitter::SAMPLE_JITTER_DIVISOR;
         assert!(distances.iter().all(|d| range.contains(d)));
         let changed = distances.windows(2).filter(|d| d[0] != d[1]).count();
         assert!(changed >= 3, "always the same: {distances:?}");
@@ -478,7 +484,7 @@ mod tests {
 
     #[test]
     fn more_threads_than_descriptors_are_refused() {
-        let Ok(mut clock) = Clock::open(&[0], 99, RESERVED + 1, DATA_PAGES) else {
+        let Ok(mut clock) = ThreadEvents::open(&[0], 99, RESERVED + 1, DATA_PAGES) else {
             println!("skipped: perf events of own threads are refused");
             return;
         };

@@ -1,15 +1,15 @@
 //! Ending and beginning the turns of threads that switch very often (see [`super::switch_throttle`]).
 
 use super::{
-    Course, Ration,
+    SwitchThrottle, SwitchTimeline,
     switch_throttle::{JUDGED, TURN},
 };
 use crate::{
-    backend::proc::{counters::Counters, poller::Looker},
+    backend::proc::{counters::Counters, poller::ProcPoller},
     clock,
 };
 
-impl Looker {
+impl ProcPoller {
     /// Ends and begins the turns of threads that switch very often. Where single intervals are kept,
     /// or births must not be missed because counts are inherited, every switch is recorded.
     pub fn ration(&mut self, since: u64) {
@@ -28,7 +28,7 @@ impl Looker {
             match (&t.course, &mut t.ration) {
                 (Some(course), ration) => {
                     let switches = course.voluntary + course.involuntary;
-                    let ration = ration.get_or_insert_with(|| Ration::new(now, switches));
+                    let ration = ration.get_or_insert_with(|| SwitchThrottle::new(now, switches));
                     let judged = if ration.share < 1.0 { turn } else { JUDGED };
                     if now < ration.since + judged {
                         continue;
@@ -95,7 +95,7 @@ impl Looker {
             };
             course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
             t.counters = Counters::new(course.books());
-            t.told_by(&course);
+            t.told_by(&course, self.tick_ns);
             if let Some(begin) = course.off_since() {
                 let end = t.book.seen_ns;
                 self.waited(index, begin, end);
@@ -124,7 +124,7 @@ impl Looker {
         let Ok(books) = t.schedstat() else { return };
         t.counters.look(&mut t.book, now, books, t.doing, self.grid);
         t.counters.settle(&mut t.book, self.grid);
-        let course = Course::joined(now, books);
+        let course = SwitchTimeline::joined(now, books);
         t.course = Some(match &mut t.ration {
             Some(ration) if ration.share < 1.0 => {
                 (ration.since, ration.switches) = (now, 0);

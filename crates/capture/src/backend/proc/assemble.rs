@@ -10,10 +10,10 @@ use wallscope_procfs::process::SchedStat;
 
 use super::{
     lent::Lenders,
-    poller::Looker,
+    poller::ProcPoller,
     samples::Known,
     thread::Thread,
-    thread_ledger::{Book, Totals},
+    thread_ledger::{ThreadLedger, Totals},
 };
 use crate::session::{build::Stacks, jit_hints, tasks};
 
@@ -26,14 +26,15 @@ pub struct Assembled {
 }
 
 /// Fills `recording` with what was seen since the last time. `last`: nothing more will be seen.
-pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> Assembled {
+pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) -> Assembled {
     let user_only = looker.clock.as_ref().is_some_and(|c| !c.with_kernel);
     let grid = looker.grid;
     let samples = &mut looker.samples;
     samples.by_thread();
     let mut on_cpu = BTreeMap::<u32, u64>::new();
     let mut last_slice = 0;
-    let beyond = looker.watch.threads.iter().map(Thread::beyond_counters_ns);
+    let tick_ns = looker.tick_ns;
+    let beyond = (looker.watch.threads.iter()).map(|t| t.beyond_counters_ns(tick_ns));
     let stolen = Stolen::of(&recording.host, beyond.sum());
     let programs = looker.processes.facts().into_iter().map(|p| (p.pid, p.exe));
     let mut lenders = Lenders::new(&looker.watch.threads, programs.collect());
@@ -48,7 +49,7 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         if let Some(weights) = &lent {
             t.book.borrow(weights);
         }
-        let totals = std::mem::replace(&mut t.book, Book::new(end_ns)).finish(&t.waits);
+        let totals = std::mem::replace(&mut t.book, ThreadLedger::new(end_ns)).finish(&t.waits);
         if user_only {
             let (user, kernel) = ticks(t);
             let stack = samples.none(t.pid, StackEnd::NotSampled);
@@ -72,10 +73,11 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
             last_slice = last_slice.max(row.slice);
             recording.ledger_slices.push(row);
         }
+        let stolen_ns = stolen.part(t.beyond_counters_ns(tick_ns));
         recording.contexts.push(Context {
             pid: t.pid,
             tid: t.tid,
-            ledger: ledger(t, &totals, end_ns - start_ns, &stolen),
+            ledger: ledger(t, &totals, end_ns - start_ns, stolen_ns),
             name: t.name.as_str().into(),
             start_ns,
             end_ns,
@@ -165,7 +167,8 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     Assembled { jit, seen }
 }
 
-fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: &Stolen) -> Ledger {
+/// The ledger of a thread that existed for `wall_ns`, of which the host took `stolen` ns.
+fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: u64) -> Ledger {
     let [(voluntary0, involuntary0), (voluntary1, involuntary1)] = t.switches;
     let told = (
         voluntary1.saturating_sub(voluntary0),
@@ -184,7 +187,6 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: &Stolen) -> Ledger 
     };
     let rationed = t.ration.is_some_and(|r| r.unrecorded_ns > 0);
     let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
-    let stolen = stolen.part(t.beyond_counters_ns());
     let mut ledger = Ledger {
         wall_ns,
         on_cpu: divide(totals.on_cpu, stolen, ticks(t)),

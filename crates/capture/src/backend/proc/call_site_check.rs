@@ -22,11 +22,11 @@ const JUMPS: u32 = 3;
 
 /// What was found out of pairs of frames: innermost, and whoever is to have called it.
 #[derive(Default)]
-pub struct Calls {
+pub struct CallSiteCheck {
     known: FxHashMap<(u32, FrameWord, FrameWord), bool>,
 }
 
-impl Calls {
+impl CallSiteCheck {
     /// Whether the second one of `frames`, which were read from `pages` of process `pid`, has called the first.
     pub fn proves(
         &mut self,

@@ -12,7 +12,7 @@
 use wallscope_model::{BlockReason, Slices};
 use wallscope_procfs::process::SchedStat;
 
-use super::{thread_ledger::Book, time_kind::Kind};
+use super::{thread_ledger::ThreadLedger, time_kind::TimeKind};
 
 /// What a look saw the thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Counters {
     /// One look at `now`: books the time since the last one.
     pub fn look(
         &mut self,
-        book: &mut Book,
+        book: &mut ThreadLedger,
         now: u64,
         books: SchedStat,
         doing: Doing,
@@ -74,8 +74,8 @@ impl Counters {
         let [on_cpu, queued] = self.since(books);
         let have = self.pending + dt;
         let queued = queued.min(have.saturating_sub(on_cpu));
-        book.add(grid, begin, now, Kind::OnCpu, on_cpu);
-        book.add(grid, begin, now, Kind::Queued, queued);
+        book.add(grid, begin, now, TimeKind::OnCpu, on_cpu);
+        book.add(grid, begin, now, TimeKind::Queued, queued);
         let taken = on_cpu + queued + self.debt;
         self.debt = taken.saturating_sub(have);
         let mut rest = have.saturating_sub(taken);
@@ -89,20 +89,20 @@ impl Counters {
             _ => 0,
         };
         rest -= self.pending;
-        book.add(grid, begin, now, Kind::Blocked, rest);
+        book.add(grid, begin, now, TimeKind::Blocked, rest);
         (self.last, book.seen_ns) = (books, now);
     }
 
     /// Gives what was held back to a state: nothing more will be read.
-    pub fn settle(&mut self, book: &mut Book, grid: Slices) {
+    pub fn settle(&mut self, book: &mut ThreadLedger, grid: Slices) {
         let end = book.seen_ns;
         let pending = std::mem::take(&mut self.pending);
         // Standing in line to the very end: its turn never came, so no counter tells.
         let queued = std::mem::take(&mut self.still).min(pending);
         let turned = end.saturating_sub(queued);
         let begin = end.saturating_sub(pending);
-        book.add(grid, begin, turned, Kind::Blocked, pending - queued);
-        book.add(grid, turned, end, Kind::Queued, queued);
+        book.add(grid, begin, turned, TimeKind::Blocked, pending - queued);
+        book.add(grid, turned, end, TimeKind::Queued, queued);
     }
 }
 
@@ -119,11 +119,11 @@ mod tests {
         count: 0,
     };
 
-    struct Reader(Book, Counters);
+    struct Reader(ThreadLedger, Counters);
 
     impl Reader {
         fn new(start: u64) -> Reader {
-            Reader(Book::new(start), Counters::new(books(0, 0, 1)))
+            Reader(ThreadLedger::new(start), Counters::new(books(0, 0, 1)))
         }
 
         fn look(&mut self, now: u64, books: SchedStat, doing: Doing) {

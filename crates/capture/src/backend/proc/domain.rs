@@ -3,11 +3,11 @@
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
 use super::{
-    poller::{Looker, Tally},
+    poller::{ProcPoller, Tally},
     thread::Thread,
 };
 use crate::{
-    backend::perf::{Clock, Hits},
+    backend::perf::{EventSampler, ThreadEvents},
     session,
 };
 
@@ -42,7 +42,7 @@ pub struct Facts<'a> {
     /// Where stops of running threads were permitted.
     pub stops: Option<Stops>,
     /// Everything else that was counted.
-    pub looker: &'a Looker,
+    pub looker: &'a ProcPoller,
     /// The intervals that were kept.
     pub timeline: Option<&'a Timeline>,
     /// Whether they were asked for.
@@ -89,7 +89,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
         notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
-        notes.push(queueing(clock.is_some_and(Clock::tells_leaving)).into());
+        notes.push(queueing(clock.is_some_and(ThreadEvents::tells_leaving)).into());
         notes.push("throttled time stands as preempted or woken".into());
         notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
         notes.push("time stolen by the host of a virtual machine is what the switch records have beyond the kernel's counter, a tick a thread left out, and at most what the host took from the machine".into());
@@ -177,7 +177,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go between two lists of them (a second; ten milliseconds or more where waits name new ones)".into(),
         "the ebpf backend",
     ));
-    limits.extend(f.looker.hits.iter().flat_map(Hits::limits));
+    limits.extend(f.looker.hits.iter().flat_map(EventSampler::limits));
     if let Some(what) = rationed(&f.looker.watch.threads, f.looker.grid.start_ns) {
         limits.push(limit(what, "the ebpf backend"));
     }
@@ -370,7 +370,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     domain.events.extend(put_off);
     domain
         .events
-        .extend(f.looker.hits.iter().flat_map(Hits::describe));
+        .extend(f.looker.hits.iter().flat_map(EventSampler::describe));
     domain
 }
 

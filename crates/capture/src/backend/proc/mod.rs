@@ -1,19 +1,22 @@
 //! The ledger with nothing but `/proc` and `process_vm_readv`.
 //!
 //! ```text
-//! mod.rs       the order of things: prepare, go live, wait, stop
-//! watch.rs     who: processes, threads, children as they appear; watched.rs, thread.rs: one of them;
-//!              orphans.rs: children whose parent has ended
-//! looker.rs    looking at everybody, round after round; pace.rs: how often; sight.rs: one look
-//! waiting.rs   what a waiting thread waits for, and its stack, without stopping it; called.rs: whether what
-//!              was copied too late is its stack still
-//! stop.rs      short stops of running threads, where they are permitted; halt.rs: what they show
-//! connections.rs  with whom connections are, and which have a request in flight; connection.rs: one of them
-//! counters.rs  a thread's time by the scheduler's counters
-//! book.rs      a thread's time by slice; samples.rs: stacks and the time they stand for
-//! assemble.rs  all of it -> the recording; domain.rs: what this could not see
-//! prompt.rs    being given a CPU when a round is due
-//! refusal.rs   what cannot be measured
+//! mod.rs              the order of things: prepare, go live, wait, stop
+//! target_tracker.rs   processes and threads under watch, as they come and go; tracked_process.rs, thread.rs:
+//!                     one of them; subreaper.rs: children whose parent has ended
+//! poller.rs           the poller's state; poll_round.rs: its rounds; pace.rs: how often
+//! wait_probe.rs       one poll of one thread; wait_observation.rs: what it learns of a wait
+//! waiting.rs          reason and stack of a waiting thread, read without stopping it;
+//!                     call_site_check.rs: whether a stack that was copied too late is that of the wait
+//! stop.rs             short stops of running threads, where they are permitted; stop_sampling.rs: their
+//!                     stacks; pending_stop.rs: what a thread did at a poll
+//! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
+//! counters.rs         a thread's time by the scheduler's counters
+//! thread_ledger.rs    a thread's time by slice; time_kind.rs: its kinds; spans.rs: single intervals
+//! samples.rs          stacks and the time they stand for
+//! assemble.rs         all of it -> the recording; domain.rs: the measurement domain in words
+//! prompt.rs           scheduling of the poller itself
+//! refusal.rs          what cannot be measured
 //! ```
 //!
 //! Every round each thread's `schedstat` is read. One that has not run since the last round still
@@ -58,7 +61,7 @@ use std::time::Duration;
 use wallscope_model::{ContextId, Cost, Recording, Slices, Window};
 use wallscope_unwind::native::MemoryTables;
 
-use super::perf::{Clock, DATA_PAGES, Hits};
+use super::perf::{DATA_PAGES, EventSampler, ThreadEvents};
 use crate::{
     Error,
     ahead::Ahead,
@@ -70,7 +73,7 @@ use crate::{
         files::Files,
         host_log::HostLog,
         processes::Processes,
-        snapshot::{self, Stretch},
+        snapshot::{self, SnapshotWindow},
     },
     slices,
     target::{Held, Target},
@@ -78,11 +81,11 @@ use crate::{
 use assemble::Assembled;
 use connections::Connections;
 use pace::{Pace, Used, Waking};
-use poll_round::{Comes, LATE};
-use poller::Looker;
+use poll_round::{LATE, TickLateness};
+use poller::ProcPoller;
 use prompt::InLine;
 use stop::Stopper;
-use subreaper::Orphans;
+use subreaper::Subreaper;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
@@ -125,7 +128,7 @@ pub(crate) fn record(
         Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
         _ => None,
     };
-    let chosen = session::choose(&options.target, held.as_ref())?;
+    let chosen = session::resolve_target(&options.target, held.as_ref())?;
     let mut processes = Processes::over(Files::over(MemoryTables::new())?);
     processes.managed_mut().look_at_tasks(options.max_overhead);
     if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
@@ -144,7 +147,7 @@ pub(crate) fn record(
         count: 0,
     };
     let room = descriptors.saturating_sub(RESERVED) / (2 * FILES_EACH);
-    let mut looker = Looker::new(processes, grid, room);
+    let mut looker = ProcPoller::new(processes, grid, room);
     looker.interpreter_frames = options.interpreter_frames;
     for pid in &chosen.pids {
         looker.watch.process(*pid, None, clock::now());
@@ -159,12 +162,13 @@ pub(crate) fn record(
                 if let (Some(clock), false) = (&looker.clock, options.events.is_empty()) {
                     let (hz, gap) = (options.hz, options.event_period);
                     let kernel = clock.with_kernel;
-                    let hits = Hits::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
+                    let hits =
+                        EventSampler::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
                     looker.hits = Some(hits);
                 }
                 join_all(&mut looker);
-                let clock = looker.clock.iter().flat_map(Clock::descriptors);
-                for fd in clock.chain(looker.hits.iter().flat_map(Hits::descriptors)) {
+                let clock = looker.clock.iter().flat_map(ThreadEvents::descriptors);
+                for fd in clock.chain(looker.hits.iter().flat_map(EventSampler::descriptors)) {
                     events.sideband(fd)?;
                 }
                 if options.timeline.is_some() {
@@ -180,7 +184,7 @@ pub(crate) fn record(
     }
     prompt::ask_for_short_turns();
     if let (Some(held), None) = (&held, &looker.clock) {
-        looker.orphans = Orphans::of(held.pid());
+        looker.orphans = Subreaper::of(held.pid());
     }
     if options.allow_stop && looker.clock.is_none() {
         looker.stopper = Some(Stopper::new());
@@ -193,7 +197,7 @@ pub(crate) fn record(
     // Everybody is read once before it counts: that opens their files and fills the tables.
     looker.round(
         clock::now(),
-        Comes::InTime,
+        TickLateness::InTime,
         1_000_000_000 / u64::from(options.hz),
         1,
         true,
@@ -252,13 +256,13 @@ pub(crate) fn record(
         let price = waking.of(thread_cpu_ns() - cpu);
         // Late for want of a CPU, or by what we did, as when samples came just then; or the machine woke us late.
         let comes = if clock::now() <= due + LATE {
-            Comes::InTime
+            TickLateness::InTime
         } else if waits > due
             || (stood.zip(in_line.ns())).is_none_or(|(before, now)| now > before + LATE)
         {
-            Comes::Late
+            TickLateness::Late
         } else {
-            Comes::WokenLate
+            TickLateness::WokenLate
         };
         let (came, counted) = (looker.tally.came, looker.tally.counted);
         if matches!(event, Event::News | Event::Tick | Event::Look) {
@@ -276,7 +280,7 @@ pub(crate) fn record(
         match event {
             Event::News | Event::Clock => {}
             Event::Look => {
-                let stretch = Stretch {
+                let stretch = SnapshotWindow {
                     start: start_ns,
                     last: looked,
                     now: clock::now(),
@@ -380,8 +384,8 @@ pub(crate) fn record(
             bpf_ns: 0,
             own_cpu_ns,
             rss_bytes: cost::peak_rss_bytes(),
-            kernel_bytes: looker.clock.as_ref().map_or(0, Clock::bytes)
-                + looker.hits.as_ref().map_or(0, Hits::bytes),
+            kernel_bytes: looker.clock.as_ref().map_or(0, ThreadEvents::bytes)
+                + looker.hits.as_ref().map_or(0, EventSampler::bytes),
             target_stopped_ns: stopped_ns,
         },
         ..Recording::default()
@@ -442,10 +446,10 @@ pub(crate) fn record(
 }
 
 /// What was seen since the last look.
-fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
+fn look(looker: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look {
     let now = stretch.now;
     // Everybody's counters, also of those that are looked at rarely.
-    looker.round(now, Comes::InTime, looker.spacing_ns.max(1), 1, true);
+    looker.round(now, TickLateness::InTime, looker.spacing_ns.max(1), 1, true);
     looker.book_open(followed, stretch.last);
     for t in &mut looker.watch.threads {
         t.catch_up(now);
@@ -469,7 +473,7 @@ fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
 
 /// Makes ready for perf events of everybody who is watched. Returns the CPUs.
 fn open_clock(
-    looker: &mut Looker,
+    looker: &mut ProcPoller,
     options: &Options,
     descriptors: usize,
 ) -> std::io::Result<Vec<u32>> {
@@ -480,7 +484,7 @@ fn open_clock(
     } else {
         DATA_PAGES / 2
     };
-    let mut clock = Clock::open(&cpus, options.hz, descriptors, pages)?;
+    let mut clock = ThreadEvents::open(&cpus, options.hz, descriptors, pages)?;
     // The first one decides whether there is any use in it.
     for t in &looker.watch.threads {
         match clock.join(t.tid, 1.0) {
@@ -497,7 +501,7 @@ fn open_clock(
 }
 
 /// Opens perf events of everybody who is watched.
-fn join_all(looker: &mut Looker) {
+fn join_all(looker: &mut ProcPoller) {
     looker.join(0);
     // Threads that were born meanwhile by one that had its events already are told of by records;
     // the others are found by listing, until there are none.

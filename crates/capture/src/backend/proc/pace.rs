@@ -11,7 +11,10 @@
 
 use std::time::Duration;
 
-use crate::period_jitter::{self, Uneven};
+use crate::{
+    clock,
+    period_jitter::{self, PeriodJitter},
+};
 
 /// How often the cost is looked at, ns.
 const EVERY: u64 = 200_000_000;
@@ -111,7 +114,7 @@ pub struct Pace {
     looked: f64,
     /// Samples that it would have had.
     sampled: f64,
-    uneven: Uneven,
+    uneven: PeriodJitter,
 }
 
 impl Pace {
@@ -130,7 +133,7 @@ impl Pace {
             },
             looked: 0.0,
             sampled: 0.0,
-            uneven: Uneven::new(),
+            uneven: PeriodJitter::seeded(clock::now()),
         }
     }
 
@@ -155,7 +158,7 @@ impl Pace {
     pub fn next_ns(&mut self) -> u64 {
         self.looked += 1.0 / self.stride() as f64;
         let period = self.period_ns() / self.stride() as u64;
-        self.uneven.of(period, period_jitter::OF_LOOKS)
+        self.uneven.of(period, period_jitter::POLL_JITTER_DIVISOR)
     }
 
     /// The mean rate so far, Hz, of looks at a thread that moves all the time, in a window of

@@ -15,7 +15,7 @@ pub const BECAUSE_OF_US: u64 = 500_000;
 
 /// A look at a thread that runs or wants to, for which its stack is still to come.
 #[derive(Clone, Copy, Debug)]
-pub struct Owed {
+pub struct PendingStopSample {
     /// Index of the thread.
     pub index: usize,
     /// When the look was due, ns on the recording's clock.
@@ -38,7 +38,7 @@ pub struct Owed {
     pub end: u64,
 }
 
-impl Owed {
+impl PendingStopSample {
     /// Since when the thread had waited for a CPU when it was looked at, if it had.
     fn queued_since(&self, halted: &Halted) -> Option<u64> {
         let (then, now) = (&self.books, &halted.books);
@@ -120,7 +120,7 @@ mod tests {
             run_delay_ns: 9_000 + waited * 1000,
             timeslices,
         };
-        let owed = Owed {
+        let owed = PendingStopSample {
             index: 0,
             due: 50_000_000,
             looked: 50_090_000,
@@ -151,7 +151,7 @@ mod tests {
             run_delay_ns: run_delay_ns * 1000,
             timeslices,
         };
-        let owed = Owed {
+        let owed = PendingStopSample {
             index: 0,
             due: 50_000_000,
             looked: 50_150_000,

@@ -4,15 +4,15 @@ use wallscope_model::State;
 
 use super::{
     counters::{Counters, Doing},
-    pending_stop::Owed,
-    poller::{ENOUGH, Looker, REMAP},
+    pending_stop::PendingStopSample,
+    poller::{ENOUGH, ProcPoller, REMAP},
     samples::{Look, Meant, Weight},
-    subreaper::Orphans,
-    time_kind::{ANY, Kind},
-    wait_observation::{SeenDoing, Sight},
+    subreaper::Subreaper,
+    time_kind::{ANY, TimeKind},
+    wait_observation::{SeenDoing, WaitObservation},
 };
 use crate::{
-    backend::perf::{Course, waits::Waits},
+    backend::perf::{SwitchTimeline, waits::Waits},
     clock,
     target::{Target, cgroup_members},
 };
@@ -32,7 +32,7 @@ const RARELY: u64 = 16;
 
 /// Whether a round of looks comes when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comes {
+pub enum TickLateness {
     /// It does.
     InTime,
     /// It had to wait for a CPU: it comes just when some thread has blocked.
@@ -42,13 +42,13 @@ pub enum Comes {
     WokenLate,
 }
 
-impl Looker {
+impl ProcPoller {
     /// One round of looks, due at `due`, at one of every `stride` threads, at each of them at nominal
     /// distance `period`. `all`: at everybody, also at threads that sleep, and the scheduler's counters of all.
-    pub fn round(&mut self, due: u64, comes: Comes, period: u64, stride: usize, all: bool) {
+    pub fn round(&mut self, due: u64, comes: TickLateness, period: u64, stride: usize, all: bool) {
         self.due_ns = due;
-        self.woken_late = comes == Comes::WokenLate;
-        let late = comes == Comes::Late;
+        self.woken_late = comes == TickLateness::WokenLate;
+        let late = comes == TickLateness::Late;
         self.processes.jit_mut().follow();
         let halted = self.have_halted();
         let now = clock::now();
@@ -136,7 +136,7 @@ impl Looker {
                 (t.waits, t.sight, t.queued) = (Waits::default(), None, None);
                 t.stack = None;
                 if t.course.is_some() {
-                    t.course = Some(Course::waiting(now, books));
+                    t.course = Some(SwitchTimeline::waiting(now, books));
                 }
             }
         }
@@ -187,7 +187,7 @@ impl Looker {
                 course.read(clock::now(), books, true);
                 course.settle(&mut t.book, grid, &mut self.lag, u64::MAX);
                 t.counters = Counters::new(course.books());
-                t.told_by(&course);
+                t.told_by(&course, self.tick_ns);
                 clock.leave(t.tid);
             }
             t.book.spans = None;
@@ -223,7 +223,7 @@ impl Looker {
                 t.reason = reason;
                 // Without a glimpse it was not seen in this wait.
                 if let (Some(stack), Some(less)) = (t.stack, t.glimpse) {
-                    t.sight = Some(Sight {
+                    t.sight = Some(WaitObservation {
                         at,
                         until: t.stood_ns,
                         copied: t.copied_ns,
@@ -307,7 +307,7 @@ impl Looker {
         let present = self.watch.threads[index].seen_doing();
         self.stands_for(index, present, edge, now);
         if self.watch.threads[index].doing == Doing::Running {
-            self.halt(Owed {
+            self.halt(PendingStopSample {
                 index,
                 due: self.due_ns,
                 looked: now,
@@ -356,7 +356,7 @@ impl Looker {
         t.reason = reason;
         let ns = end - begin;
         t.book
-            .add(self.grid, begin, end, Kind::Seen(reason, ANY), ns);
+            .add(self.grid, begin, end, TimeKind::Seen(reason, ANY), ns);
         self.samples.add(
             self.grid,
             &Look {
@@ -387,7 +387,7 @@ impl Looker {
                 .and_then(|group| cgroup_members(&group.dir).ok())
                 .map_or(Vec::new(), |(_, pids)| pids),
             Target::All => wallscope_procfs::process::processes().unwrap_or_default(),
-            Target::Command(_) => self.orphans.iter().flat_map(Orphans::living).collect(),
+            Target::Command(_) => self.orphans.iter().flat_map(Subreaper::living).collect(),
             Target::Pids(_) => Vec::new(),
         };
         for pid in more {

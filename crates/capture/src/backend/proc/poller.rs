@@ -5,11 +5,13 @@ use wallscope_model::Slices;
 use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
-    call_site_check::Calls, connections::Connections, pending_stop::Owed, round_robin::Turn,
-    samples::Samples, stop::Stopper, subreaper::Orphans, target_tracker::Watch,
+    call_site_check::CallSiteCheck, connections::Connections, pending_stop::PendingStopSample,
+    round_robin::RoundRobin, samples::Samples, stop::Stopper, subreaper::Subreaper,
+    target_tracker::TargetTracker,
 };
 use crate::{
-    backend::perf::{Attention, Clock, Crowd, Hits, Lag, Nearby},
+    backend::perf::{Attention, Crowd, EventSampler, Nearby, SwitchRecordLatency, ThreadEvents},
+    clock,
     session::{managed, processes::Processes},
     syscalls,
 };
@@ -51,24 +53,24 @@ pub struct Tally {
 }
 
 /// Everything that a round of looks needs.
-pub struct Looker {
-    pub watch: Watch,
+pub struct ProcPoller {
+    pub watch: TargetTracker,
     pub processes: Processes<MemoryTables>,
     pub samples: Samples,
     pub unwinder: Unwinder,
     pub managed: managed::Reader,
-    pub calls: Calls,
+    pub calls: CallSiteCheck,
     pub interpreter_frames: bool,
     pub table: [u8; syscalls::TABLE],
     pub grid: Slices,
-    pub clock: Option<Clock>,
-    pub hits: Option<Hits>,
+    pub clock: Option<ThreadEvents>,
+    pub hits: Option<EventSampler>,
     pub attention: Attention,
     pub nearby: Nearby,
     pub stopper: Option<Stopper>,
     pub connections: Option<Connections>,
     /// Where the target is a command, those of its processes that have lost their parents.
-    pub orphans: Option<Orphans>,
+    pub orphans: Option<Subreaper>,
     pub tally: Tally,
     /// Threads that wait for a CPU, or seem to.
     pub crowd: Crowd,
@@ -78,15 +80,17 @@ pub struct Looker {
     pub sampling_ns: u64,
     /// Time on CPUs that samples stand for, ns.
     pub sampled_ns: u64,
+    /// The kernel's timer tick, ns.
+    pub tick_ns: u64,
     /// How late switches in are recorded.
-    pub lag: Lag,
+    pub lag: SwitchRecordLatency,
     /// Up to when all records have been taken, ns.
     pub drained_ns: u64,
     /// Threads may have been born unseen.
     pub relist: bool,
     pub(super) last_round_ns: u64,
     /// Who of `watch.live` is to have counters read.
-    pub(super) turn: Turn,
+    pub(super) turn: RoundRobin,
     /// Rounds so far: each looks at one of every so many threads.
     pub(super) rounds: usize,
     /// When the present round was due, ns.
@@ -98,21 +102,21 @@ pub struct Looker {
     /// Whose mappings were reviewed last, and when it is somebody's turn again, ns.
     pub(super) reviewed: (u32, u64),
     /// Threads whose stack is still to come.
-    pub owed: FxHashMap<u32, Owed>,
+    pub owed: FxHashMap<u32, PendingStopSample>,
     /// Threads that stood behind us when they were looked at.
-    pub woken: FxHashMap<u32, Owed>,
+    pub woken: FxHashMap<u32, PendingStopSample>,
 }
 
-impl Looker {
+impl ProcPoller {
     /// Nobody is looked at yet; up to `room` threads' files may be kept open.
-    pub fn new(processes: Processes<MemoryTables>, grid: Slices, room: usize) -> Looker {
-        Looker {
-            watch: Watch::new(room),
+    pub fn new(processes: Processes<MemoryTables>, grid: Slices, room: usize) -> ProcPoller {
+        ProcPoller {
+            watch: TargetTracker::new(room),
             processes,
             samples: Samples::default(),
             unwinder: Unwinder::new(),
             managed: managed::Reader::default(),
-            calls: Calls::default(),
+            calls: CallSiteCheck::default(),
             interpreter_frames: false,
             table: syscalls::reasons(),
             grid,
@@ -128,11 +132,12 @@ impl Looker {
             spacing_ns: 0,
             sampling_ns: 0,
             sampled_ns: 0,
-            lag: Lag::default(),
+            tick_ns: clock::tick_ns(),
+            lag: SwitchRecordLatency::default(),
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
-            turn: Turn::default(),
+            turn: RoundRobin::default(),
             rounds: 0,
             due_ns: 0,
             woken_late: false,

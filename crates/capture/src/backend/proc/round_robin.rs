@@ -5,14 +5,14 @@ const A_SECOND: u64 = 200;
 
 /// A turn that goes round among threads, in time.
 #[derive(Default)]
-pub struct Turn {
+pub struct RoundRobin {
     /// The place of who had it last.
     at: usize,
     /// What is not yet a whole thread's turn: ns, times threads.
     owed: u64,
 }
 
-impl Turn {
+impl RoundRobin {
     /// The places, among `live` threads, of those who have their turn `passed` ns after the last were
     /// asked for: all of them once a second, or as many as may be.
     pub fn next(&mut self, live: usize, passed: u64) -> impl Iterator<Item = usize> + use<'_> {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     /// How often each of `live` had its turn in `rounds` of 10 ms.
-    fn turns(turn: &mut Turn, live: usize, rounds: u32) -> Vec<u32> {
+    fn turns(turn: &mut RoundRobin, live: usize, rounds: u32) -> Vec<u32> {
         let mut had = vec![0; live];
         for _ in 0..rounds {
             turn.next(live, 10_000_000).for_each(|at| had[at] += 1);
@@ -44,14 +44,14 @@ mod tests {
 
     #[test]
     fn everybody_has_a_turn_each_second_or_as_many_as_may_be() {
-        assert_eq!(turns(&mut Turn::default(), 3, 100), [1; 3]);
-        assert_eq!(turns(&mut Turn::default(), 200, 100), [1; 200]);
-        assert_eq!(turns(&mut Turn::default(), 1000, 500), [1; 1000]);
+        assert_eq!(turns(&mut RoundRobin::default(), 3, 100), [1; 3]);
+        assert_eq!(turns(&mut RoundRobin::default(), 200, 100), [1; 200]);
+        assert_eq!(turns(&mut RoundRobin::default(), 1000, 500), [1; 1000]);
     }
 
     #[test]
     fn nobody_has_one_where_nobody_is_left() {
-        let mut turn = Turn::default();
+        let mut turn = RoundRobin::default();
         turns(&mut turn, 3, 17);
         assert!(turn.next(0, 10_000_000).next().is_none());
         assert_eq!(turns(&mut turn, 1, 200), [2]);

@@ -28,7 +28,7 @@ mod woken;
 use super::samples::weight::{AS_MUCH, ENOUGH, Key, Sum};
 use crate::{
     backend::perf::told_apart,
-    session::{address_scope::Whose, build::Stacks, processes::Processes},
+    session::{address_scope::AddressScope, build::Stacks, processes::Processes},
     slices::spread,
 };
 use callers::give_to_callers;
@@ -36,10 +36,16 @@ pub use weight::{Known, Meant, Weight};
 use woken::{Lengths, Queueing, divide_woken};
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended, and what is waited for there.
-type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd, Option<Arc<str>>);
+type Seen = (
+    AddressScope,
+    Box<[u64]>,
+    Box<[u64]>,
+    StackEnd,
+    Option<Arc<str>>,
+);
 /// What tells stacks apart: whose where it matters, words of both kinds of frames, end, what is waited for.
 type StackKey = (
-    Option<Whose>,
+    Option<AddressScope>,
     Box<[u64]>,
     Box<[u64]>,
     StackEnd,
@@ -89,13 +95,18 @@ pub struct Look {
 impl Samples {
     /// The index of a stack without frames.
     pub fn none(&mut self, pid: u32, end: StackEnd) -> u32 {
-        self.stack(Whose { pid, code: 0 }, Vec::new(), Box::default(), end)
+        self.stack(
+            AddressScope { pid, code: 0 },
+            Vec::new(),
+            Box::default(),
+            end,
+        )
     }
 
     /// The index of a stack, perhaps with managed frames.
     pub fn stack(
         &mut self,
-        whose: Whose,
+        whose: AddressScope,
         frames: Vec<FrameWord>,
         managed: Box<[u64]>,
         end: StackEnd,
@@ -106,7 +117,7 @@ impl Samples {
     /// The same of a thread that waits there for `what`, where that has a name.
     pub fn wait(
         &mut self,
-        whose: Whose,
+        whose: AddressScope,
         frames: Vec<FrameWord>,
         managed: Box<[u64]>,
         end: StackEnd,
@@ -199,6 +210,8 @@ impl Samples {
         for key in self.sums.keys() {
             self.keys.entry(key.0).or_default().push(*key);
         }
+        // What is divided among them, and in which order fractions are summed, is not to be chance.
+        self.keys.values_mut().for_each(|own| own.sort_unstable());
     }
 
     /// Gives a thread's computing a part that could not be sampled: for each `of` of its sampled
@@ -326,7 +339,7 @@ impl Samples {
             .into_iter()
             .filter(|(_, s)| s.ns > 0)
             .collect();
-        all.sort_by_key(|(key, _)| *key);
+        all.sort_unstable_by_key(|(key, _)| *key);
         let mut ids: FxHashMap<u32, StackId> = FxHashMap::default();
         all.into_iter()
             .map(|((thread, stack, state, reason, part, _, seen), sum)| {

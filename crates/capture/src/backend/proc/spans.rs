@@ -6,14 +6,14 @@
 
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
 
-use super::time_kind::Kind;
+use super::time_kind::TimeKind;
 
 /// One interval. Times are ns on the recording's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     begin: u64,
     end: u64,
-    kind: Kind,
+    kind: TimeKind,
     reason: Option<BlockReason>,
 }
 
@@ -26,14 +26,18 @@ pub struct Spans {
 
 impl Spans {
     /// The thread was in `kind` from `begin` to `end`, or what it was in goes on to `end`.
-    pub fn note(&mut self, begin: u64, end: u64, kind: Kind) {
-        if let Kind::Seen(reason, _) = kind {
+    pub fn note(&mut self, begin: u64, end: u64, kind: TimeKind) {
+        if let TimeKind::Seen(reason, _) = kind {
             let seen = self.all.iter_mut().rev().take(4);
-            let open = seen.filter(|s| s.kind == Kind::Off && s.begin < end && s.end > begin);
+            let open = seen.filter(|s| s.kind == TimeKind::Off && s.begin < end && s.end > begin);
             open.for_each(|s| s.reason = Some(reason));
             return;
         }
-        if !matches!(kind, Kind::OnCpu | Kind::Queued | Kind::PutOff | Kind::Off) || end <= begin {
+        if !matches!(
+            kind,
+            TimeKind::OnCpu | TimeKind::Queued | TimeKind::PutOff | TimeKind::Off
+        ) || end <= begin
+        {
             return;
         }
         match self.all.last_mut() {
@@ -58,14 +62,14 @@ impl Spans {
             start_ns: s.begin,
             ns: s.end - s.begin,
             state: match s.kind {
-                Kind::OnCpu => State::OnCpu,
-                Kind::Off => State::Blocked,
+                TimeKind::OnCpu => State::OnCpu,
+                TimeKind::Off => State::Blocked,
                 _ => State::Runnable,
             },
             reason: s.reason,
             part: match s.kind {
-                Kind::Queued => Some(Part::Woken),
-                Kind::PutOff => Some(Part::Preempted),
+                TimeKind::Queued => Some(Part::Woken),
+                TimeKind::PutOff => Some(Part::Preempted),
                 _ => None,
             },
             waker: None,
@@ -122,12 +126,12 @@ mod tests {
     #[test]
     fn an_interval_goes_on_until_another_begins() {
         let mut s = Spans::default();
-        s.note(10, 20, Kind::OnCpu);
-        s.note(20, 30, Kind::Off);
-        s.note(30, 45, Kind::Off);
-        s.note(20, 45, Kind::Seen(BlockReason::Disk, ANY));
-        s.note(45, 45, Kind::OnCpu);
-        s.note(45, 50, Kind::PutOff);
+        s.note(10, 20, TimeKind::OnCpu);
+        s.note(20, 30, TimeKind::Off);
+        s.note(30, 45, TimeKind::Off);
+        s.note(20, 45, TimeKind::Seen(BlockReason::Disk, ANY));
+        s.note(45, 45, TimeKind::OnCpu);
+        s.note(45, 50, TimeKind::PutOff);
         let lane = s.lane(ContextId(0));
         let seen: Vec<_> = (lane.intervals.iter())
             .map(|i| (i.start_ns, i.ns, i.reason_name()))
@@ -148,7 +152,11 @@ mod tests {
             .map(|k| {
                 let mut s = Spans::default();
                 for i in 0..1000u64 {
-                    let kind = if i % 2 == 0 { Kind::OnCpu } else { Kind::Off };
+                    let kind = if i % 2 == 0 {
+                        TimeKind::OnCpu
+                    } else {
+                        TimeKind::Off
+                    };
                     s.note(10 * i + k, 10 * i + 10 + k, kind);
                 }
                 s

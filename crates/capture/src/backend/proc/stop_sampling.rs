@@ -7,7 +7,7 @@
 //!
 //! Who ran at the look only because it had just been woken waits again by the time that it is to halt, and is not
 //! stopped. To leave such looks out would take them from short waits. What it waited in before is still on its stack
-//! when it is looked at ([`Looker::stack_of_queued`]), and the books tell that it has not computed for longer. Who was
+//! when it is looked at ([`ProcPoller::stack_of_queued`]), and the books tell that it has not computed for longer. Who was
 //! woken by a timer and stands behind us on our CPU is not stopped at all, nor is anybody without permission: the books
 //! at its next look tell whether it had to wait for anybody but us.
 
@@ -17,20 +17,20 @@ use wallscope_model::{BlockReason, Part, State, WaitSeen};
 use wallscope_procfs::process::SchedStat;
 
 use super::{
-    pending_stop::{BECAUSE_OF_US, Owed},
-    poller::Looker,
+    pending_stop::{BECAUSE_OF_US, PendingStopSample},
+    poller::ProcPoller,
     samples::{Look, Weight},
     stop::{Asleep, Found, Halted, Stopper},
-    time_kind::{ANY, Kind},
+    time_kind::{ANY, TimeKind},
 };
 use crate::{
     backend::perf::{Place, Running},
     syscalls,
 };
 
-impl Looker {
+impl ProcPoller {
     /// Has a running thread stopped for a moment to see its stack, if that was permitted.
-    pub fn halt(&mut self, mut owed: Owed) {
+    pub fn halt(&mut self, mut owed: PendingStopSample) {
         let t = &mut self.watch.threads[owed.index];
         let may_stand = owed.waits && !t.places.is_empty();
         owed.behind = may_stand && t.shares_our_cpu();
@@ -66,7 +66,7 @@ impl Looker {
     }
 
     /// Those that have halted since, or wait again: what was owed of them, and came.
-    pub fn have_halted(&mut self) -> Vec<(Owed, Found)> {
+    pub fn have_halted(&mut self) -> Vec<(PendingStopSample, Found)> {
         let all = self.stopper.as_mut().map_or_else(Vec::new, Stopper::take);
         let came = |(tid, found)| Some((self.owed.remove(&tid), found?));
         let came = all.into_iter().filter_map(came);
@@ -75,7 +75,7 @@ impl Looker {
     }
 
     /// Takes their stacks.
-    pub fn take_stacks(&mut self, found: Vec<(Owed, Found)>) {
+    pub fn take_stacks(&mut self, found: Vec<(PendingStopSample, Found)>) {
         for (owed, found) in found {
             match found {
                 Found::Halted(halted) => self.halted(&owed, *halted),
@@ -103,7 +103,7 @@ impl Looker {
     }
 
     /// A thread that waits again was only woken by the time of its look: that stands for what it waited in before.
-    fn slept_before(&mut self, owed: &Owed, asleep: &Asleep) {
+    fn slept_before(&mut self, owed: &PendingStopSample, asleep: &Asleep) {
         let t = &self.watch.threads[owed.index];
         let Some(place) = owed.stood.and_then(|stack| t.places.with(stack)) else {
             return;
@@ -136,8 +136,8 @@ impl Looker {
     }
 
     /// The stack of a thread that was stopped stands for the stretch of its look.
-    fn halted(&mut self, owed: &Owed, halted: Halted) {
-        let Owed { index, end, .. } = *owed;
+    fn halted(&mut self, owed: &PendingStopSample, halted: Halted) {
+        let PendingStopSample { index, end, .. } = *owed;
         let waits = self.waits_in(&halted);
         let (state, reason) = owed.did(&halted, waits);
         let t = &self.watch.threads[index];
@@ -185,17 +185,17 @@ impl Looker {
     /// What a look saw with a stack stands for the stretch of that look.
     fn stood_for(
         &mut self,
-        owed: &Owed,
+        owed: &PendingStopSample,
         stack: u32,
         (state, reason, part): (State, Option<BlockReason>, Option<Part>),
     ) {
-        let Owed {
+        let PendingStopSample {
             index, begin, end, ..
         } = *owed;
         let ns = end - begin;
         if let Some(reason) = reason {
             let book = &mut self.watch.threads[index].book;
-            book.add(self.grid, begin, end, Kind::Seen(reason, ANY), ns);
+            book.add(self.grid, begin, end, TimeKind::Seen(reason, ANY), ns);
         }
         self.samples.add(
             self.grid,

@@ -10,15 +10,15 @@ use wallscope_procfs::process;
 use super::target_tracker::children_of;
 
 /// The children that fall to us, as long as this lives.
-pub struct Orphans {
+pub struct Subreaper {
     /// The command itself, of which others ask how it ended.
     command: u32,
 }
 
-impl Orphans {
+impl Subreaper {
     /// From now on, of a command that has been started; `None`: that is refused.
-    pub fn of(command: u32) -> Option<Orphans> {
-        ask(true).ok().map(|()| Orphans { command })
+    pub fn of(command: u32) -> Option<Subreaper> {
+        ask(true).ok().map(|()| Subreaper { command })
     }
 
     /// Who is there.
@@ -35,7 +35,7 @@ impl Orphans {
     }
 }
 
-impl Drop for Orphans {
+impl Drop for Subreaper {
     fn drop(&mut self) {
         let _ = ask(false);
     }

@@ -24,7 +24,7 @@ use wallscope_procfs::process::{self, SchedStat};
 use super::{
     spans::{self, Spans},
     thread::{Thread, thread_stat},
-    tracked_process::{TICK, Watched, exe, is_populated},
+    tracked_process::{TICK, TrackedProcess, exe, is_populated},
 };
 
 /// Least time between two listings of a process's threads, ns, and what is added for each thread.
@@ -35,9 +35,9 @@ const LIST_EACH: u64 = 500_000;
 const NEWS: u64 = 200_000_000;
 
 /// Everybody.
-pub struct Watch {
+pub struct TargetTracker {
     /// By process id.
-    pub processes: BTreeMap<u32, Watched>,
+    pub processes: BTreeMap<u32, TrackedProcess>,
     /// Those that have not ended.
     pub living: BTreeSet<u32>,
     /// All threads ever seen.
@@ -64,10 +64,10 @@ pub struct Watch {
     room: usize,
 }
 
-impl Watch {
+impl TargetTracker {
     /// Nobody yet; the files of at most `room` threads are kept open.
-    pub fn new(room: usize) -> Watch {
-        Watch {
+    pub fn new(room: usize) -> TargetTracker {
+        TargetTracker {
             processes: BTreeMap::new(),
             living: BTreeSet::new(),
             threads: Vec::new(),
@@ -118,13 +118,13 @@ impl Watch {
             return false;
         }
         let from = (stat.start_ticks, stat.parent);
-        self.admit(pid, Watched::new(pid, from, since.is_some()));
+        self.admit(pid, TrackedProcess::new(pid, from, since.is_some()));
         self.list(pid, since, now);
         true
     }
 
-    fn admit(&mut self, pid: u32, mut watched: Watched) {
-        watched.before = self.processes.get(&pid).map_or(0, Watched::cpu_ns);
+    fn admit(&mut self, pid: u32, mut watched: TrackedProcess) {
+        watched.before = self.processes.get(&pid).map_or(0, TrackedProcess::cpu_ns);
         self.processes.insert(pid, watched);
         self.living.insert(pid);
     }
@@ -183,7 +183,7 @@ impl Watch {
         let (pid, tid) = (thread.pid, thread.tid);
         if self.processes.get(&pid).is_none_or(|p| p.ended) {
             let from = process::stat(pid).map_or((0, 0), |stat| (stat.start_ticks, stat.parent));
-            self.admit(pid, Watched::new(pid, from, true));
+            self.admit(pid, TrackedProcess::new(pid, from, true));
         }
         if let Some(p) = self.processes.get_mut(&pid) {
             p.alive += 1;
@@ -360,7 +360,7 @@ impl Watch {
         for (pid, p) in self.processes.iter().filter(|(_, p)| p.ended) {
             ended.entry(p.parent).or_default().push(*pid);
         }
-        let unseen = |(pid, p): (&u32, &Watched)| {
+        let unseen = |(pid, p): (&u32, &TrackedProcess)| {
             let seen = self.in_all(*pid, &ended, on_cpu, 0);
             let grown = p.reaped[1].saturating_sub(p.reaped[0]);
             (*pid, grown.saturating_sub(seen).saturating_sub(2 * TICK))
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn children_that_nobody_saw_are_counted_for_who_waited_for_them() {
         let own = std::process::id();
-        let mut w = Watch::new(100);
+        let mut w = TargetTracker::new(100);
         // Other tests have children too: what is between the two readings is what counts.
         let first = own_children();
         assert!(w.process(own, None, 1));
@@ -501,7 +501,7 @@ mod tests {
         if !fs::exists("/proc/thread-self/children").is_ok_and(|there| there) {
             return println!("skipped: this kernel does not list children");
         }
-        let mut w = Watch::new(100);
+        let mut w = TargetTracker::new(100);
         assert!(w.process(std::process::id(), None, 1));
         let tree = "sh -c 'sleep 100; true'; true";
         let mut top = (std::process::Command::new("sh").args(["-c", tree]))
@@ -562,7 +562,7 @@ mod tests {
         let first = std::process::Command::new("sleep").arg("100").spawn();
         let mut first = first.expect("sleep");
         let pid = first.id();
-        let mut w = Watch::new(100);
+        let mut w = TargetTracker::new(100);
         assert!(w.process(pid, None, 1));
         let index = w.find(pid, pid).expect("it is listed");
         let began = w.processes[&pid].start_ticks;
@@ -592,7 +592,7 @@ mod tests {
 
     #[test]
     fn each_birth_changes_the_newest_id() {
-        let mut w = Watch::new(100);
+        let mut w = TargetTracker::new(100);
         if w.newest_file.is_none() {
             return println!("skipped: the newest id is not told here");
         }
@@ -606,7 +606,7 @@ mod tests {
     #[test]
     fn own_threads_and_clock_are_found() {
         let own = std::process::id();
-        let mut w = Watch::new(100);
+        let mut w = TargetTracker::new(100);
         assert!(w.process(own, None, 1));
         assert!(!w.process(own, None, 1), "known already");
         let (tell, wait) = std::sync::mpsc::channel::<()>();

@@ -9,13 +9,10 @@ use wallscope_procfs::process::{self, SchedStat, Status};
 use super::{
     counters::{Counters, Doing},
     spans::Spans,
-    thread_ledger::Book,
-    wait_observation::{Glimpse, PutOff, SeenDoing, Sight},
+    thread_ledger::ThreadLedger,
+    wait_observation::{PartialObservation, PutOff, SeenDoing, WaitObservation},
 };
-use crate::{
-    backend::perf::{Course, Places, Queued, Ration, waits::Waits},
-    clock,
-};
+use crate::backend::perf::{Places, Queued, SwitchThrottle, SwitchTimeline, waits::Waits};
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
@@ -35,7 +32,7 @@ pub struct Thread {
     /// Name, as last seen.
     pub name: String,
     /// Its time.
-    pub book: Book,
+    pub book: ThreadLedger,
     /// Its time by the scheduler's counters.
     pub counters: Counters,
     /// Index of the thread whose perf events it has inherited; `None`: it has its own, or none.
@@ -43,9 +40,9 @@ pub struct Thread {
     /// Whether those sample it when it is put off its CPU.
     pub inherits_leaving: bool,
     /// Its time by its switches, where these are recorded: then the counters are only the witness.
-    pub course: Option<Course>,
+    pub course: Option<SwitchTimeline>,
     /// Where its switches are too many for a record of each.
-    pub ration: Option<Ration>,
+    pub ration: Option<SwitchThrottle>,
     /// What the last look saw.
     pub doing: Doing,
     /// The reason it was blocked for last.
@@ -55,13 +52,13 @@ pub struct Thread {
     /// The connections that it was seen to wait for last.
     pub seen: WaitSeen,
     /// What is known of that wait if it was over before its stack was copied, at the time below.
-    pub glimpse: Option<Glimpse>,
+    pub glimpse: Option<PartialObservation>,
     /// When that was, ns.
     pub copied_ns: u64,
     /// Whether that is its stack also if it had just moved by then.
     pub called: bool,
     /// The same while its switches are recorded.
-    pub sight: Option<Sight>,
+    pub sight: Option<WaitObservation>,
     /// Where it was seen to wait, while its switches are recorded.
     pub places: Places,
     /// Looks that may have seen it wait for a CPU.
@@ -145,7 +142,7 @@ impl Thread {
             pid,
             tid,
             name,
-            book: Book::new(now),
+            book: ThreadLedger::new(now),
             counters: Counters::new(SchedStat::default()),
             heir_of: None,
             inherits_leaving: false,
@@ -192,26 +189,27 @@ impl Thread {
     }
 
     /// Its records have ended, for now or for good, with what `course` has counted.
-    pub fn told_by(&mut self, course: &Course) {
+    /// `tick_ns`: the kernel's timer tick.
+    pub fn told_by(&mut self, course: &SwitchTimeline, tick_ns: u64) {
         let (voluntary, involuntary) = self.switches_by_records.unwrap_or_default();
         self.switches_by_records = Some((
             voluntary + course.voluntary,
             involuntary + course.involuntary,
         ));
         self.repaired_ns += course.repaired_ns;
-        self.beyond_ns += course.beyond_ns(clock::tick_ns());
+        self.beyond_ns += course.beyond_ns(tick_ns);
     }
 
-    /// Time on a CPU by its records that the scheduler's counter leaves out, ns.
-    pub fn beyond_counters_ns(&self) -> u64 {
-        let now = self.course.as_ref().map(|c| c.beyond_ns(clock::tick_ns()));
+    /// Time on a CPU by its records that the scheduler's counter leaves out, ns. `tick_ns`: the kernel's timer tick.
+    pub fn beyond_counters_ns(&self, tick_ns: u64) -> u64 {
+        let now = self.course.as_ref().map(|c| c.beyond_ns(tick_ns));
         self.beyond_ns + now.unwrap_or(0)
     }
 
     /// Whether looks can learn nothing of it until a record of it comes: it waits, and they have seen for what
     /// and have left that wait.
     pub fn rests(&self) -> bool {
-        let since = self.course.as_ref().and_then(Course::rests_since);
+        let since = self.course.as_ref().and_then(SwitchTimeline::rests_since);
         let left = |begin| self.sight.is_some_and(|s| s.left && s.at >= begin);
         !self.review && since.is_some_and(left)
     }
@@ -237,7 +235,7 @@ impl Thread {
     /// Its time begins at `now`, when the counters stand at `books`.
     pub fn rebase(&mut self, now: u64, books: SchedStat) {
         let keeps_spans = self.book.spans.is_some();
-        self.book = Book::new(now);
+        self.book = ThreadLedger::new(now);
         self.book.spans = keeps_spans.then(Spans::default);
         self.counters = Counters::new(books);
         self.audit[0] = books;

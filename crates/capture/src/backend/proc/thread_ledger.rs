@@ -13,7 +13,7 @@ use wallscope_model::{BlockReason, LedgerSlice, Slices};
 
 use super::{
     spans::Spans,
-    time_kind::{ANY, Kind},
+    time_kind::{ANY, TimeKind},
 };
 use crate::{backend::perf::waits::Waits, slices::spread};
 
@@ -21,13 +21,13 @@ use crate::{backend::perf::waits::Waits, slices::spread};
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     slice: u32,
-    kind: Kind,
+    kind: TimeKind,
     ns: u64,
 }
 
 /// See the top of this file. Times are ns on the recording's clock.
 #[derive(Clone, Debug)]
-pub struct Book {
+pub struct ThreadLedger {
     /// When the thread began to exist within the window.
     pub start_ns: u64,
     /// Up to when its time is booked.
@@ -55,10 +55,10 @@ pub struct Totals {
     pub slices: Vec<LedgerSlice>,
 }
 
-impl Book {
+impl ThreadLedger {
     /// Begins at `start_ns`.
-    pub fn new(start_ns: u64) -> Book {
-        Book {
+    pub fn new(start_ns: u64) -> ThreadLedger {
+        ThreadLedger {
             start_ns,
             seen_ns: start_ns,
             spans: None,
@@ -67,7 +67,7 @@ impl Book {
     }
 
     /// Gives `ns` to the slices that `begin..end` covers, by their shares of it.
-    pub fn add(&mut self, grid: Slices, begin: u64, end: u64, kind: Kind, ns: u64) {
+    pub fn add(&mut self, grid: Slices, begin: u64, end: u64, kind: TimeKind, ns: u64) {
         if let Some(spans) = &mut self.spans {
             spans.note(begin, end, kind);
         }
@@ -77,7 +77,7 @@ impl Book {
     }
 
     /// Gives `ns` to one slice.
-    pub fn put(&mut self, slice: u32, kind: Kind, ns: u64) {
+    pub fn put(&mut self, slice: u32, kind: TimeKind, ns: u64) {
         if ns == 0 {
             return;
         }
@@ -93,7 +93,14 @@ impl Book {
 
     /// Moves up to `ns` of what was booked as `from` to `to`, the latest first, but nothing from
     /// before the slice of time `since`. Returns how much it was.
-    pub fn shift(&mut self, grid: Slices, since: u64, from: Kind, to: Kind, ns: u64) -> u64 {
+    pub fn shift(
+        &mut self,
+        grid: Slices,
+        since: u64,
+        from: TimeKind,
+        to: TimeKind,
+        ns: u64,
+    ) -> u64 {
         let first = (since.saturating_sub(grid.start_ns) / grid.width_ns.max(1)) as u32;
         let (mut left, mut moved) = (ns, Vec::new());
         for e in self.entries.iter_mut().rev() {
@@ -124,7 +131,7 @@ impl Book {
     /// What it was seen blocked for: reason, class of the wait by length, weight.
     pub fn seen(&self) -> impl Iterator<Item = (BlockReason, u8, u64)> {
         self.entries.iter().filter_map(|e| match e.kind {
-            Kind::Seen(reason, class) => Some((reason, class, e.ns)),
+            TimeKind::Seen(reason, class) => Some((reason, class, e.ns)),
             _ => None,
         })
     }
@@ -135,7 +142,7 @@ impl Book {
             return;
         };
         for (reason, ns) in BlockReason::ALL.iter().zip(weights) {
-            self.put(slice, Kind::Seen(*reason, ANY), *ns);
+            self.put(slice, TimeKind::Seen(*reason, ANY), *ns);
         }
     }
 
@@ -157,12 +164,12 @@ impl Book {
             let mut here = [0u64; BlockReason::COUNT];
             for e in group {
                 match e.kind {
-                    Kind::OnCpu => row.on_cpu_ns += e.ns,
-                    Kind::Queued | Kind::Woken => woken += e.ns,
-                    Kind::PutOff => put_off += e.ns,
-                    Kind::Blocked | Kind::Off => blocked += e.ns,
-                    Kind::Unknown => totals.unknown += e.ns,
-                    Kind::Seen(reason, _) => here[reason as usize] += e.ns,
+                    TimeKind::OnCpu => row.on_cpu_ns += e.ns,
+                    TimeKind::Queued | TimeKind::Woken => woken += e.ns,
+                    TimeKind::PutOff => put_off += e.ns,
+                    TimeKind::Blocked | TimeKind::Off => blocked += e.ns,
+                    TimeKind::Unknown => totals.unknown += e.ns,
+                    TimeKind::Seen(reason, _) => here[reason as usize] += e.ns,
                 }
             }
             row.runnable_ns = woken + put_off;
@@ -192,7 +199,7 @@ impl Book {
         let classes: Vec<u8> = seen.keys().copied().collect();
         let waits = waits.among(&classes);
         for e in &mut self.entries {
-            if let Kind::Seen(_, class) = e.kind
+            if let TimeKind::Seen(_, class) = e.kind
                 && let Some(of) = seen.get(&class)
             {
                 let all = u128::from(waits.of(class).ns);
@@ -233,10 +240,10 @@ mod tests {
 
     #[test]
     fn reasons_divide_blocked_time_as_they_were_seen() {
-        let mut b = Book::new(0);
-        b.add(GRID, 0, 100, Kind::Blocked, 80);
-        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Lock, ANY), 3);
-        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Pipe, ANY), 1);
+        let mut b = ThreadLedger::new(0);
+        b.add(GRID, 0, 100, TimeKind::Blocked, 80);
+        b.add(GRID, 0, 50, TimeKind::Seen(BlockReason::Lock, ANY), 3);
+        b.add(GRID, 0, 50, TimeKind::Seen(BlockReason::Pipe, ANY), 1);
         let t = b.finish(&Waits::default());
         assert_eq!(t.blocked[BlockReason::Lock as usize], 60);
         assert_eq!(t.blocked[BlockReason::Pipe as usize], 20);
@@ -246,8 +253,8 @@ mod tests {
 
     #[test]
     fn what_was_seen_of_a_length_stands_for_all_waits_of_it() {
-        let mut b = Book::new(0);
-        b.add(GRID, 0, 50, Kind::Off, 50);
+        let mut b = ThreadLedger::new(0);
+        b.add(GRID, 0, 50, TimeKind::Off, 50);
         let (short, long) = (class(20_000), class(5_000_000));
         // Of one in ten of the short ones a look told something, of the long ones of all.
         for (reason, class, ns) in [
@@ -255,7 +262,7 @@ mod tests {
             (BlockReason::Pipe, short, 10),
             (BlockReason::Lock, long, 600),
         ] {
-            b.add(GRID, 0, 50, Kind::Seen(reason, class), ns);
+            b.add(GRID, 0, 50, TimeKind::Seen(reason, class), ns);
         }
         let mut waits = Waits::default();
         (0..20).for_each(|_| waits.add(20_000));
@@ -268,15 +275,15 @@ mod tests {
 
     #[test]
     fn wider_slices_hold_the_same_time() {
-        let mut b = Book::new(0);
-        b.add(GRID, 0, 200, Kind::Off, 200);
-        b.add(GRID, 60, 70, Kind::OnCpu, 10);
+        let mut b = ThreadLedger::new(0);
+        b.add(GRID, 0, 200, TimeKind::Off, 200);
+        b.add(GRID, 60, 70, TimeKind::OnCpu, 10);
         b.coarsen();
         let wide = Slices {
             width_ns: 100,
             ..GRID
         };
-        assert_eq!(b.shift(wide, 120, Kind::Off, Kind::Woken, 150), 100);
+        assert_eq!(b.shift(wide, 120, TimeKind::Off, TimeKind::Woken, 150), 100);
         let t = b.finish(&Waits::default());
         let rows: Vec<_> = t.slices.iter().map(|s| (s.slice, s.on_cpu_ns)).collect();
         assert_eq!(rows, [(0, 10), (1, 0)]);
@@ -288,13 +295,13 @@ mod tests {
 
     #[test]
     fn waiting_is_taken_out_of_the_latest_time_off() {
-        let mut b = Book::new(0);
-        b.add(GRID, 0, 100, Kind::Off, 100);
-        assert_eq!(b.shift(GRID, 0, Kind::Off, Kind::Woken, 70), 70);
-        assert_eq!(b.shift(GRID, 60, Kind::Off, Kind::Woken, 70), 0);
+        let mut b = ThreadLedger::new(0);
+        b.add(GRID, 0, 100, TimeKind::Off, 100);
+        assert_eq!(b.shift(GRID, 0, TimeKind::Off, TimeKind::Woken, 70), 70);
+        assert_eq!(b.shift(GRID, 60, TimeKind::Off, TimeKind::Woken, 70), 0);
         let t = b.clone().finish(&Waits::default());
         assert_eq!((t.woken, t.blocked[BlockReason::Other as usize]), (70, 30));
         assert_eq!((t.slices[0].runnable_ns, t.slices[1].runnable_ns), (20, 50));
-        assert_eq!(b.shift(GRID, 0, Kind::Off, Kind::Woken, 70), 30);
+        assert_eq!(b.shift(GRID, 0, TimeKind::Off, TimeKind::Woken, 70), 30);
     }
 }

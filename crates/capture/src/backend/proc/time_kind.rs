@@ -4,7 +4,7 @@ use wallscope_model::BlockReason;
 
 /// What time was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TimeKind {
     /// On a CPU.
     OnCpu,
     /// Waiting for a CPU since it was woken or born.
@@ -13,9 +13,9 @@ pub enum Kind {
     PutOff,
     /// Blocked.
     Blocked,
-    /// Neither on a CPU nor put off it: blocked, but for what is [`Kind::Woken`].
+    /// Neither on a CPU nor put off it: blocked, but for what is [`TimeKind::Woken`].
     Off,
-    /// The part of [`Kind::Off`] that was spent waiting for a CPU.
+    /// The part of [`TimeKind::Off`] that was spent waiting for a CPU.
     Woken,
     /// Not known: records are missing and no counter tells.
     Unknown,

@@ -9,7 +9,7 @@ use wallscope_procfs::process;
 use super::thread::thread_stat;
 
 /// One process.
-pub struct Watched {
+pub struct TrackedProcess {
     /// Its CPU clock at the beginning and now, ns.
     pub clock: [u64; 2],
     /// The same of processes that had its id before.
@@ -62,11 +62,11 @@ fn reaped(pid: u32) -> Option<u64> {
 /// How finely that is told, ns: all Linux programs are shown 100 ticks a second.
 pub const TICK: u64 = 10_000_000;
 
-impl Watched {
-    pub fn new(pid: u32, (start_ticks, parent): (u64, u32), is_new: bool) -> Watched {
+impl TrackedProcess {
+    pub fn new(pid: u32, (start_ticks, parent): (u64, u32), is_new: bool) -> TrackedProcess {
         let clock = process_clock(pid).unwrap_or(0);
         let children = reaped(pid).unwrap_or(0);
-        Watched {
+        TrackedProcess {
             clock: [if is_new { 0 } else { clock }, clock],
             before: 0,
             readable: true,

@@ -6,7 +6,7 @@ use super::{call_site_check::SOON, counters::Doing};
 
 /// What is known of a wait that ended while it was looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Glimpse {
+pub struct PartialObservation {
     /// What it was for, by its call.
     pub reason: BlockReason,
     /// Stack pointer.
@@ -19,7 +19,7 @@ pub struct Glimpse {
 
 /// A look at a thread that was off the CPU, until it is known for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct WaitObservation {
     /// When it began, ns on the recording's clock.
     pub at: u64,
     /// When it was over, if the thread had not moved by then.
@@ -29,7 +29,7 @@ pub struct Sight {
     /// Whether what was copied is its stack also if it had just moved.
     pub called: bool,
     /// What is known of it if it had.
-    pub less: Glimpse,
+    pub less: PartialObservation,
     /// The stack, as an index of the samples' stacks.
     pub stack: u32,
     /// What it was blocked for.
@@ -45,7 +45,7 @@ pub struct Sight {
 /// Waits that are so many times as long as a look was late are as likely seen by it as by any other.
 const LONG: u64 = 16;
 
-impl Sight {
+impl WaitObservation {
     /// Whether it came too late to be independent of a wait of `length` ns: a look that came late came just when
     /// some thread had blocked.
     pub fn is_late_for(&self, length: u64) -> bool {
@@ -87,12 +87,12 @@ mod tests {
 
     #[test]
     fn a_wait_keeps_what_was_read_before_its_end() {
-        let sight = Sight {
+        let sight = WaitObservation {
             at: 100,
             until: 140,
             copied: 125,
             called: false,
-            less: Glimpse {
+            less: PartialObservation {
                 reason: BlockReason::Disk,
                 sp: 0,
                 pc: 0,
@@ -108,25 +108,25 @@ mod tests {
         assert_eq!(sight.of_wait(111), Some((BlockReason::Disk, false)));
         assert_eq!(sight.of_wait(126), Some((BlockReason::Disk, true)));
         assert_eq!(sight.of_wait(141), Some((BlockReason::KernelLock, true)));
-        let nothing = Sight {
+        let nothing = WaitObservation {
             copied: 110,
             ..sight
         };
         assert_eq!(nothing.of_wait(126), Some((BlockReason::Disk, false)));
-        let waited_for = Sight {
+        let waited_for = WaitObservation {
             late_ns: 300,
             ..sight
         };
         assert!(!sight.is_late_for(1) && waited_for.is_late_for(2000));
         assert!(!waited_for.is_late_for(9000));
         // The call that led there is still on the stack.
-        let called = Sight {
+        let called = WaitObservation {
             called: true,
             ..sight
         };
         assert_eq!(called.of_wait(105), None);
         assert_eq!(called.of_wait(111), Some((BlockReason::Disk, true)));
-        let late = Sight {
+        let late = WaitObservation {
             copied: 112 + SOON,
             ..called
         };

@@ -14,8 +14,8 @@ use wallscope_model::{BlockReason, StackEnd, WaitSeen};
 use super::{
     call_site_check::SOON,
     counters::Doing,
-    poller::Looker,
-    wait_observation::Glimpse,
+    poller::ProcPoller,
+    wait_observation::PartialObservation,
     waiting::{self, Pages, Where},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     session::{descriptors, resources::Locks as _},
 };
 
-impl Looker {
+impl ProcPoller {
     /// What a thread that has moved does now, and in `stood_ns` until when it is known to, if it has not been
     /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
@@ -32,7 +32,7 @@ impl Looker {
         let (pid, recorded) = (t.pid, t.course.is_some());
         (t.stack, t.seen, t.glimpse) = (None, WaitSeen::default(), None);
         let mut readable = self.watch.processes.get(&pid)?.readable;
-        let mut glimpse: Option<Glimpse> = None;
+        let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
         for _ in 0..2 {
             if !readable {
@@ -87,7 +87,7 @@ impl Looker {
             {
                 reasons.replace(BlockReason::Lock, BlockReason::Gil);
             }
-            let less = *glimpse.get_or_insert(Glimpse {
+            let less = *glimpse.get_or_insert(PartialObservation {
                 reason: reasons.by_call,
                 sp,
                 pc,
@@ -162,7 +162,7 @@ impl Looker {
             });
             t.stack = Some(stack);
             (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
-            t.glimpse = Some(Glimpse {
+            t.glimpse = Some(PartialObservation {
                 reason: reasons.by_call,
                 ..less
             });
@@ -212,7 +212,7 @@ impl Looker {
     }
 
     /// The stack of a wait that ended before it was known: the innermost frame. Counted.
-    pub fn innermost(&mut self, index: usize, g: Glimpse) -> u32 {
+    pub fn innermost(&mut self, index: usize, g: PartialObservation) -> u32 {
         let t = &self.watch.threads[index];
         let mut pages = Pages::none(t.pid, t.tid, g.sp, g.pc);
         let stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());

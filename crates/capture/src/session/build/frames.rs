@@ -12,7 +12,7 @@ use super::{
     super::{java::Meaning, managed::Word, processes::Processes},
     Stacks,
 };
-use crate::session::address_scope::Whose;
+use crate::session::address_scope::AddressScope;
 
 impl Stacks {
     pub(super) fn managed_frame<S: TableSink>(
@@ -82,7 +82,7 @@ impl Stacks {
         &mut self,
         item: Item,
         late: bool,
-        whose: Whose,
+        whose: AddressScope,
         processes: &Processes<S>,
     ) -> FrameId {
         let pid = whose.pid;
@@ -185,11 +185,11 @@ impl Stacks {
         &mut self,
         word: FrameWord,
         late: bool,
-        whose: Whose,
+        whose: AddressScope,
         processes: &Processes<S>,
     ) -> FrameId {
         let address = word.lookup_offset();
-        let Whose { pid, code } = whose;
+        let AddressScope { pid, code } = whose;
         match processes.module_of(word.file(), late) {
             Some(module) => self.frame(FrameKind::Native, Some(module), address),
             None if processes.is_jit(pid, address) => {

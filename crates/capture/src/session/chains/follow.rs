@@ -8,16 +8,16 @@ use wallscope_model::{BlockReason, Role, StackEnd};
 
 use super::{
     super::{
-        lock_owner::Told,
-        wait_tree::{Follow, Part, Who},
+        lock_owner::OwnerEvidence,
+        wait_tree::{ActorKey, Follow, Part},
     },
     Block, Chains, MOST_HOPS,
-    lock_handoff::By,
+    lock_handoff::HolderEvidence,
     wake::Wake,
 };
 use crate::{
     event::{Step, state},
-    session::sample_key::User,
+    session::sample_key::UserPart,
 };
 
 impl Chains {
@@ -35,7 +35,8 @@ impl Chains {
         if block.detail != BlockReason::Gil as u8 {
             // Who is woken by its own time limit tells by that nothing of who had the lock.
             let by_itself = block.owner.is_some() && self.interrupt(wake.kernel, kernel).is_some();
-            let itself = |who: &Who| matches!(who, Who::Record(id) if path.last() == Some(id));
+            let itself =
+                |who: &ActorKey| matches!(who, ActorKey::Record(id) if path.last() == Some(id));
             return match &block.owner {
                 Some((owner, told)) if by_itself && !itself(owner) => {
                     self.held(at, owner, *told, kernel, path);
@@ -61,7 +62,7 @@ impl Chains {
             match s.who {
                 // Who waits cannot have it; it had it before, and nobody has taken it yet.
                 Some(holder) if path.last() != Some(&holder) => {
-                    self.held(part, &Who::Record(holder), None, kernel, path);
+                    self.held(part, &ActorKey::Record(holder), None, kernel, path);
                 }
                 _ => self.follow(part, wake, kernel, path),
             }
@@ -106,12 +107,13 @@ impl Chains {
             // Who waits did not have it, and an interrupt never does.
             let waits = |id: u64| path.last() == Some(&id);
             match by {
-                Some(By::Wake(wake))
+                Some(HolderEvidence::Wake(wake))
                     if !waits(wake.waker) && self.interrupt(wake.kernel, kernel).is_none() =>
                 {
                     self.follow(piece, &wake, kernel, path);
                 }
-                Some(By::Owner(who)) if !matches!(who, Who::Record(id) if waits(id)) => {
+                Some(HolderEvidence::Owner(who)) if !matches!(who, ActorKey::Record(id) if waits(id)) =>
+                {
                     self.held(piece, &who, None, kernel, path);
                 }
                 _ => self.follow(piece, last, kernel, path),
@@ -124,8 +126,8 @@ impl Chains {
     fn held(
         &mut self,
         at: Follow,
-        who: &Who,
-        told: Option<Told>,
+        who: &ActorKey,
+        told: Option<OwnerEvidence>,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
@@ -136,7 +138,7 @@ impl Chains {
         let Some(id) = self.parts.add(&at, part, at.ns, at.count) else {
             return;
         };
-        let Who::Record(holder) = *who else {
+        let ActorKey::Record(holder) = *who else {
             return;
         };
         let (from, to) = match told {
@@ -157,7 +159,8 @@ impl Chains {
         let blocked = self.earlier(&below, holder, who, to, at.ns, kernel, path);
         let rest = self.queued(&below, holder, who, at.ns - blocked);
         // It may be in a wait that is not over: then nobody knows yet what it does.
-        let known = !told.is_some_and(Told::was_then) || self.has_done_since(holder, at.to);
+        let known =
+            !told.is_some_and(OwnerEvidence::was_then) || self.has_done_since(holder, at.to);
         let left = match known {
             true => 0,
             false => self.computed(&below, holder, who, rest),
@@ -187,7 +190,7 @@ impl Chains {
     }
 
     /// Whether to follow `waker` below `at`; if not, that is said there.
-    fn may_go_on(&mut self, at: &Follow, waker: u64, who: &Who, path: &[u64]) -> bool {
+    fn may_go_on(&mut self, at: &Follow, waker: u64, who: &ActorKey, path: &[u64]) -> bool {
         let role = match () {
             () if path.contains(&waker) => Role::Circle,
             () if path.len() >= MOST_HOPS => Role::Cut,
@@ -199,7 +202,7 @@ impl Chains {
 
     /// Adds what of `at`, with `ns` to give away, its samples say that `id` waited for a CPU; returns
     /// what is left.
-    fn queued(&mut self, at: &Follow, id: u64, who: &Who, ns: u64) -> u64 {
+    fn queued(&mut self, at: &Follow, id: u64, who: &ActorKey, ns: u64) -> u64 {
         let waits: Vec<(u64, u8)> = self.past.get(&id).map_or(Vec::new(), |past| {
             let inside = past.queued.iter().filter(|q| q.0 < at.to && q.1 > at.from);
             inside
@@ -234,17 +237,17 @@ impl Chains {
         path: &mut Vec<u64>,
     ) {
         let who = match self.interrupt(wake.kernel, kernel) {
-            Some(served) => Who::Interrupt(served),
-            None if wake.waker == 0 => Who::Stranger(wake.pid, wake.tid, wake.name.clone()),
-            None => Who::Record(wake.waker),
+            Some(served) => ActorKey::Interrupt(served),
+            None if wake.waker == 0 => ActorKey::Stranger(wake.pid, wake.tid, wake.name.clone()),
+            None => ActorKey::Record(wake.waker),
         };
-        let own = matches!(who, Who::Record(_));
+        let own = matches!(who, ActorKey::Record(_));
         let part = Part {
             kernel: wake.kernel,
             user: if own {
                 wake.user.get()
             } else {
-                User::Missing(StackEnd::KernelOnly)
+                UserPart::Missing(StackEnd::KernelOnly)
             },
             ..Part::of(Role::Woke, &who)
         };
@@ -271,7 +274,7 @@ impl Chains {
         &mut self,
         at: Follow,
         wake: &Rc<Wake>,
-        who: &Who,
+        who: &ActorKey,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
@@ -334,7 +337,7 @@ impl Chains {
 
     /// Adds what of `at`, with `ns` to give away, its samples say that `id` computed; returns what is
     /// left.
-    fn computed(&mut self, at: &Follow, id: u64, who: &Who, ns: u64) -> u64 {
+    fn computed(&mut self, at: &Follow, id: u64, who: &ActorKey, ns: u64) -> u64 {
         let sampled: u64 = self.past.get(&id).map_or(0, |past| {
             let inside = past
                 .on_cpu
@@ -353,9 +356,9 @@ impl Chains {
 
     /// The waker was on a CPU. Where, the on-CPU samples that fell into such stretches tell: they are
     /// counted here, and the time is divided by them at the end, when there are enough.
-    fn computing(&mut self, at: &Follow, waker: u64, who: &Who) {
+    fn computing(&mut self, at: &Follow, waker: u64, who: &ActorKey) {
         self.parts.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
-        let seen: Vec<(u64, User)> = self.past.get(&waker).map_or(Vec::new(), |past| {
+        let seen: Vec<(u64, UserPart)> = self.past.get(&waker).map_or(Vec::new(), |past| {
             let from = past.on_cpu.partition_point(|s| s.at < at.from);
             past.on_cpu
                 .iter()
@@ -384,7 +387,7 @@ impl Chains {
         &mut self,
         at: Follow,
         id: u64,
-        who: &Who,
+        who: &ActorKey,
         step: &Step,
         woken_by: u64,
         kernel: &FxHashMap<u64, Box<[u64]>>,
@@ -418,7 +421,7 @@ impl Chains {
             Some(block) => self.ended(below, &block, kernel, path),
             // Of waits that interrupts end only the thread is known that the interrupt met.
             None if woken_by != 0 && !ends_by_interrupt(step.detail) => {
-                let who = Who::Record(woken_by);
+                let who = ActorKey::Record(woken_by);
                 let woke = self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
                 if let (Some(above), true) = (woke, step.detail == BlockReason::Lock as u8) {
                     let above = Some(above);
@@ -435,7 +438,7 @@ impl Chains {
         &mut self,
         at: &Follow,
         id: u64,
-        who: &Who,
+        who: &ActorKey,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
@@ -457,7 +460,7 @@ impl Chains {
         &mut self,
         at: &Follow,
         id: u64,
-        who: &Who,
+        who: &ActorKey,
         until: u64,
         ns: u64,
         kernel: &FxHashMap<u64, Box<[u64]>>,

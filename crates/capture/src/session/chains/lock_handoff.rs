@@ -6,7 +6,7 @@ use std::{collections::VecDeque, rc::Rc};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    super::wait_tree::{Follow, Who},
+    super::wait_tree::{ActorKey, Follow},
     wake::Wake,
 };
 
@@ -17,27 +17,27 @@ const MOST_PIECES: usize = 256;
 
 /// By what it is known who had a lock.
 #[derive(Clone)]
-pub(super) enum By {
+pub(super) enum HolderEvidence {
     /// It let somebody in.
     Wake(Rc<Wake>),
     /// A runtime said so.
-    Owner(Who),
+    Owner(ActorKey),
 }
 
 /// Who had locks.
 #[derive(Default)]
-pub(super) struct Handed {
+pub(super) struct LockHandoffs {
     /// Moments at which it is known, by lock, by time.
-    known: FxHashMap<u64, VecDeque<(u64, By)>>,
+    known: FxHashMap<u64, VecDeque<(u64, HolderEvidence)>>,
     /// What stands for more than one lock.
     kinds: FxHashSet<u64>,
     /// Further names of locks that several processes share, and the one that they are known by here.
     same: FxHashMap<u64, u64>,
 }
 
-impl Handed {
+impl LockHandoffs {
     /// At `time` it is known who had `resource`. 0 stands for any lock.
-    pub fn add(&mut self, resource: u64, time: u64, by: By) {
+    pub fn add(&mut self, resource: u64, time: u64, by: HolderEvidence) {
         if resource == 0 || self.kinds.contains(&resource) {
             return;
         }
@@ -72,15 +72,22 @@ impl Handed {
     /// When somebody was let in last, 0: it is not known that anybody ever was.
     pub fn last(&self, resource: u64) -> u64 {
         let known = self.known.get(&self.lock(resource)).into_iter().flatten();
-        let last = known.rev().find(|(_, by)| matches!(by, By::Wake(_)));
+        let last = known
+            .rev()
+            .find(|(_, by)| matches!(by, HolderEvidence::Wake(_)));
         last.map_or(0, |(time, _)| *time)
     }
 
     /// `at`, a part of a wait for `resource`, in pieces, each with who had the lock at its end, or at the next moment
     /// after it and before `until` at which that is known; what comes after all of these is last, with nobody. The times
     /// of pieces sum to that of `at`, and the last one counts.
-    pub fn pieces(&self, at: Follow, resource: u64, until: u64) -> Vec<(Follow, Option<By>)> {
-        let known: Vec<&(u64, By)> =
+    pub fn pieces(
+        &self,
+        at: Follow,
+        resource: u64,
+        until: u64,
+    ) -> Vec<(Follow, Option<HolderEvidence>)> {
+        let known: Vec<&(u64, HolderEvidence)> =
             self.known
                 .get(&self.lock(resource))
                 .map_or(Vec::new(), |known| {

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use crate::{event::Step, session::sample_key::User};
+use crate::{event::Step, session::sample_key::UserPart};
 
 /// The end of a wait, and the thread or interrupt that brought it about.
 pub(super) struct Wake {
@@ -19,7 +19,7 @@ pub(super) struct Wake {
     /// Hash of the waker's kernel stack.
     pub kernel: u64,
     /// The waker's user stack; known only once it was read.
-    pub user: Cell<User>,
+    pub user: Cell<UserPart>,
     /// The waker's changes of state, oldest first, from the last before the wait on.
     pub steps: Box<[Step]>,
 }

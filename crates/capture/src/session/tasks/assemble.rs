@@ -16,7 +16,7 @@ use super::{
     Eye, Seen,
     watch::Group,
 };
-use crate::session::address_scope::Whose;
+use crate::session::address_scope::AddressScope;
 
 /// Puts what was seen into the recording that is being made. What the domain has to say of it.
 pub fn assemble<S: TableSink>(
@@ -212,7 +212,7 @@ impl Namer<'_> {
         subject: &super::Subject,
         processes: &Processes<S>,
     ) -> StackId {
-        let (whose, whole) = (Whose::last(subject.pid), StackEnd::Root);
+        let (whose, whole) = (AddressScope::last(subject.pid), StackEnd::Root);
         match self {
             Namer::Go(facts) => {
                 let native: Vec<u64> = words

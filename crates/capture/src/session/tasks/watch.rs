@@ -18,7 +18,7 @@ use wallscope_unwind::runtime::{
 
 use crate::{
     clock::now,
-    session::found_runtime::Found,
+    session::found_runtime::FoundRuntime,
     target::{read_memory, read_pieces},
 };
 
@@ -37,7 +37,7 @@ const MOST_KNOWN: usize = 1 << 16;
 /// A process to look at.
 pub struct Subject {
     pub pid: u32,
-    pub found: Found,
+    pub found: FoundRuntime,
     /// How far its addresses are moved.
     pub bias: u64,
     /// The unwinder's id of its file.
@@ -96,7 +96,7 @@ pub struct Seen {
 pub struct Group {
     pub name: String,
     pub ids: BTreeSet<u64>,
-    pub times: FxHashMap<Did, (u64, u64)>,
+    pub times: BTreeMap<Did, (u64, u64)>,
 }
 
 /// Memory of process `pid`.

@@ -9,14 +9,14 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, EventHits};
 use wallscope_unwind::native::TableSink;
 
-use super::{Hits, counter::Counter};
+use super::{EventSampler, counter::Counter};
 use crate::{
     backend::proc::thread::Thread,
     counter::Source,
     session::{build::Stacks, processes::Processes},
 };
 
-impl Hits {
+impl EventSampler {
     /// How often each event happened to whom, and with which stacks. `threads` in the order of the
     /// recording's contexts.
     pub fn finish<S: TableSink>(

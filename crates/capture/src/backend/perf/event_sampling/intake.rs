@@ -3,17 +3,17 @@
 use wallscope_model::{Part, State, WaitSeen};
 
 use crate::backend::{
-    perf::record::{Counted, Hit},
+    perf::record::{EventCount, EventSample},
     proc::{
-        poller::Looker,
+        poller::ProcPoller,
         samples::{Look, Weight},
     },
 };
 
-impl Looker {
+impl ProcPoller {
     /// Takes a stack at an event. `since`: when threads were listed last.
-    pub fn hit(&mut self, hit: &Hit, time: u64, since: u64, now: u64) {
-        let Hit {
+    pub fn hit(&mut self, hit: &EventSample, time: u64, since: u64, now: u64) {
+        let EventSample {
             event,
             stream,
             opened,
@@ -54,7 +54,7 @@ impl Looker {
     }
 
     /// Takes what a thread that ended had counted.
-    pub fn counted(&mut self, counted: &Counted, time: u64) {
+    pub fn counted(&mut self, counted: &EventCount, time: u64) {
         let Some(index) = self.watch.find_ended(counted.pid, counted.tid) else {
             return;
         };

@@ -110,7 +110,7 @@ impl Event {
 }
 
 /// The events that were asked for.
-pub struct Hits {
+pub struct EventSampler {
     events: Vec<Event>,
     rings: Vec<(u32, Ring)>,
     /// The kernel's numbers of what was opened -> the event.
@@ -130,8 +130,8 @@ pub struct Hits {
     pub lost: u64,
 }
 
-impl Hits {
-    /// Makes the rings; events are opened by [`Hits::join`]. `with_kernel`: the kernel may be measured.
+impl EventSampler {
+    /// Makes the rings; events are opened by [`EventSampler::join`]. `with_kernel`: the kernel may be measured.
     ///
     /// # Errors
     /// An event cannot be had here, or no ring.
@@ -142,12 +142,12 @@ impl Hits {
         cpus: &[u32],
         descriptors: usize,
         with_kernel: bool,
-    ) -> Result<Hits, Error> {
+    ) -> Result<EventSampler, Error> {
         let refused = |spec: &EventSpec, e: &io::Error| Error::NoEvent {
             name: spec.name.clone(),
             why: why(spec, e),
         };
-        let mut hits = Hits {
+        let mut hits = EventSampler {
             events: Vec::with_capacity(specs.len()),
             rings: Vec::new(),
             ids: FxHashMap::default(),
@@ -324,7 +324,7 @@ impl Hits {
 
     /// Takes what the rings hold, in no order.
     pub fn take(&mut self) -> Vec<(u64, Record)> {
-        let Hits {
+        let EventSampler {
             rings, ids, lost, ..
         } = self;
         let mut taken = Vec::new();

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::perf::{
     Record, Running,
-    record::{self, Counted, Hit},
+    record::{self, EventCount, EventSample},
 };
 
 /// Reads one record: its time and what it says. `ids`: numbers of what was opened -> the event.
@@ -22,7 +22,7 @@ pub fn parse(
         b::PERF_RECORD_SAMPLE => {
             let (time, id, stream) = (word(8)?, word(16)?, word(24)?);
             let (registers, stack) = record::user_part(body, 32)?;
-            let hit = Hit {
+            let hit = EventSample {
                 event: *ids.get(&id)?,
                 stream,
                 opened: ids.contains_key(&stream),
@@ -45,7 +45,7 @@ pub fn parse(
         b::PERF_RECORD_READ => {
             // Behind the count: the thread once more, time, number.
             let (hits, time, id) = (word(8)?, word(24)?, word(32)?);
-            let counted = Counted {
+            let counted = EventCount {
                 event: *ids.get(&id)?,
                 pid,
                 tid,

@@ -2,10 +2,10 @@
 
 use wallscope_model::{EventSource, Limit};
 
-use super::{Event, FLOODED, Hits};
+use super::{Event, EventSampler, FLOODED};
 use crate::counter::Source;
 
-impl Hits {
+impl EventSampler {
     /// For the domain.
     pub fn describe(&self) -> Vec<EventSource> {
         let user = if self.with_kernel {

@@ -13,12 +13,12 @@
 use wallscope_model::Slices;
 use wallscope_procfs::process::SchedStat;
 
-use crate::backend::proc::{thread_ledger::Book, time_kind::Kind};
+use crate::backend::proc::{thread_ledger::ThreadLedger, time_kind::TimeKind};
 
 mod schedstat_reconcile;
 mod switch_record_latency;
 
-pub use switch_record_latency::Lag;
+pub use switch_record_latency::SwitchRecordLatency;
 
 /// What a record says of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ struct Stretch {
 
 /// See the top of this file. Times are ns on the recording's clock.
 #[derive(Clone, Debug)]
-pub struct Course {
+pub struct SwitchTimeline {
     at: At,
     /// When the present state began.
     begun: u64,
@@ -71,7 +71,7 @@ pub struct Course {
     /// Nothing beyond the last reading is to be booked.
     closing: bool,
     stretch: Stretch,
-    lag: Lag,
+    lag: SwitchRecordLatency,
     /// Times on a CPU that the counter has and the records have not.
     missing: i64,
     /// Waiting that the counter has and the books have not, ns.
@@ -105,10 +105,10 @@ const MANY: u32 = 16;
 /// Switches by its own will that are enough to say so.
 const KNOWN: u32 = 256;
 
-impl Course {
+impl SwitchTimeline {
     /// Begins at `now`, in a state that is not known, when the counters stood at `books`.
-    pub fn joined(now: u64, books: SchedStat) -> Course {
-        Course {
+    pub fn joined(now: u64, books: SchedStat) -> SwitchTimeline {
+        SwitchTimeline {
             at: At::Unknown,
             begun: now,
             booked: now,
@@ -117,7 +117,7 @@ impl Course {
             reading: None,
             closing: false,
             stretch: Stretch::default(),
-            lag: Lag::default(),
+            lag: SwitchRecordLatency::default(),
             missing: 0,
             owed: 0,
             lossy: false,
@@ -135,34 +135,34 @@ impl Course {
     }
 
     /// The counters make its totals, and the records divide them.
-    pub fn by_counters(self) -> Course {
-        Course {
+    pub fn by_counters(self) -> SwitchTimeline {
+        SwitchTimeline {
             by_counters: true,
             ..self
         }
     }
 
     /// Begins with the thread's birth: it waits for a CPU.
-    pub fn born(now: u64) -> Course {
-        Course {
+    pub fn born(now: u64) -> SwitchTimeline {
+        SwitchTimeline {
             at: At::Queued,
-            ..Course::joined(now, SchedStat::default())
+            ..SwitchTimeline::joined(now, SchedStat::default())
         }
     }
 
     /// Begins at `now` with a thread that is blocked, when the counters stood at `books`.
-    pub fn waiting(now: u64, books: SchedStat) -> Course {
-        Course {
+    pub fn waiting(now: u64, books: SchedStat) -> SwitchTimeline {
+        SwitchTimeline {
             at: At::Off,
-            ..Course::joined(now, books)
+            ..SwitchTimeline::joined(now, books)
         }
     }
 
     /// Begins with a thread that is on a CPU at `now`.
-    pub fn running(now: u64) -> Course {
-        Course {
+    pub fn running(now: u64) -> SwitchTimeline {
+        SwitchTimeline {
             at: At::OnCpu,
-            ..Course::joined(now, SchedStat::default())
+            ..SwitchTimeline::joined(now, SchedStat::default())
         }
     }
 
@@ -248,9 +248,9 @@ impl Course {
     /// Takes a record. Returns the interval off the CPU that it ends.
     pub fn step(
         &mut self,
-        book: &mut Book,
+        book: &mut ThreadLedger,
         grid: Slices,
-        lag: &mut Lag,
+        lag: &mut SwitchRecordLatency,
         time: u64,
         step: Step,
     ) -> Option<(u64, u64)> {
@@ -298,22 +298,22 @@ impl Course {
         if step == Step::End && self.lossy {
             // No counter can be asked any more.
             let s = self.stretch;
-            for (kind, ns) in [(Kind::OnCpu, s.on_cpu), (Kind::Off, s.off)] {
-                book.shift(grid, self.checked_ns, kind, Kind::Unknown, ns);
+            for (kind, ns) in [(TimeKind::OnCpu, s.on_cpu), (TimeKind::Off, s.off)] {
+                book.shift(grid, self.checked_ns, kind, TimeKind::Unknown, ns);
             }
         }
         ended
     }
 
     /// Books the open interval up to `time`.
-    fn advance(&mut self, book: &mut Book, grid: Slices, time: u64) {
+    fn advance(&mut self, book: &mut ThreadLedger, grid: Slices, time: u64) {
         let ns = time.saturating_sub(self.booked);
         let (kind, sum) = match self.at {
             At::Unknown => return,
-            At::OnCpu => (Kind::OnCpu, &mut self.stretch.on_cpu),
-            At::PutOff => (Kind::PutOff, &mut self.stretch.waiting),
-            At::Queued => (Kind::Queued, &mut self.stretch.waiting),
-            At::Off => (Kind::Off, &mut self.stretch.off),
+            At::OnCpu => (TimeKind::OnCpu, &mut self.stretch.on_cpu),
+            At::PutOff => (TimeKind::PutOff, &mut self.stretch.waiting),
+            At::Queued => (TimeKind::Queued, &mut self.stretch.waiting),
+            At::Off => (TimeKind::Off, &mut self.stretch.off),
         };
         *sum += ns;
         book.add(grid, self.booked, time, kind, ns);
@@ -343,8 +343,13 @@ mod tests {
         }
     }
 
-    fn run(course: &mut Course, steps: &[(u64, Step)], end: u64, last: SchedStat) -> Totals {
-        let (mut book, mut lag) = (Book::new(0), Lag::default());
+    fn run(
+        course: &mut SwitchTimeline,
+        steps: &[(u64, Step)],
+        end: u64,
+        last: SchedStat,
+    ) -> Totals {
+        let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
         for (time, step) in steps {
             course.step(&mut book, GRID, &mut lag, *time, *step);
         }
@@ -362,7 +367,7 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_the_records() {
-        let mut c = Course::joined(0, books(7, 7, 7));
+        let mut c = SwitchTimeline::joined(0, books(7, 7, 7));
         let steps = [(10, Step::In), (30, PUT_OFF), (36, Step::In), (60, OUT)];
         // Of the first 10 ns off the CPU it waited 4 for it.
         let t = run(&mut c, &steps, 100, books(51, 17, 9));
@@ -373,22 +378,22 @@ mod tests {
 
     #[test]
     fn the_first_record_tells_what_was_before() {
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         assert_eq!(run(&mut c, &[(40, OUT)], 50, books(40, 0, 1)).on_cpu, 40);
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         assert_eq!(run(&mut c, &[], 50, books(46, 0, 1)).on_cpu, 50);
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         assert_eq!(run(&mut c, &[], 50, books(0, 0, 1)).on_cpu, 0);
-        let mut c = Course::born(0);
+        let mut c = SwitchTimeline::born(0);
         let t = run(&mut c, &[(5, Step::In)], 50, books(45, 5, 1));
         assert_eq!((t.woken, t.on_cpu), (5, 45));
     }
 
     #[test]
     fn who_stood_in_line_before_has_only_what_was_since() {
-        let mut c = Course::joined(0, books(0, 7, 1));
-        let (mut book, mut lag) = (Book::new(0), Lag::default());
-        let mut upto = |c: &mut Course, step: Option<u64>, end, books| {
+        let mut c = SwitchTimeline::joined(0, books(0, 7, 1));
+        let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
+        let mut upto = |c: &mut SwitchTimeline, step: Option<u64>, end, books| {
             if let Some(time) = step {
                 c.step(&mut book, GRID, &mut lag, time, Step::In);
             }
@@ -404,7 +409,7 @@ mod tests {
 
     #[test]
     fn what_is_said_twice_counts_once() {
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let steps = [(10, Step::In), (11, Step::In), (30, OUT), (31, OUT)];
         let t = run(&mut c, &steps, 50, books(20, 0, 2));
         assert_eq!((t.on_cpu, c.voluntary, c.repaired_ns), (20, 1, 0));
@@ -412,11 +417,11 @@ mod tests {
 
     #[test]
     fn missing_records_are_found_by_the_count_of_turns() {
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(50, 0, 5));
         assert_eq!((t.on_cpu, c.repaired_ns), (50, 40));
         // A mistrusted stretch in which nothing is wrong changes nothing.
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         c.mistrust();
         let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(10, 0, 2));
         assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
@@ -424,7 +429,7 @@ mod tests {
 
     #[test]
     fn who_is_hardly_ever_put_off_is_told_by_the_latest_switches() {
-        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         (0..KNOWN - 1).for_each(|_| c.note_switch(false));
         assert!(!c.is_known() && !c.is_put_off_often());
         (0..KNOWN / MANY).for_each(|_| c.note_switch(true));
@@ -440,12 +445,12 @@ mod tests {
 
     #[test]
     fn who_waited_all_the_time_has_lost_nothing() {
-        let mut c = Course::joined(0, books(0, 0, 1));
-        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
+        let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
         for (time, step) in [(10, Step::In), (20, OUT)] {
             c.step(&mut book, GRID, &mut lag, time, step);
         }
-        let mut read = |c: &mut Course, now, on_cpu, turns| {
+        let mut read = |c: &mut SwitchTimeline, now, on_cpu, turns| {
             c.read(now, books(on_cpu, 0, turns), false);
             c.settle(&mut book, GRID, &mut lag, now);
         };
@@ -463,13 +468,19 @@ mod tests {
 
     #[test]
     fn time_that_the_counter_leaves_out_is_told() {
-        let mut c = Course::joined(0, books(0, 0, 1));
-        let mut book = Book::new(0);
-        c.step(&mut book, GRID, &mut Lag::default(), 0, Step::In);
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
+        let mut book = ThreadLedger::new(0);
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            0,
+            Step::In,
+        );
         // It had 900 of each 1,000, by the counter; once the counter was 50 late.
         for (now, counted) in [(1_000, 900), (2_000, 1_750), (3_000, 2_700)] {
             c.read(now, books(counted, 0, 2), false);
-            c.settle(&mut book, GRID, &mut Lag::default(), now);
+            c.settle(&mut book, GRID, &mut SwitchRecordLatency::default(), now);
         }
         assert_eq!((c.beyond_ns(10), c.beyond_ns(400)), (290, 0));
         assert_eq!(
@@ -482,12 +493,17 @@ mod tests {
 
     #[test]
     fn records_that_stop_are_noticed() {
-        let mut c = Course::joined(0, books(0, 0, 1));
-        let mut book = Book::new(0);
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
+        let mut book = ThreadLedger::new(0);
         for look in 1..=3 {
             assert!(!c.is_deaf());
             c.read(look * 100, books(look * 10, 0, 1 + look * 5), false);
-            c.settle(&mut book, GRID, &mut Lag::default(), u64::MAX);
+            c.settle(
+                &mut book,
+                GRID,
+                &mut SwitchRecordLatency::default(),
+                u64::MAX,
+            );
         }
         assert!(c.is_deaf());
         assert_eq!(book.finish(&Waits::default()).on_cpu, 30);
@@ -495,9 +511,15 @@ mod tests {
 
     #[test]
     fn a_reading_is_compared_with_the_records_of_its_own_moment() {
-        let mut c = Course::joined(0, books(0, 0, 1));
-        let mut book = Book::new(0);
-        c.step(&mut book, GRID, &mut Lag::default(), 10, Step::In);
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
+        let mut book = ThreadLedger::new(0);
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            10,
+            Step::In,
+        );
         // Read while it ran; what it did until then comes later.
         c.read(60, books(40, 0, 7), true);
         for (time, step) in [
@@ -507,12 +529,30 @@ mod tests {
             (50, Step::In),
             (55, OUT),
         ] {
-            c.step(&mut book, GRID, &mut Lag::default(), time, step);
+            c.step(
+                &mut book,
+                GRID,
+                &mut SwitchRecordLatency::default(),
+                time,
+                step,
+            );
         }
-        c.settle(&mut book, GRID, &mut Lag::default(), 59);
+        c.settle(&mut book, GRID, &mut SwitchRecordLatency::default(), 59);
         assert_eq!(c.booked, 55);
-        c.step(&mut book, GRID, &mut Lag::default(), 70, Step::In);
-        c.step(&mut book, GRID, &mut Lag::default(), 90, OUT);
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            70,
+            Step::In,
+        );
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            90,
+            OUT,
+        );
         let t = book.clone().finish(&Waits::default());
         assert_eq!(
             (book.seen_ns, t.on_cpu),
@@ -524,7 +564,7 @@ mod tests {
 
     #[test]
     fn few_late_records_are_dated_back_by_the_mean_of_all_threads() {
-        let mut lag = Lag::default();
+        let mut lag = SwitchRecordLatency::default();
         let grid = Slices {
             width_ns: 1_000_000,
             ..GRID
@@ -532,8 +572,8 @@ mod tests {
         let mut all = Vec::new();
         // By its counters, one is 2,000 late at each switch, the other 4,000.
         for late in [2_000, 4_000] {
-            let mut c = Course::joined(0, books(0, 0, 1));
-            let mut book = Book::new(0);
+            let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
+            let mut book = ThreadLedger::new(0);
             for step in [
                 (50_000, Step::In),
                 (150_000, PUT_OFF),
@@ -555,14 +595,14 @@ mod tests {
     #[test]
     fn many_late_records_are_dated_back_by_their_own_mean() {
         // All others are 9,000 late, this one 2,000.
-        let mut lag = Lag::default();
+        let mut lag = SwitchRecordLatency::default();
         lag.add(9_000_000, 1_000);
         let grid = Slices {
             width_ns: 1_000_000_000,
             ..GRID
         };
-        let mut c = Course::joined(0, books(0, 0, 1));
-        let mut book = Book::new(0);
+        let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
+        let mut book = ThreadLedger::new(0);
         for turn in 0..100 {
             let begin = turn * 100_000;
             c.step(&mut book, grid, &mut lag, begin + 50_000, Step::In);
@@ -578,12 +618,30 @@ mod tests {
 
     #[test]
     fn an_end_after_a_loss_is_unknown_back_to_the_last_look() {
-        let mut c = Course::born(0);
-        let mut book = Book::new(0);
-        c.step(&mut book, GRID, &mut Lag::default(), 0, Step::In);
-        c.step(&mut book, GRID, &mut Lag::default(), 10, OUT);
+        let mut c = SwitchTimeline::born(0);
+        let mut book = ThreadLedger::new(0);
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            0,
+            Step::In,
+        );
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            10,
+            OUT,
+        );
         c.mistrust();
-        c.step(&mut book, GRID, &mut Lag::default(), 30, Step::End);
+        c.step(
+            &mut book,
+            GRID,
+            &mut SwitchRecordLatency::default(),
+            30,
+            Step::End,
+        );
         let t = book.finish(&Waits::default());
         assert_eq!((t.unknown, t.on_cpu), (30, 0));
     }

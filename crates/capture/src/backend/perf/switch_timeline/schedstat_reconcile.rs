@@ -6,10 +6,10 @@
 use wallscope_model::Slices;
 use wallscope_procfs::process::SchedStat;
 
-use super::{At, Course, Lag};
-use crate::backend::proc::{thread_ledger::Book, time_kind::Kind};
+use super::{At, SwitchRecordLatency, SwitchTimeline};
+use crate::backend::proc::{thread_ledger::ThreadLedger, time_kind::TimeKind};
 
-impl Course {
+impl SwitchTimeline {
     /// The counters stand at `books` at `now`. `last`: and nothing later is to be booked.
     pub fn read(&mut self, now: u64, books: SchedStat, last: bool) {
         self.reading = Some((now, books));
@@ -18,7 +18,13 @@ impl Course {
     }
 
     /// All records up to `until` have been taken: compares the last reading, if it is no later.
-    pub fn settle(&mut self, book: &mut Book, grid: Slices, lag: &mut Lag, until: u64) {
+    pub fn settle(
+        &mut self,
+        book: &mut ThreadLedger,
+        grid: Slices,
+        lag: &mut SwitchRecordLatency,
+        until: u64,
+    ) {
         if let Some((now, books)) = self.reading.take_if(|(now, _)| *now <= until) {
             self.compare(book, grid, lag, now, books);
         }
@@ -32,15 +38,15 @@ impl Course {
     }
 
     /// Gives each switch-in of the stretch `ns` more on the CPU, from the time just before it.
-    pub(super) fn date_back(&mut self, book: &mut Book, grid: Slices, ns: u64) {
+    pub(super) fn date_back(&mut self, book: &mut ThreadLedger, grid: Slices, ns: u64) {
         let s = &mut self.stretch;
         let mut back = |from, ins: u64| {
-            let moved = book.shift(grid, self.checked_ns, from, Kind::OnCpu, ins * ns);
+            let moved = book.shift(grid, self.checked_ns, from, TimeKind::OnCpu, ins * ns);
             s.on_cpu += moved;
             moved
         };
-        let off = back(Kind::Off, s.ins);
-        let waiting = back(Kind::PutOff, s.ins_waited);
+        let off = back(TimeKind::Off, s.ins);
+        let waiting = back(TimeKind::PutOff, s.ins_waited);
         s.off = s.off.saturating_sub(off);
         s.waiting = s.waiting.saturating_sub(waiting);
     }
@@ -48,9 +54,9 @@ impl Course {
     /// Books all time up to `now` and compares with the counters, which then stood at `books`.
     fn compare(
         &mut self,
-        book: &mut Book,
+        book: &mut ThreadLedger,
         grid: Slices,
-        lag: &mut Lag,
+        lag: &mut SwitchRecordLatency,
         now: u64,
         books: SchedStat,
     ) {
@@ -97,9 +103,9 @@ impl Course {
         }
         if !whole || self.by_counters {
             let (from, to, off) = if ran > s.on_cpu {
-                (Kind::Off, Kind::OnCpu, ran - s.on_cpu)
+                (TimeKind::Off, TimeKind::OnCpu, ran - s.on_cpu)
             } else {
-                (Kind::OnCpu, Kind::Off, s.on_cpu - ran)
+                (TimeKind::OnCpu, TimeKind::Off, s.on_cpu - ran)
             };
             let moved = book.shift(grid, self.checked_ns, from, to, off);
             if !self.by_counters {
@@ -119,7 +125,13 @@ impl Course {
         if self.owed > 0 {
             // It may have begun to wait before the last check, in the slice before this one's.
             let since = self.checked_ns.saturating_sub(grid.width_ns);
-            let waited = book.shift(grid, since, Kind::Off, Kind::Woken, self.owed as u64);
+            let waited = book.shift(
+                grid,
+                since,
+                TimeKind::Off,
+                TimeKind::Woken,
+                self.owed as u64,
+            );
             self.owed -= waited as i64;
         }
         (self.last, self.checked_ns) = (books, now);

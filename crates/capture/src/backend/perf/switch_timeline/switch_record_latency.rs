@@ -3,17 +3,17 @@
 //! The kernel writes the record of a switch-in at the end of its own work for the switch, with that of
 //! perf events in it, some microseconds after the thread's time has begun by every other clock: more
 //! of them after an idle CPU, fewer after another thread. Each switch-in is dated back by the mean
-//! that the thread's counters tell, or all threads' where its own are few, and by [`Lag::MOST`] at
+//! that the thread's counters tell, or all threads' where its own are few, and by [`SwitchRecordLatency::MOST`] at
 //! most: what goes beyond that stays visible as a difference between the two witnesses.
 
 /// How late records of switches in are written, as the counters tell.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lag {
+pub struct SwitchRecordLatency {
     late_ns: i64,
     ins: u64,
 }
 
-impl Lag {
+impl SwitchRecordLatency {
     /// More than this was never seen, and would be an error of another kind, ns.
     pub const MOST: u64 = 20_000;
     /// Switches that are enough to tell.
@@ -25,8 +25,8 @@ impl Lag {
     }
 
     /// Its own figure, or that of `others` where it has seen too little.
-    pub(super) fn or(&self, others: &Lag) -> u64 {
-        if self.ins < Lag::ENOUGH {
+    pub(super) fn or(&self, others: &SwitchRecordLatency) -> u64 {
+        if self.ins < SwitchRecordLatency::ENOUGH {
             others.ns()
         } else {
             self.ns()
@@ -36,6 +36,6 @@ impl Lag {
     /// Of one switch in, ns.
     pub fn ns(&self) -> u64 {
         let mean = u64::try_from(self.late_ns).unwrap_or(0) / self.ins.max(1);
-        mean.min(Lag::MOST)
+        mean.min(SwitchRecordLatency::MOST)
     }
 }

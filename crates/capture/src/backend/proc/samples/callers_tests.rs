@@ -4,7 +4,7 @@ use wallscope_model::{BlockReason, Slices, StackEnd, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
 use super::{Known, Look, Meant, Samples, Weight};
-use crate::{backend::perf::waits::Waits, session::address_scope::Whose};
+use crate::{backend::perf::waits::Waits, session::address_scope::AddressScope};
 
 const GRID: Slices = Slices {
     start_ns: 0,
@@ -30,7 +30,7 @@ fn look(stack: u32, reason: BlockReason, weight: Weight, ns: u64) -> Look {
 #[test]
 fn callers_are_those_of_the_same_place_and_depth() {
     let mut s = Samples::default();
-    let whose = Whose { pid: 1, code: 0 };
+    let whose = AddressScope { pid: 1, code: 0 };
     let mut stack = |words: &[u64], end| {
         let frames = words.iter().map(|w| FrameWord(*w)).collect();
         s.stack(whose, frames, Box::default(), end)
@@ -87,7 +87,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
 #[test]
 fn looks_at_counters_find_callers_too() {
     let mut s = Samples::default();
-    let whose = Whose { pid: 1, code: 0 };
+    let whose = AddressScope { pid: 1, code: 0 };
     let whole = s.stack(
         whose,
         vec![FrameWord(7), FrameWord(8)],
@@ -111,4 +111,45 @@ fn looks_at_counters_find_callers_too() {
     s.settle(0, known);
     let sums: Vec<(u32, u64)> = s.sums.iter().map(|(k, sum)| (k.1, sum.ns)).collect();
     assert_eq!(sums, [(whole, 40)]);
+}
+
+#[test]
+fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
+    let settled = |before: u32| {
+        let mut s = Samples::default();
+        (0..before).for_each(|n| s.add(GRID, &look(n, BlockReason::Timer, Weight::Own, 1)));
+        s.forget();
+        let scope = AddressScope { pid: 1, code: 0 };
+        for n in 1..=20u64 {
+            let mut stack = |words: &[u64], end| {
+                let frames = words.iter().map(|w| FrameWord(*w)).collect();
+                s.stack(scope, frames, Box::default(), end)
+            };
+            let whole = [[n, 100], [n, 101]].map(|words| stack(&words, StackEnd::Root));
+            let alone = stack(&[n], StackEnd::Lost);
+            for stack in whole {
+                s.stands_at(0, stack, n);
+                s.add(GRID, &look(stack, BlockReason::Disk, Weight::Own, 10));
+            }
+            let lost = Weight::Innermost {
+                sp: n,
+                of: Meant::Own,
+            };
+            s.add(GRID, &look(alone, BlockReason::Disk, lost, 30));
+        }
+        s.by_thread();
+        let known = Known {
+            waits: &Waits::default(),
+            woken: 0,
+            preempted: 0,
+        };
+        s.settle(0, known);
+        let sums = s.sums.iter().map(|(key, sum)| (key.1, sum.count, sum.ns));
+        let mut sums: Vec<(u32, u64, u64)> = sums.collect();
+        sums.sort_unstable();
+        sums
+    };
+    let alone = settled(0);
+    assert_eq!(alone.iter().map(|s| s.1).sum::<u64>(), 60);
+    assert_eq!(alone, settled(5000));
 }

@@ -36,14 +36,14 @@ impl Seen {
 #[derive(Clone, Debug, Default)]
 pub struct Queueing {
     /// By looks in time, and by late ones.
-    seen: [FxHashMap<u32, Seen>; 2],
+    seen: [BTreeMap<u32, Seen>; 2],
     /// Looks whose stack was not found.
     unplaced: [u64; 2],
 }
 
 /// How long waiting for a CPU is after wake-ups from each stack, as a multiple of the mean.
 #[derive(Debug, Default)]
-pub struct Lengths(FxHashMap<u32, f64>);
+pub struct Lengths(BTreeMap<u32, f64>);
 
 impl Queueing {
     /// A wait with this stack was seen that stands for so many. `late`: by a look that came late.
@@ -176,5 +176,20 @@ mod tests {
             q.queued(Some(2), 1000, false);
         }
         assert!(q.lengths().of(1) < 0.5);
+    }
+
+    #[test]
+    fn lengths_do_not_depend_on_which_stack_was_seen_first() {
+        let lengths = |stacks: &mut dyn Iterator<Item = u32>| {
+            let mut q = Queueing::default();
+            for n in stacks {
+                q.woke(n, 1.0 / f64::from(n + 3), false);
+                q.queued(Some(n), u64::from(n) + 1, false);
+            }
+            let lengths = q.lengths();
+            let bits = (0..1000).map(|n| lengths.of(n).to_bits());
+            bits.collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&mut (0..1000)), lengths(&mut (0..1000).rev()));
     }
 }

@@ -10,7 +10,7 @@
 /// Dependence of a quantity on waiting for a CPU, from block to block of one run. Rates of both, as
 /// `Σx / Σn`; sums of squares and products of their residuals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Crowding {
+pub struct Contention {
     /// Rate of waiting for a CPU.
     pub value: f64,
     squares: f64,
@@ -19,11 +19,11 @@ pub struct Crowding {
     blocks: f64,
 }
 
-impl Crowding {
+impl Contention {
     /// Computes the sums for a quantity `x` and waiting `w`, by block, both over `n`.
-    pub fn of(x: &[f64], w: &[f64], n: &[f64]) -> Crowding {
+    pub fn of(x: &[f64], w: &[f64], n: &[f64]) -> Contention {
         let whole: f64 = n.iter().sum();
-        let mut c = Crowding::default();
+        let mut c = Contention::default();
         if whole <= 0.0 {
             return c;
         }
@@ -49,7 +49,7 @@ struct Slope {
 
 impl Slope {
     /// The slope of both runs together; `None` without waiting or with too few blocks.
-    fn of(base: &Crowding, new: &Crowding) -> Option<Slope> {
+    fn of(base: &Contention, new: &Contention) -> Option<Slope> {
         let squares = base.squares + new.squares;
         let df = base.blocks + new.blocks - 3.0;
         if squares <= 0.0 || df < 1.0 {
@@ -82,17 +82,19 @@ pub struct Elasticity {
 }
 
 /// Minimum quantities for an estimate of the usual change.
-const FEWEST: usize = 3;
+const MIN_QUANTITIES: usize = 3;
 
 impl Elasticity {
     /// Estimates from `quantities`: size, waiting in the base and in the new run.
-    pub fn of(quantities: impl Iterator<Item = (f64, Crowding, Crowding)>) -> Option<Elasticity> {
+    pub fn of(
+        quantities: impl Iterator<Item = (f64, Contention, Contention)>,
+    ) -> Option<Elasticity> {
         let slopes: Vec<Slope> = quantities
             .filter(|(size, ..)| *size > 0.0)
             .filter_map(|(size, base, new)| Some(Slope::of(&base, &new)?.over(size)))
             .filter(|s| s.variance > 0.0)
             .collect();
-        if slopes.len() < FEWEST {
+        if slopes.len() < MIN_QUANTITIES {
             return None;
         }
         // Weighted mean, and sum of the weights, if slopes differ by the variance `between`.
@@ -124,7 +126,12 @@ impl Elasticity {
 /// The part of a difference in a quantity of `size` that the difference in waiting may explain, as
 /// a mean square. It uses the slope from block to block with its own uncertainty, moderated by the
 /// usual one.
-pub fn accounts_for(size: f64, base: &Crowding, new: &Crowding, usual: Option<Elasticity>) -> f64 {
+pub fn accounts_for(
+    size: f64,
+    base: &Contention,
+    new: &Contention,
+    usual: Option<Elasticity>,
+) -> f64 {
     let Some(own) = Slope::of(base, new) else {
         return 0.0;
     };
@@ -155,7 +162,7 @@ mod tests {
 
     /// A quantity that changes by `elasticity` of itself for each unit of waiting, with independent
     /// noise in pairs of blocks.
-    fn quantity(size: f64, elasticity: f64, noise: f64, wait: f64) -> Crowding {
+    fn quantity(size: f64, elasticity: f64, noise: f64, wait: f64) -> Contention {
         let w = waits(wait);
         let x: Vec<f64> = (w.iter().enumerate())
             .map(|(i, w)| {
@@ -163,12 +170,12 @@ mod tests {
                 size * (1.0 + elasticity * (w - wait)) + noise
             })
             .collect();
-        Crowding::of(&x, &w, &[1.0; 20])
+        Contention::of(&x, &w, &[1.0; 20])
     }
 
     #[test]
     fn a_noisy_slope_is_moderated_by_the_others() {
-        let all: Vec<(f64, Crowding, Crowding)> = (1..30)
+        let all: Vec<(f64, Contention, Contention)> = (1..30)
             .map(|i| {
                 let size = f64::from(i) * 10.0;
                 let of = |wait| quantity(size, -0.01, 0.02 * size, wait);
@@ -215,7 +222,7 @@ mod tests {
             0.0,
             "they waited alike"
         );
-        let none = Crowding::default();
+        let none = Contention::default();
         assert_eq!(accounts_for(1.0, &none, &none, None), 0.0);
     }
 }

@@ -44,7 +44,7 @@ pub fn outermost(mut calls: Vec<Call>) -> Vec<Call> {
 
 impl Recording {
     /// Returns the part of the recording within `calls`, no two of which overlap in one thread.
-    pub fn within(&self, moments: &[Moment], calls: &[&Call]) -> Recording {
+    pub fn restricted_to(&self, moments: &[Moment], calls: &[&Call]) -> Recording {
         let mut by_thread: HashMap<(u32, u32), Vec<&Call>> = HashMap::new();
         for call in calls {
             by_thread
@@ -229,7 +229,7 @@ mod tests {
             moment(1, 120, 290),
             moment(1, 400, 600),
         ];
-        let part = rec.within(&moments, &[&call]);
+        let part = rec.restricted_to(&moments, &[&call]);
         let counts: Vec<_> = part.samples.iter().map(|s| (s.count, s.ns)).collect();
         assert_eq!(counts, [(1, 100), (1, 100)]);
         let ledger = &part.contexts[0].ledger;
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(ledger.blocked[BlockReason::Lock as usize], 160);
         assert_eq!(ledger.residue_ns(), 0);
         assert_eq!(part.ledger_slices.iter().count(), 1);
-        assert!(rec.within(&moments, &[]).samples.is_empty());
+        assert!(rec.restricted_to(&moments, &[]).samples.is_empty());
 
         let inner = Call {
             start_ns: 150,

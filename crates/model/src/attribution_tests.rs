@@ -9,7 +9,7 @@ use crate::{FrameId, Function, FunctionId, Line, Module, ModuleId, StackEnd};
 type Spec<'a> = (FrameKind, &'a str, &'a [(&'a str, &'a str)]);
 
 /// The name that a stack gets; frames are given leaf first.
-fn named(inlined: bool, frames: &[Spec<'_>]) -> String {
+fn named(candidates: Candidates, frames: &[Spec<'_>]) -> String {
     let mut rec = Recording::default();
     let mut ids = Vec::new();
     for (kind, module, lines) in frames {
@@ -48,7 +48,7 @@ fn named(inlined: bool, frames: &[Spec<'_>]) -> String {
         end: StackEnd::Root,
     };
     let frame = |i: usize| &rec.frames[stack.frames[i].0 as usize];
-    let at = place(&rec, &stack, inlined, |(i, l)| whose(&rec, frame(i), l));
+    let at = attributed(&rec, &stack, candidates, |(i, l)| origin(&rec, frame(i), l));
     let (i, line) = at.expect("it has frames");
     line.map_or("?".into(), |l| {
         rec.functions[frame(i).lines[l].function.0 as usize]
@@ -92,8 +92,8 @@ fn waits_are_the_programs_and_not_those_of_its_locks() {
         ),
         (Native, LIBC, &[("start_thread", "")]),
     ];
-    assert_eq!(named(true, &stack), "shop::cache_get");
-    assert_eq!(named(false, &stack), "shop::handle");
+    assert_eq!(named(Candidates::All, &stack), "shop::cache_get");
+    assert_eq!(named(Candidates::Addressable, &stack), "shop::handle");
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn without_own_code_a_librarys_is_named_then_the_languages_and_then_any() {
         (Native, "/srv/shop", &[("tokio::runtime::park", "")]),
         (Native, "/srv/shop", &[("std::thread::spawn", "")]),
     ];
-    assert_eq!(named(true, &idle), "tokio::runtime::park");
+    assert_eq!(named(Candidates::All, &idle), "tokio::runtime::park");
     let thread: [Spec<'_>; 2] = [idle[0], idle[3]];
-    assert_eq!(named(true, &thread), "std::thread::spawn");
-    assert_eq!(named(true, &idle[..1]), "epoll_wait");
+    assert_eq!(named(Candidates::All, &thread), "std::thread::spawn");
+    assert_eq!(named(Candidates::All, &idle[..1]), "epoll_wait");
     let kernel: [Spec<'_>; 1] = [(Kernel, "[kernel]", &[("kswapd", "")])];
-    assert_eq!(named(true, &kernel), "kswapd");
+    assert_eq!(named(Candidates::All, &kernel), "kswapd");
 }
 
 #[test]
@@ -119,13 +119,13 @@ fn programs_without_libraries_hold_their_own_ways_to_the_kernel() {
         (Native, "/srv/tool", &[("read", "")]),
         (Native, "/srv/tool", &[("load_index", "")]),
     ];
-    assert_eq!(named(true, &still), "load_index");
+    assert_eq!(named(Candidates::All, &still), "load_index");
     // Called through the C library, a function of that name is the program's own.
     let own: [Spec<'_>; 2] = [
         (Native, LIBC, &[("recv", "")]),
         (Native, "/srv/tool", &[("read", "")]),
     ];
-    assert_eq!(named(true, &own), "read");
+    assert_eq!(named(Candidates::All, &own), "read");
 }
 
 #[test]
@@ -143,14 +143,14 @@ fn ways_to_the_kernel_in_static_programs_are_known_whatever_the_c_library() {
         let mut stack: Vec<Spec<'_>> = vec![(Kernel, "[kernel]", &[("schedule", "")])];
         stack.extend(lines.iter().map(|l| (Native, "/srv/shop", &l[..])));
         stack.push((Native, "/srv/shop", &[("shop_take_order", "shop.c")]));
-        assert_eq!(named(true, &stack), "shop_take_order", "{way:?}");
+        assert_eq!(named(Candidates::All, &stack), "shop_take_order", "{way:?}");
     }
     // If the C library is another file, these may be the program's own functions.
     let own: [Spec<'_>; 2] = [
         (Native, LIBC, &[("__libc_read", "")]),
         (Native, "/srv/shop", &[("lockfile", "shop.c")]),
     ];
-    assert_eq!(named(true, &own), "lockfile");
+    assert_eq!(named(Candidates::All, &own), "lockfile");
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn a_name_is_worth_more_than_an_address() {
         (Native, "/srv/database", &[("flush_log", "")]),
         (Native, "/srv/database", &[("main", "")]),
     ];
-    assert_eq!(named(true, &stack), "flush_log");
-    assert_eq!(named(true, &stack[..2]), "?");
+    assert_eq!(named(Candidates::All, &stack), "flush_log");
+    assert_eq!(named(Candidates::All, &stack[..2]), "?");
 }
 
 #[test]
@@ -181,9 +181,9 @@ fn languages_own_packages_are_passed_over() {
         ),
         (Native, "/srv/node_exporter", &[("main.scrape", "")]),
     ];
-    assert_eq!(named(true, &go), "main.scrape");
+    assert_eq!(named(Candidates::All, &go), "main.scrape");
     let c: [Spec<'_>; 1] = [(Native, "/srv/tool", &[("net.part.0", "")])];
-    assert_eq!(named(true, &c), "net.part.0");
+    assert_eq!(named(Candidates::All, &c), "net.part.0");
     let python: [Spec<'_>; 3] = [
         (
             Python,
@@ -197,8 +197,8 @@ fn languages_own_packages_are_passed_over() {
         ),
         (Python, "/srv/shop/views.py", &[("index", "")]),
     ];
-    assert_eq!(named(true, &python), "index");
-    assert_eq!(named(true, &python[..2]), "query");
+    assert_eq!(named(Candidates::All, &python), "index");
+    assert_eq!(named(Candidates::All, &python[..2]), "query");
     let java: [Spec<'_>; 2] = [
         (
             Java,
@@ -207,12 +207,15 @@ fn languages_own_packages_are_passed_over() {
         ),
         (Java, "[java]", &[("shop.Cache.get", "")]),
     ];
-    assert_eq!(named(true, &java), "shop.Cache.get");
+    assert_eq!(named(Candidates::All, &java), "shop.Cache.get");
     let carrier: [Spec<'_>; 2] = [
         (Java, "[java]", &[("java.util.TimerThread.mainLoop", "")]),
         (Java, "[java]", &[("StubRoutines (initialstubs)", "")]),
     ];
-    assert_eq!(named(true, &carrier), "java.util.TimerThread.mainLoop");
+    assert_eq!(
+        named(Candidates::All, &carrier),
+        "java.util.TimerThread.mainLoop"
+    );
     let node: [Spec<'_>; 3] = [
         (JavaScript, "[javascript]", &[("readFileSync", "node:fs")]),
         (
@@ -222,7 +225,7 @@ fn languages_own_packages_are_passed_over() {
         ),
         (JavaScript, "[javascript]", &[("load", "/srv/shop/app.js")]),
     ];
-    assert_eq!(named(true, &node), "load");
+    assert_eq!(named(Candidates::All, &node), "load");
 }
 
 #[test]
@@ -231,14 +234,14 @@ fn a_vms_own_functions_are_not_the_programs() {
         (Native, "/usr/bin/python3.11", &[("take_gil", "")]),
         (Python, "/srv/job.py", &[("work", "")]),
     ];
-    assert_eq!(named(true, &stack), "work");
+    assert_eq!(named(Candidates::All, &stack), "work");
     let tool: [Spec<'_>; 1] = [(Native, "/srv/pythonic", &[("main", "")])];
-    assert_eq!(whose_first(&tool), Whose::Program);
+    assert_eq!(origin_of_first(&tool), CodeOrigin::Program);
     let vm: [Spec<'_>; 1] = [(Native, "/usr/bin/node", &[("uv_run", "")])];
-    assert_eq!(whose_first(&vm), Whose::Language);
+    assert_eq!(origin_of_first(&vm), CodeOrigin::Language);
 }
 
-fn whose_first(frames: &[Spec<'_>]) -> Whose {
+fn origin_of_first(frames: &[Spec<'_>]) -> CodeOrigin {
     let (kind, module, lines) = frames[0];
     let mut rec = Recording::default();
     rec.modules.push(Module {
@@ -262,7 +265,7 @@ fn whose_first(frames: &[Spec<'_>]) -> Whose {
             line: 1,
         }],
     };
-    whose(&rec, &frame, Some(0))
+    origin(&rec, &frame, Some(0))
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn templates_of_the_language_are_told_by_their_names_and_not_by_their_results() 
             (Native, "/srv/shop", &[(name, "")]),
             (Native, "/srv/shop", &[("take(Stock*)", "")]),
         ];
-        named(true, &stack)
+        named(Candidates::All, &stack)
     };
     for name in [
         "void std::__detail::__platform_wait<int>(int const*, int)",

@@ -11,7 +11,7 @@ use crate::{Frame, FrameKind, ModuleKind, Recording, Stack};
 
 /// Origin of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whose {
+pub enum CodeOrigin {
     /// The program itself.
     Program,
     /// A library that was built into the program or installed beside it.
@@ -28,11 +28,11 @@ pub enum Whose {
 }
 
 /// Folders of system libraries.
-const SYSTEM: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
+const SYSTEM_FOLDERS: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
 
 /// Prefixes of names of the languages' standard libraries and of replacements for their locks,
 /// after leading `<` and `&`.
-const STANDARD: [&str; 13] = [
+const STANDARD_LIBRARY_PREFIXES: [&str; 13] = [
     "std::",
     "core::",
     "alloc::",
@@ -49,7 +49,7 @@ const STANDARD: [&str; 13] = [
 ];
 
 /// Go's packages, which have no domain in their path; subpackages may follow.
-const GO: [&str; 22] = [
+const GO_PACKAGES: [&str; 22] = [
     "runtime",
     "sync",
     "internal",
@@ -75,7 +75,7 @@ const GO: [&str; 22] = [
 ];
 
 /// Executors and reactors that are built into programs: they wait on behalf of others.
-const LIBRARIES: [&str; 13] = [
+const LIBRARY_PREFIXES: [&str; 13] = [
     "tokio::",
     "rayon",
     "futures",
@@ -92,20 +92,20 @@ const LIBRARIES: [&str; 13] = [
 ];
 
 /// Parts of source paths from elsewhere: inlined library functions have the program's module.
-const SOURCES: [(&str, Whose); 9] = [
-    ("/rustc/", Whose::Language),
-    ("/usr/include/", Whose::Language),
-    ("/usr/lib/", Whose::Language),
-    ("/usr/local/go/src/", Whose::Language),
-    ("/usr/local/lib/", Whose::Library),
-    ("/.cargo/registry/", Whose::Library),
-    ("/.cargo/git/", Whose::Library),
-    ("/go/pkg/mod/", Whose::Library),
-    ("/node_modules/", Whose::Library),
+const SOURCE_PATHS: [(&str, CodeOrigin); 9] = [
+    ("/rustc/", CodeOrigin::Language),
+    ("/usr/include/", CodeOrigin::Language),
+    ("/usr/lib/", CodeOrigin::Language),
+    ("/usr/local/go/src/", CodeOrigin::Language),
+    ("/usr/local/lib/", CodeOrigin::Library),
+    ("/.cargo/registry/", CodeOrigin::Library),
+    ("/.cargo/git/", CodeOrigin::Library),
+    ("/go/pkg/mod/", CodeOrigin::Library),
+    ("/node_modules/", CodeOrigin::Library),
 ];
 
 /// System calls and the C library's wrappers: a statically linked program has them in its own file.
-const WAYS_TO_THE_KERNEL: [&str; 10] = [
+const SYSTEM_CALL_PREFIXES: [&str; 10] = [
     "__syscall",
     "syscall",
     "__futex",
@@ -117,7 +117,7 @@ const WAYS_TO_THE_KERNEL: [&str; 10] = [
     "__internal_syscall",
     "__timedwait",
 ];
-const CALLS: [&str; 119] = [
+const SYSTEM_CALLS: [&str; 119] = [
     "accept",
     "accept4",
     "brk",
@@ -239,7 +239,7 @@ const CALLS: [&str; 119] = [
     "writev",
 ];
 /// Functions through which musl enters the kernel.
-const OF_MUSL: [&str; 6] = [
+const MUSL_SYSTEM_CALLS: [&str; 6] = [
     "sccp",
     "__cp_end",
     "__lock",
@@ -252,39 +252,51 @@ const OF_MUSL: [&str; 6] = [
 /// `None`: the frame has no name.
 pub type At = (usize, Option<usize>);
 
-/// Returns the function that names a stack; `None` if it has no frames. `whose` gives the origin of
-/// a frame's function, as [`whose`] does. With `inlined`, inlined functions count by themselves;
-/// otherwise they count as the function that contains them, which has an address and can be probed.
-pub fn place(
+/// Functions that can name a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidates {
+    /// All functions; an inlined function counts by itself.
+    All,
+    /// Only functions with an address, which can be probed: an inlined function counts as the
+    /// function that contains it.
+    Addressable,
+}
+
+/// Returns the function that names a stack; `None` if it has no frames. `origin` gives the origin
+/// of a frame's function, as [`origin`] does.
+pub fn attributed(
     recording: &Recording,
     stack: &Stack,
-    inlined: bool,
-    mut whose: impl FnMut(At) -> Whose,
+    candidates: Candidates,
+    mut origin: impl FnMut(At) -> CodeOrigin,
 ) -> Option<At> {
     let frame = |i: usize| &recording.frames[stack.frames[i].0 as usize];
     let calls = |i: usize| {
         let lines = frame(i).lines.len();
-        let from = if inlined { 0 } else { lines.saturating_sub(1) };
+        let from = match candidates {
+            Candidates::All => 0,
+            Candidates::Addressable => lines.saturating_sub(1),
+        };
         let named = (from..lines).map(move |line| (i, Some(line)));
         named.chain((lines == 0).then_some((i, None)))
     };
     let all = 0..stack.frames.len();
-    let script = |i: &usize| is_script(frame(*i).kind);
+    let script = |i: &usize| frame(*i).kind.is_managed();
     let scripts = all.clone().any(|i| script(&i));
     // Without a library below it, the program contains its own paths into the kernel.
     let innermost = all.clone().find(|i| frame(*i).kind != FrameKind::Kernel);
     let alone = innermost.is_some_and(|i| in_program(recording, frame(i)));
-    let mut best: Option<(Whose, At)> = None;
+    let mut best: Option<(CodeOrigin, At)> = None;
     for i in all.clone().filter(|i| !scripts || script(i)) {
         for at in calls(i) {
-            let mut is = whose(at);
-            if alone && is < Whose::System && leads_to_kernel(recording, frame(i), at.1) {
-                is = Whose::System;
+            let mut is = origin(at);
+            if alone && is < CodeOrigin::System && leads_to_kernel(recording, frame(i), at.1) {
+                is = CodeOrigin::System;
             }
-            if is == Whose::Program {
+            if is == CodeOrigin::Program {
                 return Some(at);
             }
-            if is < Whose::Kernel && best.is_none_or(|(known, _)| is < known) {
+            if is < CodeOrigin::Kernel && best.is_none_or(|(known, _)| is < known) {
                 best = Some((is, at));
             }
         }
@@ -308,9 +320,9 @@ pub fn called(recording: &Recording, stack: &Stack, (frame, line): At) -> Option
 }
 
 /// Returns the origin of a frame's function, the one at `line` of its lines.
-pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose {
+pub fn origin(recording: &Recording, frame: &Frame, line: Option<usize>) -> CodeOrigin {
     if frame.kind == FrameKind::Kernel {
-        return Whose::Kernel;
+        return CodeOrigin::Kernel;
     }
     let function = line.map(|l| &recording.functions[frame.lines[l].function.0 as usize]);
     let (name, file) = function.map_or(("", ""), |f| (&*f.name, &*f.file));
@@ -319,46 +331,50 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
             let path = (frame.module).map_or("", |m| &*recording.modules[m.0 as usize].path);
             return of_python(if path.is_empty() { file } else { path });
         }
-        FrameKind::Php if file.starts_with("php:") => return Whose::Language,
+        FrameKind::Php if file.starts_with("php:") => return CodeOrigin::Language,
         // The folder in which PHP's package manager installs libraries.
-        FrameKind::Php if file.contains("/vendor/") => return Whose::Library,
-        FrameKind::Php => return Whose::Program,
+        FrameKind::Php if file.contains("/vendor/") => return CodeOrigin::Library,
+        FrameKind::Php => return CodeOrigin::Program,
         FrameKind::Ruby => return of_ruby(file),
-        FrameKind::Java if is_java_standard(name) || is_of_vm(name) => return Whose::Language,
-        FrameKind::JavaScript if file.starts_with("node:") => return Whose::Language,
-        FrameKind::JavaScript if file.contains("/node_modules/") => return Whose::Library,
-        FrameKind::Java | FrameKind::JavaScript => return Whose::Program,
+        FrameKind::Java if is_java_standard(name) || is_of_vm(name) => return CodeOrigin::Language,
+        FrameKind::JavaScript if file.starts_with("node:") => return CodeOrigin::Language,
+        FrameKind::JavaScript if file.contains("/node_modules/") => return CodeOrigin::Library,
+        FrameKind::Java | FrameKind::JavaScript => return CodeOrigin::Program,
         _ => {}
     }
     if !in_program(recording, frame) {
-        return Whose::System;
+        return CodeOrigin::System;
     }
     if function.is_none_or(|f| f.is_unnamed()) {
-        return Whose::Unnamed;
+        return CodeOrigin::Unnamed;
     }
     let bare = bare(name);
     if of_standard_library(name)
-        || GO.iter().any(|package| in_go_package(bare, package))
+        || GO_PACKAGES
+            .iter()
+            .any(|package| in_go_package(bare, package))
         || name.ends_with(" Runtime1 stub")
     {
-        return Whose::Language;
+        return CodeOrigin::Language;
     }
     let module = (frame.module).map_or("", |m| recording.modules[m.0 as usize].name());
     if is_vm(module) {
-        return Whose::Language;
+        return CodeOrigin::Language;
     }
-    if LIBRARIES.iter().any(|l| bare.starts_with(l)) {
-        return Whose::Library;
+    if LIBRARY_PREFIXES.iter().any(|l| bare.starts_with(l)) {
+        return CodeOrigin::Library;
     }
-    let source = SOURCES.iter().find(|(part, _)| file.contains(part));
-    source.map_or(Whose::Program, |(_, whose)| *whose)
+    let source = SOURCE_PATHS.iter().find(|(part, _)| file.contains(part));
+    source.map_or(CodeOrigin::Program, |(_, origin)| *origin)
 }
 
 /// Whether a function with this name belongs to the standard library of C++ or Rust, or to a
 /// replacement for its locks.
 pub fn of_standard_library(name: &str) -> bool {
     let bare = bare(name);
-    STANDARD.iter().any(|s| bare.starts_with(s))
+    STANDARD_LIBRARY_PREFIXES
+        .iter()
+        .any(|s| bare.starts_with(s))
 }
 
 /// A function's name without return type, parameters and template arguments.
@@ -394,17 +410,6 @@ pub const CONDITION: &str = "condition ";
 /// wait.
 pub const END_OF_THREAD: &str = "end of a thread ";
 
-fn is_script(kind: FrameKind) -> bool {
-    matches!(
-        kind,
-        FrameKind::Python
-            | FrameKind::Php
-            | FrameKind::Ruby
-            | FrameKind::Java
-            | FrameKind::JavaScript
-    )
-}
-
 /// Whether a frame's code is outside system libraries.
 fn in_program(recording: &Recording, frame: &Frame) -> bool {
     // Profiles of other tools may lack modules.
@@ -414,7 +419,8 @@ fn in_program(recording: &Recording, frame: &Frame) -> bool {
     match module.kind {
         ModuleKind::Jit | ModuleKind::Source => true,
         ModuleKind::Elf => {
-            !(module.name().contains(".so") && SYSTEM.iter().any(|s| module.path.starts_with(s)))
+            !(module.name().contains(".so")
+                && SYSTEM_FOLDERS.iter().any(|s| module.path.starts_with(s)))
         }
         ModuleKind::Kernel | ModuleKind::Vdso => false,
     }
@@ -427,9 +433,9 @@ fn leads_to_kernel(recording: &Recording, frame: &Frame, line: Option<usize>) ->
         // Without a compiler's suffix (`.constprop.0`). A Go name has a package before the dot, and
         // no package has such a name.
         let whole = bare.split('.').next().unwrap_or(bare);
-        WAYS_TO_THE_KERNEL.iter().any(|w| name.starts_with(w))
-            || CALLS.contains(&whole)
-            || OF_MUSL.contains(&name)
+        SYSTEM_CALL_PREFIXES.iter().any(|w| name.starts_with(w))
+            || SYSTEM_CALLS.contains(&whole)
+            || MUSL_SYSTEM_CALLS.contains(&name)
     })
 }
 
@@ -472,19 +478,19 @@ fn is_vm(module: &str) -> bool {
 }
 
 /// The origin of Python code, by its path.
-fn of_python(path: &str) -> Whose {
+fn of_python(path: &str) -> CodeOrigin {
     if path.contains("/site-packages/") || path.contains("/dist-packages/") {
-        Whose::Library
+        CodeOrigin::Library
     } else if path.starts_with('<') || path.contains("/lib/python3") {
-        Whose::Language
+        CodeOrigin::Language
     } else {
-        Whose::Program
+        CodeOrigin::Program
     }
 }
 
 /// The origin of Ruby code, by its path. Methods written in C, and those compiled into the
 /// interpreter, have no file.
-fn of_ruby(path: &str) -> Whose {
+fn of_ruby(path: &str) -> CodeOrigin {
     const PACKAGES: [&str; 4] = [
         "/gems/",
         "/vendor_ruby/",
@@ -492,13 +498,13 @@ fn of_ruby(path: &str) -> Whose {
         "/rubygems-integration/",
     ];
     if path.starts_with("<internal:") || path.starts_with("ruby:") {
-        Whose::Language
+        CodeOrigin::Language
     } else if PACKAGES.iter().any(|p| path.contains(p)) {
-        Whose::Library
+        CodeOrigin::Library
     } else if path.contains("/lib/ruby/") {
-        Whose::Language
+        CodeOrigin::Language
     } else {
-        Whose::Program
+        CodeOrigin::Program
     }
 }
 
@@ -529,5 +535,5 @@ fn in_go_package(name: &str, package: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "place_tests.rs"]
+#[path = "attribution_tests.rs"]
 mod tests;

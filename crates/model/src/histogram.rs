@@ -1,7 +1,7 @@
 //! Histograms of interval lengths: a sum does not show whether it is fifty waits of 2 ms or one of
 //! 100 ms.
 //!
-//! A [`Shape`] is a log-linear histogram (as Tene's HdrHistogram). An octave of lengths is divided
+//! A [`Histogram`] is log-linear, as Tene's HdrHistogram. An octave of lengths is divided
 //! into equal parts, so that the relative error of a length is bounded: 1.6 % with [`FINE`] parts
 //! and 11 % with [`COARSE`] ones. The kernel programs count by the same division
 //! (`capture/src/bpf/shape.h`).
@@ -41,7 +41,7 @@ fn low_of(bucket: u64) -> u64 {
 
 /// Histogram of interval lengths.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
+pub struct Histogram {
     /// Bits of subdivision: [`FINE`] or fewer.
     pub bits: u32,
     /// Non-empty buckets of that subdivision, ascending, with their number of intervals: whole
@@ -51,12 +51,12 @@ pub struct Shape {
     pub max_ns: u64,
 }
 
-impl Shape {
+impl Histogram {
     /// Creates an empty histogram with the given subdivision.
-    pub fn new(bits: u32) -> Shape {
-        Shape {
+    pub fn new(bits: u32) -> Histogram {
+        Histogram {
             bits: bits.min(FINE),
-            ..Shape::default()
+            ..Histogram::default()
         }
     }
 
@@ -87,9 +87,9 @@ impl Shape {
     }
 
     /// Adds another histogram; the result has the coarser subdivision of both.
-    pub fn merge(&mut self, other: &Shape) {
+    pub fn merge(&mut self, other: &Histogram) {
         if other.bits < self.bits {
-            let mut coarse = Shape::new(other.bits);
+            let mut coarse = Histogram::new(other.bits);
             for (bucket, count) in std::mem::take(&mut self.counts) {
                 coarse.add_bucket(bucket >> (self.bits - other.bits), count);
             }
@@ -126,7 +126,7 @@ impl Shape {
 
 /// The histogram of one state, or of one reason or part of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ShapeRow {
+pub struct HistogramRow {
     /// The context that spent the intervals; `None`: all threads.
     pub context: Option<ContextId>,
     /// The stack that spent them, if they were sampled by stack; `None`: all of them, counted.
@@ -138,7 +138,7 @@ pub struct ShapeRow {
     /// For runnable time: the part; `None`: all.
     pub part: Option<Part>,
     /// The intervals. One that the window's edge cuts counts with its part inside.
-    pub shape: Shape,
+    pub shape: Histogram,
 }
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_their_error() {
         for bits in [FINE, COARSE] {
-            let mut shape = Shape::new(bits);
+            let mut shape = Histogram::new(bits);
             // 1 µs … 10 ms, evenly.
             for us in 1..=10_000u64 {
                 shape.add(us * 1000, 1.0);
@@ -180,14 +180,14 @@ mod tests {
             assert_eq!(shape.max_ns, 10_000_000);
             assert_eq!(shape.count(), 10_000.0);
         }
-        assert_eq!(Shape::new(FINE).quantile(0.5), None);
+        assert_eq!(Histogram::new(FINE).quantile(0.5), None);
     }
 
     #[test]
     fn shapes_of_different_grain_add() {
-        let mut fine = Shape::new(FINE);
+        let mut fine = Histogram::new(FINE);
         fine.add(2_000_000, 50.0);
-        let mut coarse = Shape::new(COARSE);
+        let mut coarse = Histogram::new(COARSE);
         coarse.add(100_000_000, 1.0);
         fine.merge(&coarse);
         assert_eq!(
