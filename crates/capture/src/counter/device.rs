@@ -12,21 +12,31 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 /// `cpu/event=0x3c/`, `device/name/`, or the bare name of one that the CPU's own device lists.
 pub(super) fn event(name: &str) -> Option<EventSpec> {
     if let Some((device, event)) = name.strip_suffix('/').and_then(|n| n.split_once('/')) {
-        return of_device(name, &Path::new(DEVICES).join(device), event);
+        return of_device(name, &Path::new(DEVICES).join(device), event, &read);
     }
     for device in ["cpu", "cpu_core"] {
         let folder = Path::new(DEVICES).join(device);
         let file = folder.join("events").join(name);
         if !name.contains(['/', '.']) && file.is_file() {
-            return of_device(name, &folder, name);
+            return of_device(name, &folder, name, &read);
         }
     }
     None
 }
 
-/// `event=0x3c,umask=0x1`, or the name of a file that says so, of a device.
-fn of_device(name: &str, folder: &Path, event: &str) -> Option<EventSpec> {
-    let read = |path: PathBuf| kernel_file::read_to_string(path).ok();
+/// The text of a device's file, if it can be read.
+fn read(path: PathBuf) -> Option<String> {
+    kernel_file::read_to_string(path).ok()
+}
+
+/// `event=0x3c,umask=0x1`, or the name of a file that says so, of the device in `folder`, with files that
+/// `read` gives.
+fn of_device(
+    name: &str,
+    folder: &Path,
+    event: &str,
+    read: &dyn Fn(PathBuf) -> Option<String>,
+) -> Option<EventSpec> {
     let kind = read(folder.join("type"))?.trim().parse().ok()?;
     let listed = (!event.contains(['/', '.']))
         .then(|| read(folder.join("events").join(event)))
@@ -84,6 +94,7 @@ mod tests {
     #[test]
     fn a_device_says_where_its_bits_are() {
         let folder = tempfile::tempdir().unwrap();
+        let read = |path: PathBuf| std::fs::read_to_string(path).ok();
         let put = |name: &str, text: &str| {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -94,13 +105,13 @@ mod tests {
         put("format/umask", "config:8-15\n");
         put("format/ldlat", "config1:0-15\n");
         put("events/slow-loads", "event=0x1cd,umask=0x1,ldlat=3\n");
-        let spec = of_device("cpu/slow-loads/", folder.path(), "slow-loads").unwrap();
+        let spec = of_device("cpu/slow-loads/", folder.path(), "slow-loads", &read).unwrap();
         assert_eq!(
             (spec.kind, spec.config, spec.more),
             (4, 0x1_0000_01cd, [3, 0])
         );
-        let spec = of_device("cpu/x/", folder.path(), "event=0x3c").unwrap();
+        let spec = of_device("cpu/x/", folder.path(), "event=0x3c", &read).unwrap();
         assert_eq!(spec.config, 0x3c);
-        assert!(of_device("cpu/x/", folder.path(), "nothing=1").is_none());
+        assert!(of_device("cpu/x/", folder.path(), "nothing=1", &read).is_none());
     }
 }

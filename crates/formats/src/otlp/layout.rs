@@ -234,9 +234,9 @@ mod tests {
             list(w, 2);
             w.bytes(5, &[0; 16]);
         });
-        assert_eq!(layout(&[v8.clone()]), Ok(Layout::V1_8));
-        assert_eq!(layout(&[v9.clone()]), Ok(Layout::V1_8));
-        assert_eq!(layout(&[v10.clone()]), Ok(Layout::V1_10));
+        assert_eq!(layout(std::slice::from_ref(&v8)), Ok(Layout::V1_8));
+        assert_eq!(layout(std::slice::from_ref(&v9)), Ok(Layout::V1_8));
+        assert_eq!(layout(std::slice::from_ref(&v10)), Ok(Layout::V1_10));
         assert_eq!(layout(&[either.clone(), v10]), Ok(Layout::V1_10));
         assert_eq!(layout(&[either.clone(), v9]), Ok(Layout::V1_8));
         let e = layout(&[either]).unwrap_err().to_string();

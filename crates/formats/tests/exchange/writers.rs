@@ -15,7 +15,6 @@ fn write(rec: &Recording, format: &str, view: View) -> (Vec<u8>, Vec<String>) {
             view,
             ..folded::Options::default()
         },
-        ..WriteOptions::default()
     };
     let mut out = Vec::new();
     let format = Format::named(format).unwrap();

@@ -48,10 +48,10 @@ fn defining(imports: &BTreeMap<&str, Vec<From>>, file: &str, name: &str, hops: u
         .filter(|f| f.reexport);
     let next = own.into_iter().find_map(|from| {
         let names = from.names.iter();
-        let there = names
+        let mut there = names
             .filter(|(_, here)| here == name)
             .map(|(there, _)| there);
-        Some((from.file.as_str(), there.last()?))
+        Some((from.file.as_str(), there.next_back()?))
     });
     match next {
         Some((next, there)) if hops > 0 => defining(imports, next, there, hops - 1),
