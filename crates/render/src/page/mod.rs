@@ -1,9 +1,10 @@
 //! The page: a recording as one HTML file that opens anywhere, offline.
 //!
-//! What is done: the recording's stacks become a calling-context tree and rows of time, scaled to
-//! the ledger's exact totals; those and the recording's words are written as compact columns,
-//! deflated, and embedded as text beside the code of `web/`, which `cargo xtask web` bundles into `web/dist`. All views, filters and times are
-//! computed in the page from these, so one file answers every question that the recording can.
+//! The recording's stacks become a calling-context tree and rows of time, scaled to the ledger's
+//! exact totals. Those and the recording's words are written as compact columns, deflated, and
+//! embedded as text beside the page's code. All views, filters and times are computed in the page
+//! from these, so one file answers every question that the recording can. The code lies in `web/`;
+//! `cargo xtask web` bundles it into `web/dist`.
 //!
 //! Why so: whoever gets the file has nothing else. It makes no request (its content-security policy
 //! forbids all of them and admits only its own script and style, by hash), and the data lies in

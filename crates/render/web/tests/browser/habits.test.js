@@ -151,7 +151,7 @@ test('hostile names are shown as they are, and do nothing', async () => {
   await on('hostile', { look: 'tab=table' }, async (page) => {
     const text = await page.locator('table.functions').innerText();
     assert.ok(text.includes('</script><script>globalThis.broken=1</script>'));
-    assert.ok(text.includes('‹202e›evil_reversed'));
+    assert.ok(text.includes('\ufffdevil_reversed'));
     assert.ok(text.includes('__proto__'));
     await page.locator('table.functions tbody tr', { hasText: 'xxxxxxxx' }).click();
     assert.match(await page.locator('#detail').innerText(), /100 000 characters/);
