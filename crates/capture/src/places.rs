@@ -5,10 +5,10 @@
 //! `io_schedule`, `folio_wait_bit_common`) are left out on purpose: their callers say why.
 
 use rustc_hash::FxHashMap;
+use wallscope_binfmt::kallsyms;
 use wallscope_model::BlockReason::{
     self, Child, Disk, KernelLock, Lock, Memory, Network, PageFault, Pipe, Poll, Stopped, Timer,
 };
-use wallscope_object::kallsyms;
 
 /// Entries of the kernel programs' table (`WS_PLACES`).
 pub const TABLE: usize = 4096;

@@ -81,7 +81,7 @@ pub struct Made {
 /// It does not exist, is of another architecture, or its mappings may not be read.
 pub fn of(pid: u32) -> Result<Survey, Error> {
     session::choose(&Target::Pids(vec![pid]), None)?;
-    if let Err(e) = wallscope_object::maps::read(pid) {
+    if let Err(e) = wallscope_procfs::maps::read(pid) {
         return Err(Error::NotPermitted {
             what: format!("the mappings of pid {pid}"),
             why: e.to_string(),

@@ -21,7 +21,7 @@ use rustix::{
     process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open},
 };
 
-use wallscope_object::process;
+use wallscope_procfs::process;
 
 use crate::{Error, session::command};
 

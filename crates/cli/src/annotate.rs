@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
+use wallscope_binfmt::elf::{Elf, SymbolTable};
+use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Frame, FrameKind, Function, Module, ModuleId, ModuleKind, Recording, View};
-use wallscope_object::elf::{Elf, SymbolTable};
-use wallscope_object::mapped::MappedFile;
 use wallscope_report::text::{self, units};
 use wallscope_report::view::{Analysis, Annotation, Spent};
 use wallscope_symbolize::{Sources, resolve, without_arguments};
@@ -188,7 +188,7 @@ fn read(file: &str) -> Result<String, String> {
     if !path.is_absolute() {
         return Err(format!("'{file}' is no absolute path"));
     }
-    let data = wallscope_object::mapped::open_regular(path).map_err(|e| format!("{file}: {e}"))?;
+    let data = wallscope_binfmt::mapped::open_regular(path).map_err(|e| format!("{file}: {e}"))?;
     let length = data.metadata().map_err(|e| e.to_string())?.len();
     if length > LONGEST {
         return Err(format!("{file} is {} long", units::bytes(length)));

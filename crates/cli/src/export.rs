@@ -156,7 +156,7 @@ fn write(
         Some(Which::View(view)) => view,
         _ => View::Wall,
     };
-    let found = wallscope_explain::finding(recording);
+    let found = wallscope_diagnose::finding(recording);
     let options = WriteOptions {
         view,
         folded: folded::Options {

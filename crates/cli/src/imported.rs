@@ -81,10 +81,10 @@ fn open(m: &Mapped) -> Option<(File, FileKey)> {
     if !m.path.starts_with('/') {
         return None;
     }
-    let file = wallscope_object::mapped::open_regular(Path::new(&*m.path)).ok()?;
+    let file = wallscope_binfmt::mapped::open_regular(Path::new(&*m.path)).ok()?;
     if !m.build_id.is_empty() {
-        let mapped = wallscope_object::mapped::MappedFile::map(&file).ok()?;
-        let id = wallscope_object::elf::Elf::parse(&mapped)
+        let mapped = wallscope_binfmt::mapped::MappedFile::map(&file).ok()?;
+        let id = wallscope_binfmt::elf::Elf::parse(&mapped)
             .ok()?
             .build_id()?;
         if id != *m.build_id {
@@ -178,7 +178,7 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed) {
         let m = &recording.modules[id.0 as usize];
         // Without a build id to compare there is only the path to go by.
         if m.kind == ModuleKind::Elf && m.build_id.is_empty() && m.path.starts_with('/') {
-            let file = wallscope_object::mapped::open_regular(Path::new(&*m.path));
+            let file = wallscope_binfmt::mapped::open_regular(Path::new(&*m.path));
             if let Ok(file) = file {
                 sources.modules.insert(id, ModuleSource::from_file(file, 0));
                 newer += 1;

@@ -220,7 +220,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     } = measure(&options, output)?;
     eprintln!(
         "wallscope: {}",
-        wallscope_explain::finding(&recording).sentence
+        wallscope_diagnose::finding(&recording).sentence
     );
     eprintln!("wallscope: {}", written(&path));
     outcome
@@ -277,8 +277,8 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let mut recording = captured.recording;
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     recording.losses.extend(unnamed);
-    wallscope_explain::lock_names::name(&mut recording);
-    wallscope_explain::idle::mark(&mut recording, &captured.seen);
+    wallscope_diagnose::lock_names::name(&mut recording);
+    wallscope_diagnose::idle::mark(&mut recording, &captured.seen);
     let command = matches!(options.target, Target::Command(_));
     let left = (command && captured.stop == Stop::TargetEnded).then(|| left_behind(&recording));
     let left = left.flatten();
@@ -310,7 +310,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
 /// That a command has ended, and processes that it started have not, as those of a daemon.
 fn left_behind(recording: &Recording) -> Option<String> {
     let lives = |p: &&Process| {
-        let stat = wallscope_object::process::stat(p.pid);
+        let stat = wallscope_procfs::process::stat(p.pid);
         stat.is_ok_and(|s| !matches!(s.state, 'Z' | 'X'))
     };
     let left: Vec<&Process> = recording.processes.iter().filter(lives).collect();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, ValueEnum};
-use wallscope_explain::finding;
+use wallscope_diagnose::finding;
 use wallscope_model::{Recording, View};
 use wallscope_report::text::{Headline, Style};
 use wallscope_report::view::{Analysis, Idle, groups, groups_text};

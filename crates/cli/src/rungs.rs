@@ -9,7 +9,7 @@ use wallscope_capture::Error;
 use wallscope_capture::probes::{self, Measured, Options, spec::Spec};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
-use wallscope_explain::ladder::{Cause, Ladder};
+use wallscope_diagnose::ladder::{Cause, Ladder};
 use wallscope_model::calls::Calls;
 use wallscope_model::{Function, ModuleKind, Recording};
 use wallscope_report::calls::{self, Look};

@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let recording = args
         .select
         .of(input::recording(&args.file, &args.reading)?)?;
-    let found = wallscope_explain::finding(&recording);
+    let found = wallscope_diagnose::finding(&recording);
     let options = PageOptions {
         finding: Some(finding(&found)),
         idle: args.idle.into(),
@@ -70,7 +70,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// A finding as the page shows it.
-pub fn finding(found: &wallscope_explain::Finding) -> Finding<'_> {
+pub fn finding(found: &wallscope_diagnose::Finding) -> Finding<'_> {
     Finding {
         sentence: &found.sentence,
         rule: (found.rule, found.when),

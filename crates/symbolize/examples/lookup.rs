@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use wallscope_binfmt::elf::Elf;
+use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Frame, FrameKind, Module, ModuleId, ModuleKind, Recording};
-use wallscope_object::elf::Elf;
-use wallscope_object::mapped::MappedFile;
 use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

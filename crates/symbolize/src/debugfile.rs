@@ -12,8 +12,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use wallscope_object::elf::Elf;
-use wallscope_object::mapped::MappedFile;
+use wallscope_binfmt::elf::Elf;
+use wallscope_binfmt::mapped::MappedFile;
 
 use crate::source::{TargetRoot, open_seen_from};
 

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use wallscope_object::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
+use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 
 /// How many symbols may cover an address on average. Real tables have a few aliases; a hostile
 /// one could make every symbol cover every address.

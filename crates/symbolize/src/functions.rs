@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
-use wallscope_object::elf::{Binding, Elf, Symbol, SymbolTable};
+use wallscope_binfmt::elf::{Binding, Elf, Symbol, SymbolTable};
 
 use crate::debugfile::Search;
 use crate::demangle::demangle;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use wallscope_binfmt::elf::Elf;
+use wallscope_binfmt::gopclntab::{GoFile, Pclntab};
 use wallscope_model::Line;
-use wallscope_object::elf::Elf;
-use wallscope_object::gopclntab::{GoFile, Pclntab};
 
 use crate::demangle::printable;
 use crate::table::Table;

@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use wallscope_object::kallsyms::{self, KernelSymbol};
+use wallscope_binfmt::kallsyms::{self, KernelSymbol};
 
 /// The longest function that is believed, bytes: beyond it lies a hole between modules.
 const MAX_FUNCTION: u64 = 256 << 10;

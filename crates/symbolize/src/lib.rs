@@ -44,8 +44,8 @@ mod unnamed;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use wallscope_binfmt::kallsyms;
 use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
-use wallscope_object::kallsyms;
 
 pub use demangle::{demangle, without_arguments};
 pub use source::{ModuleSource, Sources, TargetRoot};

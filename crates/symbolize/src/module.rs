@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
+use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Line, Module};
-use wallscope_object::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
-use wallscope_object::mapped::MappedFile;
 
 use crate::debugfile::Search;
 use crate::demangle::is_mangled;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use wallscope_binfmt::elf::{Elf, SymbolTable};
 use wallscope_model::Module;
-use wallscope_object::elf::{Elf, SymbolTable};
 
 use crate::{
     debugfile::Search,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use wallscope_binfmt::mapped::open_regular;
 use wallscope_model::ModuleId;
-use wallscope_object::mapped::open_regular;
 
 /// The file system as a profiled process sees it: its root directory, kept open so that paths can
 /// be looked up even after the process has ended.

@@ -8,7 +8,7 @@
 //! Not done: code that has no entry in `.eh_frame_hdr`.
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, NativeEndian, UnwindSection};
-use wallscope_object::elf::Elf;
+use wallscope_binfmt::elf::Elf;
 
 /// First address of the function at each of `addresses`; all are virtual.
 pub(crate) fn starts(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<u64>> {

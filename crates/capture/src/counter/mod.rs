@@ -19,7 +19,7 @@ use std::{
 };
 
 use perf_event_open_sys::{self as perf, bindings as b};
-use wallscope_object::process;
+use wallscope_procfs::process;
 
 pub use catalogue::{EventError, EventSpec, Source, split, tracing};
 

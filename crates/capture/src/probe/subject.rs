@@ -79,7 +79,7 @@ impl Subject {
     /// Returns when its state is no longer `R`, or cannot be seen.
     fn wait_until_it_waits(&self) {
         for _ in 0..10_000 {
-            match wallscope_object::process::stat(self.pid as u32) {
+            match wallscope_procfs::process::stat(self.pid as u32) {
                 Ok(s) if s.state == 'R' => std::thread::yield_now(),
                 _ => return,
             }
@@ -89,7 +89,7 @@ impl Subject {
     /// Reads its scheduler's books.
     pub fn schedstat(&self) -> io::Result<()> {
         let pid = self.pid as u32;
-        let books = wallscope_object::process::sched_stat(pid, pid)?;
+        let books = wallscope_procfs::process::sched_stat(pid, pid)?;
         if books.timeslices == 0 {
             return Err(io::Error::other(
                 "all zero: this kernel keeps no such books",

@@ -11,7 +11,7 @@ use crate::backend::ebpf::Kernel;
 pub(super) fn uprobes() -> io::Result<()> {
     // This very function.
     let here = uprobes as fn() -> io::Result<()> as usize as u64;
-    let own = wallscope_object::maps::read(std::process::id())?;
+    let own = wallscope_procfs::maps::read(std::process::id())?;
     let m = own
         .iter()
         .find(|m| (m.start..m.end).contains(&here))

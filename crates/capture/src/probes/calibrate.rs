@@ -20,7 +20,8 @@ use std::{
 };
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use wallscope_object::{elf::Elf, mapped::MappedFile, maps};
+use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
+use wallscope_procfs::maps;
 
 use super::{
     abi::{Cookie, Met, Site},

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wallscope_object::elf::{Binding, Elf, Symbol};
+use wallscope_binfmt::elf::{Binding, Elf, Symbol};
 use wallscope_symbolize::{demangle, functions, without_arguments};
 
 use super::{
@@ -216,8 +216,8 @@ pub fn may_unwind(modules: &[Module]) -> bool {
             let mut has = false;
             if let Some(elf) = m.elf() {
                 for table in [
-                    wallscope_object::elf::SymbolTable::Static,
-                    wallscope_object::elf::SymbolTable::Dynamic,
+                    wallscope_binfmt::elf::SymbolTable::Static,
+                    wallscope_binfmt::elf::SymbolTable::Dynamic,
                 ] {
                     has |= elf
                         .symbols(table)

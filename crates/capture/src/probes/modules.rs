@@ -9,11 +9,11 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_object::{
+use wallscope_binfmt::{
     elf::Elf,
     mapped::{MappedFile, open_regular},
-    maps, process,
 };
+use wallscope_procfs::{maps, process};
 use wallscope_symbolize::TargetRoot;
 
 use crate::{Error, target::with_descendants};

@@ -2,8 +2,8 @@
 
 use std::{cell::RefCell, fs, path::Path, rc::Rc, time::Duration};
 
+use wallscope_binfmt::kallsyms;
 use wallscope_model::calls::{Call, Calls};
-use wallscope_object::kallsyms;
 
 use super::{
     abi::{Met, Site},

@@ -3,7 +3,7 @@
 //! Each is a `nop` and a note with its address, provider and name. Some have a semaphore, a counter
 //! that the kernel raises while the probe is in use.
 
-use wallscope_object::elf::Elf;
+use wallscope_binfmt::elf::Elf;
 
 /// Kind of the notes.
 const STAPSDT: u32 = 3;

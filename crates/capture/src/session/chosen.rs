@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use wallscope_object::cgroup::{self, CgroupError};
-use wallscope_object::process;
+use wallscope_procfs::cgroup::{self, CgroupError};
+use wallscope_procfs::process;
 
 use crate::{
     Error,

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use wallscope_object::{elf::Elf, mapped::MappedFile};
+use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 
 /// Where loaders look; multiarch first.
 const LIBRARY_FOLDERS: &[&str] = &[

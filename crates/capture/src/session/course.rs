@@ -3,8 +3,8 @@
 use std::{cell::RefCell, fs, rc::Rc, time::Duration};
 
 use libbpf_rs::RingBuffer;
+use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Recording, Window};
-use wallscope_object::kallsyms;
 use wallscope_symbolize::Sources;
 
 use super::{

@@ -12,7 +12,7 @@ use std::{
 };
 
 use wallscope_model::BlockReason;
-use wallscope_object::process;
+use wallscope_procfs::process;
 
 use crate::{
     syscalls::{self, Argument},

@@ -15,12 +15,12 @@ use std::{
 
 use libbpf_rs::{MapHandle, MapMut};
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{Module, ModuleId, ModuleKind};
-use wallscope_object::{
+use wallscope_binfmt::{
     elf::Elf,
     mapped::{MappedFile, open_regular},
-    maps, process,
 };
+use wallscope_model::{Module, ModuleId, ModuleKind};
+use wallscope_procfs::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,

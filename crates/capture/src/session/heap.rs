@@ -160,7 +160,7 @@ mod tests {
 
     /// The mapping around an address of this process.
     fn region(at: u64) -> Range<u64> {
-        let maps = wallscope_object::maps::read(std::process::id()).unwrap();
+        let maps = wallscope_procfs::maps::read(std::process::id()).unwrap();
         let m = maps
             .iter()
             .find(|m| (m.start..m.end).contains(&at))

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Connections, FileLock, HostFacts, HostSample, Listener};
-use wallscope_object::locks::FileId;
-use wallscope_object::sockets::{self, Ends, Socket};
-use wallscope_object::{host::HostReader, process};
+use wallscope_procfs::locks::FileId;
+use wallscope_procfs::sockets::{self, Ends, Socket};
+use wallscope_procfs::{host::HostReader, process};
 
 use super::{neighbours::Neighbours, now};
 

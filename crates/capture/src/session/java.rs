@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_object::process;
+use wallscope_procfs::process;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{

@@ -9,7 +9,7 @@
 use std::{fs::File, os::unix::fs::MetadataExt, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_object::process;
+use wallscope_procfs::process;
 use wallscope_symbolize::{
     TargetRoot,
     jit::{Book, JitDump, Now, PerfMap, Place},

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::Neighbour;
-use wallscope_object::process::{self, Stat};
+use wallscope_procfs::process::{self, Stat};
 
 /// More processes than these are not looked at: it would take too long.
 const MOST_LOOKED_AT: usize = 4096;

@@ -7,13 +7,13 @@
 //! and with the value that such a lock waits with, the word says that somebody waits, what lies around it is
 //! as in such a lock, and the id is that of a thread alive, of the same process or of one that maps the same
 //! memory. The names of the functions that it waits in, which are known later, have to agree too
-//! (`wallscope_explain::lock_names`).
+//! (`wallscope_diagnose::lock_names`).
 //!
 //! Semaphores, and the locks of Rust, Go, C++20 and Python's `threading`, keep no id: of those it says nothing.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
-use wallscope_object::{maps, process};
+use wallscope_procfs::{maps, process};
 
 use super::parts::Who;
 use crate::{

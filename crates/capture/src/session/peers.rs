@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
-use wallscope_object::sockets::{self, Ends, Owners, Socket};
+use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 
 use super::{
     accounts::Accounts,

@@ -9,7 +9,7 @@ use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, Process};
-use wallscope_object::{maps, process};
+use wallscope_procfs::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 

@@ -12,9 +12,11 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_object::{
+use wallscope_binfmt::{
     elf::Elf,
     mapped::{self, MappedFile},
+};
+use wallscope_procfs::{
     maps::{self, Mapping},
     process,
 };

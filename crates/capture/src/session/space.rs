@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, sync::Arc};
 
 use wallscope_model::Process;
-use wallscope_object::process;
+use wallscope_procfs::process;
 use wallscope_symbolize::TargetRoot;
 use wallscope_unwind::native::TableSink;
 

@@ -1,6 +1,6 @@
 //! What the page says of the time that shares leave out, as `--idle` asks.
 
-use wallscope_explain::ladder::{Apart, Why};
+use wallscope_diagnose::ladder::{Apart, Why};
 
 use super::{Page, seconds};
 use crate::report::IdleArg;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use wallscope_capture::target::Target;
-use wallscope_explain::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource, climb};
+use wallscope_diagnose::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource, climb};
 use wallscope_model::{Recording, State};
 use wallscope_report::page::article as page;
 

@@ -24,7 +24,7 @@ use wallscope_capture::counter::{
 use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop, Stopper};
 use wallscope_capture::target::Target;
 use wallscope_model::{Domain, Ledger, Recording};
-use wallscope_object::cgroup;
+use wallscope_procfs::cgroup;
 
 use crate::failure::Failure;
 use crate::record::{Backend, TargetArgs, parse_duration};

@@ -30,7 +30,7 @@ use wallscope_capture::session::{
     self, Captured, Live, Look, Observer, Options, Progress, Signals, Stop,
 };
 use wallscope_capture::target::{CommandEnd, Target};
-use wallscope_explain::idle;
+use wallscope_diagnose::idle;
 
 use crate::failure::Failure;
 use crate::output;

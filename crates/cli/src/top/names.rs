@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use wallscope_binfmt::kallsyms;
 use wallscope_model::{Frame, FrameKind, Function, FunctionId, Line, Module, Recording};
-use wallscope_object::kallsyms;
 use wallscope_report::name;
 use wallscope_symbolize::{Sources, resolve};
 

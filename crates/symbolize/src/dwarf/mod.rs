@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gimli::{DwarfSections, EndianSlice, RunTimeEndian, Section, SectionId, UnitRef, UnitType};
-use wallscope_object::elf::Elf;
+use wallscope_binfmt::elf::Elf;
 
 pub(crate) use inlined::inlined;
 use lines::LineHits;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use wallscope_object::jitdump::{HEAD, HEADER, Head, Header, Problem, Record};
+use wallscope_binfmt::jitdump::{HEAD, HEADER, Head, Header, Problem, Record};
 
 use super::{Book, Now};
 

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use wallscope_object::mapped::open_regular;
-use wallscope_object::perf_map::{Line, parse_line};
-use wallscope_object::process::inner_pid;
+use wallscope_binfmt::mapped::open_regular;
+use wallscope_binfmt::perf_map::{Line, parse_line};
+use wallscope_procfs::process::inner_pid;
 
 use super::{Book, Now};
 use crate::TargetRoot;

@@ -274,7 +274,7 @@ fn the_whole_of_a_large_library() {
         return;
     }
     let bytes = std::fs::read(libc).unwrap();
-    let elf = wallscope_object::elf::Elf::parse(&bytes).unwrap();
+    let elf = wallscope_binfmt::elf::Elf::parse(&bytes).unwrap();
     let id = elf.build_id().unwrap();
     let debug = format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
     if !Path::new(&debug).exists() {
@@ -404,7 +404,7 @@ fn entries_that_dwz_moved_to_a_shared_file_are_followed() {
         ],
     );
     let bytes = std::fs::read(&one).unwrap();
-    let linked = wallscope_object::elf::Elf::parse(&bytes).unwrap();
+    let linked = wallscope_binfmt::elf::Elf::parse(&bytes).unwrap();
     assert!(linked.debug_alt_link().is_some(), "dwz moved something");
     let lookup = |directories: Vec<std::path::PathBuf>| {
         let mut lookup = Lookup::file(&one);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use wallscope_object::elf::Elf;
+use wallscope_binfmt::elf::Elf;
 
 use super::support::{Lookup, names, run};
 

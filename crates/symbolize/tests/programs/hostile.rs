@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::{Lookup, compile, functions, have, names};
+use wallscope_binfmt::elf::Elf;
 use wallscope_model::{Loss, ModuleId};
-use wallscope_object::elf::Elf;
 use wallscope_symbolize::ModuleSource;
 
 const PROGRAM: &str = r#"

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::{Lookup, address_of, compile, found, frame, functions, have, names, run};
+use wallscope_binfmt::elf::Elf;
 use wallscope_model::{FrameKind, Module, ModuleId, ModuleKind, Recording};
-use wallscope_object::elf::Elf;
 use wallscope_symbolize::{ModuleSource, Sources, TargetRoot, resolve};
 
 const LIBRARY: &str = r#"
@@ -334,7 +334,7 @@ fn a_container_finds_its_own_debug_file_and_cannot_lead_out() {
 
 #[test]
 fn the_vdso_is_named_from_its_bytes() {
-    let maps = wallscope_object::maps::read(std::process::id()).unwrap();
+    let maps = wallscope_procfs::maps::read(std::process::id()).unwrap();
     let Some(vdso) = maps.iter().find(|m| m.is_vdso()) else {
         println!("skipped: this kernel maps no vDSO");
         return;
@@ -344,7 +344,7 @@ fn the_vdso_is_named_from_its_bytes() {
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, vdso.start).unwrap();
     let elf = Elf::parse(&bytes).unwrap();
     let symbol = elf
-        .symbols(wallscope_object::elf::SymbolTable::Dynamic)
+        .symbols(wallscope_binfmt::elf::SymbolTable::Dynamic)
         .find(|s| s.name == b"__vdso_clock_gettime" || s.name == b"__kernel_clock_gettime")
         .unwrap();
     let offset = elf.offset_of_vaddr(symbol.address).unwrap();

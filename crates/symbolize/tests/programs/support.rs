@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use wallscope_binfmt::elf::Elf;
 use wallscope_model::{Frame, FrameKind, Loss, Module, ModuleId, ModuleKind, Recording};
-use wallscope_object::elf::Elf;
 use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 /// Whether all of `tools` can be run; says which one is missing otherwise.

@@ -21,7 +21,7 @@
 //! a callback into Go and the Go function that had called C (Go itself leaves them out).
 
 use object::read::ReadRef;
-use wallscope_object::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
+use wallscope_binfmt::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
 
 use crate::native::abi::{
     End, KIND_DEREF, KIND_GO, KIND_OTHER, KIND_REG, KIND_SPAWN, RA_IN_REG, Rule,

@@ -21,9 +21,10 @@ pub enum Floor {
 /// The plan of the house.
 pub const FLOORS: &[(&str, Floor)] = &[
     ("wallscope-model", Floor::Product(0)),
-    ("wallscope-object", Floor::Product(1)),
+    ("wallscope-procfs", Floor::Product(1)),
+    ("wallscope-binfmt", Floor::Product(1)),
     ("wallscope-report", Floor::Product(1)),
-    ("wallscope-explain", Floor::Product(1)),
+    ("wallscope-diagnose", Floor::Product(1)),
     ("wallscope-unwind", Floor::Product(2)),
     ("wallscope-symbolize", Floor::Product(2)),
     ("wallscope-observe", Floor::Product(3)),

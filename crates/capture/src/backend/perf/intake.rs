@@ -1,7 +1,7 @@
 //! Records of perf events → threads, their courses, samples.
 
 use wallscope_model::{Part, State, WaitSeen};
-use wallscope_object::process::{self, SchedStat};
+use wallscope_procfs::process::{self, SchedStat};
 
 use super::{
     Course, Hits, Record, Running,
@@ -392,7 +392,7 @@ impl Looker {
             }
             self.attention.needed(session::now());
             self.processes.change(time, Change::Exec { pid });
-            let parent = wallscope_object::process::stat(pid).map_or(0, |s| s.parent);
+            let parent = wallscope_procfs::process::stat(pid).map_or(0, |s| s.parent);
             self.processes
                 .news(&event(how::EXEC, pid, tid, parent, &name, time));
         }

@@ -6,7 +6,7 @@ use wallscope_model::{
     Audit, Context, HostSample, Ledger, Loss, ModuleId, OnCpu, Recording, Runnable, Slices,
     StackEnd, UnknownCause, WaitSeen,
 };
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 
 use super::{
     book::{Book, Totals},

@@ -1,6 +1,6 @@
 //! One connection: whose turn it is to speak, and what was asked over it so far.
 
-use wallscope_object::sockets::{Socket, Talk};
+use wallscope_procfs::sockets::{Socket, Talk};
 
 use crate::event::SocketRecord;
 
@@ -187,7 +187,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use wallscope_object::sockets::Ends;
+    use wallscope_procfs::sockets::Ends;
 
     use super::*;
 

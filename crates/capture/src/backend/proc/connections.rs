@@ -19,7 +19,7 @@ use std::{collections::HashSet, fs, io};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Peer, WaitSeen};
-use wallscope_object::sockets::{self, Asker, Ends, Socket};
+use wallscope_procfs::sockets::{self, Asker, Ends, Socket};
 
 use super::{
     connection::Connection,

@@ -10,7 +10,7 @@
 //! have been since it was last known not to wait was before it was watched, and is left out.
 
 use wallscope_model::{BlockReason, Slices};
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 
 use super::book::{Book, Kind};
 

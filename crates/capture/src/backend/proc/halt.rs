@@ -14,7 +14,7 @@
 use std::collections::hash_map::Entry;
 
 use wallscope_model::{BlockReason, Part, State, WaitSeen};
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 
 use super::{
     book::{ANY, Kind},

@@ -536,11 +536,11 @@ impl Looker {
         let known = self.watch.threads.len();
         let mut changed = self.watch.follow(since, now);
         let more = match target {
-            Target::Cgroup(path) => wallscope_object::cgroup::find(path)
+            Target::Cgroup(path) => wallscope_procfs::cgroup::find(path)
                 .ok()
                 .and_then(|group| cgroup_members(&group.dir).ok())
                 .map_or(Vec::new(), |(_, pids)| pids),
-            Target::All => wallscope_object::process::processes().unwrap_or_default(),
+            Target::All => wallscope_procfs::process::processes().unwrap_or_default(),
             Target::Command(_) => self.orphans.iter().flat_map(Orphans::living).collect(),
             Target::Pids(_) => Vec::new(),
         };

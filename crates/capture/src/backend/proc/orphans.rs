@@ -5,7 +5,7 @@
 //! children (`PR_SET_CHILD_SUBREAPER`, any user may), so that it finds them there. When we end they are
 //! the first process's children, as they would have been.
 
-use wallscope_object::process;
+use wallscope_procfs::process;
 
 use super::watch::children_of;
 

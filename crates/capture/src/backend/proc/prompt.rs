@@ -11,7 +11,7 @@
 
 use std::{fs::File, mem, os::unix::fs::FileExt as _};
 
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 
 /// The length of turn asked for, ns: the shortest that the kernel grants.
 const TURN: u64 = 100_000;

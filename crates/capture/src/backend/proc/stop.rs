@@ -20,7 +20,7 @@ use std::{
     sync::mpsc::{Receiver, Sender, channel},
 };
 
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::{
@@ -328,7 +328,7 @@ fn halt_of(pid: u32, tid: u32, flags: i32) -> Halt {
         Ok(Some(_)) => {
             // A traced thread that has ended stays for its tracer to wait for. A child of our own
             // that is no thread is left to those who started it.
-            let stat = wallscope_object::process::stat(pid);
+            let stat = wallscope_procfs::process::stat(pid);
             if tid != pid || !stat.is_ok_and(|s| s.parent == std::process::id()) {
                 let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
             }

@@ -3,7 +3,7 @@
 use std::{fs::File, io, sync::Arc};
 
 use wallscope_model::{BlockReason, WaitSeen};
-use wallscope_object::process::{self, SchedStat, Status};
+use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
     book::Book,

@@ -18,7 +18,7 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_object::process::{self, SchedStat};
+use wallscope_procfs::process::{self, SchedStat};
 
 use super::thread::{Thread, thread_stat};
 use super::watched::{TICK, Watched, exe, is_populated};

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 
-use wallscope_object::process;
+use wallscope_procfs::process;
 
 use super::thread::thread_stat;
 

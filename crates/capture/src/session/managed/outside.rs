@@ -8,7 +8,7 @@
 use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
-use wallscope_object::process::inner_tid;
+use wallscope_procfs::process::inner_tid;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{

@@ -6,7 +6,7 @@
 //! be seen, however long it has hung.
 
 use rustc_hash::FxHashMap;
-use wallscope_object::{process, sockets};
+use wallscope_procfs::{process, sockets};
 
 use crate::backend::proc::waiting::Call;
 use crate::event::SocketRecord;

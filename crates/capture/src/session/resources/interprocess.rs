@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use wallscope_object::maps::Mapping;
+use wallscope_procfs::maps::Mapping;
 
 use crate::{
     event::{ResourceEvent, what},

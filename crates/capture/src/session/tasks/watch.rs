@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_object::process;
+use wallscope_procfs::process;
 use wallscope_unwind::runtime::{
     Facts,
     go::Goroutines,

@@ -6,7 +6,7 @@
 //! such a stack is left out and counted.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_object::gopclntab::Pclntab;
+use wallscope_binfmt::gopclntab::Pclntab;
 
 use super::{Facts, labels};
 use crate::runtime::{

@@ -18,7 +18,7 @@ mod labels;
 mod looks;
 
 use object::{Object, ObjectSegment, SegmentFlags};
-use wallscope_object::gopclntab::{GoFile, Pclntab, Relocations};
+use wallscope_binfmt::gopclntab::{GoFile, Pclntab, Relocations};
 
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 pub use looks::Goroutines;

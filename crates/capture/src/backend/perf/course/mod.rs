@@ -11,7 +11,7 @@
 //! tells, or the first look at the counters.
 
 use wallscope_model::Slices;
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 
 use crate::backend::proc::book::{Book, Kind};
 

@@ -4,7 +4,7 @@
 //! up to its moment have been taken, and compared with what they say of that very moment.
 
 use wallscope_model::Slices;
-use wallscope_object::process::SchedStat;
+use wallscope_procfs::process::SchedStat;
 
 use super::{At, Course, Lag};
 use crate::backend::proc::book::{Book, Kind};

@@ -92,6 +92,12 @@ pub struct Status {
     pub parent: u32,
     /// Effective user id.
     pub uid: u32,
+    /// User id by which the kernel decides which files it may open; `None`: not told.
+    pub fs_uid: Option<u32>,
+    /// Group id by which the kernel decides which files it may open; `None`: not told.
+    pub fs_gid: Option<u32>,
+    /// Supplementary group ids.
+    pub groups: Vec<u32>,
     /// The process's ids from our pid namespace inwards; the last is what it calls itself.
     pub ns_tgids: Vec<u32>,
     /// The thread's ids from our pid namespace inwards; the last is what it calls itself.
@@ -135,13 +141,14 @@ impl Status {
                 "Tgid" => status.tgid = id(),
                 "Pid" => status.pid = id(),
                 "PPid" => status.parent = id(),
+                // Real, effective, saved, and for the file system.
                 "Uid" => {
-                    status.uid = value
-                        .split_ascii_whitespace()
-                        .nth(1)
-                        .and_then(|v| v.parse().ok())
-                        .unwrap_or(0);
+                    let ids = numbers(value);
+                    status.uid = ids.get(1).copied().unwrap_or(0);
+                    status.fs_uid = ids.get(3).copied();
                 }
+                "Gid" => status.fs_gid = numbers(value).get(3).copied(),
+                "Groups" => status.groups = numbers(value),
                 "NStgid" => status.ns_tgids = numbers(value),
                 "NSpid" => status.ns_pids = numbers(value),
                 "Threads" => status.threads = number(),
@@ -443,11 +450,13 @@ mod tests {
     #[test]
     fn status_fields() {
         let s = Status::parse(
-            "Name:\ta b\nTgid:\t7\nPid:\t9\nPPid:\t1\nUid:\t1000\t1001\t0\t0\nNStgid:\t7\t1\nNSpid:\t9\t3\n\
+            "Name:\ta b\nTgid:\t7\nPid:\t9\nPPid:\t1\nUid:\t1000\t1001\t0\t1003\nGid:\t7\t7\t7\t8\nGroups:\t4 24 \nNStgid:\t7\t1\nNSpid:\t9\t3\n\
              Threads:\t4\nVmRSS:\t  12 kB\nVmSwap:\t0 kB\nCpus_allowed_list:\t0-1,4\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\nnonsense",
         );
         assert_eq!((s.name.as_str(), s.tgid, s.pid, s.parent), ("a b", 7, 9, 1));
         assert_eq!((s.uid, s.threads), (1001, 4));
+        assert_eq!((s.fs_uid, s.fs_gid), (Some(1003), Some(8)));
+        assert_eq!(s.groups, [4, 24]);
         assert_eq!(
             (s.cpus.as_str(), s.resident_bytes),
             ("0-1,4", Some(12 << 10))

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use wallscope_object::elf::{Elf, ElfError, SymbolTable};
-use wallscope_object::mapped::MappedFile;
+use wallscope_binfmt::elf::{Elf, ElfError, SymbolTable};
+use wallscope_binfmt::mapped::MappedFile;
 
 const LIBRARY: &str = "int data = 7;\n\
     static __attribute__((noinline)) int hidden(int x) { return x * data; }\n\

@@ -1,0 +1,669 @@
+//! Opens the files that a target names, with the rights of the target.
+//!
+//! A recorder often runs as root, and a target chooses the names of many files that the recorder
+//! reads: perf maps, jitdumps, debug files, source files. A name that leads to a file which the
+//! target itself may not read must not be opened with root's rights. Three rules hold here:
+//!
+//! * **The mapping is the permission.** The kernel has checked the target's right to a file that it
+//!   has mapped. Such a file is opened by the mapping itself ([`open_mapped`]).
+//! * **A name is opened with the target's rights.** A thread of its own takes the target's file
+//!   system user, group and supplementary groups, gives up every capability, and looks the name up
+//!   within the target's root directory ([`TargetRoot::open`]).
+//! * **A check and a read concern one file.** The name is resolved once, to a descriptor that gives
+//!   no access. The type, owner and size are read from it, and it is then opened for reading by its
+//!   number. A file that is exchanged meanwhile changes nothing, and a device or FIFO is never opened.
+//!
+//! This module does not decide which files are of use, and does not follow what a file says.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::maps::Mapping;
+use crate::process;
+
+/// User and group that the kernel gives to files and processes of which it knows neither.
+const NOBODY: u32 = 65534;
+/// Attempts to resolve a name while directories on its way are being renamed.
+const MAX_ATTEMPTS: usize = 16;
+/// Openings with other rights come one after the other, as each changes an attribute of this process
+/// and then restores it.
+static OPENING: Mutex<()> = Mutex::new(());
+
+/// A path that a target, or a recording of one, names. Nothing outside this module can open it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetPath(PathBuf);
+
+impl TargetPath {
+    /// The path `path`, as the target sees it.
+    pub fn new(path: impl Into<PathBuf>) -> TargetPath {
+        TargetPath(path.into())
+    }
+
+    /// The path as text, for messages.
+    pub fn display(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+}
+
+/// Purpose of an opening, which decides what kind of file is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A perf map or a jitdump: no symbolic link, owned by the target's user or by root, at most 1 GiB.
+    RuntimeNames,
+    /// A program, a library, or their debug file: at most 64 GiB, of which only the pages that are
+    /// looked at are read.
+    Object,
+    /// Source text to show: at most 64 MiB.
+    Source,
+}
+
+impl Purpose {
+    fn max_bytes(self) -> u64 {
+        match self {
+            Purpose::RuntimeNames => 1 << 30,
+            Purpose::Object => 64 << 30,
+            Purpose::Source => 64 << 20,
+        }
+    }
+
+    fn follows_links(self) -> bool {
+        self != Purpose::RuntimeNames
+    }
+
+    fn needs_owner(self) -> bool {
+        self == Purpose::RuntimeNames
+    }
+}
+
+/// Reason for which a file of a target was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such file.
+    #[error("no such file")]
+    Absent,
+    /// The target's user may not read it.
+    #[error("not readable with the target's rights")]
+    NotPermitted,
+    /// The last part of the path is a symbolic link.
+    #[error("a symbolic link")]
+    Link,
+    /// It is a directory, a device, a FIFO or a socket.
+    #[error("not a regular file")]
+    NotRegular,
+    /// It belongs neither to the target's user nor to root.
+    #[error("owned by another user")]
+    Owner,
+    /// It is larger than its purpose allows.
+    #[error("too large")]
+    TooLarge,
+    /// This process has root's rights and cannot give them up for an opening.
+    #[error("the target's rights cannot be taken on")]
+    RightsNotTaken,
+    /// The kernel cannot resolve paths within a root directory (before Linux 5.6, or forbidden).
+    #[error("the kernel cannot look up paths within the target's root")]
+    NoLookup,
+    /// Another error.
+    #[error("{0}")]
+    Io(io::Error),
+}
+
+impl Refusal {
+    /// Whether the file does not exist, as most names that are tried do not: no loss.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Refusal::Absent)
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(e: Errno) -> Refusal {
+        match e {
+            Errno::NOENT | Errno::NOTDIR => Refusal::Absent,
+            Errno::ACCESS | Errno::PERM => Refusal::NotPermitted,
+            Errno::LOOP => Refusal::Link,
+            Errno::NOSYS => Refusal::NoLookup,
+            e => Refusal::Io(e.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(e: io::Error) -> Refusal {
+        match e.raw_os_error() {
+            Some(code) => Errno::from_raw_os_error(code).into(),
+            None => Refusal::Io(e),
+        }
+    }
+}
+
+/// The identity by which the kernel decides what files may be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl Rights {
+    /// Rights of process `pid`: its file system user and group and its supplementary groups.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such process.
+    pub fn of_process(pid: u32) -> io::Result<Rights> {
+        let status = process::status(pid)?;
+        let (Some(uid), Some(gid)) = (status.fs_uid, status.fs_gid) else {
+            let text = format!("/proc/{pid}/status names no user and group");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        };
+        Ok(Rights {
+            uid,
+            gid,
+            groups: status.groups,
+        })
+    }
+
+    /// Rights of a user and a group, without supplementary groups.
+    pub fn of_user(uid: u32, gid: u32) -> Rights {
+        Rights {
+            uid,
+            gid,
+            groups: Vec::new(),
+        }
+    }
+
+    /// Rights of a user of whom nothing is known: files that everybody may read.
+    pub fn of_nobody() -> Rights {
+        Rights::of_user(NOBODY, NOBODY)
+    }
+
+    /// Rights to open a file that is named in a profile which belongs to the owner of `profile`.
+    pub fn of_owner(profile: &Metadata) -> Rights {
+        Rights::of_user(profile.uid(), profile.gid())
+    }
+
+    /// Runs `open` with these rights and without capabilities.
+    ///
+    /// A process without capabilities over files keeps the rights that it has: they are no more
+    /// than a user's own.
+    fn take<T: Send>(
+        &self,
+        open: impl FnOnce() -> Result<T, Refusal> + Send,
+    ) -> Result<T, Refusal> {
+        if !overrides_permissions() {
+            return open();
+        }
+        let _alone = OPENING.lock().unwrap_or_else(|e| e.into_inner());
+        // SAFETY: takes plain numbers.
+        let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
+        // A thread that has given up its capabilities cannot have them again, so each opening has one.
+        let taken = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("wallscope-open".into());
+            let thread = thread.spawn_scoped(scope, || {
+                self.assume().map_err(|_| Refusal::RightsNotTaken)?;
+                open()
+            });
+            match thread.map(|t| t.join()) {
+                Ok(Ok(opened)) => opened,
+                Ok(Err(_)) => Err(Refusal::Io(io::Error::other("the opening thread failed"))),
+                Err(e) => Err(Refusal::Io(e)),
+            }
+        });
+        // The kernel forbids that a process be inspected when a thread of it changes its file system
+        // user. This process has gained no secret by that, so it is made as it was.
+        if dumpable == 1 {
+            // SAFETY: takes plain numbers.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+        }
+        taken
+    }
+
+    /// Makes these rights those of the calling thread.
+    fn assume(&self) -> io::Result<()> {
+        let groups: &[u32] = &self.groups;
+        // SAFETY: the raw system call changes the calling thread only, where glibc's function would
+        // change all threads; it reads `groups.len()` ids from a valid pointer.
+        let done = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+        if done != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: both calls take plain numbers and change the calling thread only. They return the
+        // former value whether or not they succeed, so each is asked a second time with an invalid id,
+        // which changes nothing.
+        let (uid, gid) = unsafe {
+            libc::setfsgid(self.gid);
+            libc::setfsuid(self.uid);
+            (
+                libc::setfsuid(u32::MAX) as u32,
+                libc::setfsgid(u32::MAX) as u32,
+            )
+        };
+        if (uid, gid) != (self.uid, self.gid) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        };
+        rustix::thread::set_capabilities(None, sets)?;
+        Ok(())
+    }
+}
+
+/// Whether this thread may read files that its user may not.
+fn overrides_permissions() -> bool {
+    let over_files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    match rustix::thread::capabilities(None) {
+        Ok(sets) => sets.effective.intersects(over_files) || rustix::process::geteuid().is_root(),
+        Err(_) => true,
+    }
+}
+
+/// A root directory with the rights of a target that sees its files there. It is kept open, so that
+/// names can be looked up after the target has ended.
+#[derive(Debug)]
+pub struct TargetRoot {
+    directory: OwnedFd,
+    rights: Rights,
+}
+
+impl TargetRoot {
+    /// The root directory and the rights of process `pid`.
+    ///
+    /// # Errors
+    /// `NotFound` where there is no such process; `PermissionDenied` where it may not be inspected.
+    pub fn of_process(pid: u32) -> io::Result<TargetRoot> {
+        let rights = Rights::of_process(pid)?;
+        TargetRoot::at(Path::new(&format!("/proc/{pid}/root")), rights)
+    }
+
+    /// The directory at `path` as the root of a target with these `rights`.
+    ///
+    /// # Errors
+    /// What opening the directory says.
+    pub fn at(path: &Path, rights: Rights) -> io::Result<TargetRoot> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(TargetRoot { directory, rights })
+    }
+
+    /// This process's own root directory, for a target with these `rights`.
+    ///
+    /// # Errors
+    /// What opening the directory says.
+    pub fn of_host(rights: Rights) -> io::Result<TargetRoot> {
+        TargetRoot::at(Path::new("/"), rights)
+    }
+
+    /// This process's own root directory, with the rights of this target.
+    ///
+    /// # Errors
+    /// What opening the directory says.
+    pub fn host(&self) -> io::Result<TargetRoot> {
+        TargetRoot::of_host(self.rights.clone())
+    }
+
+    /// Opens the regular file at `path` for reading, with the target's rights. Symbolic links are
+    /// followed within this root, as the target would follow them.
+    ///
+    /// # Errors
+    /// The reason for which the file is not opened.
+    pub fn open(&self, path: &TargetPath, purpose: Purpose) -> Result<File, Refusal> {
+        self.rights.take(|| {
+            let found = self.resolve(&path.0, purpose)?;
+            self.check(&found.metadata()?, purpose)?;
+            open_descriptor(found.as_fd())
+        })
+    }
+
+    /// Whether `file`, which a target has mapped, is acceptable for `purpose`.
+    ///
+    /// # Errors
+    /// The reason for which it is not.
+    pub fn accepts(&self, file: &File, purpose: Purpose) -> Result<(), Refusal> {
+        self.check(&file.metadata()?, purpose)
+    }
+
+    fn check(&self, meta: &Metadata, purpose: Purpose) -> Result<(), Refusal> {
+        if meta.file_type().is_symlink() {
+            return Err(Refusal::Link);
+        }
+        if !meta.is_file() {
+            return Err(Refusal::NotRegular);
+        }
+        if purpose.needs_owner() && ![0, self.rights.uid].contains(&meta.uid()) {
+            return Err(Refusal::Owner);
+        }
+        if meta.len() > purpose.max_bytes() {
+            return Err(Refusal::TooLarge);
+        }
+        Ok(())
+    }
+
+    /// Resolves `path` to a descriptor that gives no access to the file.
+    fn resolve(&self, path: &Path, purpose: Purpose) -> Result<File, Refusal> {
+        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+        if !purpose.follows_links() {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), within) {
+                Ok(fd) => return Ok(File::from(fd)),
+                Err(Errno::AGAIN) if attempts < MAX_ATTEMPTS => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+/// Opens for reading the file that `found`, a descriptor without access, stands for.
+fn open_descriptor(found: BorrowedFd<'_>) -> Result<File, Refusal> {
+    let by_number = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(rustix::fs::open(
+        by_number,
+        flags,
+        Mode::empty(),
+    )?))
+}
+
+/// Opens the regular file at `path` with the rights of this process.
+fn open_with_own_rights(path: &Path) -> Result<(File, Metadata), Refusal> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let meta = found.metadata()?;
+    if !meta.is_file() {
+        return Err(Refusal::NotRegular);
+    }
+    Ok((open_descriptor(found.as_fd())?, meta))
+}
+
+/// Opens exactly the file that process `pid` has mapped at `m`, even if it was deleted. Where the
+/// kernel does not allow that, the file at the mapping's path serves if its inode is the mapped one. It
+/// is opened with the rights of `root`; without a root, with the rights that everybody has.
+///
+/// # Errors
+/// The reason for which none of these ways opens a file.
+pub fn open_mapped(pid: u32, m: &Mapping, root: Option<&TargetRoot>) -> Result<File, Refusal> {
+    let by_mapping = format!("/proc/{pid}/map_files/{}", m.map_file_name());
+    let refusal = match open_with_own_rights(Path::new(&by_mapping)) {
+        Ok((file, _)) => return Ok(file),
+        Err(e) => e,
+    };
+    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
+    let named = TargetPath::new(path);
+    let by_name = match root {
+        Some(root) => root.open(&named, Purpose::Object),
+        // The process ended before its rights were known.
+        None => TargetRoot::of_host(Rights::of_nobody())
+            .map_err(Refusal::from)
+            .and_then(|host| host.open(&named, Purpose::Object)),
+    };
+    let device = rustix::fs::makedev(m.device.0, m.device.1);
+    let is_mapped = |meta: Metadata| {
+        // Some file systems show one device in mappings and another for files.
+        meta.ino() == m.inode && (root.is_some() || meta.dev() == device)
+    };
+    let refusal = match by_name {
+        Ok(file) if file.metadata().is_ok_and(is_mapped) => return Ok(file),
+        Ok(_) | Err(Refusal::Absent) => refusal,
+        Err(e) => e,
+    };
+    // The executable can be opened through the process where a mapping cannot.
+    if process::exe(pid).is_ok_and(|exe| exe == Path::new(path))
+        && let Ok((file, meta)) = open_with_own_rights(Path::new(&format!("/proc/{pid}/exe")))
+        && meta.ino() == m.inode
+    {
+        return Ok(file);
+    }
+    Err(refusal)
+}
+
+/// Opens the regular file that this program's user names: a command to run, a file in an argument.
+/// The user's own rights hold. A device or FIFO is not opened.
+///
+/// # Errors
+/// `InvalidInput` where it is not a regular file; otherwise what the kernel says.
+pub fn open_named_by_user(path: &Path) -> io::Result<File> {
+    match open_with_own_rights(path) {
+        Ok((file, _)) => Ok(file),
+        Err(Refusal::NotRegular) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{} is not a regular file", path.display()),
+        )),
+        Err(Refusal::Absent) => Err(io::ErrorKind::NotFound.into()),
+        Err(Refusal::NotPermitted) => Err(io::ErrorKind::PermissionDenied.into()),
+        Err(Refusal::Io(e)) => Err(e),
+        Err(other) => Err(io::Error::other(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{FileType, makedev, mknodat};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// The user of the target in these tests, and a group that it belongs to.
+    const USER: u32 = 54_321;
+    const GROUP: u32 = 54_322;
+    const SECRET: &str = "1000 10 secret";
+
+    /// A directory that the target may enter, with a file `secret` that only root may read.
+    fn directory() -> Option<TempDir> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can test that root's rights are given up");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        set_mode(dir.path(), 0o777);
+        file(&dir, "secret", 0, 0o600);
+        Some(dir)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn file(dir: &TempDir, name: &str, user: u32, mode: u32) {
+        let path = dir.path().join(name);
+        std::fs::write(&path, SECRET).unwrap();
+        chown(&path, Some(user), Some(user)).unwrap();
+        set_mode(&path, mode);
+    }
+
+    fn root_at(dir: &TempDir, groups: &[u32]) -> TargetRoot {
+        let rights = Rights {
+            groups: groups.to_vec(),
+            ..Rights::of_user(USER, USER)
+        };
+        TargetRoot::at(dir.path(), rights).unwrap()
+    }
+
+    fn refusal(dir: &TempDir, name: &str, purpose: Purpose) -> String {
+        let opened = root_at(dir, &[]).open(&TargetPath::new(name), purpose);
+        opened.map_or_else(|e| e.to_string(), |_| "opened".into())
+    }
+
+    #[test]
+    fn links_lead_to_nothing_that_the_target_may_not_read() {
+        let Some(dir) = directory() else { return };
+        symlink("secret", dir.path().join("link")).unwrap();
+        std::fs::hard_link(dir.path().join("secret"), dir.path().join("hard")).unwrap();
+        file(&dir, "own", USER, 0o600);
+        symlink("own", dir.path().join("own-link")).unwrap();
+        let told = |name, purpose| refusal(&dir, name, purpose);
+        assert_eq!(told("link", Purpose::RuntimeNames), "a symbolic link");
+        let not_permitted = "not readable with the target's rights";
+        for purpose in [Purpose::Object, Purpose::Source] {
+            assert_eq!(told("link", purpose), not_permitted);
+            assert_eq!(told("own-link", purpose), "opened");
+        }
+        for purpose in [Purpose::RuntimeNames, Purpose::Object, Purpose::Source] {
+            assert_eq!(told("hard", purpose), not_permitted);
+            assert_eq!(told("own", purpose), "opened");
+            assert_eq!(told("absent", purpose), "no such file");
+        }
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let Some(dir) = directory() else { return };
+        let mode = Mode::from_raw_mode(0o666);
+        let null = makedev(1, 3);
+        mknodat(
+            CWD,
+            dir.path().join("device"),
+            FileType::CharacterDevice,
+            mode,
+            null,
+        )
+        .unwrap();
+        mknodat(CWD, dir.path().join("fifo"), FileType::Fifo, mode, 0).unwrap();
+        std::fs::create_dir(dir.path().join("directory")).unwrap();
+        for name in ["device", "fifo", "directory"] {
+            for purpose in [Purpose::RuntimeNames, Purpose::Object, Purpose::Source] {
+                assert_eq!(refusal(&dir, name, purpose), "not a regular file");
+            }
+            let path = dir.path().join(name);
+            let kind = open_named_by_user(&path).unwrap_err().kind();
+            assert_eq!(kind, io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn an_absolute_link_stays_in_the_target_s_root() {
+        let Some(dir) = directory() else { return };
+        // The host has this file, and everybody may read it.
+        symlink("/proc/version", dir.path().join("out")).unwrap();
+        symlink("../../../../proc/version", dir.path().join("up")).unwrap();
+        symlink("/own", dir.path().join("in")).unwrap();
+        file(&dir, "own", USER, 0o644);
+        for name in ["out", "up", "/../../proc/version"] {
+            assert_eq!(refusal(&dir, name, Purpose::Object), "no such file");
+        }
+        assert_eq!(refusal(&dir, "in", Purpose::Object), "opened");
+    }
+
+    #[test]
+    fn names_of_a_runtime_belong_to_its_user_or_to_root_and_are_bounded() {
+        let Some(dir) = directory() else { return };
+        file(&dir, "theirs", USER + 7, 0o644);
+        file(&dir, "of-root", 0, 0o644);
+        file(&dir, "sparse", USER, 0o644);
+        let sparse = File::options()
+            .write(true)
+            .open(dir.path().join("sparse"))
+            .unwrap();
+        sparse.set_len(10 << 30).unwrap();
+        let told = |name, purpose| refusal(&dir, name, purpose);
+        assert_eq!(
+            told("theirs", Purpose::RuntimeNames),
+            "owned by another user"
+        );
+        assert_eq!(told("theirs", Purpose::Object), "opened");
+        assert_eq!(told("of-root", Purpose::RuntimeNames), "opened");
+        assert_eq!(told("sparse", Purpose::RuntimeNames), "too large");
+        assert_eq!(told("sparse", Purpose::Source), "too large");
+    }
+
+    #[test]
+    fn supplementary_groups_count() {
+        let Some(dir) = directory() else { return };
+        file(&dir, "shared", 0, 0o640);
+        chown(dir.path().join("shared"), None, Some(GROUP)).unwrap();
+        let path = TargetPath::new("shared");
+        assert!(root_at(&dir, &[GROUP]).open(&path, Purpose::Object).is_ok());
+        assert!(
+            root_at(&dir, &[GROUP + 1])
+                .open(&path, Purpose::Object)
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_file_exchanged_between_check_and_use_gives_nothing_away() {
+        let Some(dir) = directory() else { return };
+        let stop = AtomicBool::new(false);
+        let path = |name: &str| dir.path().join(name);
+        file(&dir, "own", USER, 0o644);
+        std::fs::write(path("own"), "harmless").unwrap();
+        let root = root_at(&dir, &[]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    for target in ["own", "secret"] {
+                        let _ = std::fs::remove_file(path("next"));
+                        std::fs::hard_link(path(target), path("next")).unwrap();
+                        std::fs::rename(path("next"), path("map")).unwrap();
+                        // A rename onto a link to the same file leaves both names.
+                        let _ = std::fs::remove_file(path("next"));
+                        symlink(target, path("next")).unwrap();
+                        std::fs::rename(path("next"), path("map")).unwrap();
+                    }
+                }
+            });
+            let mut opened = 0;
+            for purpose in [Purpose::RuntimeNames, Purpose::Object].repeat(400) {
+                if let Ok(mut found) = root.open(&TargetPath::new("map"), purpose) {
+                    let mut text = String::new();
+                    found.read_to_string(&mut text).unwrap();
+                    assert_eq!(text, "harmless");
+                    opened += 1;
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(opened > 0, "the file was never there");
+        });
+    }
+
+    #[test]
+    fn the_rights_of_other_threads_stay() {
+        let Some(dir) = directory() else { return };
+        assert_eq!(
+            refusal(&dir, "secret", Purpose::Object),
+            "not readable with the target's rights"
+        );
+        assert_eq!(
+            std::fs::read(dir.path().join("secret")).unwrap(),
+            SECRET.as_bytes()
+        );
+        let _alone = OPENING.lock().unwrap();
+        // SAFETY: takes plain numbers.
+        assert_eq!(unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) }, 1);
+    }
+
+    #[test]
+    fn a_mapped_file_is_opened_by_its_mapping() {
+        let own = crate::maps::read(std::process::id()).unwrap();
+        let code = own.iter().find(|m| m.execute && m.is_file()).unwrap();
+        let root = TargetRoot::of_process(std::process::id()).unwrap();
+        let file = open_mapped(std::process::id(), code, Some(&root)).unwrap();
+        assert_eq!(file.metadata().unwrap().ino(), code.inode);
+        root.accepts(&file, Purpose::Object).unwrap();
+        // A process that ended: what everybody may read, if it is the mapped file.
+        let ended = Mapping {
+            start: 1,
+            end: 2,
+            path: "/proc/version".into(),
+            ..code.clone()
+        };
+        assert!(open_mapped(u32::MAX, &ended, None).is_err());
+    }
+}
