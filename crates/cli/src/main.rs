@@ -40,6 +40,7 @@ mod locks;
 mod man;
 mod output;
 mod record;
+mod replay;
 mod report;
 mod rungs;
 mod select;
@@ -73,6 +74,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Record(record::Args),
+    Replay(replay::Args),
     Report(report::Args),
     View(view::Args),
     Export(export::Args),
@@ -100,6 +102,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.verb {
         Verb::Record(args) => record::run(args),
+        Verb::Replay(args) => replay::run(args),
         Verb::Report(args) => report::run(args),
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),

@@ -14,6 +14,7 @@
 //! header.rs       the text at the top of a log: its version and its contents
 //! write.rs        the log while it grows: flushing, bounds, a full disk
 //! read.rs         the log as a sequence, up to its end or to the first damage
+//! symbols.rs      what a symboliser found, taken from a recording and put into another
 //! ```
 //!
 //! **Order.** The order of a log is the order in which the recorder got its observations. Times in
@@ -36,6 +37,7 @@ mod header;
 mod model;
 mod observation;
 mod read;
+mod symbols;
 mod wire;
 mod words;
 mod write;
@@ -45,5 +47,6 @@ pub use frame::MAX_PAYLOAD;
 pub use header::{Header, VERSION};
 pub use observation::{Importance, LeftOut, Observation, kind};
 pub use read::{End, LogReader, OpenError};
+pub use symbols::{Symbols, Unresolved};
 pub use wire::{Input, Malformed, Wire};
 pub use write::{Closed, LogFile, LogWriter};

@@ -4,8 +4,7 @@
 
 use wallscope_model::Limit;
 
-use super::{build::Stacks, processes::Processes};
-use wallscope_unwind::native::TableSink;
+use super::{build::Stacks, naming::CodeNames};
 
 /// A runtime that makes code, and how it can be made to tell what.
 pub struct Maker {
@@ -94,19 +93,19 @@ impl Maker {
 }
 
 /// What is to be told of code that nothing named, on the stacks that have been made.
-pub fn unnamed_code<S: TableSink>(stacks: &Stacks, processes: &Processes<S>) -> Vec<Limit> {
+pub fn unnamed_code(stacks: &Stacks, names: &dyn CodeNames) -> Vec<Limit> {
     let mut all: Vec<Limit> = stacks
         .unnamed_code()
         .into_iter()
         .map(|(pid, addresses)| {
-            let maker = processes.jit().maker(pid);
-            let (name, remedy) = maker.map_or(("a runtime that is not known", ""), Maker::told);
+            let (name, remedy) = (names.maker(pid))
+                .unwrap_or_else(|| ("a runtime that is not known".into(), String::new()));
             Limit {
                 what: format!(
                     "names of code that {name} made at run time in process {pid} ({addresses} addresses): \
                      it wrote no perf map or jitdump that tells them"
                 ),
-                remedy: remedy.into(),
+                remedy,
             }
         })
         .collect();

@@ -16,12 +16,7 @@ use wallscope_unwind::native::{
 };
 use zerocopy::FromBytes;
 
-use super::{
-    files::Files,
-    intake::{Intake, UserStack},
-    managed::Managed,
-    space::Mapped,
-};
+use super::{estimator::UserStack, files::Files, intake::Intake, managed::Managed, space::Mapped};
 use crate::{
     event::{Head, RawHead, Resolve, kind},
     target::read_memory,
@@ -244,21 +239,19 @@ impl Late {
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
             let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
             managed.name_walked(&frames, raw.pid());
-            intake.unwound(
-                hash,
-                UserStack {
-                    end: match stack.end {
-                        End::Unreadable if beyond => StackEnd::WindowEnd,
-                        end => end.into(),
-                    },
-                    late: true,
-                    frames,
+            let stack = UserStack {
+                end: match stack.end {
+                    End::Unreadable if beyond => StackEnd::WindowEnd,
+                    end => end.into(),
                 },
-            );
+                late: true,
+                frames,
+            };
+            intake.unwound(hash, &stack);
             intake.resolve(&Resolve {
                 head: Head {
                     kind: kind::RESOLVE,
-                    size: 0,
+                    size: size_of::<Resolve>() as u32,
                 },
                 id: raw.head.id,
                 ticket: raw.head.ticket,

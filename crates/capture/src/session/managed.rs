@@ -25,7 +25,7 @@ use wallscope_unwind::{
 };
 
 use super::{
-    intake::ManagedStack,
+    estimator::ManagedStack,
     java::Java,
     resources::Locks,
     scripts::Scripts,

@@ -5,7 +5,11 @@
 //! chosen.rs     whom the target means
 //! course.rs     the order of things: prepare, go live, follow, end
 //! events.rs     what the wait loop wakes up for
-//! intake.rs     ring records  -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! intake.rs     what is observed -> the log, the estimator, and the collector's own next steps
+//! estimator.rs  observations -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! naming.rs     what the estimator asks of code; collected_names.rs: answers of the living machine;
+//!               answers.rs: those of a log
+//! replay.rs     a log -> the recording
 //! managed.rs    runtimes of managed code, and the names of its functions; java.rs: of Java's;
 //!               scripts.rs: of JavaScript's
 //! jit.rs        perf maps and jitdumps, as they are written
@@ -36,15 +40,18 @@
 
 mod accounts;
 pub(crate) mod advice;
+mod answers;
 mod assemble;
 pub(crate) mod build;
 mod chains;
 mod chosen;
+pub(crate) mod collected_names;
 pub(crate) mod command;
 pub(crate) mod cost;
 mod course;
 pub(crate) mod descriptors;
 pub(crate) mod domain;
+pub(crate) mod estimator;
 pub(crate) mod events;
 pub(crate) mod files;
 mod gil;
@@ -58,12 +65,14 @@ mod jit;
 mod late;
 pub(crate) mod look;
 pub(crate) mod managed;
+pub(crate) mod naming;
 mod neighbours;
 mod owners;
 mod pace;
 mod parts;
 pub(crate) mod peers;
 pub(crate) mod processes;
+pub mod replay;
 pub(crate) mod resources;
 mod samples;
 pub(crate) mod scripts;
@@ -106,7 +115,10 @@ const LONGEST_SLICE: u64 = 1_000_000_000;
 pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
     refuse_32_bit(&options.target)?;
     let kernel = || Kernel::inspect()?.with_all_that_is_needed();
-    let lower = |why, perf, observer| proc::record(options, why, perf, observer);
+    let lower = |why: String, perf, observer| match options.keep_log {
+        None => proc::record(options, why, perf, observer),
+        Some(_) => Err(Error::NoLog { why }),
+    };
     match options.backend {
         Some(Backend::Ebpf) => course::record(options, &kernel()?, observer),
         Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),

@@ -13,9 +13,9 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
+use wallscope_observe::LockHolder;
 use wallscope_procfs::{maps, process};
 
-use super::parts::Who;
 use crate::{
     backend::proc::waiting::{Call, Where},
     event::{WORDS_BEFORE, WordsEvent},
@@ -71,6 +71,21 @@ impl Told {
             told_by::MUTEX_THEN,
             told_by::RWLOCK_THEN,
             told_by::FUTEX_THEN,
+        ]
+        .get(usize::from(number).checked_sub(1)?)
+        .copied()
+    }
+
+    /// What this number stands for; `None`: nothing.
+    pub fn from_number(number: u8) -> Option<Told> {
+        [
+            Told::Mutex,
+            Told::RwLock,
+            Told::Futex,
+            Told::Monitor,
+            Told::MutexThen,
+            Told::RwLockThen,
+            Told::FutexThen,
         ]
         .get(usize::from(number).checked_sub(1)?)
         .copied()
@@ -254,10 +269,15 @@ fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
     theirs.iter().any(same).then_some(status.tgid)
 }
 
-/// Who that is, for one who is not measured.
-pub fn stranger(owner: &Owner) -> Who {
-    let name = process::comm(owner.pid, owner.tid).unwrap_or_default();
-    Who::Stranger(owner.pid, owner.tid, name.into())
+/// The holder, for one who is not measured.
+pub fn stranger(owner: &Owner) -> LockHolder {
+    LockHolder::Stranger {
+        pid: owner.pid,
+        tid: owner.tid,
+        name: process::comm(owner.pid, owner.tid)
+            .unwrap_or_default()
+            .into(),
+    }
 }
 
 #[cfg(test)]

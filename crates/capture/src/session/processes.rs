@@ -15,13 +15,13 @@ use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
     advice::Maker,
-    build::Whose,
     command,
     files::{self, Files},
     intake::{self, Intake},
     jit::{self, Jit},
     late::{Late, Raw, Snapshot},
     managed::Managed,
+    naming::Whose,
     now,
     space::{Space, facts},
 };

@@ -15,7 +15,7 @@ use crate::event::{
 };
 
 /// The user part of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum User {
     /// The stack with this hash.
     Hash(u64),
@@ -24,7 +24,7 @@ pub enum User {
 }
 
 /// Samples that are added up: same thread, stack, state, detail, CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Id of the thread's record.
     pub id: u64,
@@ -80,8 +80,6 @@ pub struct Samples {
     waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
-    /// Those of waits for a futex with a time limit, since somebody last took them.
-    pub looked_ahead: Vec<Resolve>,
     grid: Slices,
     /// Connections, and who asked on them.
     pub peers: Peers,
@@ -105,7 +103,6 @@ impl Samples {
             changes: FxHashMap::default(),
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
-            looked_ahead: Vec::new(),
             grid,
             peers: Peers::default(),
             unresolved: 0,
@@ -158,6 +155,11 @@ impl Samples {
         }
     }
 
+    /// Whether samples wait for the stack of a ticket.
+    pub fn is_awaited(&self, ticket: u64) -> bool {
+        self.waiting.contains_key(&ticket)
+    }
+
     /// A ticket's stack is known.
     pub fn resolve(&mut self, r: &Resolve) {
         let user = if r.ustack == 0 {
@@ -168,7 +170,6 @@ impl Samples {
         let waiting = self.waiting.remove(&r.ticket).unwrap_or_default();
         if waiting.is_empty() {
             self.ahead.insert(r.id, (r.ticket, r.ustack));
-            self.looked_ahead.extend(Some(*r).filter(|r| r.futex != 0));
         } else {
             self.ahead.remove(&r.id);
         }
@@ -255,11 +256,14 @@ impl Samples {
 
     /// Everything, with what never got its stack counted in `unresolved`.
     pub fn finish(&mut self, last_slice: u32) -> Vec<(Key, Sum)> {
-        let ids: Vec<u64> = self.ahead.keys().copied().collect();
+        let mut ids: Vec<u64> = self.ahead.keys().copied().collect();
+        ids.sort_unstable();
         for id in ids {
             self.thread_gone(id);
         }
-        for (s, former) in std::mem::take(&mut self.waiting).into_values().flatten() {
+        let mut waiting: Vec<_> = std::mem::take(&mut self.waiting).into_iter().collect();
+        waiting.sort_unstable_by_key(|(ticket, _)| *ticket);
+        for (s, former) in waiting.into_iter().flat_map(|(_, samples)| samples) {
             self.unresolved += u64::from(s.state != state::ASKED);
             self.add(&s, former, User::Missing(StackEnd::Gone));
         }

@@ -9,14 +9,15 @@ use wallscope_model::{
 };
 
 use super::{
-    build::{Stacks, Whose},
-    intake::Intake,
+    build::Stacks,
+    estimator::Estimator,
+    naming::CodeNames,
+    naming::Whose,
     owners::Told,
     parts::{Node, Who},
-    processes::Processes,
     samples::{Key, User},
 };
-use crate::{event::LockSum, places};
+use crate::places;
 
 /// The key of the label that says what a thread waited for.
 pub const RESOURCE: &str = "resource";
@@ -138,11 +139,10 @@ pub fn assemble(
     recording: &mut Recording,
     stacks: &mut Stacks,
     samples: &FxHashMap<Key, u32>,
-    locks: &[LockSum],
-    intake: &mut Intake,
-    processes: &Processes,
+    estimator: &mut Estimator,
+    names: &dyn CodeNames,
 ) {
-    let (roots, nodes) = intake.chains.finish(&intake.kernel);
+    let (roots, nodes) = estimator.chains.finish(&estimator.kernel);
     let mut actors: FxHashMap<Who, ActorId> = FxHashMap::default();
     let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
     for node in &nodes {
@@ -159,34 +159,32 @@ pub fn assemble(
         };
         places.push(Some(recording.hops.len() as u32));
         let actor = *actors.entry(node.part.who.clone()).or_insert_with(|| {
-            recording.actors.push(actor(&node.part.who, intake));
+            recording.actors.push(actor(&node.part.who, estimator));
             ActorId((recording.actors.len() - 1) as u32)
         });
-        let hop = hop(node, above, actor, stacks, intake, processes);
+        let hop = hop(node, above, actor, stacks, estimator, names);
         recording.hops.push(hop);
     }
-    recording.locks = locks
-        .iter()
+    recording.locks = std::mem::take(&mut estimator.facts.locks)
+        .into_iter()
         .filter_map(|l| {
-            let index = intake.accounts.index(l.id)?;
-            let pid = intake.accounts.pid(index);
-            let name = (intake.resources).lock(pid, l.address, l.call, processes.managed());
+            let index = estimator.accounts.index(l.record)?;
             Some(LockWait {
                 context: ContextId(index),
-                labels: stacks.labels.id(Some(name), None, None),
+                labels: stacks.labels.id(Some(l.name), None, None),
                 address: l.address,
-                total_ns: l.total,
-                longest_ns: l.longest,
+                total_ns: l.total_ns,
+                longest_ns: l.longest_ns,
                 count: l.count,
             })
         })
         .collect();
-    recording.locks.sort_by_key(|l| (l.context, l.address));
+    (recording.locks).sort_by_key(|l| (l.context, l.address, l.total_ns, l.longest_ns, l.count));
 }
 
-fn actor(who: &Who, intake: &Intake) -> Actor {
+fn actor(who: &Who, estimator: &Estimator) -> Actor {
     match who {
-        Who::Record(id) => match intake.accounts.index(*id) {
+        Who::Record(id) => match estimator.accounts.index(*id) {
             Some(index) => Actor::Context(ContextId(index)),
             None => Actor::Unknown,
         },
@@ -204,19 +202,22 @@ fn hop(
     above: Above,
     actor: ActorId,
     stacks: &mut Stacks,
-    intake: &Intake,
-    processes: &Processes,
+    estimator: &Estimator,
+    names: &dyn CodeNames,
 ) -> Hop {
     let p = &node.part;
     let nothing = p.kernel == 0 && matches!(p.user, User::Missing(_));
     let pid = match &p.who {
-        Who::Record(id) => intake.accounts.index(*id).map(|i| intake.accounts.pid(i)),
+        Who::Record(id) => estimator
+            .accounts
+            .index(*id)
+            .map(|i| estimator.accounts.pid(i)),
         Who::Stranger(pid, ..) => Some(*pid),
         _ => Some(0),
     };
     let stack = pid
         .filter(|_| !nothing)
-        .map(|pid| stacks.stack(p.kernel, p.user, Whose::last(pid), intake, processes));
+        .map(|pid| stacks.stack(p.kernel, p.user, Whose::last(pid), estimator, names));
     let blocked = p.role == Role::Blocked;
     let reason = BlockReason::ALL
         .get(p.detail as usize)
@@ -229,7 +230,7 @@ fn hop(
             key: told_by::KEY.into(),
             value: LabelValue::Text(told.into()),
         }])),
-        None => stacks.labels(reason, p.kernel, p.resource, [None, None], intake),
+        None => stacks.labels(reason, p.kernel, p.resource, [None, None], estimator),
     };
     Hop {
         above,

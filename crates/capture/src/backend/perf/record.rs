@@ -6,7 +6,7 @@ use wallscope_unwind::native::Registers;
 use super::{Counted, Hit, running::Moved};
 use crate::{
     backend::ebpf::sideband::{self, Change},
-    session::intake::ManagedStack,
+    session::estimator::ManagedStack,
 };
 
 /// One record.

@@ -89,16 +89,14 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         count: count.max(last_slice + 1),
         ..grid
     };
-    let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
+    let mut stacks = Stacks::new(looker.processes.modules(), looker.interpreter_frames);
     let mut losses = looker.processes.losses();
     if last {
         let seen = looker.processes.managed_mut().finish_tasks();
-        let processes = &looker.processes;
-        let told = tasks::assemble(recording, &mut stacks, seen, processes, &mut losses);
-        for (note, limit) in told {
-            recording.domain.notes.push(note);
-            recording.domain.limits.push(limit);
-        }
+        let (facts, lost) = tasks::observe(seen, window, &looker.processes);
+        losses.extend(lost);
+        tasks::assemble(recording, &mut stacks, &facts, &looker.processes);
+        tasks::describe(&mut recording.domain, facts.words);
     }
     let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
     let seen;

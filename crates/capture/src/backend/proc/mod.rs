@@ -431,6 +431,7 @@ pub(crate) fn record(
         moments: Vec::new(),
         stop,
         command_end,
+        log: None,
         signals: events.into_signals(),
     })
 }

@@ -25,10 +25,7 @@ mod woken;
 use super::book::spread;
 use crate::{
     backend::perf::{told_apart, waits::Waits},
-    session::{
-        build::{Stacks, Whose},
-        processes::Processes,
-    },
+    session::{build::Stacks, naming::Whose, processes::Processes},
 };
 pub use callers::Meant;
 use woken::{Lengths, Queueing};

@@ -31,7 +31,7 @@ use crate::{
     backend::perf::BELOW,
     session::{
         cost::thread_cpu_ns,
-        intake::ManagedStack,
+        estimator::ManagedStack,
         managed::{Interpreted, Walk},
         now,
     },

@@ -8,10 +8,12 @@
 //!
 //! ```text
 //! watch.rs     one process: its looks, and what they sum to
-//! assemble.rs  what was seen → the recording, with names
+//! observe.rs   what was seen, with reasons and stacks
+//! assemble.rs  that → the recording
 //! ```
 
 mod assemble;
+mod observe;
 mod watch;
 
 use std::{
@@ -20,7 +22,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use assemble::assemble;
+pub use assemble::{assemble, describe};
+pub use observe::observe;
 use watch::Watch;
 pub use watch::{Eye, Seen, Subject};
 

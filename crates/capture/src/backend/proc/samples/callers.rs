@@ -122,7 +122,7 @@ mod tests {
             perf::waits::Waits,
             proc::samples::{Known, Look},
         },
-        session::build::Whose,
+        session::naming::Whose,
     };
     use wallscope_model::{BlockReason, Slices, StackEnd, WaitSeen};
     use wallscope_unwind::native::FrameWord;
