@@ -94,7 +94,7 @@ page() (
         echo "skipped: the page's tests (node is $(node --version), and 18 is needed)"
         return
     fi
-    cd web && npm run --silent unit || return
+    cd crates/render/web && npm run --silent unit || return
     if ! page_tools; then
         echo "skipped: the page's types and browser tests (npm could not install their tools)"
         return

@@ -1,4 +1,5 @@
-//! Compiles the machines of the kernel programs for user space: native frames, Python frames.
+//! Compiles the kernel programs' state machines for user space: native frames and interpreter
+//! frames.
 
 fn main() {
     for file in [
@@ -17,7 +18,7 @@ fn main() {
     ] {
         println!("cargo:rerun-if-changed=bpf/{file}");
     }
-    // For the programs of tests/live.rs; machines need not have the headers.
+    // For the programs of tests/live.rs; a machine may lack the headers.
     let headers = std::env::var("DEP_BPF_INCLUDE").unwrap_or_default();
     println!("cargo:rustc-env=WALLSCOPE_BPF_HEADERS={headers}");
     cc::Build::new()

@@ -12,12 +12,10 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::Mmap;
-use rustix::fs::{Mode, OFlags};
 
 /// How many mappings are guarded at a time.
 pub const MAX_GUARDED: usize = 1024;
@@ -69,14 +67,6 @@ impl MappedFile {
         let slot = claim_slot(map.as_ptr() as usize, map.len());
         Ok(MappedFile { map, slot })
     }
-
-    /// Opens and maps the regular file at `path`. Never blocks on a FIFO or device.
-    ///
-    /// # Errors
-    /// As [`MappedFile::map`], or what `open` says.
-    pub fn open(path: &Path) -> io::Result<MappedFile> {
-        MappedFile::map(&open_regular(path)?)
-    }
 }
 
 impl Deref for MappedFile {
@@ -94,27 +84,6 @@ impl Drop for MappedFile {
             GUARDED[slot].start.store(0, Ordering::SeqCst);
         }
     }
-}
-
-/// Opens `path` for reading where it is a regular file; somebody else's FIFO or device at that
-/// path neither blocks nor has side effects beyond the open.
-///
-/// # Errors
-/// `InvalidInput` where it is not a regular file; otherwise what `open` says.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let fd = rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY,
-        Mode::empty(),
-    )?;
-    let file = File::from(fd);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{} is not a regular file", path.display()),
-        ));
-    }
-    Ok(file)
 }
 
 fn claim_slot(start: usize, len: usize) -> Option<usize> {
@@ -218,32 +187,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, vec![7u8; 5 * 4096 + 100]).unwrap();
-        let map = MappedFile::open(&path).unwrap();
+        let map = MappedFile::map(&File::open(&path).unwrap()).unwrap();
         assert_eq!(map[4096], 7);
         let writer = File::options().write(true).open(&path).unwrap();
         writer.set_len(0).unwrap();
         assert!(map.iter().all(|b| *b == 0));
         drop(map);
         std::fs::write(&path, [9u8; 10]).unwrap();
-        assert_eq!(&MappedFile::open(&path).unwrap()[..], [9u8; 10]);
+        assert_eq!(
+            &MappedFile::map(&File::open(&path).unwrap()).unwrap()[..],
+            [9u8; 10]
+        );
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_without_blocking() {
+    fn a_directory_or_an_empty_file_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let fifo = dir.path().join("fifo");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::FileType::Fifo,
-            Mode::RUSR,
-            0,
-        )
-        .unwrap();
         let empty = dir.path().join("empty");
         std::fs::write(&empty, b"").unwrap();
-        for path in [fifo.as_path(), dir.path(), &empty] {
-            let error = MappedFile::open(path).unwrap_err();
+        for path in [dir.path(), &empty] {
+            let error = MappedFile::map(&File::open(path).unwrap()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
         }
     }

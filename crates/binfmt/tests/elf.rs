@@ -47,7 +47,7 @@ fn identity_segments_and_symbols_are_those_that_binutils_shows() {
     let dir = tempfile::tempdir().unwrap();
     let file = library(dir.path(), &["-Wl,--build-id=sha1"]);
     let path = file.to_str().unwrap();
-    let map = MappedFile::open(&file).unwrap();
+    let map = MappedFile::map(&std::fs::File::open(&file).unwrap()).unwrap();
     let elf = Elf::parse(&map).unwrap();
 
     let notes = run("readelf", &["-n", path]);
@@ -131,8 +131,8 @@ fn sections_are_inflated_and_links_are_read() {
         ],
     );
     let (plain, packed) = (
-        MappedFile::open(&plain).unwrap(),
-        MappedFile::open(&packed).unwrap(),
+        MappedFile::map(&std::fs::File::open(&plain).unwrap()).unwrap(),
+        MappedFile::map(&std::fs::File::open(&packed).unwrap()).unwrap(),
     );
     let (plain, packed) = (Elf::parse(&plain).unwrap(), Elf::parse(&packed).unwrap());
     let section = |e: &Elf<'_>| e.section(".debug_info").unwrap().unwrap().into_owned();
@@ -141,7 +141,7 @@ fn sections_are_inflated_and_links_are_read() {
     assert_eq!(plain.debug_link(), None);
     assert_eq!(packed.debug_link().unwrap().0, b"lib.debug");
     // A debug file has the sections' addresses but not their bytes.
-    let debug = MappedFile::open(&debug).unwrap();
+    let debug = MappedFile::map(&std::fs::File::open(&debug).unwrap()).unwrap();
     let debug = Elf::parse(&debug).unwrap();
     assert_eq!(debug.section(".text").unwrap(), None);
     assert_eq!(debug.section_span(".text"), plain.section_span(".text"));

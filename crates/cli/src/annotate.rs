@@ -4,16 +4,20 @@
 //! says they were, and only where the file is proven to be the same (build id). What cannot be shown
 //! is said, with the reason.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
+use wallscope_analysis::view::{Analysis, Annotation, Spent};
 use wallscope_binfmt::elf::{Elf, SymbolTable};
 use wallscope_binfmt::mapped::MappedFile;
+use wallscope_model::units;
 use wallscope_model::{Frame, FrameKind, Function, Module, ModuleId, ModuleKind, Recording, View};
-use wallscope_report::text::{self, units};
-use wallscope_report::view::{Analysis, Annotation, Spent};
+use wallscope_procfs::target_file::{Purpose, Refusal, Rights, TargetPath, TargetRoot};
+use wallscope_render::text;
 use wallscope_symbolize::{Sources, resolve, without_arguments};
 
 use crate::failure::Failure;
@@ -22,7 +26,7 @@ use crate::failure::Failure;
 const AROUND: usize = 3;
 /// Below this share of the function's time, a line or instruction is not worth surroundings.
 const LEAST: f64 = 0.005;
-/// The longest source that is read, bytes, and the longest function that is taken apart.
+/// Longest source that is shown and longest function that is disassembled, bytes.
 const LONGEST: u64 = 16 << 20;
 /// Functions of the same name, in other files or modules, that are shown.
 const MOST: usize = 4;
@@ -56,8 +60,13 @@ pub fn find(analysis: &Analysis<'_>, name: &str) -> Result<Arc<str>, Failure> {
     )))
 }
 
-/// The text of the annotation of `name`.
-pub fn text(analysis: &Analysis<'_>, name: &str, view: View) -> Result<String, Failure> {
+/// The text of the annotation of `name`; `owner`: the rights of the recording file's owner.
+pub fn text(
+    analysis: &Analysis<'_>,
+    name: &str,
+    view: View,
+    owner: &Rights,
+) -> Result<String, Failure> {
     let name = find(analysis, name)?;
     let all = analysis.annotations(&name, view);
     let whole = analysis.total(view).shown_ns();
@@ -71,8 +80,9 @@ pub fn text(analysis: &Analysis<'_>, name: &str, view: View) -> Result<String, F
     }
     for a in all.iter().take(MOST) {
         head(&mut out, analysis.recording, a, view, whole);
-        source(&mut out, a);
-        instructions(&mut out, analysis.recording, a);
+        let files = Files::of(analysis.recording, a, owner);
+        source(&mut out, a, &files);
+        instructions(&mut out, analysis.recording, a, &files);
         out.push('\n');
     }
     if all.len() > MOST {
@@ -129,7 +139,46 @@ fn near(hot: &[usize], index: usize) -> bool {
     hot.get(from).is_some_and(|h| *h <= index + AROUND)
 }
 
-fn source(out: &mut String, a: &Annotation) {
+/// Opens files that a recording names, with the rights of the processes that named them. A recording
+/// that does not belong to root is read with its owner's rights, as its owner can change the names in it.
+struct Files(Vec<Rights>);
+
+impl Files {
+    fn of(rec: &Recording, a: &Annotation, owner: &Rights) -> Files {
+        if !owner.is_root() {
+            return Files(vec![owner.clone()]);
+        }
+        let user = |pid: &u32| rec.processes.iter().find(|p| p.pid == *pid)?.user;
+        let users: BTreeSet<_> = a.pids.iter().map(user).collect();
+        let rights = users.into_iter().map(|user| match user {
+            Some(user) => Rights::of_user(user.uid, user.gid),
+            None => Rights::of_nobody(),
+        });
+        Files(rights.collect())
+    }
+
+    /// Opens `path` if each of these may read it.
+    fn open(&self, path: &str, purpose: Purpose) -> Result<File, Refusal> {
+        let mut opened = Err(Refusal::Absent);
+        for rights in &self.0 {
+            let root = TargetRoot::of_host(rights.clone())?;
+            opened = Ok(root.open(&TargetPath::new(path), purpose)?);
+        }
+        opened
+    }
+
+    /// Sources of names that are read with these rights.
+    fn sources(&self) -> Sources {
+        let rights = self.0.first().cloned();
+        let root = rights.and_then(|r| TargetRoot::of_host(r).ok());
+        Sources {
+            root: root.map(Arc::new),
+            ..Sources::default()
+        }
+    }
+}
+
+fn source(out: &mut String, a: &Annotation, files: &Files) {
     let known: Vec<(u32, &Spent)> = a
         .lines
         .iter()
@@ -145,7 +194,7 @@ fn source(out: &mut String, a: &Annotation) {
     }
     let _ = writeln!(out, "\n{:>8} {:>8}  {}", "self", "total", a.file);
     let whole = a.spent.total_ns;
-    let text = match read(&a.file) {
+    let text = match read(&a.file, files) {
         Ok(text) => text,
         Err(why) => {
             for (line, spent) in &known {
@@ -183,12 +232,13 @@ fn source(out: &mut String, a: &Annotation) {
     }
 }
 
-fn read(file: &str) -> Result<String, String> {
-    let path = Path::new(file);
-    if !path.is_absolute() {
+fn read(file: &str, files: &Files) -> Result<String, String> {
+    if !Path::new(file).is_absolute() {
         return Err(format!("'{file}' is no absolute path"));
     }
-    let data = wallscope_binfmt::mapped::open_regular(path).map_err(|e| format!("{file}: {e}"))?;
+    let data = files
+        .open(file, Purpose::Source)
+        .map_err(|e| format!("{file}: {e}"))?;
     let length = data.metadata().map_err(|e| e.to_string())?.len();
     if length > LONGEST {
         return Err(format!("{file} is {} long", units::bytes(length)));
@@ -211,7 +261,7 @@ struct Code<'d> {
     bytes: &'d [u8],
 }
 
-fn instructions(out: &mut String, rec: &Recording, a: &Annotation) {
+fn instructions(out: &mut String, rec: &Recording, a: &Annotation, files: &Files) {
     let refuse = |out: &mut String, why: &str| {
         let _ = writeln!(out, "\n  no instructions: {why}");
     };
@@ -229,10 +279,12 @@ fn instructions(out: &mut String, rec: &Recording, a: &Annotation) {
         (ModuleKind::Source, _) => return refuse(out, "a runtime runs it without machine code"),
         _ => return refuse(out, "the code existed in memory only"),
     }
-    let path = Path::new(&*module.path);
-    let map = match MappedFile::open(path) {
-        Ok(map) => map,
+    let file = match files.open(&module.path, Purpose::Object) {
+        Ok(file) => file,
         Err(e) => return refuse(out, &format!("{}: {e}", module.path)),
+    };
+    let Ok(map) = MappedFile::map(&file) else {
+        return refuse(out, &format!("{} is empty", module.path));
     };
     let Ok(elf) = Elf::parse(&map) else {
         return refuse(out, &format!("{} is no ELF file any more", module.path));
@@ -265,7 +317,14 @@ fn instructions(out: &mut String, rec: &Recording, a: &Annotation) {
         return refuse(out, "no symbol covers the sampled addresses (stripped?)");
     }
     for code in codes {
-        disassemble(out, module, &elf, &code, &sampled, a.spent.total_ns);
+        let listing = Listing {
+            module,
+            elf: &elf,
+            files,
+            sampled: &sampled,
+            whole: a.spent.total_ns,
+        };
+        listing.disassemble(out, &code);
     }
 }
 
@@ -307,97 +366,104 @@ fn codes<'d>(elf: &Elf<'_>, bytes: &'d [u8], sampled: &[(u64, Spent)]) -> Vec<Co
     out
 }
 
-fn disassemble(
-    out: &mut String,
-    module: &Module,
-    elf: &Elf<'_>,
-    code: &Code<'_>,
-    sampled: &[(u64, Spent)],
+/// Instructions of a function, with the time at each.
+struct Listing<'a, 'd> {
+    module: &'a Module,
+    elf: &'a Elf<'d>,
+    files: &'a Files,
+    /// Time by address in memory, ascending.
+    sampled: &'a [(u64, Spent)],
+    /// Time of the whole function, ns.
     whole: u64,
-) {
-    let mut decoder = Decoder::with_ip(64, code.bytes, code.start, DecoderOptions::NONE);
-    let mut all: Vec<(Instruction, Spent)> = Vec::new();
-    while decoder.can_decode() {
-        let instruction = decoder.decode();
-        let (from, to) = (instruction.ip(), instruction.next_ip());
-        let mut spent = Spent::default();
-        let first = sampled.partition_point(|(at, _)| *at < from);
-        for (_, s) in sampled[first..].iter().take_while(|(at, _)| *at < to) {
-            spent.own_ns += s.own_ns;
-            spent.total_ns += s.total_ns;
-        }
-        all.push((instruction, spent));
-    }
-    let hot: Vec<usize> = (0..all.len())
-        .filter(|i| all[*i].1.total_ns as f64 >= (LEAST * whole as f64).max(1.0))
-        .collect();
-    let shown: Vec<usize> = (0..all.len())
-        .filter(|i| all[*i].1.total_ns > 0 || near(&hot, *i))
-        .collect();
-    let lines = lines(module, elf, shown.iter().map(|i| all[*i].0.ip()));
-    let _ = writeln!(
-        out,
-        "\n{:>8} {:>8}  instructions of {}",
-        "self",
-        "total",
-        clean(&code.name)
-    );
-    let mut formatter = GasFormatter::new();
-    let mut last = None;
-    for (index, line) in shown.iter().zip(lines) {
-        if last.is_some_and(|l| l + 1 < *index) {
-            let _ = writeln!(out, "{:>24}", "⋮");
-        }
-        last = Some(*index);
-        let (instruction, spent) = &all[*index];
-        let mut text = String::new();
-        formatter.format(instruction, &mut text);
-        let text = format!(
-            "{} {:>8x}  {:<50}  {line}",
-            shares((spent.total_ns > 0).then_some(spent), whole),
-            instruction.ip(),
-            text
-        );
-        let _ = writeln!(out, "{}", text.trim_end());
-    }
 }
 
-/// The innermost source line of each address (`file:line`, and what is inlined there), empty where not
-/// known.
-fn lines(module: &Module, elf: &Elf<'_>, addresses: impl Iterator<Item = u64>) -> Vec<String> {
-    let frames: Vec<Frame> = addresses
-        .map(|at| Frame {
-            kind: FrameKind::Native,
-            module: Some(ModuleId(0)),
-            address: elf.offset_of_vaddr(at).unwrap_or(u64::MAX),
-            lines: Vec::new(),
-        })
-        .collect();
-    let mut recording = Recording {
-        modules: vec![module.clone()],
-        frames,
-        ..Recording::default()
-    };
-    // A miss leaves the line empty, which says it.
-    let _ = resolve(&mut recording, Sources::default());
-    let name = |f: &Function| f.file.rsplit('/').next().unwrap_or_default().to_string();
-    recording
-        .frames
-        .iter()
-        .map(|frame| match frame.lines.as_slice() {
-            [] => String::new(),
-            [line, ..] if line.line == 0 => String::new(),
-            [line, outer @ ..] => {
-                let f = &recording.functions[line.function.0 as usize];
-                let inlined = if outer.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({})", clean(&f.name))
-                };
-                format!("{}:{}{inlined}", name(f), line.line)
+impl Listing<'_, '_> {
+    fn disassemble(&self, out: &mut String, code: &Code<'_>) {
+        let Listing { sampled, whole, .. } = *self;
+        let mut decoder = Decoder::with_ip(64, code.bytes, code.start, DecoderOptions::NONE);
+        let mut all: Vec<(Instruction, Spent)> = Vec::new();
+        while decoder.can_decode() {
+            let instruction = decoder.decode();
+            let (from, to) = (instruction.ip(), instruction.next_ip());
+            let mut spent = Spent::default();
+            let first = sampled.partition_point(|(at, _)| *at < from);
+            for (_, s) in sampled[first..].iter().take_while(|(at, _)| *at < to) {
+                spent.own_ns += s.own_ns;
+                spent.total_ns += s.total_ns;
             }
-        })
-        .collect()
+            all.push((instruction, spent));
+        }
+        let hot: Vec<usize> = (0..all.len())
+            .filter(|i| all[*i].1.total_ns as f64 >= (LEAST * whole as f64).max(1.0))
+            .collect();
+        let shown: Vec<usize> = (0..all.len())
+            .filter(|i| all[*i].1.total_ns > 0 || near(&hot, *i))
+            .collect();
+        let lines = self.lines(shown.iter().map(|i| all[*i].0.ip()));
+        let _ = writeln!(
+            out,
+            "\n{:>8} {:>8}  instructions of {}",
+            "self",
+            "total",
+            clean(&code.name)
+        );
+        let mut formatter = GasFormatter::new();
+        let mut last = None;
+        for (index, line) in shown.iter().zip(lines) {
+            if last.is_some_and(|l| l + 1 < *index) {
+                let _ = writeln!(out, "{:>24}", "⋮");
+            }
+            last = Some(*index);
+            let (instruction, spent) = &all[*index];
+            let mut text = String::new();
+            formatter.format(instruction, &mut text);
+            let text = format!(
+                "{} {:>8x}  {:<50}  {line}",
+                shares((spent.total_ns > 0).then_some(spent), whole),
+                instruction.ip(),
+                text
+            );
+            let _ = writeln!(out, "{}", text.trim_end());
+        }
+    }
+
+    /// The innermost source line of each address (`file:line`, and what is inlined there), empty where not
+    /// known.
+    fn lines(&self, addresses: impl Iterator<Item = u64>) -> Vec<String> {
+        let frames: Vec<Frame> = addresses
+            .map(|at| Frame {
+                kind: FrameKind::Native,
+                module: Some(ModuleId(0)),
+                address: self.elf.offset_of_vaddr(at).unwrap_or(u64::MAX),
+                lines: Vec::new(),
+            })
+            .collect();
+        let mut recording = Recording {
+            modules: vec![self.module.clone()],
+            frames,
+            ..Recording::default()
+        };
+        // A miss leaves the line empty, which says it.
+        let _ = resolve(&mut recording, self.files.sources());
+        let name = |f: &Function| f.file.rsplit('/').next().unwrap_or_default().to_string();
+        recording
+            .frames
+            .iter()
+            .map(|frame| match frame.lines.as_slice() {
+                [] => String::new(),
+                [line, ..] if line.line == 0 => String::new(),
+                [line, outer @ ..] => {
+                    let f = &recording.functions[line.function.0 as usize];
+                    let inlined = if outer.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" ({})", clean(&f.name))
+                    };
+                    format!("{}:{}{inlined}", name(f), line.line)
+                }
+            })
+            .collect()
+    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use wallscope_analysis::view::{Analysis, Idle};
 use wallscope_capture::target::Target;
 use wallscope_model::Context;
-use wallscope_report::calibrate;
-use wallscope_report::view::{Analysis, Idle};
+use wallscope_render::calibrate;
 
 use crate::failure::Failure;
 use crate::live::{BRIEFLY, Found, Source};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wallscope_capture::probes::spec::{self, Spec};
-use wallscope_report::calls::Look;
+use wallscope_render::calls::Look;
 
 use crate::failure::Failure;
 use crate::latency::{Asked, measure};

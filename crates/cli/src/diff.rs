@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use wallscope_model::{Recording, View};
-use wallscope_report::diff::{
-    self, Condition, Metric, Normal, Options, Outcome, Shown, Verdict, compare,
+use wallscope_analysis::diff::{
+    Condition, Metric, Normal, Options, Outcome, Verdict, compare, served as served_of,
 };
+use wallscope_model::{Recording, View};
+use wallscope_render::diff::{self, Shown};
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers};
 use crate::report::{IdleArg, style};
 use crate::select::SelectArgs;
 use crate::{input, output};
@@ -201,7 +202,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     // The place is tried before the work is done.
-    let file = place.map(Output::create).transpose()?;
+    let file = place
+        .map(|path| Output::create(path, Readers::Umask))
+        .transpose()?;
     let read = |files: &[PathBuf]| -> Result<Vec<Recording>, Failure> {
         files
             .iter()
@@ -270,7 +273,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Requests that each recording saw being served.
 fn served(files: &[PathBuf], recordings: &[Recording]) -> Result<Vec<f64>, Failure> {
-    let of = |(file, rec): (&PathBuf, &Recording)| match diff::served(rec) {
+    let of = |(file, rec): (&PathBuf, &Recording)| match served_of(rec) {
         Some(requests) => Ok(requests as f64),
         None => Err(Failure::usage(format!(
             "no requests to divide by: '{}' saw none being served over sockets, or not each of them (with eBPF \

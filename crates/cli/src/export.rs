@@ -5,10 +5,13 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use wallscope_formats::{Format, WriteOptions, folded};
 use wallscope_model::{Recording, View, merge};
-use wallscope_report::format::{Format, WriteOptions, folded, off_wake};
+use wallscope_render::export::{Export, ExportOptions};
+use wallscope_render::off_wake;
 
 use crate::failure::Failure;
+use crate::output::Readers;
 use crate::select::SelectArgs;
 use crate::{input, output, report, view};
 
@@ -57,7 +60,7 @@ enum With {
 }
 
 fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(Format::written().map(|f| PossibleValue::new(f.name).help(f.about)))
+    PossibleValuesParser::new(Export::all().map(|e| PossibleValue::new(e.name()).help(e.about())))
 }
 
 /// The end of the help: what can be read.
@@ -89,35 +92,40 @@ fn views() -> impl TypedValueParser<Value = Which> {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let Some(format) = Format::named(&args.format) else {
+    let Some(format) = Export::named(&args.format) else {
         return Err(Failure::usage(format!("no format {}", args.format)));
     };
-    if format.name != "folded" && !args.with.is_empty() {
+    if format.name() != "folded" && !args.with.is_empty() {
         return Err(Failure::usage(
             "--with is for --format folded: leave it out; other formats keep labels beside stacks",
         ));
     }
-    if format.name != "folded" && args.view == Some(Which::OffWake) {
+    if format.name() != "folded" && args.view == Some(Which::OffWake) {
         return Err(Failure::usage(
             "--view off-wake is for --format folded: draw it with flamegraph.pl, inferno or speedscope",
         ));
     }
-    if !format.one_view && args.view.is_some() {
+    if !format.is_one_view() && args.view.is_some() {
         return Err(Failure::usage(format!(
             "--view is not for --format {}, which holds every view: leave it out, and choose in \
              the reader (go tool pprof -sample_index=blocked)",
-            format.name
+            format.name()
         )));
     }
     let place = output::file(args.output.as_deref());
-    if place.is_none() && format.binary && output::is_terminal() {
+    if place.is_none() && format.is_binary() && output::is_terminal() {
         return Err(Failure::usage(format!(
             "{} is binary and would garble the terminal: add -o FILE, or pipe it",
             args.format
         )));
     }
     // The place is tried before the work is done.
-    let file = place.map(output::Output::create).transpose()?;
+    let readers = match format.name() == "pprof" {
+        true => Readers::Owner,
+        false => Readers::Umask,
+    };
+    let create = |path| output::Output::create(path, readers);
+    let file = place.map(create).transpose()?;
     let recording = args.select.of(recording(&args.files, &args.reading)?)?;
     match file {
         None => output::to_stdout(|w| write(format, &args, &recording, w)),
@@ -147,7 +155,7 @@ fn recording(files: &[PathBuf], reading: &input::Reading) -> Result<Recording, F
 }
 
 fn write(
-    format: &Format,
+    format: Export,
     args: &Args,
     recording: &Recording,
     out: &mut dyn Write,
@@ -157,22 +165,24 @@ fn write(
         _ => View::Wall,
     };
     let found = wallscope_diagnose::finding(recording);
-    let options = WriteOptions {
-        view,
-        folded: folded::Options {
+    let options = ExportOptions {
+        format: WriteOptions {
             view,
-            with_thread: args.with.contains(&With::Thread),
-            with_state: args.with.contains(&With::State),
-            with_reason: args.with.contains(&With::Reason),
+            folded: folded::Options {
+                view,
+                with_thread: args.with.contains(&With::Thread),
+                with_state: args.with.contains(&With::State),
+                with_reason: args.with.contains(&With::Reason),
+            },
         },
         headline: report::headline(recording),
         finding: Some(view::finding(&found)),
     };
     if args.view == Some(Which::OffWake) {
-        return off_wake::write(recording, &options.folded, out);
+        return off_wake::write(recording, &options.format.folded, out);
     }
     for lost in format.write(recording, &options, out)? {
-        eprintln!("wallscope: not in {}: {lost}", format.name);
+        eprintln!("wallscope: not in {}: {lost}", format.name());
     }
     Ok(())
 }

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::sync::Arc;
 
+use wallscope_formats::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
-use wallscope_report::format::{Mapped, RawStack, Unnamed, Unwind};
+use wallscope_procfs::target_file::{Purpose, Rights, TargetPath, TargetRoot};
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,
@@ -29,16 +30,19 @@ pub struct CopiedStacks {
     files: BTreeMap<(String, String), Option<(File, FileKey)>>,
     /// The mappings that the store has now, by process.
     loaded: BTreeMap<u32, u64>,
+    /// Rights with which files are opened.
+    rights: Rights,
 }
 
 impl CopiedStacks {
-    /// An unwinder that has looked at nothing yet.
-    pub fn new() -> CopiedStacks {
+    /// An unwinder for a profile that belongs to the owner with these `rights`.
+    pub fn new(rights: Rights) -> CopiedStacks {
         CopiedStacks {
             store: TableStore::new(MemoryTables::new(), TABLES).ok(),
             unwinder: Unwinder::new(),
             files: BTreeMap::new(),
             loaded: BTreeMap::new(),
+            rights,
         }
     }
 
@@ -49,7 +53,8 @@ impl CopiedStacks {
         }
         for m in stack.mappings.values() {
             let key = (m.path.to_string(), m.build_id.to_string());
-            self.files.entry(key).or_insert_with(|| open(m));
+            let open = || open(m, &self.rights);
+            self.files.entry(key).or_insert_with(open);
         }
         let specs: Vec<MappingSpec> = stack
             .mappings
@@ -77,11 +82,14 @@ impl CopiedStacks {
 }
 
 /// The file of a mapping, if it is the one that was mapped.
-fn open(m: &Mapped) -> Option<(File, FileKey)> {
+fn open(m: &Mapped, rights: &Rights) -> Option<(File, FileKey)> {
     if !m.path.starts_with('/') {
         return None;
     }
-    let file = wallscope_binfmt::mapped::open_regular(Path::new(&*m.path)).ok()?;
+    let root = TargetRoot::of_host(rights.clone()).ok()?;
+    let file = root
+        .open(&TargetPath::new(&*m.path), Purpose::Object)
+        .ok()?;
     if !m.build_id.is_empty() {
         let mapped = wallscope_binfmt::mapped::MappedFile::map(&file).ok()?;
         let id = wallscope_binfmt::elf::Elf::parse(&mapped)
@@ -168,9 +176,13 @@ impl CopiedStacks {
     }
 }
 
-/// Names the addresses of `recording` as far as this machine has what they lie in.
-pub fn name(recording: &mut Recording, unnamed: Unnamed) {
-    let mut sources = Sources::default();
+/// Names the addresses of `recording`, which belongs to the owner with these `rights`, as far as this
+/// machine has the files that they lie in.
+pub fn name(recording: &mut Recording, unnamed: Unnamed, rights: Rights) {
+    let mut sources = Sources {
+        root: TargetRoot::of_host(rights).ok().map(Arc::new),
+        ..Sources::default()
+    };
     let mut newer = 0;
     let nameless = recording.frames.iter().filter(|f| f.lines.is_empty());
     let wanted: BTreeSet<_> = nameless.filter_map(|f| f.module).collect();
@@ -178,8 +190,9 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed) {
         let m = &recording.modules[id.0 as usize];
         // Without a build id to compare there is only the path to go by.
         if m.kind == ModuleKind::Elf && m.build_id.is_empty() && m.path.starts_with('/') {
-            let file = wallscope_binfmt::mapped::open_regular(Path::new(&*m.path));
-            if let Ok(file) = file {
+            let path = TargetPath::new(&*m.path);
+            let file = (sources.root.as_ref()).map(|root| root.open(&path, Purpose::Object));
+            if let Some(Ok(file)) = file {
                 sources.modules.insert(id, ModuleSource::from_file(file, 0));
                 newer += 1;
             }

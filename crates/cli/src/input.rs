@@ -1,11 +1,13 @@
 //! FILE arguments: a path or `-`, in any format that can be read.
 
 use std::io::{ErrorKind, IsTerminal as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use wallscope_formats::{Format, Options, Read, ReadError, open};
 use wallscope_model::Recording;
-use wallscope_report::format::{Format, Options, Read, ReadError, open};
+use wallscope_procfs::target_file::Rights;
 
 use crate::failure::Failure;
 use crate::imported::{self, CopiedStacks};
@@ -38,7 +40,8 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     } else {
         format!("'{}'", path.display())
     };
-    let mut unwinder = CopiedStacks::new();
+    let owner = owner(path);
+    let mut unwinder = CopiedStacks::new(owner.clone());
     let options = Options {
         value: reading.value.clone(),
         unwind: Some(&mut unwinder),
@@ -69,7 +72,7 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
                 ErrorKind::NotFound => {
                     "check the path, or record one: wallscope record -o FILE -- CMD"
                 }
-                ErrorKind::PermissionDenied => "read it as its owner, or copy it first",
+                ErrorKind::PermissionDenied => &not_permitted(path),
                 ErrorKind::IsADirectory => "name a file in it",
                 _ => "check the file and its disk",
             };
@@ -109,9 +112,19 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
         eprintln!("wallscope: warning: {name}: {warning}");
     }
     if let Some(unnamed) = unnamed {
-        imported::name(&mut recording, unnamed);
+        imported::name(&mut recording, unnamed, owner);
     }
     Ok(recording)
+}
+
+/// The rights with which files are opened that the profile in `path` names: those of its owner. Of a
+/// profile from standard input, that is the owner of the file or pipe; nobody owns one from the web.
+pub fn owner(path: &Path) -> Rights {
+    let meta = match path == Path::new("-") {
+        true => std::fs::metadata("/proc/self/fd/0"),
+        false => std::fs::metadata(path),
+    };
+    meta.map_or_else(|_| Rights::of_nobody(), |meta| Rights::of_owner(&meta))
 }
 
 /// Whether a FILE argument is an address of the web.
@@ -134,6 +147,19 @@ fn fetch(address: &str) -> anyhow::Result<impl std::io::Read + Send + 'static> {
         .build()
         .call()?;
     Ok(answer.into_body().into_reader())
+}
+
+/// Owner and mode of a file that may not be read, and the command that helps.
+fn not_permitted(path: &Path) -> String {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(meta) => format!(
+            "it belongs to user {}, mode {:04o}; `sudo chown $(id -u) {shown}` makes it yours",
+            meta.uid(),
+            meta.mode() & 0o7777
+        ),
+        Err(_) => format!("its folder is closed to you; `sudo cp {shown} .` brings it here"),
+    }
 }
 
 fn file(path: &Path) -> std::io::Result<std::fs::File> {

@@ -10,10 +10,10 @@ use wallscope_capture::probes::{self, Announced, Options, Watcher};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
 use wallscope_model::calls::Calls;
-use wallscope_report::calls::{self, Look};
+use wallscope_render::calls::{self, Look};
 
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Readers};
 use crate::record::{TargetArgs, parse_duration, parse_overhead};
 use crate::report::style;
 use crate::slow::{self, Slow};
@@ -130,7 +130,10 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         return Err(Failure::usage("--max-overhead must be more than nothing"));
     }
     // Opened before anything is measured.
-    let hlog = asked.hlog.as_deref().map(Output::create).transpose()?;
+    let hlog = asked.hlog.as_deref();
+    let hlog = hlog
+        .map(|path| Output::create(path, Readers::Umask))
+        .transpose()?;
     let mut slow = (asked.slow)
         .map(|(quantile, page)| Slow::open(quantile, page))
         .transpose()?;

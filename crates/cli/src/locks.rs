@@ -1,7 +1,7 @@
 //! `wallscope locks FILE`, or of a live target.
 
-use wallscope_report::view::{Analysis, Idle};
-use wallscope_report::waits;
+use wallscope_analysis::view::{Analysis, Idle};
+use wallscope_render::waits;
 
 use crate::failure::Failure;
 use crate::{

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use roff::{Roff, roman};
 
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Readers};
 
 /// Write manual pages, made of what --help says
 #[derive(clap::Args)]
@@ -31,7 +31,10 @@ pub fn run(args: Args, mut command: Command) -> Result<(), Failure> {
     command.build();
     if let Some(folder) = args.output {
         for page in std::iter::once(&command).chain(command.get_subcommands()) {
-            let mut out = Output::create(&folder.join(Man::new(page.clone()).get_filename()))?;
+            let mut out = Output::create(
+                &folder.join(Man::new(page.clone()).get_filename()),
+                Readers::Umask,
+            )?;
             write(page, &mut out).map_err(anyhow::Error::new)?;
             out.finish()?;
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use tempfile::{NamedTempFile, TempPath};
-use wallscope_report::text::clean;
+use wallscope_render::text::clean;
 
 use crate::failure::Failure;
 
@@ -24,12 +24,41 @@ pub struct Output {
     place: PathBuf,
     /// Another file that has the name by then keeps it, and this one gets a number.
     yields: bool,
+    readers: Readers,
+}
+
+/// The users that may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// Its owner: a recording holds command lines, paths and names of every process it saw. Under sudo
+    /// the owner is the user that called sudo.
+    Owner,
+    /// As the umask says.
+    Umask,
+}
+
+impl Readers {
+    fn mode(self) -> u32 {
+        match self {
+            Readers::Owner => 0o600,
+            Readers::Umask => 0o666,
+        }
+    }
 }
 
 enum Sink {
     Nameless(File),
     Beside(NamedTempFile),
     Itself(File),
+}
+
+impl Sink {
+    fn file(&self) -> &File {
+        match self {
+            Sink::Beside(file) => file.as_file(),
+            Sink::Nameless(file) | Sink::Itself(file) => file,
+        }
+    }
 }
 
 impl Write for Sink {
@@ -49,13 +78,15 @@ impl Write for Sink {
 }
 
 impl Output {
-    /// Opens the file: a folder that is missing or read-only shows here, before any work is done.
-    pub fn create(path: &Path) -> anyhow::Result<Output> {
+    /// Opens a file that `readers` may read: a folder that is missing or read-only shows here, before
+    /// any work is done.
+    pub fn create(path: &Path, readers: Readers) -> anyhow::Result<Output> {
         let output = |sink, place: &Path| Output {
             file: BufWriter::new(sink),
             path: path.to_path_buf(),
             place: place.to_path_buf(),
             yields: false,
+            readers,
         };
         if path == Path::new("-") {
             let own = io::stdout().as_fd().try_clone_to_owned();
@@ -76,24 +107,28 @@ impl Output {
             path.display()
         );
         let folder = folder(place);
-        let sink = match nameless(folder) {
+        let sink = match nameless(folder, readers) {
             Ok(file) => Sink::Nameless(file),
-            Err(_) => Sink::Beside(builder().tempfile_in(folder).with_context(|| {
+            Err(_) => Sink::Beside(builder(readers).tempfile_in(folder).with_context(|| {
                 format!(
                     "cannot write into '{}'; choose another place with -o",
                     folder.display()
                 )
             })?),
         };
+        if readers == Readers::Owner {
+            give_to_caller(sink.file())
+                .with_context(|| format!("cannot give '{}' to the user of sudo", path.display()))?;
+        }
         Ok(output(sink, place))
     }
 
-    /// The same for a name that nobody asked for: whoever has it when this file is finished keeps
-    /// it, and this one gets a number.
-    pub fn create_beside(path: &Path) -> anyhow::Result<Output> {
+    /// Opens a file whose name nobody asked for. A file that has the name when this one is finished
+    /// keeps it, and this one gets a number.
+    pub fn create_beside(path: &Path, readers: Readers) -> anyhow::Result<Output> {
         Ok(Output {
             yields: true,
-            ..Output::create(path)?
+            ..Output::create(path, readers)?
         })
     }
 
@@ -120,7 +155,7 @@ impl Output {
             }
             Sink::Nameless(file) => {
                 file.sync_all().with_context(failed)?;
-                named(file, folder(&self.place)).with_context(failed)?
+                named(file, folder(&self.place), self.readers).with_context(failed)?
             }
         };
         if !self.yields {
@@ -156,37 +191,48 @@ fn folder(place: &Path) -> &Path {
     }
 }
 
-/// What makes temporary names; with the permissions of a file made in the ordinary way, less the
-/// umask.
-fn builder() -> tempfile::Builder<'static, 'static> {
+/// Makes temporary files that `readers` may read.
+fn builder(readers: Readers) -> tempfile::Builder<'static, 'static> {
     use std::os::unix::fs::PermissionsExt;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".wallscope-");
-    builder.permissions(std::fs::Permissions::from_mode(MODE));
+    builder.permissions(std::fs::Permissions::from_mode(readers.mode()));
     builder
 }
 
-const MODE: u32 = 0o666;
+/// Gives a new file to the user that called sudo, if this process runs under it.
+pub fn give_to_caller(file: &File) -> io::Result<()> {
+    let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    let caller = id("SUDO_UID").zip(id("SUDO_GID"));
+    match caller.filter(|_| rustix::process::geteuid().is_root()) {
+        Some((user, group)) => std::os::unix::fs::fchown(file, Some(user), Some(group)),
+        None => Ok(()),
+    }
+}
 
 /// A file in `folder` that has no name yet; fails on file systems that have no such files, or where
 /// it could not be given one later.
-fn nameless(folder: &Path) -> io::Result<File> {
+fn nameless(folder: &Path, readers: Readers) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(MODE))?);
+    let mode = Mode::from_raw_mode(readers.mode());
+    let file = File::from(rustix::fs::open(folder, flags, mode)?);
     std::fs::metadata(by_number(&file))?;
     Ok(file)
 }
 
 /// The same file under a temporary name in `folder`. A copy of it, where a file cannot be linked to.
-fn named(mut file: File, folder: &Path) -> io::Result<TempPath> {
+fn named(mut file: File, folder: &Path, readers: Readers) -> io::Result<TempPath> {
     let own = by_number(&file);
     let link = |name: &Path| {
         rustix::fs::linkat(CWD, &own, CWD, name, AtFlags::SYMLINK_FOLLOW).map_err(Into::into)
     };
-    if let Ok(linked) = builder().make_in(folder, link) {
+    if let Ok(linked) = builder(readers).make_in(folder, link) {
         return Ok(linked.into_temp_path());
     }
-    let mut copy = builder().tempfile_in(folder)?;
+    let mut copy = builder(readers).tempfile_in(folder)?;
+    if readers == Readers::Owner {
+        give_to_caller(copy.as_file())?;
+    }
     file.seek(SeekFrom::Start(0))?;
     io::copy(&mut file, &mut copy)?;
     copy.as_file().sync_all()?;
@@ -266,7 +312,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wallscope-1.pb.gz");
         // Both begin before either is there.
-        let mut both = [(); 2].map(|()| Output::create_beside(&path).unwrap());
+        let mut both = [(); 2].map(|()| Output::create_beside(&path, Readers::Owner).unwrap());
         for (output, text) in both.iter_mut().zip(["first", "second"]) {
             output.write_all(text.as_bytes()).unwrap();
         }
@@ -276,7 +322,7 @@ mod tests {
         assert_eq!(std::fs::read(first).unwrap(), b"first");
         assert_eq!(std::fs::read(second).unwrap(), b"second");
         // One that was asked for replaces what is there.
-        let mut output = Output::create(&path).unwrap();
+        let mut output = Output::create(&path, Readers::Owner).unwrap();
         output.write_all(b"third").unwrap();
         assert_eq!(output.finish().unwrap(), path);
         assert_eq!(std::fs::read(&path).unwrap(), b"third");
@@ -295,10 +341,10 @@ mod tests {
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         std::fs::write(&real, "old").unwrap();
         std::os::unix::fs::symlink("real", &link).unwrap();
-        let mut output = Output::create(&link).unwrap();
+        let mut output = Output::create(&link, Readers::Umask).unwrap();
         output.write_all(b"new").unwrap();
         output.flush().unwrap();
-        if nameless(folder.path()).is_ok() {
+        if nameless(folder.path(), Readers::Umask).is_ok() {
             assert_eq!(names(), ["link", "real"]);
         } else {
             println!("skipped: this file system has no files without a name");

@@ -10,14 +10,14 @@ use wallscope_capture::backend::{self, ebpf::Mechanism};
 use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording, WaitSeen};
 use wallscope_observe::{CountedLoss, Counter, LogFile, LogWriter, Observation, Unresolved};
-use wallscope_report::format::pprof;
-use wallscope_report::text;
+use wallscope_render::text;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers, give_to_caller};
 
 /// Measure a process, command, cgroup or the machine, and write the recording.
 #[derive(Debug, clap::Args)]
@@ -241,7 +241,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// Opens the log that is asked for: before measuring begins.
 fn kept_log(path: &Path) -> anyhow::Result<LogFile> {
-    LogFile::create(path).with_context(|| {
+    let log = LogFile::create(path).and_then(|log| {
+        give_to_caller(log.file())?;
+        Ok(log)
+    });
+    log.with_context(|| {
         format!(
             "cannot keep a log in '{}'; choose another place with --keep-log",
             path.display()
@@ -287,9 +291,9 @@ pub fn written(path: &Path) -> String {
 /// It cannot be written there.
 pub fn output(path: Option<&Path>) -> anyhow::Result<Output> {
     if let Some(path) = path {
-        return Output::create(path);
+        return Output::create(path, Readers::Owner);
     }
-    Output::create_beside(&dated_name())
+    Output::create_beside(&dated_name(), Readers::Owner)
 }
 
 /// `wallscope-20260131-154500.pb.gz`, local time.
@@ -483,7 +487,8 @@ pub fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
         Ok(path) => return Ok(path),
         Err(error) => error,
     };
-    let saved = Output::create_beside(&refuge).and_then(|output| write_to(output, recording));
+    let saved = Output::create_beside(&refuge, Readers::Owner)
+        .and_then(|output| write_to(output, recording));
     Err(match saved {
         Ok(refuge) => error.context(format!(
             "the recording was saved as '{}' instead",

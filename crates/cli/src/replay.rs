@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use wallscope_capture::session::replay;
 use wallscope_observe::LogReader;
 
-use crate::{failure::Failure, output::Output, record};
+use crate::{
+    failure::Failure,
+    output::{Output, Readers},
+    record,
+};
 
 /// Make the recording of a kept log again: without root, on any machine
 #[derive(Debug, clap::Args)]
@@ -30,7 +34,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let log = args.log.display();
     let mut reader = LogReader::open(&args.log)
         .map_err(|e| Failure::unreadable(format!("cannot replay '{log}': {e}")))?;
-    let output = Output::create(&args.output)?;
+    let output = Output::create(&args.output, Readers::Owner)?;
     let mut replayed = replay::replay(&mut reader)
         .map_err(|e| Failure::unreadable(format!("cannot replay '{log}': {e}")))?;
     record::mark(&mut replayed.recording, &replayed.seen);

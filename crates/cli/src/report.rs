@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, ValueEnum};
+use wallscope_analysis::inflation::{is_instrumented, view_of};
+use wallscope_analysis::view::{Analysis, Idle, groups};
 use wallscope_diagnose::finding;
 use wallscope_model::{Recording, View};
-use wallscope_report::text::{Headline, Style};
-use wallscope_report::view::{Analysis, Idle, groups, groups_text};
-use wallscope_report::{inflation, json, markdown, text};
+use wallscope_render::text::{Headline, Style};
+use wallscope_render::{inflation, json, markdown, text};
 
 use crate::failure::Failure;
 use crate::select::SelectArgs;
@@ -99,7 +100,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .of(input::recording(&args.file, &args.reading)?)?;
     let headline = headline(&recording);
     let out = if let Some(sampled) = &args.beside {
-        if !inflation::is_instrumented(&recording) {
+        if !is_instrumented(&recording) {
             return Err(Failure::usage(format!(
                 "'{}' is no profile by instrumentation: --beside is for Python's (cProfile) and \
                  gprof's; compare sampled ones with wallscope diff",
@@ -107,14 +108,19 @@ pub fn run(args: Args) -> Result<(), Failure> {
             )));
         }
         let sampled = input::recording(sampled, &args.reading)?;
-        let view = args.view.unwrap_or(inflation::view_of(&recording));
+        let view = args.view.unwrap_or(view_of(&recording));
         inflation::text(&recording, &sampled, view)
     } else if args.json {
         json::render(&Analysis::new(&recording, Idle::Show), &headline)
     } else {
         let analysis = Analysis::new(&recording, args.idle.into());
         if let Some(function) = &args.annotate {
-            annotate::text(&analysis, function, args.view.unwrap_or(View::Wall))?
+            annotate::text(
+                &analysis,
+                function,
+                args.view.unwrap_or(View::Wall),
+                &input::owner(&args.file),
+            )?
         } else if let Some(key) = &args.by {
             let unit = &recording.domain.unit;
             let rows = groups(&analysis, key);
@@ -124,7 +130,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                     keys(&recording).join(", ")
                 );
             }
-            groups_text(&rows, key, unit, usize::MAX - 1)
+            text::groups_text(&rows, key, unit, usize::MAX - 1)
         } else if args.md {
             markdown::render(&analysis, &headline)
         } else {

@@ -11,9 +11,9 @@ use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
 use wallscope_diagnose::ladder::{Cause, Ladder};
 use wallscope_model::calls::Calls;
+use wallscope_model::units::{count, ns};
 use wallscope_model::{Function, ModuleKind, Recording};
-use wallscope_report::calls::{self, Look};
-use wallscope_report::text::units::{count, ns};
+use wallscope_render::calls::{self, Look};
 
 use crate::latency::Teller;
 use crate::report::style;

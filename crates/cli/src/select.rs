@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use regex::Regex;
+use wallscope_analysis::select::Selection;
+use wallscope_formats::folded;
 use wallscope_model::{Recording, State};
-use wallscope_report::format::folded;
-use wallscope_report::select::Selection;
 
 use crate::failure::Failure;
 

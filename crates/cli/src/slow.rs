@@ -7,21 +7,22 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
+use wallscope_analysis::diff::{Normal, Options as DiffOptions, compare};
+use wallscope_analysis::view::Idle;
 use wallscope_capture::Error;
 use wallscope_capture::probes::Measured;
 use wallscope_capture::session::{self, Captured, Live, Observer, Options, Progress, Stopper};
 use wallscope_capture::target::Target;
+use wallscope_formats::pprof;
 use wallscope_model::Recording;
 use wallscope_model::calls::Call;
 use wallscope_model::scale::scale;
+use wallscope_model::units::{count, ns};
 use wallscope_model::within::outermost;
-use wallscope_report::diff::{self, Normal, Shown, compare};
-use wallscope_report::format::pprof;
-use wallscope_report::text::units::{count, ns};
-use wallscope_report::view::Idle;
+use wallscope_render::diff::{self, Shown};
 
 use crate::failure::Failure;
-use crate::output::{Output, unwritable};
+use crate::output::{Output, Readers, unwritable};
 use crate::report::style;
 
 /// Typical calls are those between these quantiles.
@@ -78,15 +79,15 @@ impl Slow {
             let stem = page.file_stem().unwrap_or_default().to_string_lossy();
             page.with_file_name(format!("{stem}-{what}.pb.gz"))
         };
-        let open = |path: PathBuf| -> Result<(PathBuf, Output), Failure> {
-            let output = Output::create(&path)?;
+        let open = |path: PathBuf, readers| -> Result<(PathBuf, Output), Failure> {
+            let output = Output::create(&path, readers)?;
             Ok((path, output))
         };
         Ok(Slow {
             quantile,
-            slow: open(beside("slow"))?,
-            typical: open(beside("typical"))?,
-            page: open(page)?,
+            slow: open(beside("slow"), Readers::Owner)?,
+            typical: open(beside("typical"), Readers::Owner)?,
+            page: open(page, Readers::Umask)?,
             recording: None,
         })
     }
@@ -176,10 +177,10 @@ impl Slow {
         self.slow.1.finish()?;
         self.typical.1.finish()?;
         let (slow_part, typical_part) = ([slow_part], [typical_part]);
-        let options = diff::Options {
+        let options = DiffOptions {
             idle: Idle::Show,
             normal: Normal::Total,
-            ..diff::Options::default()
+            ..DiffOptions::default()
         };
         let comparison = compare(&typical_part, &slow_part, &options)
             .map_err(|e| anyhow::anyhow!("cannot compare slow calls with typical ones: {e}"))?;

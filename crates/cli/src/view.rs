@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
-use wallscope_report::page::{self, Finding, PageOptions};
+use wallscope_render::page::{self, Finding, PageOptions};
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Readers};
 use crate::report::IdleArg;
 use crate::select::SelectArgs;
 use crate::{input, output};
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let file = match path == Path::new("-") {
         true => None,
         // The place is tried before the work is done.
-        false => Some(Output::create(&path)?),
+        false => Some(Output::create(&path, Readers::Umask)?),
     };
     let recording = args
         .select

@@ -1,8 +1,8 @@
 //! `wallscope why FILE`, or of a live target.
 
+use wallscope_analysis::view::{Analysis, Idle, Whose};
 use wallscope_model::Recording;
-use wallscope_report::view::{Analysis, Idle, Whose};
-use wallscope_report::waits;
+use wallscope_render::waits;
 
 use crate::annotate;
 use crate::failure::Failure;

@@ -1,8 +1,5 @@
 //! Addresses of profiles are read like files, encrypted or not.
 
-#[path = "../../report/tests/synthetic/mod.rs"]
-mod synthetic;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -10,8 +7,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
-use wallscope_report::format::pprof;
+use wallscope_synthetic as synthetic;
 
 fn profile() -> Vec<u8> {
     let rec = synthetic::recording(2);

@@ -1,16 +1,14 @@
 //! `wallscope diff` as a user and a script meet it.
 
-#[path = "../../report/tests/synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 use wallscope_model::{
     Above, Actor, ActorId, BlockReason, Hop, LedgerSlice, Peer, Recording, Role, Sample, State,
 };
-use wallscope_report::format::pprof;
+use wallscope_synthetic as synthetic;
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_wallscope"))

@@ -75,7 +75,7 @@ fn each_heading_is_still_printed() {
             sources(&path.join("src"), &mut paths);
         }
     }
-    sources(&root().join("web/js"), &mut paths);
+    sources(&root().join("crates/render/web/js"), &mut paths);
     let texts: Vec<String> = paths
         .iter()
         .map(|p| printed(&std::fs::read_to_string(p).expect("a source")))

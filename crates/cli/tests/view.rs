@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 const RECORDING: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../web/tests/fixtures/demo.pb.gz"
+    "/../render/web/tests/fixtures/demo.pb.gz"
 );
 
 fn view(args: &[&str], folder: &Path, stdin: Stdio) -> Output {

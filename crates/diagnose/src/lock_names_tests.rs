@@ -2,7 +2,7 @@
 
 use wallscope_model::{
     Actor, ActorId, ContextId, Frame, FrameId, Function, FunctionId, Label, LabelsId, Line, Sample,
-    StackEnd, StackId, State,
+    Stack, StackEnd, StackId, State,
 };
 
 use super::*;
@@ -127,7 +127,7 @@ fn a_join_waits_for_a_thread_s_end_and_mixed_words_keep_their_names() {
 }
 
 #[test]
-fn who_has_a_lock_by_its_memory_is_believed_of_locks_that_keep_that() {
+fn an_owner_by_a_lock_s_memory_is_believed_of_locks_that_keep_it() {
     let stacks: [(&str, &[&str]); 4] = [
         (
             "futex a",
@@ -204,7 +204,7 @@ fn a_c_library_without_debug_symbols_names_nobody_where_a_timed_mutex_waits() {
             pid: 0,
         });
     }
-    let believed = |rec: &Recording, told| keeps_owner(rec, &rec.stacks[0], told);
+    let believed = |rec: &Recording, told| keeps_owner(rec, StackId(0), told);
     for (frame, module) in rec.frames.iter_mut().zip([0, 0, 1]) {
         frame.module = Some(ModuleId(module));
     }

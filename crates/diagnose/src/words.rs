@@ -44,7 +44,7 @@ pub(crate) fn list(items: &[String]) -> String {
     }
 }
 
-/// What a blocked thread waits for.
+/// Target of a blocked thread's wait.
 pub(crate) fn reason(r: BlockReason) -> &'static str {
     match r {
         BlockReason::Lock => "locks",

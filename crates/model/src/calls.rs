@@ -1,9 +1,9 @@
-//! Calls of single functions: how many, how long each, and what their time went on.
+//! Calls of single functions: their number, their lengths, and the states of their time.
 //!
-//! Lengths are counted in a log-linear histogram (as Tene's HdrHistogram): octaves of [`FINE`] equal
-//! parts, so that the middle of a part is within 0.8 % of every length in it. Beside it, for parts of
-//! [`COARSE`] to an octave, stand the sums of the calls' own ledgers, so that calls of some length
-//! can be asked what they waited for. The kernel programs count by the same divisions.
+//! Lengths are counted in a log-linear histogram (as Tene's HdrHistogram): octaves of [`FINE`]
+//! equal parts, so that the middle of a part is within 0.8 % of every length in it. Beside it, the
+//! sums of the calls' own ledgers are kept, with [`COARSE`] parts to an octave. They tell the
+//! states of calls of a given length. The kernel programs count by the same divisions.
 
 use crate::{BlockReason, Domain, Ledger, Loss, Runnable};
 
@@ -11,7 +11,7 @@ use crate::{BlockReason, Domain, Ledger, Loss, Runnable};
 pub const FINE: usize = 64;
 /// Parts of an octave, for ledgers.
 pub const COARSE: usize = 8;
-/// Octaves; the first holds what is shorter than [`FINE`] ns, the last everything above 73 minutes.
+/// Octaves. The first holds lengths below [`FINE`] ns, the last everything above 73 minutes.
 pub const OCTAVES: usize = 38;
 
 /// The shortest length of part `part` of `parts` in `octave`, ns.
@@ -24,7 +24,7 @@ fn low(octave: usize, part: usize, parts: usize) -> u64 {
     }
 }
 
-/// Octave and fine part of a length.
+/// Octave and fine part of a length in ns.
 fn place(ns: u64) -> (usize, usize) {
     if ns < FINE as u64 {
         return (0, ns as usize);
@@ -36,7 +36,7 @@ fn place(ns: u64) -> (usize, usize) {
     (octave, (ns >> (octave - 1)) as usize & (FINE - 1))
 }
 
-/// How many calls there were of each length.
+/// Histogram of the lengths of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     /// By octave and part, `OCTAVES × FINE`.
@@ -52,7 +52,7 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// Adds `count` calls to a part of an octave; indices out of range are those of the last.
+    /// Adds `count` calls to a part of an octave; an index out of range counts as the last.
     pub fn add_part(&mut self, octave: usize, part: usize, count: u64) {
         let at = octave.min(OCTAVES - 1) * FINE + part.min(FINE - 1);
         self.counts[at] += count;
@@ -64,14 +64,14 @@ impl Lengths {
         self.add_part(octave, part, count);
     }
 
-    /// Adds another's calls.
+    /// Adds the calls of `other`.
     pub fn merge(&mut self, other: &Lengths) {
         for (a, b) in self.counts.iter_mut().zip(&other.counts) {
             *a += b;
         }
     }
 
-    /// What has come since `earlier`, an older state of the same counts.
+    /// The calls added since `earlier`, an older state of this histogram.
     pub fn since(&self, earlier: &Lengths) -> Lengths {
         let pairs = self.counts.iter().zip(&earlier.counts);
         Lengths {
@@ -79,12 +79,13 @@ impl Lengths {
         }
     }
 
-    /// How many calls.
+    /// Number of calls.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Occupied parts in ascending order: the first length, the first behind, and how many calls.
+    /// Occupied parts in ascending order: the shortest length, one past the longest, and the number
+    /// of calls.
     pub fn parts(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts
             .iter()
@@ -100,8 +101,8 @@ impl Lengths {
             })
     }
 
-    /// The length, ns, that a share `q` of the calls does not exceed: the middle of its part, within
-    /// 0.8 % of the truth. `None` without calls.
+    /// The length, ns, that a share `q` of the calls does not exceed: the middle of its part,
+    /// within 0.8 % of the truth. `None` without calls.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = (q.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut sum = 0;
@@ -114,9 +115,9 @@ impl Lengths {
         None
     }
 
-    /// The same counts as they would be had each call that was longer than `interval` delayed the
-    /// ones that were due meanwhile (coordinated omission): for each, the waits of those are added, at
-    /// `length − interval`, `length − 2 · interval` and so on, as HdrHistogram does.
+    /// Corrects for coordinated omission, as HdrHistogram does. Each call longer than `interval` is
+    /// taken to have delayed the calls due meanwhile. Their waits are added: `length − interval`,
+    /// `length − 2 · interval` and so on.
     pub fn corrected(&self, interval: u64) -> Lengths {
         let mut out = self.clone();
         if interval == 0 {
@@ -133,24 +134,24 @@ impl Lengths {
     }
 }
 
-/// Where the time of some calls went, ns.
+/// Time of some calls by state, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallBooks {
     /// On a CPU.
     pub on_cpu: u64,
-    /// Waiting for one.
+    /// Waiting for a CPU.
     pub runnable: Runnable,
     /// Blocked, by `BlockReason as usize`.
     pub blocked: [u64; BlockReason::COUNT],
 }
 
 impl CallBooks {
-    /// All of it.
+    /// The sum of all states, ns.
     pub fn total(&self) -> u64 {
         self.on_cpu + self.runnable.total() + self.blocked.iter().sum::<u64>()
     }
 
-    /// Adds another's.
+    /// Adds the time of `other`.
     pub fn add(&mut self, other: &CallBooks) {
         self.on_cpu += other.on_cpu;
         self.runnable.woken += other.runnable.woken;
@@ -161,7 +162,7 @@ impl CallBooks {
         }
     }
 
-    /// Its parts that are not nothing, by the contract's names, the largest first.
+    /// The non-zero parts, by the contract's names, largest first.
     pub fn parts(&self) -> Vec<(&'static str, u64)> {
         let mut parts = vec![
             ("on_cpu", self.on_cpu),
@@ -176,7 +177,7 @@ impl CallBooks {
         parts
     }
 
-    /// As a ledger of `wall` ns.
+    /// Converts to a ledger of `wall` ns.
     pub fn ledger(&self, wall: u64) -> Ledger {
         let mut ledger = Ledger {
             wall_ns: wall,
@@ -189,19 +190,19 @@ impl CallBooks {
     }
 }
 
-/// Calls of about the same length.
+/// Calls of about equal length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Band {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
     /// Sum of their lengths, ns.
     pub wall: u64,
-    /// Where that went.
+    /// Their time by state.
     pub books: CallBooks,
 }
 
 impl Band {
-    /// A share of it, as calls of about the same length are alike.
+    /// A share of the band, as its calls are alike.
     fn part(&self, share: f64) -> Band {
         let of = |n: u64| (n as f64 * share).round() as u64;
         let b = &self.books;
@@ -220,7 +221,7 @@ impl Band {
         }
     }
 
-    /// Adds other calls.
+    /// Adds the calls of `other`.
     pub fn add(&mut self, other: &Band) {
         self.count += other.count;
         self.wall += other.wall;
@@ -228,23 +229,23 @@ impl Band {
     }
 }
 
-/// How calls were counted and how they ended. `entered` is all; the others are parts of it, but for
+/// Counts of calls by their end. `entered` counts all calls; the others are parts of it, except
 /// `begun`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Calls.
+    /// All calls.
     pub entered: u64,
-    /// Of which the end was seen: these have lengths.
+    /// Calls with a seen end: these have lengths.
     pub ended: u64,
-    /// Of those, ended by a tail call that could not be followed: the length goes up to it.
+    /// Of `ended`: ended by a tail call that could not be followed. The length reaches up to it.
     pub by_tail_call: u64,
-    /// Of those, left by an exception: the length goes up to where it was caught.
+    /// Of `ended`: left by an exception. The length reaches up to its handler.
     pub by_exception: u64,
-    /// Left without a return: by an exception or `longjmp`, or with their thread.
+    /// Calls without a return: left by an exception or `longjmp`, or ended with their thread.
     pub left: u64,
-    /// Too deep in other calls to be timed.
+    /// Calls nested too deep to be timed.
     pub deep: u64,
-    /// Returns of calls that began before the first look.
+    /// Returns of calls that began before the measurement.
     pub begun: u64,
 }
 
@@ -256,41 +257,41 @@ impl Tally {
     }
 }
 
-/// What a stretch of time saw of one function.
+/// Calls of one function in one slice of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallSlice {
-    /// Begin, CLOCK_MONOTONIC ns.
+    /// Start, CLOCK_MONOTONIC ns.
     pub start_ns: u64,
-    /// End.
+    /// End, CLOCK_MONOTONIC ns.
     pub end_ns: u64,
-    /// Calls that began in it.
+    /// Calls that began in the slice.
     pub entered: u64,
-    /// Lengths of those that ended in it.
+    /// Lengths of calls that ended in it.
     pub lengths: Lengths,
 }
 
-/// One function's calls.
+/// The calls of one function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FunctionCalls {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// File name of its module; empty for events of the kernel.
+    /// File name of its module; empty for kernel events.
     pub module: String,
-    /// How it was probed, in words.
+    /// Its probes, in words.
     pub probes: String,
-    /// Counts.
+    /// Counts by end.
     pub tally: Tally,
-    /// Lengths of the calls that ended, without what the probes cost.
+    /// Lengths of the calls that ended, less the probes' overhead.
     pub lengths: Lengths,
     /// The longest call, ns.
     pub longest: u64,
-    /// All lengths, ns.
+    /// Sum of all lengths, ns.
     pub wall: u64,
-    /// Ledgers by length, `OCTAVES × COARSE`; empty where only counted.
+    /// Ledgers by length, `OCTAVES × COARSE`; empty if calls were only counted.
     pub bands: Vec<Band>,
-    /// What was taken off each length for the probes' own time, ns.
+    /// Probe overhead subtracted from each length, ns.
     pub subtracted: u64,
-    /// Over time.
+    /// The calls by slice of time.
     pub slices: Vec<CallSlice>,
 }
 
@@ -302,8 +303,8 @@ impl FunctionCalls {
         sum
     }
 
-    /// The calls between two quantiles; of a band that is cut (12.5 % of length) the share that lies
-    /// between.
+    /// The calls between two quantiles. A band across a quantile (12.5 % of length) contributes its
+    /// share between them.
     pub fn between(&self, from: f64, to: f64) -> Band {
         let all: u64 = self.bands.iter().map(|b| b.count).sum();
         let (first, last) = (from * all as f64, to * all as f64);
@@ -329,12 +330,12 @@ impl FunctionCalls {
     }
 }
 
-/// A single call that was long.
+/// A single slow call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlowCall {
     /// Index of its function.
     pub function: usize,
-    /// Begin, CLOCK_MONOTONIC ns.
+    /// Start, CLOCK_MONOTONIC ns.
     pub start_ns: u64,
     /// Length, ns.
     pub length: u64,
@@ -344,11 +345,11 @@ pub struct SlowCall {
     pub tid: u32,
     /// The thread's name.
     pub thread: String,
-    /// Where its time went.
+    /// Its time by state.
     pub books: CallBooks,
 }
 
-/// One call among all, where each is kept.
+/// A single call, in a measurement that keeps every call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Index of its function.
@@ -357,38 +358,38 @@ pub struct Call {
     pub pid: u32,
     /// Thread.
     pub tid: u32,
-    /// Begin, CLOCK_MONOTONIC ns.
+    /// Start, CLOCK_MONOTONIC ns.
     pub start_ns: u64,
-    /// End.
+    /// End, CLOCK_MONOTONIC ns.
     pub end_ns: u64,
-    /// Length without what the probes cost, ns.
+    /// Length less the probes' overhead, ns.
     pub length: u64,
-    /// Where its time went.
+    /// Its time by state.
     pub books: CallBooks,
 }
 
-/// What was measured of all asked functions.
+/// The result of measuring calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     /// The functions in the order of their first mention.
     pub functions: Vec<FunctionCalls>,
-    /// The longest calls of all, the longest first.
+    /// The longest calls, longest first.
     pub slowest: Vec<SlowCall>,
-    /// Begin of measuring, CLOCK_MONOTONIC ns.
+    /// Start of the measurement, CLOCK_MONOTONIC ns.
     pub start_ns: u64,
-    /// End.
+    /// End of the measurement, CLOCK_MONOTONIC ns.
     pub end_ns: u64,
-    /// Begin, Unix time in ns.
+    /// Start of the measurement, Unix time in ns.
     pub start_unix_ns: u64,
-    /// Lengths were measured, not only counts.
+    /// Whether lengths were measured, not only counts.
     pub timed: bool,
-    /// What was measured and how.
+    /// The measurement's domain.
     pub domain: Domain,
-    /// What was lost.
+    /// Losses by cause.
     pub losses: Vec<Loss>,
-    /// What the probes cost the target, by their predicted cost each and the calls counted, ns.
+    /// Probe overhead of the target, ns: predicted cost times number of calls.
     pub probe_ns: u64,
-    /// Why it ended before its time, if it did.
+    /// Reason why the measurement ended early, if it did.
     pub stopped: Option<String>,
 }
 
@@ -440,7 +441,7 @@ mod tests {
         lengths.add(1_000, 10);
         lengths.add(10_000, 1);
         let corrected = lengths.corrected(1_000);
-        // 10 µs stands for further calls of 9, 8, … 1 µs.
+        // A call of 10 µs stands for further calls of 9, 8, … 1 µs.
         assert_eq!(corrected.count(), 11 + 9);
         assert_eq!(lengths.corrected(0), lengths);
     }

@@ -1,60 +1,60 @@
-//! Is a difference real? Estimates of one quantity from runs of two sides, compared.
+//! Tests whether a difference is real: compares estimates of one quantity from runs of two sides.
 //!
-//! **Within a run** a quantity is a ratio `V = Σx / Σn` over blocks of time (`x` the quantity's time,
-//! `n` what it is normalised by). Its error has two sizes ([`Estimate`]): *sampling*, from residuals
-//! of neighbouring blocks and never below that of independent samples; and *blocks*, from residuals
-//! about the mean, which holds the program's own unsteadiness too.
+//! **Within a run** a quantity is a ratio `V = Σx / Σn` over blocks of time (`x` is the quantity's
+//! time, `n` its normaliser). Its error has two measures ([`Estimate`]). *Sampling* comes from
+//! residuals of neighbouring blocks and is never below that of independent samples. *Blocks* comes
+//! from residuals about the mean, and so includes the program's own unsteadiness.
 //!
-//! **Between runs.** With one run a side nothing tells how much runs differ, and the blocks' error
-//! stands in for it, and what goes with waiting for a CPU from block to block ([`crate::crowding`]) is
-//! not held for a change where the sides waited differently. With more, two things are expected to make
-//! runs of a side differ: their sampling error, and what all functions have in common, as a machine that
-//! was slower in one run ([`Prior::common`]: the relative variance of the whole, which is exact). The
-//! variance between runs is set against that expectation; their ratio is the dispersion. Few runs
-//! tell it badly for one function, but all functions together tell what is usual: the dispersions
-//! are moderated by empirical Bayes ([`Prior`]; Smyth, *Statistical Applications in Genetics and
-//! Molecular Biology* 3, 2004; as a quasi-likelihood dispersion, Lund et al., same journal 11,
-//! 2012), and Student's t has the degrees of freedom of both, but for the common part, which is known
-//! to those of the runs (Satterthwaite, *Biometrics Bulletin* 2, 1946). A dispersion below 1 is not
-//! believed.
+//! **Between runs.** With one run a side, nothing shows how much runs differ. The blocks' error
+//! stands in for it. If a quantity follows the time that threads wait for a CPU from block to block
+//! ([`crate::crowding`]), a difference in that waiting explains part of the difference. With more
+//! runs, two causes make runs of a side differ. One is their sampling error. The other is common to
+//! all functions, as on a machine that was slower in one run ([`Prior::common`]: the relative
+//! variance of the whole, which is exact). The variance between runs, divided by this expectation,
+//! is the dispersion. Few runs estimate it badly for one function, but all functions together show
+//! its usual value. So the dispersions are moderated by empirical Bayes ([`Prior`]; Smyth,
+//! *Statistical Applications in Genetics and Molecular Biology* 3, 2004; as a quasi-likelihood
+//! dispersion, Lund et al., same journal 11, 2012). Student's t gets the degrees of freedom of
+//! both, except for the common part, which has those of the runs (Satterthwaite, *Biometrics
+//! Bulletin* 2, 1946). A dispersion below 1 counts as 1.
 //!
-//! **Many functions.** [`adjust`] controls the false discovery rate by Benjamini and Hochberg's procedure
-//! (*Journal of the Royal Statistical Society* B 57, 1995). Where nothing changed, that is the
-//! probability of any report at all. It holds for tests that depend on each other positively, as those of
-//! callers and callees do; shares of one whole depend on each other negatively too, and at worst the rate
-//! is larger by the sum of 1/i over the tests, some five times for a hundred (Benjamini and
-//! Yekutieli, *Annals of Statistics* 29, 2001). Dividing by that hides real changes,
-//! and of 100 live pairs of equals one had a report without it.
+//! **Many functions.** [`adjust`] controls the false discovery rate by Benjamini and Hochberg's
+//! procedure (*Journal of the Royal Statistical Society* B 57, 1995). Where nothing changed, that
+//! rate is the probability of any report at all. It holds for tests with positive dependence, as
+//! those of callers and callees. Shares of one whole also have negative dependence. At worst the
+//! rate is then larger by the sum of 1/i over the tests, some five times for a hundred (Benjamini
+//! and Yekutieli, *Annals of Statistics* 29, 2001). Dividing by that sum hides real changes, and of
+//! 100 live pairs of equals one had a report without it.
 
 use crate::crowding::{Crowding, Elasticity, accounts_for};
 use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
 
-/// A quantity in one run.
+/// An estimate of a quantity in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Its value.
+    /// The value.
     pub value: f64,
     /// Variance of the value by sampling alone.
     pub sampling: f64,
-    /// Variance of the value if time were taken from the same program again; not below `sampling`.
+    /// Variance of the value over repeated recordings of the program; not below `sampling`.
     pub blocks: f64,
     /// Degrees of freedom of these variances.
     pub df: f64,
-    /// How it goes with the time that threads wait for a CPU.
+    /// Dependence on the time that threads wait for a CPU.
     pub crowding: Crowding,
 }
 
-/// With fewer blocks than this, the variance between them says too little to be used.
+/// Minimum blocks: with fewer, the variance between them is too uncertain.
 const FEWEST_BLOCKS: f64 = 4.0;
 
-/// How many times the variance of independent samples is taken where blocks cannot tell, and as if how
-/// many had told it: so it is between 1.2 and 4.2 times with 95 %.
+/// With too few blocks, the assumed variance in multiples of that of independent samples, and the
+/// number of blocks behind this assumption. The 95 % range is 1.2 to 4.2 times.
 const ASSUMED_DESIGN_EFFECT: f64 = 2.0;
 const ASSUMED_BLOCKS: f64 = 20.0;
 
-/// Estimates `Σx / Σn`, where `floor` is the variance that independent samples would have.
+/// Estimates `Σx / Σn`. `floor` is the variance of independent samples.
 ///
-/// `x` and `n` are by block of time, of equal length. Without any `n` the value is 0.
+/// `x` and `n` are by block of time, of equal length. If all of `n` is 0, the value is 0.
 pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
     let whole: f64 = n.iter().sum();
     if whole <= 0.0 {
@@ -79,7 +79,7 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
         .map(|r| (r[1] - r[0]).powi(2) / 2.0)
         .sum();
     let sampling = (scale * successive).max(floor);
-    // Slow changes make neighbouring blocks alike; longer blocks tell how much.
+    // Slow changes make neighbouring blocks alike; longer blocks show how much.
     let about_mean = |length: usize| -> f64 {
         let sums = residuals.chunks_exact(length);
         let count = sums.len() as f64;
@@ -99,21 +99,21 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
     }
 }
 
-/// What is usual, from all quantities of a comparison.
+/// Usual values, from all quantities of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
-    /// Relative variance between runs of a side that all quantities have in common.
+    /// Relative variance between runs of a side that all quantities share.
     pub common: f64,
     /// The usual dispersion.
     pub dispersion: f64,
-    /// How many degrees of freedom that knowledge is worth.
+    /// Degrees of freedom of that dispersion.
     pub df: f64,
-    /// With one run a side: how quantities go with waiting for a CPU.
+    /// With one run a side: usual dependence of quantities on waiting for a CPU.
     pub elasticity: Option<Elasticity>,
 }
 
 impl Prior {
-    /// Nothing is known.
+    /// No prior knowledge.
     pub const NONE: Prior = Prior {
         common: 0.0,
         dispersion: 1.0,
@@ -121,7 +121,7 @@ impl Prior {
         elasticity: None,
     };
 
-    /// The prior that `quantities` (base runs, new runs) suggest, of a `whole` whose runs are the same.
+    /// Estimates the prior from `quantities` (base runs, new runs) of a `whole` with the same runs.
     pub fn of<'a>(
         whole: [&[Estimate]; 2],
         quantities: impl Iterator<Item = (&'a [Estimate], &'a [Estimate])>,
@@ -142,8 +142,8 @@ impl Prior {
             .filter_map(|(base, new)| {
                 let (dispersion, d) = dispersion(base, new, common)?;
                 df = d;
-                // Less than chance gives once in a hundred times: its error is not sampling's, as of
-                // what takes all time, and says nothing of the others.
+                // A dispersion below the first percentile of chance does not come from sampling
+                // error, as for a function that takes all time. It says nothing about the others.
                 let rare = 1.0 - 2.0 / (9.0 * d) - 2.33 * (2.0 / (9.0 * d)).sqrt();
                 Some(dispersion.max(rare.max(0.01).powi(3)).ln())
             })
@@ -160,7 +160,7 @@ impl Prior {
             .sum::<f64>()
             / (logs.len() - 1) as f64;
         let excess = spread - trigamma(df / 2.0);
-        // All other quantities together know no more than their own degrees of freedom.
+        // All other quantities together have only their own degrees of freedom.
         let most = df * (logs.len() - 1) as f64;
         let (prior_df, log) = if excess > 0.0 {
             let half = trigamma_inverse(excess);
@@ -176,8 +176,8 @@ impl Prior {
     }
 }
 
-/// How many times more the runs of a side differ than is expected, and its degrees of freedom; `None`
-/// with one run a side or nothing sampled.
+/// The variance between runs of a side in multiples of the expected one, and its degrees of
+/// freedom; `None` with one run a side or nothing sampled.
 fn dispersion(base: &[Estimate], new: &[Estimate], common: f64) -> Option<(f64, f64)> {
     let df = (base.len() + new.len()).checked_sub(2)? as f64;
     let (mut sum, mut known) = (0.0, 0.0);
@@ -212,7 +212,7 @@ fn mean(side: &[Estimate], of: impl Fn(&Estimate) -> f64) -> f64 {
     side.iter().map(of).sum::<f64>() / side.len().max(1) as f64
 }
 
-/// Two sides compared.
+/// The comparison of two sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Difference {
     /// Mean of the base runs.
@@ -225,25 +225,25 @@ pub struct Difference {
     pub error: f64,
     /// Its degrees of freedom.
     pub df: f64,
-    /// The part of the error's variance that longer runs would make smaller, 0..=1; the rest is
-    /// how much runs differ, which only more runs do.
+    /// Share of the error's variance that longer runs would reduce, 0..=1. The rest is the
+    /// difference between runs, which only more runs reduce.
     pub sampled: f64,
     /// Lower end of the 95 % interval of the difference.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Two-sided p-value of there being no difference.
+    /// Two-sided p-value under no difference.
     pub p: f64,
 }
 
 impl Difference {
-    /// The difference relative to the base; `None` without one.
+    /// The difference relative to the base; `None` if the base is 0.
     pub fn relative(&self) -> Option<f64> {
         (self.base > 0.0).then(|| self.delta / self.base)
     }
 
-    /// The smallest true difference that such data would find in four of five attempts, each
-    /// judged at 5 %.
+    /// The smallest true difference that such data would detect in four of five attempts, each
+    /// tested at 5 %.
     pub fn resolvable(&self) -> f64 {
         if self.error <= 0.0 {
             return 0.0;
@@ -253,7 +253,7 @@ impl Difference {
     }
 }
 
-/// Compares the runs of two sides, of which neither may be empty.
+/// Compares the runs of two sides; neither may be empty.
 pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference {
     let (b, n) = (mean(base, |e| e.value), mean(new, |e| e.value));
     let runs = (base.len().max(1) as f64, new.len().max(1) as f64);
@@ -264,7 +264,8 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
             let common = prior.common * (b * b / runs.0 + n * n / runs.1);
             let df = own_df + prior.df;
             let dispersion = (own_df * own + prior.df * prior.dispersion) / df;
-            // Satterthwaite's, of a part known to `df` and one known to the runs' own.
+            // Satterthwaite's approximation, of a part with `df` and a part with the runs' own
+            // degrees of freedom.
             let part = common / (least + common);
             let df = 1.0 / ((1.0 - part).powi(2) / df + part * part / own_df);
             (dispersion.max(1.0) * (least + common), df)
@@ -297,7 +298,7 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
         delta,
         error,
         df,
-        // What differs between blocks evens out with more of them; what differs between runs stays.
+        // More blocks average out the differences between blocks, but not those between runs.
         sampled: if variance > 0.0 && base.len() + new.len() > 2 {
             least / variance
         } else {
@@ -313,7 +314,7 @@ pub fn compare(base: &[Estimate], new: &[Estimate], prior: Prior) -> Difference 
     }
 }
 
-/// Compares quantities that are counted and not sampled: with several runs their spread alone tells.
+/// Compares counted quantities: with several runs, the spread between them is the only error.
 pub fn compare_spread(base: &[Estimate], new: &[Estimate]) -> Difference {
     let counted = |side: &[Estimate]| -> Vec<Estimate> {
         let centre = mean(side, |e| e.value);
@@ -328,7 +329,7 @@ pub fn compare_spread(base: &[Estimate], new: &[Estimate]) -> Difference {
     compare(&counted(base), &counted(new), Prior::NONE)
 }
 
-/// Adjusts p-values so that taking those at most `q` keeps the false discovery rate at `q`.
+/// Adjusts p-values: accepting those at most `q` keeps the false discovery rate at `q`.
 pub fn adjust(p: &[f64]) -> Vec<f64> {
     let m = p.len();
     let mut order: Vec<usize> = (0..m).collect();
@@ -343,24 +344,24 @@ pub fn adjust(p: &[f64]) -> Vec<f64> {
     out
 }
 
-/// What it takes to resolve a difference.
+/// The data needed to resolve a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effort {
-    /// These data do.
+    /// The present data suffice.
     Enough,
-    /// Runs this many times as long.
+    /// Runs of this many times the length.
     Longer(f64),
-    /// This many times as many runs (longer ones would not do).
+    /// This many times as many runs (longer ones would not suffice).
     MoreRuns(f64),
 }
 
-/// What it takes for `d` to resolve a difference of `size` in four of five attempts.
+/// The data needed for `d` to resolve a difference of `size` in four of five attempts.
 pub fn effort(d: &Difference, size: f64) -> Effort {
     let times = (d.resolvable() / size).powi(2);
     if times <= 1.0 {
         return Effort::Enough;
     }
-    // Variance must fall to 1/times; its part that does not depend on length stays.
+    // The variance must fall to 1/times; the part that does not depend on length stays.
     let left = 1.0 / times - (1.0 - d.sampled);
     if left > 0.0 && d.sampled / left <= 4.0 * times {
         Effort::Longer(d.sampled / left)

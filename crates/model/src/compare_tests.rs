@@ -1,6 +1,6 @@
 use super::*;
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -16,8 +16,7 @@ impl Random {
     }
 }
 
-/// A run of `blocks` blocks around `mean`, with a deviation from block to block and one from run
-/// to run.
+/// A run of `blocks` blocks around `mean`, with a deviation for each block and one for the run.
 fn run(r: &mut Random, mean: f64, block: f64, between: f64, blocks: usize) -> Estimate {
     let mean = mean + between * r.normal();
     let x: Vec<f64> = (0..blocks).map(|_| mean + block * r.normal()).collect();
@@ -30,7 +29,7 @@ fn intervals_cover_and_tests_keep_their_level() {
     for (runs, between) in [(1, 0.0), (2, 0.0), (5, 0.0), (5, 2.0), (3, 5.0)] {
         let (mut covered, mut called, mut trials) = (0, 0, 0);
         for _ in 0..300 {
-            // Ten quantities at a time: they tell each other how much runs differ.
+            // Ten quantities at a time: together they show how much runs differ.
             let sides: Vec<[Vec<Estimate>; 2]> = (0..10)
                 .map(|_| {
                     let mut side = |mean: f64| -> Vec<Estimate> {
@@ -46,7 +45,7 @@ fn intervals_cover_and_tests_keep_their_level() {
                 let d = compare(base, new, prior);
                 trials += 1;
                 covered += usize::from(d.low <= 3.0 && 3.0 <= d.high);
-                // The same for no difference: as far from its truth as this one.
+                // The equivalent under no difference: an estimate as far from its truth.
                 called += usize::from((d.delta - 3.0).abs() / d.error > 3.9);
             }
         }
@@ -69,7 +68,7 @@ fn all_quantities_together_tell_how_much_runs_differ() {
     // Sampling variance 16/20 = 0.8, between runs 3.24: runs differ 5 times more.
     assert!((3.5..7.0).contains(&prior.dispersion), "{prior:?}");
     assert!(prior.df > 20.0, "{prior:?}");
-    // One that hardly varies at all takes nothing from what the others tell.
+    // A quantity that hardly varies does not change the result of the others.
     let still = [
         vec![
             Estimate {
@@ -100,8 +99,8 @@ fn what_runs_have_in_common_is_not_taken_for_each_ones_own() {
     let mut r = Random(3);
     let (mut called, mut trials, mut df) = (0, 0, Vec::new());
     for _ in 0..200 {
-        // Each run has a speed of its own, 3 % apart; a root has all the time and next to no
-        // sampling error, its twenty callees have little of it and much.
+        // Each run has a speed of its own, 3 % apart. The root has all the time and almost no
+        // sampling error; its twenty callees have little time and a large error.
         let mut side = || -> Vec<Vec<Estimate>> {
             (0..5)
                 .map(|_| {
@@ -144,7 +143,7 @@ fn what_runs_have_in_common_is_not_taken_for_each_ones_own() {
 
 #[test]
 fn without_blocks_only_large_changes_stand_out() {
-    // Samples of 2,000 in one run a side, of a file that does not say when they were taken.
+    // Samples of 2,000 in one run a side, from a file without times.
     let side = |samples: f64| [estimate(&[samples], &[1.0], samples.max(1.0))];
     let p = |base: f64, new: f64| compare(&side(base), &side(new), Prior::NONE).p;
     // One of a hundred functions.
@@ -155,8 +154,7 @@ fn without_blocks_only_large_changes_stand_out() {
 
 #[test]
 fn slow_changes_count() {
-    // A program that is fast for a while and slow for a while: from one stretch to the next
-    // nothing changes, yet a second run may come out differently.
+    // A program with fast and slow phases: nothing changes over time, yet a second run may differ.
     let x: Vec<f64> = (0..20)
         .map(|i| if i / 5 % 2 == 0 { 1.0 } else { 3.0 })
         .collect();
@@ -210,7 +208,7 @@ fn nothing_is_no_difference() {
 
 #[test]
 fn a_busier_machine_is_no_slower_program() {
-    // In each block, what a neighbour takes is missing from the quantity.
+    // In each block, a neighbour's time is missing from the quantity.
     let mut r = Random(4);
     let mut run = |wait: f64, value: f64| {
         let w: Vec<f64> = (0..20).map(|_| wait + 5.0 * r.normal()).collect();

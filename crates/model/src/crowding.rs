@@ -1,17 +1,17 @@
-//! How a quantity goes with the time that threads wait for a CPU, and how much of a difference between
-//! two runs that explains: a busier machine is no slower program.
+//! CPU contention: how a quantity depends on the time that threads wait for a CPU, and how much of
+//! a difference between two runs this explains. A busier machine is not a slower program.
 //!
-//! From block to block of both runs the quantity is regressed on the waiting. One function's own slope
-//! is known badly where few samples make its blocks differ, and then a small difference in waiting
-//! could explain anything. All functions together tell how much such slopes usually are, relative to
-//! a function's size ([`Elasticity`], by DerSimonian and Laird's moments, *Controlled Clinical
-//! Trials* 7, 1986), and each is moderated by that as dispersions are.
+//! The quantity is regressed on the waiting, from block to block of both runs. A single function's
+//! slope is uncertain where few samples make its blocks differ, and then a small difference in
+//! waiting could explain anything. All functions together show the usual slope relative to a
+//! function's size ([`Elasticity`], by DerSimonian and Laird's moments, *Controlled Clinical
+//! Trials* 7, 1986). Each slope is moderated by it, as dispersions are.
 
-/// How a quantity goes with waiting for a CPU, from block to block of one run. Rates of both, as
+/// Dependence of a quantity on waiting for a CPU, from block to block of one run. Rates of both, as
 /// `Σx / Σn`; sums of squares and products of their residuals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Crowding {
-    /// Waiting for a CPU.
+    /// Rate of waiting for a CPU.
     pub value: f64,
     squares: f64,
     products: f64,
@@ -20,7 +20,7 @@ pub struct Crowding {
 }
 
 impl Crowding {
-    /// Of a quantity `x` and waiting `w`, by block, both over `n`.
+    /// Computes the sums for a quantity `x` and waiting `w`, by block, both over `n`.
     pub fn of(x: &[f64], w: &[f64], n: &[f64]) -> Crowding {
         let whole: f64 = n.iter().sum();
         let mut c = Crowding::default();
@@ -40,7 +40,7 @@ impl Crowding {
     }
 }
 
-/// A slope, and its variance.
+/// A slope and its variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slope {
     value: f64,
@@ -48,7 +48,7 @@ struct Slope {
 }
 
 impl Slope {
-    /// Of both runs together; `None` where nothing waited or there is too little of it.
+    /// The slope of both runs together; `None` without waiting or with too few blocks.
     fn of(base: &Crowding, new: &Crowding) -> Option<Slope> {
         let squares = base.squares + new.squares;
         let df = base.blocks + new.blocks - 3.0;
@@ -64,7 +64,7 @@ impl Slope {
         })
     }
 
-    /// Relative to a quantity of such a size.
+    /// The slope relative to a quantity of `size`.
     fn over(self, size: f64) -> Slope {
         Slope {
             value: self.value / size,
@@ -73,19 +73,19 @@ impl Slope {
     }
 }
 
-/// By how much of themselves quantities usually change for each unit of waiting.
+/// Usual relative change of a quantity for each unit of waiting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Elasticity {
     mean: f64,
-    /// How much quantities differ in it.
+    /// Variance between quantities.
     variance: f64,
 }
 
-/// With fewer quantities than this nothing can be said of what is usual.
+/// Minimum quantities for an estimate of the usual change.
 const FEWEST: usize = 3;
 
 impl Elasticity {
-    /// What `quantities` suggest: size, waiting in the base and in the new run.
+    /// Estimates from `quantities`: size, waiting in the base and in the new run.
     pub fn of(quantities: impl Iterator<Item = (f64, Crowding, Crowding)>) -> Option<Elasticity> {
         let slopes: Vec<Slope> = quantities
             .filter(|(size, ..)| *size > 0.0)
@@ -95,7 +95,7 @@ impl Elasticity {
         if slopes.len() < FEWEST {
             return None;
         }
-        // Weighted mean, and sum of the weights, where slopes truly differ by `between`.
+        // Weighted mean, and sum of the weights, if slopes differ by the variance `between`.
         let mean = |between: f64| {
             let weight = |s: &Slope| 1.0 / (s.variance + between);
             let all: f64 = slopes.iter().map(weight).sum();
@@ -115,14 +115,15 @@ impl Elasticity {
         let (mean, weights) = mean(between);
         Some(Elasticity {
             mean,
-            // The mean itself is not known better than that.
+            // The mean itself has this uncertainty.
             variance: between + 1.0 / weights,
         })
     }
 }
 
-/// What the difference in waiting may account for of a difference in a quantity of such a size, as a
-/// mean square: the slope from block to block, with its own uncertainty, moderated by what is usual.
+/// The part of a difference in a quantity of `size` that the difference in waiting may explain, as
+/// a mean square. It uses the slope from block to block with its own uncertainty, moderated by the
+/// usual one.
 pub fn accounts_for(size: f64, base: &Crowding, new: &Crowding, usual: Option<Elasticity>) -> f64 {
     let Some(own) = Slope::of(base, new) else {
         return 0.0;
@@ -152,8 +153,8 @@ mod tests {
             .collect()
     }
 
-    /// A quantity that changes by `elasticity` of itself for each unit of waiting, with such noise in
-    /// pairs of blocks, of which it is independent.
+    /// A quantity that changes by `elasticity` of itself for each unit of waiting, with independent
+    /// noise in pairs of blocks.
     fn quantity(size: f64, elasticity: f64, noise: f64, wait: f64) -> Crowding {
         let w = waits(wait);
         let x: Vec<f64> = (w.iter().enumerate())
@@ -176,7 +177,7 @@ mod tests {
             .collect();
         let usual = Elasticity::of(all.iter().copied()).unwrap();
         assert!((usual.mean + 0.01).abs() < 1e-9, "{usual:?}");
-        // Of one whose blocks differ by half its size nothing could be said alone.
+        // A quantity with blocks that differ by half its size allows no conclusion alone.
         let (base, new) = (
             quantity(100.0, -0.01, 50.0, 30.0),
             quantity(100.0, -0.01, 50.0, 40.0),
@@ -184,7 +185,7 @@ mod tests {
         let alone = accounts_for(100.0, &base, &new, None).sqrt();
         let moderated = accounts_for(100.0, &base, &new, Some(usual)).sqrt();
         assert!(alone > 15.0, "{alone}");
-        // 1 % of itself for each of ten.
+        // 1 % of itself for each of ten units.
         assert!((9.9..10.5).contains(&moderated), "{moderated}");
     }
 

@@ -1,12 +1,11 @@
-//! The measurement domain: what a recording measured, how, what it could not see, what it lost,
-//! and what it cost.
+//! The measurement domain: the events and methods of a recording, its limits, losses and cost.
 
 use crate::State;
 
 /// A source of samples or events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventSource {
-    /// What it serves: `on-cpu stacks`, `blocked stacks`, `ledger`…
+    /// Its purpose: `on-cpu stacks`, `blocked stacks`, `ledger`…
     pub what: String,
     /// The event: `cpu-clock (software)`, `cycles (hardware)`, `sched_switch`…
     pub event: String,
@@ -14,43 +13,43 @@ pub struct EventSource {
     pub rate: String,
 }
 
-/// How the figures of one state were come by.
+/// Method behind the figures of one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// The state.
     pub state: State,
-    /// True where totals are counted; false where they are estimated from samples.
+    /// True: totals are counted. False: they are estimated from samples.
     pub exact: bool,
-    /// How, in words.
+    /// The method, in words.
     pub how: String,
 }
 
-/// Something this recording could not see, and what would change that.
+/// A blind spot of this recording, and its remedy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
-    /// What is not seen.
+    /// The blind spot.
     pub what: String,
-    /// The remedy; empty where there is none.
+    /// The remedy; empty if there is none.
     pub remedy: String,
 }
 
-/// Something that was lost, truncated or left unnamed, by cause.
+/// Data that was lost, truncated or left unnamed, by cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// Cause in words that the troubleshooting page is keyed by.
+    /// Cause, in the words that key the troubleshooting page.
     pub cause: String,
-    /// How often.
+    /// Number of cases.
     pub count: u64,
 }
 
-/// What the recording cost the machine.
+/// Cost of the recording for the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Run time of the kernel programs, ns.
     pub bpf_ns: u64,
     /// CPU time of wallscope itself while recording, ns.
     pub own_cpu_ns: u64,
-    /// Largest resident size of wallscope while recording, bytes; without kernel maps that it has mapped.
+    /// Largest resident size of wallscope while recording, bytes; without mapped kernel maps.
     pub rss_bytes: u64,
     /// Memory held by kernel maps and buffers, bytes.
     pub kernel_bytes: u64,
@@ -58,16 +57,18 @@ pub struct Cost {
     pub target_stopped_ns: u64,
 }
 
-/// What the values of a recording are in. Everything measured here is time; files of other tools
-/// may hold anything.
+/// Name of the counted things in files that do not name them.
+pub const UNTOLD: &str = "counts";
+
+/// Unit of a recording's values. Measured values are times; files of other tools may hold others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// Time. Only then do states, shares of wall time and intervals of time mean anything.
+    /// Time. Only with this unit, states, shares of wall time and intervals of time have a meaning.
     #[default]
     Nanoseconds,
     /// Memory.
     Bytes,
-    /// Things counted, by their name: `samples`, `cycles`, `alloc_objects`.
+    /// Counted things, by their name: `samples`, `cycles`, `alloc_objects`.
     Count(String),
 }
 
@@ -77,7 +78,7 @@ impl Unit {
         *self == Unit::Nanoseconds
     }
 
-    /// Its name: `nanoseconds`, `bytes`, or that of the things counted.
+    /// The unit's name: `nanoseconds`, `bytes`, or that of the counted things.
     pub fn name(&self) -> &str {
         match self {
             Unit::Nanoseconds => "nanoseconds",
@@ -86,7 +87,7 @@ impl Unit {
         }
     }
 
-    /// The unit of the given name; an empty one is time.
+    /// The unit with the given name; an empty name is time.
     pub fn from_name(name: &str) -> Unit {
         match name {
             "nanoseconds" | "" => Unit::Nanoseconds,
@@ -96,14 +97,14 @@ impl Unit {
     }
 }
 
-/// What was measured and how.
+/// The domain of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
     /// `wallscope 0.1.0`.
     pub tool: String,
     /// `ebpf`, `perf`, `proc`, or `import`.
     pub backend: String,
-    /// Why this backend, in words.
+    /// Reason for this backend, in words.
     pub backend_reason: String,
     /// Privilege in words: `root`, `CAP_BPF+CAP_PERFMON`, `uid 1000`.
     pub privilege: String,
@@ -111,25 +112,25 @@ pub struct Domain {
     pub kernel: String,
     /// CPUs online.
     pub cpus: u32,
-    /// What was asked for: `pid 1234`, `command: sleep 5`.
+    /// The requested target: `pid 1234`, `command: sleep 5`.
     pub target: String,
-    /// Events, rates, periods.
+    /// Events, with rates and periods.
     pub events: Vec<EventSource>,
     /// Exact or sampled, by state.
     pub columns: Vec<Column>,
-    /// What could not be seen.
+    /// Blind spots.
     pub limits: Vec<Limit>,
-    /// Everything else worth knowing, in words.
+    /// Further notes, in words.
     pub notes: Vec<String>,
-    /// What all values (those named `…_ns` throughout) are in.
+    /// Unit of all values (fields named `…_ns` throughout).
     pub unit: Unit,
 }
 
 impl Domain {
-    /// The backend of recordings that were made from another tool's file.
+    /// The backend of recordings made from another tool's file.
     pub const IMPORT: &'static str = "import";
 
-    /// Whether this was measured by another tool, so that totals are sums of samples.
+    /// Whether another tool measured this, so that totals are sums of samples.
     pub fn is_import(&self) -> bool {
         self.backend == Domain::IMPORT
     }

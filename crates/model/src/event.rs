@@ -1,31 +1,33 @@
-//! Stacks taken at events (page faults, system calls, cache misses…) beside those by the clock.
+//! Stacks taken at events (page faults, system calls, cache misses…), beside those taken by the
+//! clock.
 
 use crate::{Context, ContextId, Ledger, Recording, Sample, State, Unit, UnknownCause};
 
-/// How often one event happened to whom, and with which stacks.
+/// One event: its count by thread, and its stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventHits {
-    /// The event, as it was asked for: `page-faults`, `syscalls:sys_enter_write`.
+    /// The event's name, as requested: `page-faults`, `syscalls:sys_enter_write`.
     pub name: String,
     /// Whether `hits` were counted one by one; otherwise they are sums of sampling periods.
     pub counted: bool,
-    /// How often, by thread; threads without a hit are left out.
+    /// Number of events by thread; threads without one are left out.
     pub hits: Vec<(ContextId, u64)>,
-    /// Stacks; `ns` and the slices' are hits that they stand for, unscaled. The state is
-    /// [`State::OnCpu`], the part that of the moment.
+    /// Stacks. `ns` and the slices' values are the events that a stack stands for, unscaled. The
+    /// state is [`State::OnCpu`]; the part is that at the event.
     pub samples: Vec<Sample>,
 }
 
 impl EventHits {
-    /// Hits of all threads.
+    /// Events of all threads.
     pub fn total(&self) -> u64 {
         self.hits.iter().map(|(_, n)| n).sum()
     }
 }
 
 impl Recording {
-    /// The recording of one event: its hits in the place of time, so that every view, format and
-    /// comparison serves it. Threads have their hits for a ledger; what tells of time is left out.
+    /// The recording of one event, with events in place of time, so that every view, format and
+    /// comparison works on it. A thread's ledger holds its events; data about time is left out.
+    /// `None` if the event was not recorded.
     pub fn of_event(&self, name: &str) -> Option<Recording> {
         let event = self.events.iter().find(|e| e.name == name)?;
         let mut domain = self.domain.clone();
@@ -48,7 +50,7 @@ impl Recording {
             }
         }
         let sample = |s: &Sample| Sample {
-            // A hit is no time, so it is in no state of time.
+            // An event is not time, so it is in no state of time.
             state: State::Unknown,
             part: None,
             ..s.clone()

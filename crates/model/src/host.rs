@@ -1,4 +1,4 @@
-//! Facts about the host around the target: kept at the start, the end and each second, so that a
+//! Facts about the host around the target, read at the start, at the end and each second, so that a
 //! recording can be judged later without the machine. A value that could not be read is `None`.
 
 /// PSI: share of time stalled over 10 s in percent, and total stall time in microseconds.
@@ -48,7 +48,7 @@ pub struct NetFacts {
     pub listen_overflows: u64,
     /// Connections dropped at listen since boot.
     pub listen_drops: u64,
-    /// Connections that were begun and never made since boot: refused, or not answered.
+    /// Failed connection attempts since boot: refused, or not answered.
     pub tcp_failed_connects: u64,
 }
 
@@ -71,49 +71,49 @@ pub struct CgroupFacts {
     pub memory_bytes: Option<u64>,
     /// Memory limit, bytes; `None`: no limit.
     pub memory_limit_bytes: Option<u64>,
-    /// Times its use of memory met the limit.
+    /// Number of times its memory reached the limit.
     pub memory_limit_hits: Option<u64>,
     /// Tasks in it now.
     pub tasks: Option<u64>,
-    /// Most tasks that it may have; `None`: no limit.
+    /// Maximum tasks; `None`: no limit.
     pub tasks_limit: Option<u64>,
 }
 
-/// A socket that waits for connections.
+/// A listening socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listener {
     /// Its address: `127.0.0.1:8080`.
     pub address: String,
-    /// Connections that wait to be accepted now.
+    /// Connections now waiting to be accepted.
     pub queued: u32,
-    /// How many may.
+    /// Maximum of such connections.
     pub room: u32,
 }
 
-/// Connections of the target processes that are alike: one peer, one state.
+/// Connections of the target processes with one peer in one state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// For connections that were made: the peer's address with its port. For those that were
-    /// accepted: the own port, `port 8080`.
+    /// For outgoing connections: the peer's address with its port. For accepted ones: the own port,
+    /// `port 8080`.
     pub peer: String,
-    /// The state by TCP's name: `established`, `close-wait`…
+    /// TCP's name of the state: `established`, `close-wait`…
     pub state: String,
-    /// How many.
+    /// Number of connections.
     pub count: u32,
-    /// The longest that one of them has neither sent nor received, ms.
+    /// Longest time since one of them sent or received, ms.
     pub silent_ms: u64,
-    /// Bytes that were received and not read yet.
+    /// Bytes received and not read yet.
     pub unread_bytes: u64,
-    /// Bytes that were written and not acknowledged yet.
+    /// Bytes written and not acknowledged yet.
     pub unsent_bytes: u64,
-    /// Segments that they sent again so far.
+    /// Retransmitted segments so far.
     pub retransmits: u64,
-    /// Those on which less than a segment was written and not sent, as what was sent before it was not
-    /// acknowledged yet: Nagle's algorithm holds it back.
+    /// Connections on which Nagle's algorithm holds data back: less than a segment is written but
+    /// not sent, because earlier data is not acknowledged yet.
     pub held_back: u32,
 }
 
-/// The target process's limits and use of them.
+/// Limits of the target process, and its use of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Process.
@@ -126,11 +126,11 @@ pub struct Limits {
     pub nproc_soft: Option<u64>,
     /// Threads now.
     pub threads: Option<u64>,
-    /// CPUs that it may run on: `0-3,8`; empty where not known.
+    /// CPUs that it may run on: `0-3,8`; empty: unknown.
     pub cpus: String,
-    /// Bytes that it had read from disks so far.
+    /// Bytes read from disks for it so far.
     pub read_bytes: Option<u64>,
-    /// Bytes that it caused to be written to disks so far.
+    /// Bytes written to disks for it so far.
     pub written_bytes: Option<u64>,
     /// Resident memory, bytes.
     pub resident_bytes: Option<u64>,
@@ -138,39 +138,40 @@ pub struct Limits {
     pub swapped_bytes: Option<u64>,
 }
 
-/// A process of the machine that computed while the recording was made; the targets are among them.
+/// A process that used CPU time during the recording; the targets are included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
     /// Process.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Time on CPUs in the window, ns, in the kernel's ticks.
+    /// Time on CPUs in the window, ns, with the resolution of the kernel's ticks.
     pub cpu_ns: u64,
-    /// The CPU that it ran on last.
+    /// The CPU that it last ran on.
     pub cpu: u32,
-    /// Nice value; that of its session, where the kernel schedules sessions as groups (autogroup) and the targets are
-    /// of others.
+    /// Nice value; that of its session if the kernel schedules sessions as groups (autogroup) and
+    /// the targets are in others.
     pub nice: i32,
-    /// How it is scheduled, as the kernel counts: 1, 2 and 6 are real time, 5 is idle.
+    /// Scheduling policy by the kernel's number: 1, 2 and 6 are real time, 5 is idle.
     pub policy: u32,
 }
 
 /// A lock (`fcntl`, `flock`) on a file that a target other than its holder has open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileLock {
-    /// Who holds it; 0 where the kernel does not tell (a lock of an open file, another namespace).
+    /// Process id of the holder; 0 if the kernel does not tell it (a lock of an open file
+    /// description, another namespace).
     pub pid: u32,
     /// The holder's name.
     pub name: String,
     /// The file.
     pub path: String,
-    /// Nobody else may hold one.
+    /// Whether the lock excludes all others.
     pub exclusive: bool,
 }
 
-/// The host at one moment. Pressure, memory, major faults, sockets, and the cgroup's memory, tasks and limits
-/// are read at the start, at the end and each fifth second, and repeated in between.
+/// The host at one moment. Pressure, memory, major faults, sockets, and the cgroup's memory, tasks
+/// and limits are read at the start, at the end and every fifth second, and repeated in between.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFacts {
     /// 1-, 5- and 15-minute load averages.
@@ -179,7 +180,7 @@ pub struct HostFacts {
     pub runnable_tasks: Option<u64>,
     /// CPU time since boot over all CPUs, in ns: user, nice, system, idle, iowait, irq, softirq, steal.
     pub cpu_ns: Option<[u64; 8]>,
-    /// Time each CPU was busy since boot, ns, by its number; one that is offline stands still.
+    /// Busy time of each CPU since boot, ns, by CPU number; that of an offline CPU does not change.
     pub cpu_busy_ns: Vec<u64>,
     /// Context switches since boot.
     pub context_switches: Option<u64>,
@@ -193,26 +194,25 @@ pub struct HostFacts {
     pub memory: Option<[u64; 4]>,
     /// Major page faults since boot.
     pub major_faults: Option<u64>,
-    /// Block devices (no partitions, no idle loop or ram devices).
+    /// Block devices (without partitions, idle loop devices and ram devices).
     pub disks: Vec<DiskFacts>,
     /// Sockets.
     pub net: Option<NetFacts>,
     /// Cgroup of the (first) target.
     pub cgroup: Option<CgroupFacts>,
-    /// The targets' sockets that wait for connections (of the whole machine where that is the
-    /// target).
+    /// The targets' listening sockets (those of the whole machine if that is the target).
     pub listeners: Vec<Listener>,
-    /// The targets' connections (at start and end only), most first.
+    /// The targets' connections, most first (at start and end only).
     pub connections: Vec<Connections>,
     /// Limits of the target processes (at start and end only).
     pub limits: Vec<Limits>,
-    /// The processes that computed most in the window (at the end only), most first.
+    /// The processes with the most CPU time in the window, most first (at the end only).
     pub neighbours: Vec<Neighbour>,
-    /// Locks on files that targets have open (at the start, at the end, and each fifth second).
+    /// Locks on files that targets have open (at the start, at the end and every fifth second).
     pub file_locks: Vec<FileLock>,
 }
 
-/// [`HostFacts`] with their time.
+/// Host facts with their time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostSample {
     /// Time on the recording's clock, ns.

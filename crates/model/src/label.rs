@@ -1,5 +1,5 @@
-//! Labels of a sample beyond those that the model has fields for: a request's endpoint, a trace id.
-//! They stand in [`crate::Recording::label_sets`], each distinct set once.
+//! Labels of a sample beyond the model's own fields: a request's endpoint, a trace id. Each
+//! distinct set is in [`crate::Recording::label_sets`] once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelsId(pub u32);
 
-/// One label. A set may hold several of one key.
+/// A label. A set may hold several with one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
-    /// What is labelled; none of the contract's own (`thread`, `pid`, `state`…).
+    /// The key; none of the contract's own (`thread`, `pid`, `state`…).
     pub key: Arc<str>,
-    /// With what.
+    /// The value.
     pub value: LabelValue,
 }
 

@@ -1,8 +1,8 @@
-//! The ledger of one execution context: where every nanosecond of it went.
+//! The ledger of one execution context: the state of every nanosecond.
 
 use crate::{BlockReason, State, UnknownCause};
 
-/// Parts of on-CPU time, in nanoseconds.
+/// Parts of on-CPU time, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnCpu {
     /// In user mode.
@@ -22,14 +22,14 @@ impl OnCpu {
     }
 }
 
-/// Parts of runnable time, in nanoseconds.
+/// Parts of runnable time, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runnable {
-    /// From wake-up or birth to the CPU.
+    /// From wake-up or creation to the CPU.
     pub woken: u64,
-    /// Put off the CPU while still wanting it.
+    /// After a preemption.
     pub preempted: u64,
-    /// Held back by a cgroup's CPU quota.
+    /// Throttled by a cgroup's CPU quota.
     pub throttled: u64,
 }
 
@@ -40,24 +40,24 @@ impl Runnable {
     }
 }
 
-/// The kernel's own books for the same context and window: what the ledger is audited against.
+/// The kernel's own counters for the context and window, against which the ledger is audited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Growth of `se.sum_exec_runtime`, ns, with the steal (and, where the kernel is so built, the
-    /// interrupt time) that it leaves out.
+    /// Growth of `se.sum_exec_runtime`, ns, plus the steal time (and, depending on the kernel's
+    /// build, the interrupt time) that it leaves out.
     pub on_cpu_ns: u64,
     /// Growth of `sched_info.run_delay`, ns.
     pub run_delay_ns: u64,
     /// Growth of `nvcsw + nivcsw`.
     pub switches: u64,
-    /// False where the kernel's counters could not be read.
+    /// False if the kernel's counters could not be read.
     pub valid: bool,
 }
 
-/// Where the wall time of one execution context (or of a sum of them) went. Nanoseconds.
+/// Wall time of one execution context (or of a sum of them) by state, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Time in which the context existed within the window, by the clock alone.
+    /// Time for which the context existed within the window, by the clock alone.
     pub wall_ns: u64,
     /// On-CPU time by part.
     pub on_cpu: OnCpu,
@@ -69,28 +69,28 @@ pub struct Ledger {
     pub unknown: [u64; UnknownCause::COUNT],
     /// The part of the above that was corrected from the kernel's own counters.
     pub repaired_ns: u64,
-    /// The part of blocked time in which no request was in flight; an attribute, not a state.
+    /// The part of blocked time without a request in flight; an attribute, not a state.
     pub idle_ns: u64,
-    /// Times it left the CPU by its own will, as counted by the instrument.
+    /// Voluntary switches, as counted by the instrument.
     pub voluntary_switches: u64,
-    /// Times it was put off the CPU, as counted by the instrument.
+    /// Involuntary switches, as counted by the instrument.
     pub involuntary_switches: u64,
-    /// The kernel's own figures for the same stretch.
+    /// The kernel's own figures for the same time.
     pub audit: Audit,
 }
 
 impl Ledger {
-    /// Blocked time, all reasons.
+    /// Blocked time, all reasons, ns.
     pub fn blocked_ns(&self) -> u64 {
         self.blocked.iter().sum()
     }
 
-    /// Unseen time, all causes.
+    /// Unseen time, all causes, ns.
     pub fn unknown_ns(&self) -> u64 {
         self.unknown.iter().sum()
     }
 
-    /// Time in `state`, all parts.
+    /// Time in `state`, all parts, ns.
     pub fn state_ns(&self, state: State) -> u64 {
         match state {
             State::OnCpu => self.on_cpu.total(),
@@ -100,13 +100,13 @@ impl Ledger {
         }
     }
 
-    /// `wall − (on_cpu + runnable + blocked + unknown)`: never forced to zero.
+    /// `wall − (on_cpu + runnable + blocked + unknown)`, ns: never forced to zero.
     pub fn residue_ns(&self) -> i64 {
         let sum: u64 = State::ALL.iter().map(|s| self.state_ns(*s)).sum();
         self.wall_ns as i64 - sum as i64
     }
 
-    /// Adds another context's ledger of the same kind of clock.
+    /// Adds the ledger of another context with the same kind of clock.
     pub fn add(&mut self, other: &Ledger) {
         self.wall_ns += other.wall_ns;
         self.on_cpu.user += other.on_cpu.user;
@@ -134,8 +134,9 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// What was added since this same ledger was `earlier`. The division of on-CPU time into user and
-    /// kernel is an estimate that may be revised: the sum of both is kept, and no part is negative.
+    /// The growth since `earlier`, an older state of this ledger. The split of on-CPU time into
+    /// user and kernel is an estimate that may be revised: their sum is kept, and no part is
+    /// negative.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
         let grown = u64::saturating_sub;
         let mut l = Ledger {
@@ -231,7 +232,7 @@ mod tests {
         now.audit = Audit::default();
         more.audit = Audit::default();
         assert_eq!(now.since(&before), more);
-        // The tick has changed its mind about what was user and what kernel.
+        // The tick revised the split between user and kernel.
         (now.on_cpu.user, now.on_cpu.kernel) = (60, 20);
         let l = now.since(&before);
         assert_eq!((l.on_cpu.user, l.on_cpu.kernel), (20, 0));

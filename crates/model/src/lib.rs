@@ -1,11 +1,10 @@
-//! The values wallscope speaks in: states, ledgers, stacks, samples, domains.
+//! The values that wallscope works with: states, ledgers, stacks, samples, domains.
 //!
-//! Floor 0 of the house: pure data and arithmetic. No I/O, no clock, no libc, no foreign format.
-//! Everything that measures ([`Recording`]'s producers), names (symbolisers), stores (formats) or
-//! shows (views) meets here and nowhere else.
+//! Floor 0 of the architecture: pure data and arithmetic. No I/O, no clock, no libc, no foreign
+//! format. Collectors, symbolisers, file formats and views exchange these values and no others.
 //!
 //! All times are integers in nanoseconds. Points in time are on the recording's clock (see
-//! [`Window::clock`]); lengths are plain differences. The one equation that everything serves:
+//! [`Window::clock`]); lengths are differences. Everything keeps one equation:
 //!
 //! ```text
 //! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)
@@ -29,14 +28,17 @@ mod wait;
 pub mod calls;
 pub mod compare;
 pub mod crowding;
+pub mod domain_text;
 pub mod merge;
+pub mod name;
 pub mod place;
 pub mod scale;
 pub mod shape;
 pub mod stats;
+pub mod units;
 pub mod within;
 
-pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, Unit};
+pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;
 pub use host::{
     CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
@@ -45,7 +47,9 @@ pub use host::{
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use peer::{Peer, PeerStack, WaitSeen};
-pub use recording::{Context, ContextId, Process, Recording, Sample, SliceValue, Slices, Window};
+pub use recording::{
+    Context, ContextId, FileUser, Process, Recording, Sample, SliceValue, Slices, Window,
+};
 pub use slices::{LedgerSlice, LedgerSlices};
 pub use stack::{
     Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,

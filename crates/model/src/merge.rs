@@ -1,13 +1,12 @@
-//! Several recordings as one: their threads side by side, their code shared.
+//! Merges several recordings into one: their threads side by side, their code shared.
 //!
-//! Contexts stay apart, even those of equal pid and tid: each has its own window and ledger, and
-//! ledgers of different recordings balance each for itself. Files, functions, addresses and stacks
-//! that are equal become one. Time slices follow one another where all recordings have slices of
-//! one length, and are dropped otherwise. Host facts are kept in the order given.
+//! Contexts stay separate, even with equal pid and tid: each has its own window and ledger, and
+//! each ledger balances by itself. Equal files, functions, addresses and stacks become one. If all
+//! recordings have slices of one length, their slices follow one another; otherwise slices are
+//! dropped. Host facts keep the given order.
 //!
-//! Recordings whose figures were come by differently (by another backend, or exact here and
-//! estimated there) measure different domains, and counts of two domains never add: that is an
-//! error.
+//! Recordings with different methods (another backend, or exact in one and estimated in another)
+//! measure different domains. Counts of two domains never add: this is an error.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,14 +18,14 @@ use crate::{
     Recording, Sample, SliceValue, Slices, Stack, StackId, TaskGroup, TaskTime, Timeline, Window,
 };
 
-/// Recordings that do not add.
+/// Reason why recordings cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeError {
     /// There are none.
     Nothing,
-    /// They measured differently.
+    /// They have different domains.
     Domains {
-        /// What differs, in words.
+        /// The difference, in words.
         what: String,
     },
 }
@@ -47,10 +46,10 @@ impl std::fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// Merges `recordings` in the order given.
+/// Merges `recordings` in the given order.
 ///
 /// # Errors
-/// [`MergeError`] where there are none, or their domains differ.
+/// [`MergeError`] if there are none, or their domains differ.
 pub fn merge(recordings: &[Recording]) -> Result<Recording, MergeError> {
     let first = recordings.first().ok_or(MergeError::Nothing)?;
     for other in &recordings[1..] {
@@ -71,10 +70,10 @@ pub fn merge(recordings: &[Recording]) -> Result<Recording, MergeError> {
     Ok(into.out)
 }
 
-/// Whether figures of two domains can be added or subtracted.
+/// Checks whether figures of two domains can be added or subtracted.
 ///
 /// # Errors
-/// [`MergeError::Domains`] with what differs.
+/// [`MergeError::Domains`] with the difference.
 pub fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
     let differ = |what: String| Err(MergeError::Domains { what });
     if a.backend != b.backend {
@@ -92,7 +91,7 @@ pub fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
 
 const MERGED: &str = "merged from ";
 
-/// The domain of all: what is said of one holds for all, or is said of each.
+/// The merged domain: values that all share, else the value of each.
 fn domain(recordings: &[Recording]) -> Domain {
     fn each(recordings: &[Recording], of: impl Fn(&Domain) -> &str) -> String {
         let mut values: Vec<&str> = Vec::new();
@@ -178,7 +177,7 @@ fn slices(recordings: &[Recording]) -> Slices {
     }
 }
 
-/// Adds peers: the same process with the same peer is one.
+/// Adds peers: equal pairs of process and peer become one.
 fn peers(out: &mut Vec<Peer>, more: &[Peer], contexts: u32, stacks: &[u32]) {
     for p in more {
         let moved = p.stacks.iter().map(|s| PeerStack {
@@ -203,7 +202,7 @@ fn peers(out: &mut Vec<Peer>, more: &[Peer], contexts: u32, stacks: &[u32]) {
     }
 }
 
-/// Adds shapes: those over all threads become one, those of a thread stay its own.
+/// Adds histograms: those over all threads become one, those of a thread stay separate.
 fn shapes(out: &mut Vec<ShapeRow>, more: &[ShapeRow], contexts: u32, stacks: &[u32]) {
     for row in more {
         let row = ShapeRow {
@@ -223,7 +222,7 @@ fn shapes(out: &mut Vec<ShapeRow>, more: &[ShapeRow], contexts: u32, stacks: &[u
     }
 }
 
-/// Adds lanes: contexts stay apart, and so do theirs.
+/// Adds lanes; contexts stay separate.
 fn timeline(out: &mut Option<Timeline>, more: Option<&Timeline>, contexts: u32) {
     let Some(more) = more else { return };
     let out = out.get_or_insert_default();
@@ -244,7 +243,7 @@ fn timeline(out: &mut Option<Timeline>, more: Option<&Timeline>, contexts: u32) 
     out.lost += more.lost;
 }
 
-/// The recording being made, and where equal things are in it.
+/// The merged recording, and the index of equal values in it.
 #[derive(Default)]
 struct Into {
     out: Recording,
@@ -254,7 +253,7 @@ struct Into {
     stacks: HashMap<Stack, u32>,
     label_sets: HashMap<Vec<Label>, u32>,
     actors: HashMap<Actor, u32>,
-    /// Slices of the recordings before this one.
+    /// Number of slices of the recordings before this one.
     slices: u32,
 }
 

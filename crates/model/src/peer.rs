@@ -1,17 +1,17 @@
-//! Who owes whom a reply: the processes that the measured ones talk to.
+//! Peers: processes that exchange requests and replies with the measured ones.
 
 use std::sync::Arc;
 
 use crate::{ContextId, StackId};
 
-/// What was seen of the connections of a thread that waits, beside its stack.
+/// Connections of a waiting thread, beside its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitSeen {
-    /// A request of the thread, or of its process, was in flight when the wait began. `None`:
+    /// Whether a request of the thread or its process was in flight when the wait began. `None`:
     /// connections were not followed.
     pub in_flight: Option<bool>,
-    /// One of the requests in flight is the thread's own, whose answer it awaits; else others await its
-    /// answers only.
+    /// Whether one of these is the thread's own request, so that it waits for a reply. Otherwise
+    /// others wait for its replies.
     pub awaits: bool,
     /// The thread has sent or received on a stream socket, or its process has one.
     pub talks: bool,
@@ -22,12 +22,12 @@ pub struct WaitSeen {
 pub struct Peer {
     /// The measured process.
     pub pid: u32,
-    /// True: it asks, and awaits answers from `address`. False: it is asked at `address`, and
-    /// owes the answers.
+    /// True: it sends requests to `address` and waits for replies. False: it receives them at
+    /// `address` and owes the replies.
     pub asks: bool,
     /// `127.0.0.1:5432`, `port 8080`, `unix:/run/x`.
     pub address: Arc<str>,
-    /// Process at the other end (the first that was found), 0 where it is not known.
+    /// Process at the other end (the first one found); 0: unknown.
     pub peer_pid: u32,
     /// Its name.
     pub peer_name: Arc<str>,
@@ -35,15 +35,16 @@ pub struct Peer {
     pub connections: u32,
     /// Requests.
     pub requests: u64,
-    /// There may have been more: they were seen by looks, and are shorter than these are apart.
+    /// Whether the count is a lower bound: requests were seen by polling, and shorter ones than the
+    /// interval may be missing.
     pub requests_at_least: bool,
     /// Time with a request in flight, summed over connections, ns.
     pub in_flight_ns: u64,
-    /// Where sampled requests were sent.
+    /// Stacks of sampled requests.
     pub stacks: Vec<PeerStack>,
 }
 
-/// A place in the code that sends requests, by a sample of them.
+/// A stack that sends requests, with its sampled requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerStack {
     /// The thread that sent them.

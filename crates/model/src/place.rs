@@ -1,37 +1,37 @@
-//! Where in the program a stack stands: the function that people would name.
+//! Attribution: the function that names the time of a stack.
 //!
-//! The innermost frame of a blocked stack is always the same few functions of the C library, and often
-//! those above it are the same few of a runtime's locks. What a person can act on is the program's own
-//! innermost function: the first one towards the root that is neither kernel, system library, language
-//! runtime nor a library that came as source. Where a script runs, the script's. Where the program has
-//! none of its own on the stack, the innermost one of its libraries, then of its language, then an address in it,
-//! then any.
+//! The innermost frames of a blocked stack are always the same few functions of the C library, and
+//! often of a runtime's locks. A person can act on the program's own innermost function: the first
+//! one towards the root that is neither kernel, system library, language runtime nor a library
+//! built from source. If a script runs, only its functions count. If the stack has no function of
+//! the program, the choice is the innermost one of its libraries, then of its language, then an
+//! address in it, then any frame.
 
 use crate::{Frame, FrameKind, ModuleKind, Recording, Stack};
 
-/// Whose code a function is.
+/// Origin of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
-    /// The program's own.
+    /// The program itself.
     Program,
-    /// Of a library that was built into it or installed beside it.
+    /// A library that was built into the program or installed beside it.
     Library,
-    /// Of the language or its runtime, or of a stand-in for the language's locks, in the program's file
-    /// or the runtime's.
+    /// The language or its runtime, or a replacement for the language's locks, in the program's or
+    /// the runtime's file.
     Language,
-    /// The program's or its libraries', but without a name: told by its address only.
+    /// The program or its libraries, but without a name: only the address is known.
     Unnamed,
-    /// Of the system, or only a way into the kernel.
+    /// The system, or a mere path into the kernel.
     System,
-    /// The kernel's.
+    /// The kernel.
     Kernel,
 }
 
 /// Folders of system libraries.
 const SYSTEM: [&str; 4] = ["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"];
 
-/// How names of the languages' standard libraries begin, and of the locks that stand in for theirs, after
-/// `<` and `&` are passed over.
+/// Prefixes of names of the languages' standard libraries and of replacements for their locks,
+/// after leading `<` and `&`.
 const STANDARD: [&str; 13] = [
     "std::",
     "core::",
@@ -48,7 +48,7 @@ const STANDARD: [&str; 13] = [
     "crossbeam",
 ];
 
-/// Go's, in packages whose paths have no domain; what follows may be further down in their tree.
+/// Go's packages, which have no domain in their path; subpackages may follow.
 const GO: [&str; 22] = [
     "runtime",
     "sync",
@@ -74,7 +74,7 @@ const GO: [&str; 22] = [
     "strconv",
 ];
 
-/// Executors and reactors that are built into programs: they wait on somebody's behalf.
+/// Executors and reactors that are built into programs: they wait on behalf of others.
 const LIBRARIES: [&str; 13] = [
     "tokio::",
     "rayon",
@@ -91,8 +91,7 @@ const LIBRARIES: [&str; 13] = [
     "uv__",
 ];
 
-/// Parts of the paths of sources that came from elsewhere: inlined functions of libraries have the
-/// program's module.
+/// Parts of source paths from elsewhere: inlined library functions have the program's module.
 const SOURCES: [(&str, Whose); 9] = [
     ("/rustc/", Whose::Language),
     ("/usr/include/", Whose::Language),
@@ -105,8 +104,7 @@ const SOURCES: [(&str, Whose); 9] = [
     ("/node_modules/", Whose::Library),
 ];
 
-/// System calls and the C library's ways to them: in a statically linked program they lie in the
-/// program's own file.
+/// System calls and the C library's wrappers: a statically linked program has them in its own file.
 const WAYS_TO_THE_KERNEL: [&str; 10] = [
     "__syscall",
     "syscall",
@@ -240,7 +238,7 @@ const CALLS: [&str; 119] = [
     "write",
     "writev",
 ];
-/// What musl's ways to the kernel go through, by functions of its own.
+/// Functions through which musl enters the kernel.
 const OF_MUSL: [&str; 6] = [
     "sccp",
     "__cp_end",
@@ -250,13 +248,13 @@ const OF_MUSL: [&str; 6] = [
     "__vm_wait",
 ];
 
-/// A function of a stack: the frame's position, and the function's among the frame's lines; `None`: the
-/// frame has no name.
+/// A function of a stack: the frame's position, and the function's position in the frame's lines;
+/// `None`: the frame has no name.
 pub type At = (usize, Option<usize>);
 
-/// The function of a stack that people would name; `None`: it has no frames. `whose` judges a frame's
-/// function, as [`whose`] does. `inlined`: functions that were inlined count by themselves, else for the
-/// one that they were inlined into, which has an address and can be probed.
+/// Returns the function that names a stack; `None` if it has no frames. `whose` gives the origin of
+/// a frame's function, as [`whose`] does. With `inlined`, inlined functions count by themselves;
+/// otherwise they count as the function that contains them, which has an address and can be probed.
 pub fn place(
     recording: &Recording,
     stack: &Stack,
@@ -273,7 +271,7 @@ pub fn place(
     let all = 0..stack.frames.len();
     let script = |i: &usize| is_script(frame(*i).kind);
     let scripts = all.clone().any(|i| script(&i));
-    // No library below it: the program holds its own ways to the kernel.
+    // Without a library below it, the program contains its own paths into the kernel.
     let innermost = all.clone().find(|i| frame(*i).kind != FrameKind::Kernel);
     let alone = innermost.is_some_and(|i| in_program(recording, frame(i)));
     let mut best: Option<(Whose, At)> = None;
@@ -295,8 +293,9 @@ pub fn place(
     best.map(|(_, at)| at).or_else(first)
 }
 
-/// What the function at `at` called on this stack, where that has a name and is not the kernel's: of
-/// one that waits at a lock the library's `pthread_rwlock_rdlock`, which says what kind of lock it is.
+/// Returns the function that the one at `at` called on this stack, if it has a name and is not the
+/// kernel's. For a wait at a lock it is the library's function, such as `pthread_rwlock_rdlock`,
+/// which tells the kind of lock.
 pub fn called(recording: &Recording, stack: &Stack, (frame, line): At) -> Option<At> {
     if let Some(line) = line.and_then(|line| line.checked_sub(1)) {
         return Some((frame, Some(line)));
@@ -308,7 +307,7 @@ pub fn called(recording: &Recording, stack: &Stack, (frame, line): At) -> Option
     (callee.kind != FrameKind::Kernel && !name.is_unnamed()).then_some((inner, Some(outermost)))
 }
 
-/// Whose code a frame's function is, the one at `line` of its lines.
+/// Returns the origin of a frame's function, the one at `line` of its lines.
 pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose {
     if frame.kind == FrameKind::Kernel {
         return Whose::Kernel;
@@ -321,7 +320,7 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
             return of_python(if path.is_empty() { file } else { path });
         }
         FrameKind::Php if file.starts_with("php:") => return Whose::Language,
-        // Where PHP's package manager puts what others wrote.
+        // The folder in which PHP's package manager installs libraries.
         FrameKind::Php if file.contains("/vendor/") => return Whose::Library,
         FrameKind::Php => return Whose::Program,
         FrameKind::Ruby => return of_ruby(file),
@@ -355,14 +354,14 @@ pub fn whose(recording: &Recording, frame: &Frame, line: Option<usize>) -> Whose
     source.map_or(Whose::Program, |(_, whose)| *whose)
 }
 
-/// Whether a function with this name is of C++'s or Rust's standard library, or of the locks that stand in for
-/// theirs.
+/// Whether a function with this name belongs to the standard library of C++ or Rust, or to a
+/// replacement for its locks.
 pub fn of_standard_library(name: &str) -> bool {
     let bare = bare(name);
     STANDARD.iter().any(|s| bare.starts_with(s))
 }
 
-/// A function's name without the type of its result, its parameters, and what its template was made for.
+/// A function's name without return type, parameters and template arguments.
 pub fn plain(name: &str) -> &str {
     let bare = bare(name);
     &bare[..bare.find(['<', '(']).unwrap_or(bare.len())]
@@ -373,8 +372,8 @@ fn bare(name: &str) -> &str {
     without_return_type(name).trim_start_matches(['<', '&', '(', '*'])
 }
 
-/// Whether a thread that waits so sleeps on a word of its own, which tells nothing of the lock that it
-/// waits for: locks of parking_lot and channels and parking of Rust's standard library keep their
+/// Whether a waiting thread with this stack sleeps on a word of its own, which does not identify
+/// its lock. Locks of parking_lot, and channels and parking of Rust's standard library, keep their
 /// queues elsewhere.
 pub fn parks(recording: &Recording, stack: &Stack) -> bool {
     let frames = stack.frames.iter().map(|f| &recording.frames[f.0 as usize]);
@@ -388,9 +387,11 @@ pub fn parks(recording: &Recording, stack: &Stack) -> bool {
     })
 }
 
-/// How the names of condition variables begin that were waited for by a lock's word: nobody holds them.
+/// Prefix of the names of condition variables that were waited for by a lock's word: they have no
+/// holder.
 pub const CONDITION: &str = "condition ";
-/// How the names of words begin that the kernel clears when a thread ends, by which it is joined.
+/// Prefix of the names of words that the kernel clears at a thread's end, on which joining threads
+/// wait.
 pub const END_OF_THREAD: &str = "end of a thread ";
 
 fn is_script(kind: FrameKind) -> bool {
@@ -404,9 +405,9 @@ fn is_script(kind: FrameKind) -> bool {
     )
 }
 
-/// Whether a frame's code is no system library's.
+/// Whether a frame's code is outside system libraries.
 fn in_program(recording: &Recording, frame: &Frame) -> bool {
-    // Profiles of other tools may not tell modules.
+    // Profiles of other tools may lack modules.
     let Some(module) = frame.module.map(|m| &recording.modules[m.0 as usize]) else {
         return true;
     };
@@ -423,7 +424,8 @@ fn leads_to_kernel(recording: &Recording, frame: &Frame, line: Option<usize>) ->
     line.is_some_and(|line| {
         let name = &*recording.functions[frame.lines[line].function.0 as usize].name;
         let bare = name.trim_start_matches("__libc_").trim_start_matches('_');
-        // As compilers split them (`.constprop.0`); Go's have a package before the dot, which is none of these.
+        // Without a compiler's suffix (`.constprop.0`). A Go name has a package before the dot, and
+        // no package has such a name.
         let whole = bare.split('.').next().unwrap_or(bare);
         WAYS_TO_THE_KERNEL.iter().any(|w| name.starts_with(w))
             || CALLS.contains(&whole)
@@ -431,13 +433,13 @@ fn leads_to_kernel(recording: &Recording, frame: &Frame, line: Option<usize>) ->
     })
 }
 
-/// A name without the type of its result, with which names of C++ function templates begin:
-/// `void std::__detail::__platform_wait<int>(int const*, int)`.
+/// A name without the return type with which names of C++ function templates begin: `void
+/// std::__detail::__platform_wait<int>(int const*, int)`.
 fn without_return_type(name: &str) -> &str {
     let (mut depth, mut start) = (0u32, 0);
     for (i, c) in name.char_indices() {
         match c {
-            // The parameters begin here, unless it is the name of a namespace without one.
+            // The parameters begin here, unless it is an anonymous namespace.
             '(' if depth == 0 && !name[i..].starts_with("(anonymous namespace)") => break,
             '<' | '(' | '{' | '[' => depth += 1,
             '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
@@ -469,7 +471,7 @@ fn is_vm(module: &str) -> bool {
         || LIBRARIES.iter().any(|l| module.starts_with(l))
 }
 
-/// Python's code, by where it lies.
+/// The origin of Python code, by its path.
 fn of_python(path: &str) -> Whose {
     if path.contains("/site-packages/") || path.contains("/dist-packages/") {
         Whose::Library
@@ -480,7 +482,8 @@ fn of_python(path: &str) -> Whose {
     }
 }
 
-/// Ruby's code, by where it lies; methods written in C and those compiled into the interpreter are in no file.
+/// The origin of Ruby code, by its path. Methods written in C, and those compiled into the
+/// interpreter, have no file.
 fn of_ruby(path: &str) -> Whose {
     const PACKAGES: [&str; 4] = [
         "/gems/",
@@ -499,21 +502,21 @@ fn of_ruby(path: &str) -> Whose {
     }
 }
 
-/// The classes that come with every Java.
+/// Whether a method belongs to the classes of every Java installation.
 fn is_java_standard(method: &str) -> bool {
     const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
     PACKAGES.iter().any(|p| method.starts_with(p))
 }
 
-/// Whether a name is that of code of the VM's own: methods stand after their class and a dot.
+/// Whether a name is that of VM code: methods have a class and a dot before their name.
 fn is_of_vm(name: &str) -> bool {
     name.split(' ')
         .next()
         .is_none_or(|word| !word.contains('.'))
 }
 
-/// Whether `name` is of Go's `package` or one below it: `net.(*conn).Read`, `net/http.Serve`. What
-/// compilers append to names of C looks alike.
+/// Whether `name` is in Go's `package` or one below it: `net.(*conn).Read`, `net/http.Serve`. C
+/// names with a compiler's suffix look similar.
 fn in_go_package(name: &str, package: &str) -> bool {
     const APPENDED: [&str; 6] = ["part.", "constprop.", "isra.", "cold", "llvm.", "lto_priv"];
     match name.strip_prefix(package) {

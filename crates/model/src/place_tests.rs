@@ -1,4 +1,4 @@
-//! Stacks of several languages, and which function people would name.
+//! Tests attribution for stacks of several languages.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{FrameId, Function, FunctionId, Line, Module, ModuleId, StackEnd};
 /// A frame: its kind, its module, and its functions with their files, innermost first.
 type Spec<'a> = (FrameKind, &'a str, &'a [(&'a str, &'a str)]);
 
-/// What people would name of a stack given leaf first.
+/// The name that a stack gets; frames are given leaf first.
 fn named(inlined: bool, frames: &[Spec<'_>]) -> String {
     let mut rec = Recording::default();
     let mut ids = Vec::new();
@@ -145,7 +145,7 @@ fn ways_to_the_kernel_in_static_programs_are_known_whatever_the_c_library() {
         stack.push((Native, "/srv/shop", &[("shop_take_order", "shop.c")]));
         assert_eq!(named(true, &stack), "shop_take_order", "{way:?}");
     }
-    // Of a program whose C library is another file these may be its own functions.
+    // If the C library is another file, these may be the program's own functions.
     let own: [Spec<'_>; 2] = [
         (Native, LIBC, &[("__libc_read", "")]),
         (Native, "/srv/shop", &[("lockfile", "shop.c")]),

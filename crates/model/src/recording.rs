@@ -12,7 +12,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContextId(pub u32);
 
-/// The stretch of time that was measured.
+/// The measured range of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Start on `clock`, ns.
@@ -26,7 +26,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// How long it is, ns.
+    /// Its length, ns.
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
@@ -37,33 +37,45 @@ impl Window {
 pub struct Context {
     /// Process id, in the recorder's pid namespace.
     pub pid: u32,
-    /// Thread id, likewise.
+    /// Thread id, in that namespace too.
     pub tid: u32,
     /// Thread name (`comm`), as last seen.
     pub name: Arc<str>,
     /// Start of its existence within the window, ns on the recording's clock.
     pub start_ns: u64,
-    /// End of its existence within the window.
+    /// End of its existence within the window, ns on the recording's clock.
     pub end_ns: u64,
-    /// Where its time went.
+    /// Its time by state.
     pub ledger: Ledger,
 }
 
-/// A process, for what its threads do not tell.
+/// A process: data that its threads do not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// Process id.
     pub pid: u32,
-    /// Parent process id, 0 where unknown.
+    /// Parent process id; 0: unknown.
     pub parent: u32,
     /// Name (`comm` of its first thread, or the executable's name).
     pub name: Arc<str>,
-    /// Path of the executable, empty where unknown.
+    /// Path of the executable; empty: unknown.
     pub exe: Arc<str>,
-    /// Command line, arguments joined by spaces; empty where unknown.
+    /// Command line, arguments joined by spaces; empty: unknown.
     pub cmdline: Arc<str>,
     /// On-CPU time of threads that were never seen as threads, ns.
     pub unattributed_on_cpu_ns: u64,
+    /// User and group by which the kernel decided which files the process may open; `None`: unknown.
+    /// A reader with more rights opens files that the process names with these.
+    pub user: Option<FileUser>,
+}
+
+/// A user and a group of the recorded machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileUser {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
 }
 
 /// A part of a sample's time, by slice.
@@ -77,24 +89,24 @@ pub struct SliceValue {
     pub ns: u64,
 }
 
-/// Samples of the same stack in the same state of the same context, added up.
+/// Samples of one stack in one state of one context, added up.
 ///
 /// `ns` is `samples × period`, *unscaled*. [`crate::scale`] scales it to the ledger's exact total.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Whose time.
+    /// The context that spent the time.
     pub context: ContextId,
     /// The stack that spent it.
     pub stack: StackId,
-    /// In which state.
+    /// The state.
     pub state: State,
-    /// For [`State::Blocked`]: what it waited for.
+    /// For [`State::Blocked`]: the block reason.
     pub reason: Option<BlockReason>,
-    /// For the other states: which part, where known.
+    /// For other states: the part, if known.
     pub part: Option<Part>,
     /// Whether the time was idle.
     pub idle: bool,
-    /// The CPU, for on-CPU samples where known.
+    /// The CPU, for on-CPU samples if known.
     pub cpu: Option<u32>,
     /// Further labels, if any.
     pub labels: Option<LabelsId>,
@@ -102,7 +114,7 @@ pub struct Sample {
     pub count: u64,
     /// Estimated time, ns, before scaling.
     pub ns: u64,
-    /// The same by time slice; sums to `count` and `ns`.
+    /// Count and time by slice; they sum to `count` and `ns`.
     pub slices: Vec<SliceValue>,
 }
 
@@ -122,22 +134,22 @@ pub struct Slices {
     pub start_ns: u64,
     /// Length of a slice, ns; 0: the recording has no slices.
     pub width_ns: u64,
-    /// How many.
+    /// Number of slices.
     pub count: u32,
 }
 
 /// Everything one measurement produced.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// What was measured and how.
+    /// The measurement's domain.
     pub domain: Domain,
-    /// When.
+    /// The measured range of time.
     pub window: Window,
     /// Threads, with their ledgers.
     pub contexts: Vec<Context>,
     /// Their processes.
     pub processes: Vec<Process>,
-    /// Files that code came from.
+    /// Files with code.
     pub modules: Vec<Module>,
     /// Named functions.
     pub functions: Vec<Function>,
@@ -149,30 +161,31 @@ pub struct Recording {
     pub label_sets: Vec<Vec<Label>>,
     /// Sampled time.
     pub samples: Vec<Sample>,
-    /// Who appears in `hops`.
+    /// Actors that appear in `hops`.
     pub actors: Vec<crate::Actor>,
-    /// Who ended waits, and what that one did meanwhile; parents before children.
+    /// Wakers of waits, and the wakers' own time meanwhile; parents before children.
     pub hops: Vec<crate::Hop>,
     /// Exact waits by context and lock.
     pub locks: Vec<crate::LockWait>,
     /// The division into time slices.
     pub slices: Slices,
-    /// Ledgers by slice; rows without any time are left out.
+    /// Ledgers by slice, without rows that have no time.
     pub ledger_slices: LedgerSlices,
-    /// Whom the processes talk to, and for how long they awaited or owed answers.
+    /// Peers of the processes, and the time for which replies were awaited or owed.
     pub peers: Vec<Peer>,
-    /// What a runtime schedules itself: its own clock, never added to threads.
+    /// Tasks that a runtime schedules itself: they have a clock of their own, never added to
+    /// threads.
     pub tasks: Vec<crate::TaskGroup>,
-    /// How long the intervals were that the ledgers sum up.
+    /// Histograms of the lengths of the intervals that the ledgers sum up.
     pub shapes: Vec<ShapeRow>,
-    /// The single intervals, where they were kept.
+    /// The single intervals, if they were kept.
     pub timeline: Option<crate::Timeline>,
-    /// Stacks taken at events, where they were asked for.
+    /// Stacks taken at events, if they were requested.
     pub events: Vec<crate::EventHits>,
     /// The host, over time.
     pub host: Vec<HostSample>,
-    /// What was lost.
+    /// Losses by cause.
     pub losses: Vec<Loss>,
-    /// What it cost.
+    /// Cost of the recording.
     pub cost: Cost,
 }

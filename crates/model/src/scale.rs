@@ -1,28 +1,28 @@
-//! Scaling sampled stacks to the ledger's exact totals.
+//! Scales sampled stacks to the ledger's exact totals.
 //!
-//! Totals are counted, stacks are sampled. Here the sampled time of each group is multiplied by
-//! one factor so that it sums to what the ledger counted for that group, to the nanosecond.
+//! Totals are counted, stacks are sampled. The sampled time of each group is multiplied by one
+//! factor, so that it sums to the ledger's count for that group, to the nanosecond.
 //!
-//! **Groups.** A group is one context in one state; blocked time is divided further by reason and
-//! runnable time by part, because the ledger is exact about those too and a finer group removes
-//! more sampling error. Where the samples of a state carry a reason that its ledger does not have
-//! (or none), the whole state of that context is one group. One factor serves the whole recording
-//! and not each slice: a ratio is biased by about 1/n, so few large groups beat many small ones.
-//! For a selection of time, [`scale_slices`] does the same with the selection's own ledger.
+//! **Groups.** A group is one context in one state. Blocked time is divided further by reason, and
+//! runnable time by part, because the ledger is exact about these too, and a finer group removes
+//! more sampling error. If the samples of a state have a reason that is missing in its ledger (or
+//! none), the whole state of that context is one group. One factor serves the whole recording, not
+//! each slice: a ratio is biased by about 1/n, so few large groups are better than many small ones.
+//! For a range of time, [`scale_slices`] uses the ledger of that range.
 //!
 //! **Short threads.** A thread that ran for 1 ms of a 10 ms sampling period was probably not
-//! sampled; where it was, the sample says ten times too much. Scaling each such thread alone would
-//! give the time of the unlucky ones to `[not sampled]` and shrink the lucky ones, so a program of
-//! many short threads would lose its functions. Groups whose exact time is below
-//! [`SPARSE_PERIODS`] periods (a criterion that does not depend on the luck of sampling) are
-//! therefore estimated together with the like groups of threads of the same program and name, by
-//! one factor; each context keeps its exact total, and what it lacks of its own samples it
-//! borrows from its siblings' ([`Scaled::borrowed_ns`] says how much). Not so where the samples of a wait are
-//! all of its time: a process that only waits for its workers shall not seem to wait where these do.
+//! sampled; if it was, the sample shows ten times too much. Scaled alone, the unlucky threads would
+//! give their time to `[not sampled]`, and the lucky ones would shrink. A program of many short
+//! threads would lose its functions. Groups with less exact time than [`SPARSE_PERIODS`] periods (a
+//! criterion that does not depend on the luck of sampling) are therefore estimated by one factor,
+//! together with the corresponding groups of threads of the same program and name. Each context
+//! keeps its exact total, and takes missing samples from its siblings ([`Scaled::borrowed_ns`] says
+//! how much). There is one exception: if the samples of a wait cover all of its time, it is scaled
+//! alone. A process that only waits for its workers must not seem to wait where they do.
 //!
-//! **The rest.** Exact time for which no sample exists becomes [`Unsampled`]: shown as the one
-//! frame `[not sampled]`; so does what stands in a group's samples for time that may not be sampled
-//! ([`StackEnd::NotSampled`]). Sampled time for which the ledger has no time is left out and summed in
+//! **The rest.** Exact time without any sample becomes [`Unsampled`], shown as the one frame `[not
+//! sampled]`. So does a group's placeholder for time that may not be sampled
+//! ([`StackEnd::NotSampled`]). Sampled time without time in the ledger is left out and summed in
 //! [`Scaled::unplaced_ns`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,55 +32,57 @@ use crate::{
     BlockReason, Context, ContextId, Part, Recording, Sample, StackEnd, State, UnknownCause,
 };
 
-/// Samples of a group may be apart from its exact time by one part in so many, and are all of it.
+/// A group's samples cover its time if they differ from it by at most one part in this many.
 const SEEN_WHOLE: u64 = 50;
 
-/// The name of the frame that stands for exact time without any sample.
+/// The name of the frame for exact time without any sample.
 pub const NOT_SAMPLED: &str = "[not sampled]";
 
-/// Groups with less exact time than this many sampling periods are estimated with their siblings.
+/// Groups with less exact time than this many sampling periods are estimated together with their
+/// siblings.
 pub const SPARSE_PERIODS: u64 = 8;
 
-/// A part of a sample's scaled time, given to one context.
+/// A part of a sample's scaled time, attributed to one context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Index into [`Recording::samples`].
     pub sample: u32,
-    /// Whose time it is; differs from the sample's own context where it was borrowed.
+    /// The context that spent the time; it differs from the sample's own if the time was taken from
+    /// a sibling.
     pub context: ContextId,
     /// Scaled time, ns.
     pub ns: u64,
 }
 
-/// Exact time for which there is no sample.
+/// Exact time without a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsampled {
-    /// Whose time.
+    /// The context that spent the time.
     pub context: ContextId,
-    /// In which state.
+    /// The state.
     pub state: State,
-    /// Block reason, part, or cause of not being seen, by the contract's name.
+    /// Block reason, part, or unknown cause, by the contract's name.
     pub reason: Option<&'static str>,
-    /// How much, ns.
+    /// The time, ns.
     pub ns: u64,
 }
 
-/// What a group's sampled time was multiplied by: `exact_ns / sampled_ns`.
+/// The factor of a group's sampled time: `exact_ns / sampled_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factor {
     /// The context.
     pub context: ContextId,
     /// The state.
     pub state: State,
-    /// Block reason or part by name; `None`: all of the state.
+    /// Block reason or part by name; `None`: the whole state.
     pub reason: Option<&'static str>,
-    /// The ledger's time of the group, ns (of the group with its siblings, where estimated so).
+    /// The ledger's time of the group, ns; with its siblings if they are estimated together.
     pub exact_ns: u64,
-    /// Its sampled time, ns, likewise.
+    /// The group's sampled time, ns; with its siblings if they are estimated together.
     pub sampled_ns: u64,
 }
 
-/// A recording's samples scaled to its ledgers.
+/// A recording's samples, scaled to its ledgers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scaled {
     /// Scaled time, ordered by sample; a sample may have several pieces, or none.
@@ -91,7 +93,7 @@ pub struct Scaled {
     pub factors: Vec<Factor>,
     /// Time shown by the stacks of a sibling thread, ns.
     pub borrowed_ns: u64,
-    /// Sampled time in groups for which the ledger has none, ns, unscaled.
+    /// Sampled time in groups without time in the ledger, ns, unscaled.
     pub unplaced_ns: u64,
 }
 
@@ -105,7 +107,8 @@ pub fn scale(recording: &Recording) -> Scaled {
 
 /// Scales the samples of the given slices to the ledgers of the same slices.
 ///
-/// For every context and state, the pieces and the unsampled time sum to the slices' ledgers.
+/// For every context and state, the pieces and the unsampled time sum to the slices' ledgers
+/// exactly.
 pub fn scale_slices(recording: &Recording, slices: Range<u32>) -> Scaled {
     let mut exact = vec![Exact::default(); recording.contexts.len()];
     for row in recording.ledger_slices.iter() {
@@ -133,7 +136,7 @@ pub fn scale_slices(recording: &Recording, slices: Range<u32>) -> Scaled {
 #[derive(Clone, Default)]
 struct Exact {
     on_cpu: u64,
-    /// Runnable time whose parts are not known.
+    /// Runnable time with unknown parts.
     runnable_whole: u64,
     runnable: [u64; 3],
     blocked: [u64; BlockReason::COUNT],
@@ -173,7 +176,7 @@ impl Exact {
     }
 }
 
-/// The class of a sample within its state; 0: not known.
+/// The class of a sample within its state; 0: unknown.
 fn class_of(sample: &Sample) -> u8 {
     match sample.state {
         State::Blocked => sample.reason.map_or(0, |r| r as u8 + 1),
@@ -195,7 +198,7 @@ fn class_name(state: State, class: u8) -> Option<&'static str> {
     }
 }
 
-/// A sample with time, as far as scaling is concerned.
+/// A sample, reduced to the values that scaling needs.
 #[derive(Clone, Copy)]
 struct Weight {
     sample: u32,
@@ -210,14 +213,14 @@ struct Group {
     state: State,
     class: u8,
     exact: u64,
-    /// Its samples, a range of the ordered weights.
+    /// Its samples: a range of the ordered weights.
     weights: Range<usize>,
     sampled: u64,
 }
 
 impl Group {
-    /// Whether its samples are all of its time, as those of waits that are measured from end to end: then
-    /// siblings have nothing to add, and may wait elsewhere.
+    /// Whether its samples cover all of its time, as for waits that are measured from end to end.
+    /// Siblings then add nothing, and may wait elsewhere.
     fn is_seen_whole(&self) -> bool {
         self.state != State::OnCpu && self.sampled.abs_diff(self.exact) <= self.exact / SEEN_WHOLE
     }
@@ -262,7 +265,7 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
         }
     }
 
-    // Mean period by state, for telling which groups are sparse.
+    // Mean period by state, which decides whether a group is sparse.
     let mut seen = [(0u64, 0u64); State::COUNT];
     for g in groups.iter().filter(|g| !g.is_seen_whole()) {
         let (count, ns) = &mut seen[g.state as usize];
@@ -295,7 +298,7 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
     out
 }
 
-/// Makes time without a sample of the pieces that stand for it.
+/// Converts the pieces of placeholder stacks to unsampled time.
 fn withdraw(rec: &Recording, out: &mut Scaled) {
     if !rec.stacks.iter().any(|s| s.end == StackEnd::NotSampled) {
         return;
@@ -365,7 +368,7 @@ fn divide(
     }
 }
 
-/// Scales groups together: one factor, each context's total exact.
+/// Scales groups together: one factor, with each context's total exact.
 fn pool(groups: &[Group], weights: &[Weight], out: &mut Scaled) {
     let exact: u64 = groups.iter().map(|g| g.exact).sum();
     let sampled: u64 = groups.iter().map(|g| g.sampled).sum();
@@ -388,7 +391,7 @@ fn pool(groups: &[Group], weights: &[Weight], out: &mut Scaled) {
         given = upto;
         part
     };
-    // What exceeds a context's own total, and what other contexts lack.
+    // Time above a context's own total, and time that other contexts lack.
     let mut excess: Vec<(u32, u64)> = Vec::new();
     let mut lack: Vec<(ContextId, u64)> = Vec::new();
     for g in groups {
@@ -442,7 +445,7 @@ fn pool(groups: &[Group], weights: &[Weight], out: &mut Scaled) {
     }
 }
 
-/// Which contexts are threads of the same program with the same name, digits apart.
+/// Groups of contexts: threads of one program with one name, apart from digits.
 struct Siblings {
     of: Vec<u32>,
 }

@@ -150,7 +150,7 @@ fn time_the_ledger_does_not_have_is_left_out_and_counted() {
     assert_eq!(s.unsampled.len(), 1);
 }
 
-/// A thousand threads of 1 ms, a tenth of them sampled at 10 ms: two functions in the ratio 7:3
+/// A thousand threads of 1 ms, a tenth of them sampled at 10 ms. Two functions in the ratio 7:3
 /// keep that ratio, nothing is lost, and each thread still sums to its own ledger.
 #[test]
 fn short_threads_are_estimated_together() {
@@ -189,7 +189,8 @@ fn a_wait_that_was_seen_whole_borrows_nothing() {
         l.blocked[BlockReason::Poll as usize] = ns;
         l
     };
-    // The first thread waits once, all the time; its sibling was seen to wait more than it did.
+    // The first thread waits once, all the time; its sibling's samples show more waiting than it
+    // had.
     let mut samples = vec![
         sample(0, 0, State::Blocked, 1, 3_990_000_000),
         sample(1, 1, State::Blocked, 10, 1_500_000_000),
@@ -344,8 +345,8 @@ proptest! {
         }
     }
 
-    /// Where no group is sparse and every sample's reason is in the ledger, a sample's scaled time
-    /// is its own times its group's factor, to the nanosecond.
+    /// If no group is sparse and every sample's reason is in the ledger, a sample's scaled time is
+    /// its own times its group's factor, to the nanosecond.
     #[test]
     fn scaling_is_proportional(exact in 1u64 << 40..1u64 << 50, counts in prop::collection::vec(1..1000u64, 1..40)) {
         let rec = Recording {

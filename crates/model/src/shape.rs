@@ -1,20 +1,20 @@
-//! The shape of time: how long the single intervals were that a sum is made of. Fifty waits of 2 ms
-//! are not one of 100 ms.
+//! Histograms of interval lengths: a sum does not show whether it is fifty waits of 2 ms or one of
+//! 100 ms.
 //!
-//! A [`Shape`] is a log-linear histogram (as Tene's HdrHistogram): an octave of lengths is divided
-//! into equal parts, so that the relative error of a length is bounded, 1.6 % with [`FINE`]
-//! parts and 11 % with [`COARSE`] ones. The kernel programs count by the same division
+//! A [`Shape`] is a log-linear histogram (as Tene's HdrHistogram). An octave of lengths is divided
+//! into equal parts, so that the relative error of a length is bounded: 1.6 % with [`FINE`] parts
+//! and 11 % with [`COARSE`] ones. The kernel programs count by the same division
 //! (`capture/src/bpf/shape.h`).
 
 use crate::{BlockReason, ContextId, Part, StackId, State};
 
-/// Bits of sub-division where lengths are counted over all threads.
+/// Bits of subdivision for lengths of all threads together.
 pub const FINE: u32 = 5;
-/// Bits of sub-division where they are counted by thread.
+/// Bits of subdivision for lengths by thread.
 pub const COARSE: u32 = 2;
-/// Lengths are counted in units of 2 to the power of this, ns.
+/// Unit of lengths: 2 to the power of this, ns.
 const UNIT: u32 = 4;
-/// Fine buckets; the last ones hold whatever is longer than some 18 minutes.
+/// Number of fine buckets; the last ones hold everything longer than some 18 minutes.
 pub const BUCKETS: usize = 1056;
 
 /// The fine bucket of a length of `ns`.
@@ -29,7 +29,7 @@ pub fn bucket_of(ns: u64) -> u16 {
     bucket.min(BUCKETS as u64 - 1) as u16
 }
 
-/// The shortest length of a fine bucket, ns; of the one behind the last too.
+/// The shortest length of a fine bucket, ns; defined for one past the last too.
 fn low_of(bucket: u64) -> u64 {
     if bucket < 1 << FINE {
         return bucket << UNIT;
@@ -39,20 +39,20 @@ fn low_of(bucket: u64) -> u64 {
     ((1 << FINE) + sub) << (octave - u64::from(FINE)) << UNIT
 }
 
-/// How many intervals there were of each length.
+/// Histogram of interval lengths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
-    /// Bits of sub-division: [`FINE`] or fewer.
+    /// Bits of subdivision: [`FINE`] or fewer.
     pub bits: u32,
-    /// Buckets of that sub-division that hold something, ascending, with how many intervals. Whole
-    /// numbers where intervals were counted, estimates where they were sampled.
+    /// Non-empty buckets of that subdivision, ascending, with their number of intervals: whole
+    /// numbers if intervals were counted, estimates if they were sampled.
     pub counts: Vec<(u16, f64)>,
     /// The longest interval, ns.
     pub max_ns: u64,
 }
 
 impl Shape {
-    /// An empty shape of the given sub-division.
+    /// Creates an empty histogram with the given subdivision.
     pub fn new(bits: u32) -> Shape {
         Shape {
             bits: bits.min(FINE),
@@ -60,12 +60,12 @@ impl Shape {
         }
     }
 
-    /// How many intervals.
+    /// Number of intervals.
     pub fn count(&self) -> f64 {
         self.counts.iter().map(|(_, n)| n).sum()
     }
 
-    /// The bounds of one of its buckets, ns: from the first, to before the second.
+    /// The bounds of a bucket, ns: from the first, to before the second.
     pub fn bounds(&self, bucket: u16) -> (u64, u64) {
         let shift = FINE - self.bits.min(FINE);
         let first = u64::from(bucket) << shift;
@@ -78,7 +78,7 @@ impl Shape {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds `count` intervals to one of its buckets; the longest is not known from that.
+    /// Adds `count` intervals to a bucket; this does not change the longest interval.
     pub fn add_bucket(&mut self, bucket: u16, count: f64) {
         match self.counts.binary_search_by_key(&bucket, |(b, _)| *b) {
             Ok(i) => self.counts[i].1 += count,
@@ -86,7 +86,7 @@ impl Shape {
         }
     }
 
-    /// Adds another shape; the result is as coarse as the coarser of them.
+    /// Adds another histogram; the result has the coarser subdivision of both.
     pub fn merge(&mut self, other: &Shape) {
         if other.bits < self.bits {
             let mut coarse = Shape::new(other.bits);
@@ -102,7 +102,7 @@ impl Shape {
     }
 
     /// The length, ns, that a share `q` of the intervals does not exceed: the middle of its bucket,
-    /// so within 1.6 % where the shape is fine, 11 % where it is coarse. `None` without intervals.
+    /// so within 1.6 % with fine and 11 % with coarse buckets. `None` without intervals.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = q.clamp(0.0, 1.0) * self.count();
         let mut sum = 0.0;
@@ -124,20 +124,20 @@ impl Shape {
     }
 }
 
-/// The shape of one state, or of one reason or part of it.
+/// The histogram of one state, or of one reason or part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShapeRow {
-    /// Whose intervals; `None`: those of all threads.
+    /// The context that spent the intervals; `None`: all threads.
     pub context: Option<ContextId>,
-    /// The stack that spent them, where they were sampled by stack; `None`: all of them, counted.
+    /// The stack that spent them, if they were sampled by stack; `None`: all of them, counted.
     pub stack: Option<StackId>,
-    /// In which state.
+    /// The state.
     pub state: State,
-    /// For blocked time: by which reason; `None`: all.
+    /// For blocked time: the reason; `None`: all.
     pub reason: Option<BlockReason>,
-    /// For runnable time: which part; `None`: all.
+    /// For runnable time: the part; `None`: all.
     pub part: Option<Part>,
-    /// The intervals. Those that the window's edges cut count with what lies within.
+    /// The intervals. One that the window's edge cuts counts with its part inside.
     pub shape: Shape,
 }
 

@@ -1,12 +1,12 @@
 //! Ledgers by time slice.
 //!
-//! A recording of ten thousand threads has as many rows for every slice, and nearly all of those
-//! threads were in one place for all of it. So rows are handed out whole, and kept without the
-//! zeros: one number for a thread that slept.
+//! A recording of ten thousand threads has as many rows in every slice, and nearly all of those
+//! threads are in one state for the whole slice. So rows are stored without zeros, one number for a
+//! thread that slept, and returned complete.
 
 use crate::{BlockReason, Sample, State};
 
-/// A context's ledger within one slice (no audit, no repair): ns by state and block reason.
+/// A context's ledger within one slice (without audit and repair), by state and block reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSlice {
     /// Index of the context.
@@ -32,8 +32,8 @@ impl LedgerSlice {
         }
     }
 
-    /// Adds `ns` of time in `state`; blocked time without a reason is for another one. Time that was
-    /// not seen has no place in a slice.
+    /// Adds `ns` of time in `state`; blocked time without a reason counts as another reason. A
+    /// slice has no unseen time.
     pub fn add(&mut self, state: State, reason: Option<BlockReason>, ns: u64) {
         match state {
             State::OnCpu => self.on_cpu_ns += ns,
@@ -44,7 +44,7 @@ impl LedgerSlice {
     }
 }
 
-/// Places a row can have time in: on-CPU, runnable, and blocked by each reason.
+/// Number of cells of a row: on-CPU, runnable, and blocked by each reason.
 const PLACES: usize = 2 + BlockReason::COUNT;
 const _: () = assert!(PLACES <= 16, "the places of a row are bits of an u16");
 
@@ -70,18 +70,18 @@ impl LedgerSlice {
     }
 }
 
-/// Where a row's numbers are.
+/// The position of a row's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     context: u32,
     slice: u32,
     /// Index of its first number.
     first: u32,
-    /// Bit i: it has time in place i, and a number for it.
+    /// Bit i: cell i has time, and a number.
     places: u16,
 }
 
-/// The rows of a recording. Rows without time are not kept.
+/// The rows of a recording. Rows without time are not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSlices {
     rows: Vec<Row>,
@@ -112,7 +112,7 @@ impl LedgerSlices {
         }
     }
 
-    /// Adds to the last row if that is of the same context and slice, else appends.
+    /// Adds to the last row if it has the same context and slice, else appends.
     pub fn add(&mut self, mut row: LedgerSlice) {
         if let Some(last) = self.rows.last().copied()
             && (last.context, last.slice) == row.key()
@@ -127,12 +127,12 @@ impl LedgerSlices {
         self.push(row);
     }
 
-    /// All rows, in the order in which they were put.
+    /// All rows, in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = LedgerSlice> + Clone {
         self.rows.iter().map(|row| self.whole(row))
     }
 
-    /// Ledgers by slice from samples alone.
+    /// Computes ledgers by slice from samples alone.
     pub fn of_samples(samples: &[Sample]) -> LedgerSlices {
         let mut out = LedgerSlices::default();
         for s in samples {
@@ -149,17 +149,17 @@ impl LedgerSlices {
         out.sorted(|context, slice| (context, slice))
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The same by context and slice, one row for each, every row moved by `to` first.
+    /// Sorts the rows by context and slice and merges equal ones, after moving each by `to`.
     pub fn sorted(mut self, to: impl Fn(u32, u32) -> (u32, u32)) -> LedgerSlices {
         for row in &mut self.rows {
             (row.context, row.slice) = to(row.context, row.slice);

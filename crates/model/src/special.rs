@@ -1,4 +1,4 @@
-//! The few special functions that comparing needs: Student's t, and derivatives of log gamma.
+//! Special functions for comparisons: Student's t, and derivatives of log gamma.
 
 /// Logarithm of the gamma function for `x > 0` (Stirling's series after shifting the argument up).
 fn ln_gamma(mut x: f64) -> f64 {
@@ -34,12 +34,13 @@ pub(crate) fn trigamma(mut x: f64) -> f64 {
     1.0 / x + r / 2.0 + r / x * (1.0 / 6.0 - r * (1.0 / 30.0 - r * (1.0 / 42.0 - r / 30.0))) + shift
 }
 
-/// The `x` whose trigamma is `y > 0`: trigamma falls steadily, so bisection over magnitudes finds it.
+/// The `x` with trigamma `y > 0`: trigamma falls monotonically, so bisection over magnitudes finds
+/// it.
 pub(crate) fn trigamma_inverse(y: f64) -> f64 {
     bisect(-18.0, 18.0, |log| trigamma(log.exp()) < y).exp()
 }
 
-/// Where `above` turns true between `low` and `high`.
+/// The point between `low` and `high` at which `above` becomes true.
 fn bisect(mut low: f64, mut high: f64, above: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..100 {
         let middle = (low + high) / 2.0;
@@ -60,7 +61,7 @@ pub(crate) fn student_p(t: f64, df: f64) -> f64 {
     incomplete_beta(df / (df + t * t), df / 2.0, 0.5)
 }
 
-/// The `t` below which Student's t lies with probability `share`, 0.5 ≤ share < 1.
+/// The quantile of Student's t at probability `share`, 0.5 ≤ share < 1.
 pub(crate) fn student_quantile(share: f64, df: f64) -> f64 {
     let tail = 2.0 * (1.0 - share);
     bisect(-20.0, 20.0, |log| student_p(log.exp(), df) < tail).exp()
@@ -113,7 +114,7 @@ mod tests {
         assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{a} is not {b}");
     }
 
-    /// Values that have a closed form, or stand in tables.
+    /// Values with a closed form, or from tables.
     #[test]
     fn they_have_their_known_values() {
         near(ln_gamma(0.5), std::f64::consts::PI.sqrt().ln());

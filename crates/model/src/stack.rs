@@ -1,4 +1,4 @@
-//! Stacks: frames, what they belong to, and how each stack ended.
+//! Stacks: frames, their modules and functions, and the end of each stack.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct ModuleId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
 
-/// What a module is.
+/// Kind of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleKind {
     /// An executable or shared object.
@@ -24,69 +24,69 @@ pub enum ModuleKind {
     Kernel,
     /// The vDSO.
     Vdso,
-    /// Code made at run time (anonymous executable memory); one per process.
+    /// Run-time code (anonymous executable memory); one module a process.
     Jit,
-    /// A source file that a runtime runs without making machine code of it; `[java]` for all Java
-    /// methods, which come from class files, and `[javascript]` for all of V8's functions.
+    /// A source file that a runtime runs without compiling it to machine code; `[java]` for all
+    /// Java methods, which come from class files, and `[javascript]` for all V8 functions.
     Source,
 }
 
 /// A file (or pseudo file) that code was mapped from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
-    /// What it is.
+    /// Its kind.
     pub kind: ModuleKind,
-    /// Path as the target saw it; `[kernel]`, `[vdso]` or `[jit]` for the others.
+    /// Path as the target saw it; `[kernel]`, `[vdso]` or `[jit]` for modules without a file.
     pub path: Arc<str>,
-    /// GNU build id in lower-case hex; empty where there is none.
+    /// GNU build id in lower-case hex; empty if there is none.
     pub build_id: Arc<str>,
-    /// For [`ModuleKind::Jit`]: the process whose code it is. Otherwise 0.
+    /// For [`ModuleKind::Jit`]: the process that the code belongs to. Otherwise 0.
     pub pid: u32,
 }
 
 impl Module {
-    /// The last component of the path: what people call the module.
+    /// The last component of the path, by which the module is known.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 }
 
-/// What kind of code a frame is.
+/// Kind of a frame's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// Native user code.
     Native,
     /// Kernel code; `_[k]` in folded output.
     Kernel,
-    /// Code made at run time, named by a perf map or not at all; `_[j]`.
+    /// Run-time code, named by a perf map or not at all; `_[j]`.
     Jit,
-    /// A Python function, as its interpreter tells it.
+    /// A Python function, read from its interpreter.
     Python,
-    /// A function of PHP, as its engine tells it; also one that is written in C.
+    /// A PHP function, read from its engine; also one written in C.
     Php,
-    /// A method or block of Ruby, as its interpreter tells it; also a method that is written in C.
+    /// A Ruby method or block, read from its interpreter; also a method written in C.
     Ruby,
-    /// A Java method, interpreted or compiled, as its VM tells it.
+    /// A Java method, interpreted or compiled, read from its VM.
     Java,
-    /// A JavaScript function, interpreted or compiled, as V8's heap tells it.
+    /// A JavaScript function, interpreted or compiled, read from V8's heap.
     JavaScript,
 }
 
-/// A function as named by symbols or debug information.
+/// A function, as named by symbols or debug information.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
     /// Demangled name.
     pub name: Arc<str>,
-    /// The name as the symbol table has it (may be mangled).
+    /// The name in the symbol table (may be mangled).
     pub system_name: Arc<str>,
-    /// Source file, empty where unknown.
+    /// Source file; empty: unknown.
     pub file: Arc<str>,
-    /// Line of its declaration, 0 where unknown.
+    /// Line of its declaration; 0: unknown.
     pub start_line: u32,
 }
 
 impl Function {
-    /// Whether it has no name, and is called after the place where it begins: `module+0x1f3a`.
+    /// Whether it has no name and is called after its start: `module+0x1f3a`.
     pub fn is_unnamed(&self) -> bool {
         let hex = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_hexdigit());
         self.system_name.is_empty()
@@ -94,45 +94,46 @@ impl Function {
     }
 }
 
-/// One function at one place in the source: an address may stand for several by inlining.
+/// A function at one line of the source. An address may stand for several by inlining.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// The function.
     pub function: FunctionId,
-    /// Source line, 0 where unknown.
+    /// Source line; 0: unknown.
     pub line: u32,
 }
 
 /// A code address, as a stack refers to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// What kind of code.
+    /// Kind of its code.
     pub kind: FrameKind,
-    /// The file it lies in, where known.
+    /// The file that contains it, if known.
     pub module: Option<ModuleId>,
     /// For [`ModuleKind::Elf`] and [`ModuleKind::Vdso`]: the offset in the file. For
-    /// [`ModuleKind::Source`]: the line. Otherwise, or without a module: the virtual address (of a
-    /// Python frame without a name: that of its code object; of a Java one, of its code or method).
+    /// [`ModuleKind::Source`]: the line. Otherwise, or without a module: the virtual address. An
+    /// unnamed Python frame has that of its code object, an unnamed Java frame that of its code or
+    /// method.
     ///
-    /// For a return address this is the address itself *minus one*, so that it lies within the
-    /// calling instruction; for the innermost frame and the one a signal interrupted it is exact.
+    /// A return address is stored *minus one*, so that it lies within the call instruction. The
+    /// innermost frame and one that a signal interrupted have their exact address.
     pub address: u64,
     /// Functions at this address, innermost (inlined) first. Empty: not resolved.
     pub lines: Vec<Line>,
 }
 
-/// How the user part of a stack ended.
+/// Why the user part of a stack ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StackEnd {
     /// It reached the thread's entry point.
     Root,
     /// There is no user part: a kernel thread, or a context without an address space.
     KernelOnly,
-    /// More frames than the unwinder follows.
+    /// It has more frames than the unwinder follows.
     MaxFrames,
-    /// A return address lies in no mapping known at that moment.
+    /// A return address lies in no mapping known at that time.
     NoMapping,
-    /// The mapping was too new: its unwind table was not yet loaded.
+    /// The mapping was too new: its unwind table was not loaded yet.
     TableNotLoaded,
     /// The code has no unwind information at that address.
     NoUnwindInfo,
@@ -148,8 +149,8 @@ pub enum StackEnd {
     Gone,
     /// The stack was lost on the way to user space.
     Lost,
-    /// There is none: the time is known to be there, and may not be sampled. It is shown as time without any
-    /// sample is ([`crate::scale::NOT_SAMPLED`]).
+    /// There is no stack: the time is known, but may not be sampled. It is shown as time without
+    /// any sample ([`crate::scale::NOT_SAMPLED`]).
     NotSampled,
 }
 
@@ -179,7 +180,7 @@ impl StackEnd {
         )
     }
 
-    /// The name used after `truncated:` in folded output and in losses.
+    /// The name after `truncated:` in folded output, and in losses.
     pub fn name(self) -> &'static str {
         match self {
             StackEnd::Root => "root",
@@ -204,11 +205,11 @@ impl StackEnd {
     }
 }
 
-/// A call stack, kernel and user joined.
+/// A call stack, kernel and user part joined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stack {
     /// Frames, leaf (innermost) first: kernel frames, then user frames.
     pub frames: Vec<FrameId>,
-    /// How the user part ended.
+    /// Why the user part ended.
     pub end: StackEnd,
 }

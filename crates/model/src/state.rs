@@ -33,7 +33,7 @@ macro_rules! named_enum {
 }
 
 named_enum! {
-    /// What an execution context is doing; every nanosecond of it is in exactly one.
+    /// State of an execution context; every nanosecond is in exactly one.
     State {
         /// Scheduled on a CPU.
         OnCpu => "on_cpu",
@@ -41,13 +41,13 @@ named_enum! {
         Runnable => "runnable",
         /// Waits for something other than a CPU.
         Blocked => "blocked",
-        /// Not seen by the instrument; always for a named cause.
+        /// Not seen by the instrument, always for a named cause.
         Unknown => "unknown",
     }
 }
 
 named_enum! {
-    /// What a blocked context waits for.
+    /// The resource or event that a blocked context waits for.
     BlockReason {
         /// A user-space lock, condition, or anything else built on futexes.
         Lock => "lock",
@@ -80,7 +80,7 @@ named_enum! {
 
 named_enum! {
     /// The parts of [`State::OnCpu`] and [`State::Runnable`]; the parts of blocked time are
-    /// [`BlockReason`]s. On a sample it is the `reason` label, where one applies.
+    /// [`BlockReason`]s. It is the `reason` label of a sample, if one applies.
     Part {
         /// On-CPU in user mode.
         User => "user",
@@ -92,27 +92,27 @@ named_enum! {
         Stolen => "stolen",
         /// Runnable since it was woken (or created).
         Woken => "woken",
-        /// Runnable because something else was put in its place.
+        /// Runnable after a preemption.
         Preempted => "preempted",
-        /// Runnable, held back by a cgroup's CPU quota.
+        /// Runnable, throttled by a cgroup's CPU quota.
         Throttled => "throttled",
     }
 }
 
 named_enum! {
-    /// Why the instrument did not see a stretch of time.
+    /// Reason why the instrument did not see a range of time.
     UnknownCause {
         /// The thread's record could not be created in time (kernel out of memory, or busy).
         NoRecord => "no_record",
-        /// The capture lost the events that would have told.
+        /// The capture lost the events for this time.
         LostEvents => "lost_events",
-        /// The source of this profile does not say (imported files).
+        /// The source of this profile does not tell (imported files).
         NotInSource => "not_in_source",
     }
 }
 
 named_enum! {
-    /// A way to look at a recording; its values are nanoseconds (CONTRACT: "Views and values").
+    /// A view of a recording; its values are nanoseconds (CONTRACT: "Views and values").
     View {
         /// Time on a CPU.
         OnCpu => "on-cpu",

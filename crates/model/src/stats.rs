@@ -1,27 +1,26 @@
-//! Intervals for shares, from time blocks.
+//! Confidence intervals of shares, from time blocks.
 //!
 //! A function's share of a view is estimated from samples. Samples of one thread are not
 //! independent: a thread that is in `f` now was probably in `f` one sample ago, and a loop that
-//! beats with the sampling clock is hit at the same place for a while. A binomial interval is then
-//! too narrow. So the recording is cut into blocks of time, long against such correlations, and
-//! the share is a ratio estimator over them: with `x` the function's and `y` all sampled time of a
-//! block, `p = Σx / Σy`, and with the residuals `r = x − p·y` of neighbouring blocks
+//! beats with the sampling clock is sampled at the same place for a while. A binomial interval is
+//! then too narrow. So the recording is cut into blocks of time that are long against such
+//! correlations, and the share is a ratio estimator over them. With `x` the function's and `y` all
+//! sampled time of a block, `p = Σx / Σy`. With the residuals `r = x − p·y` of neighbouring blocks,
 //! `var(p) = B/(B−1) · Σ(r' − r)²/2 / (Σy)²`. Neighbours are compared, and not each block with the
-//! mean, because the share meant is this recording's: that a program's phases differ is no error
-//! of measurement.
+//! mean, because the share is this recording's: a difference between the program's phases is no
+//! measurement error.
 //!
-//! Blocks alone fail where a function was seen in none, all, or few of them. So that variance is
-//! turned into an effective number of independent samples, never more than there really were, and
-//! the interval is Wilson's for that number, with Student's t for the few blocks; next to 0 and 1
-//! its ends are widened to Poisson's, because Wilson's are too narrow there. It never has width
-//! zero.
+//! Blocks alone fail for a function that was seen in none, all, or few of them. So that variance is
+//! converted to an effective number of independent samples, never above the true number. The
+//! interval is Wilson's for that number, with Student's t for the few blocks. Next to 0 and 1 its
+//! ends are widened to Poisson's, because Wilson's are too narrow there. It never has width zero.
 //!
-//! The state totals are exact, so for the wall view the states' intervals are joined, each
-//! weighted by its exact time ([`join`]).
+//! The state totals are exact, so for the wall view the states' intervals are joined, each weighted
+//! by its exact time ([`join`]).
 //!
-//! What it does not do: it cannot see a program locked in step with the sampling clock (the domain
-//! warns of such rates; a loop within 1 % of the sampling period is covered in about 90 % of cases
-//! instead of 95), and it says nothing of time `[not sampled]`.
+//! It cannot detect a program locked in step with the sampling clock. The domain warns of such
+//! rates; for a loop within 1 % of the sampling period the coverage is about 90 %, not 95 %. It
+//! says nothing about time that is `[not sampled]`.
 
 /// A 95 % confidence interval of a share, both ends within 0..=1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +32,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval that knows nothing.
+    /// The interval without any knowledge.
     pub const UNKNOWN: Interval = Interval {
         low: 0.0,
         high: 1.0,
@@ -45,24 +44,24 @@ impl Interval {
     }
 }
 
-/// The most blocks a recording is cut into. More would be shorter than the correlations they are
-/// to outlast; fewer cost precision of the variance.
+/// Maximum blocks of a recording. More blocks would be shorter than the correlations that they must
+/// outlast; fewer reduce the precision of the variance.
 pub const MAX_BLOCKS: usize = 20;
 
-/// With fewer blocks than this the variance between them says too little to be used.
+/// Minimum blocks: with fewer, the variance between them is too uncertain.
 const MIN_BLOCKS: f64 = 4.0;
 
-/// How many times larger than binomial the variance is taken to be where blocks cannot tell.
+/// Assumed ratio of the variance to the binomial one if there are too few blocks.
 const ASSUMED_DESIGN_EFFECT: f64 = 2.0;
 
 /// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_985;
 
-/// The interval of the share `Σpart / Σwhole`.
+/// Returns the interval of the share `Σpart / Σwhole`.
 ///
-/// `part` and `whole` hold sampled time by block (any unit, the same number of blocks), `samples`
-/// is how many samples they rest on; where samples have different weights, Kish's
-/// `(Σw)² / Σw²`. Without any time the answer is [`Interval::UNKNOWN`].
+/// `part` and `whole` hold sampled time by block (any unit, the same number of blocks). `samples`
+/// is the number of samples behind them; for samples of different weights, Kish's `(Σw)² / Σw²`.
+/// Without any time the result is [`Interval::UNKNOWN`].
 pub fn share_interval(part: &[f64], whole: &[f64], samples: f64) -> Interval {
     let y: f64 = whole.iter().sum();
     let x: f64 = part.iter().sum();
@@ -81,7 +80,7 @@ pub fn share_interval(part: &[f64], whole: &[f64], samples: f64) -> Interval {
         .map(|(a, b)| (b - a).powi(2) / 2.0)
         .sum();
     let variance = blocks / (blocks - 1.0) * squares / (y * y);
-    // Of all or nothing blocks differ by what adding up in another order makes, if at all.
+    // For a share of 0 or 1, blocks differ at most by the order of summation.
     let independent = if variance > 0.0 && p > 0.0 && p < 1.0 {
         (p * (1.0 - p) / variance).clamp(1.0, samples)
     } else {
@@ -90,9 +89,9 @@ pub fn share_interval(part: &[f64], whole: &[f64], samples: f64) -> Interval {
     wilson(p, independent, student(blocks - 1.0))
 }
 
-/// `p`, but for what rounding leaves of none and of all.
+/// Removes rounding errors next to 0 and 1.
 fn but_for_rounding(p: f64) -> f64 {
-    /// Far below the share of one sample, and far above what additions lose.
+    /// Far below the share of one sample, and far above the rounding error of a sum.
     const ROUNDING: f64 = 1e-11;
     match p {
         p if p < ROUNDING => 0.0,
@@ -101,11 +100,11 @@ fn but_for_rounding(p: f64) -> f64 {
     }
 }
 
-/// The interval of a share whose view consists of several states with exact totals.
+/// Returns the interval of a share in a view of several states with exact totals.
 ///
-/// Each item is (the state's exact part of the view, the share within the state, its interval);
-/// the parts sum to at most 1. Errors of the states are independent of each other, so distances
-/// from the estimate add in squares.
+/// Each item is (the state's exact part of the view, the share within the state, its interval); the
+/// parts sum to at most 1. Errors of the states are independent, so distances from the estimate add
+/// in squares.
 pub fn join(states: &[(f64, f64, Interval)]) -> Interval {
     let (mut p, mut down, mut up) = (0.0, 0.0, 0.0);
     for (weight, share, interval) in states {
@@ -120,7 +119,7 @@ pub fn join(states: &[(f64, f64, Interval)]) -> Interval {
 }
 
 /// The smallest share that `samples` can resolve: something with this share is seen at least once
-/// with 95 % probability (about 3/n), and something smaller may have been missed altogether.
+/// with 95 % probability (about 3/n). A smaller share may be missed.
 pub fn smallest_share(samples: f64) -> f64 {
     if samples < 1.0 {
         return 1.0;
@@ -128,12 +127,13 @@ pub fn smallest_share(samples: f64) -> f64 {
     1.0 - 0.05f64.powf(1.0 / samples)
 }
 
-/// How many samples can resolve `share`: the inverse of [`smallest_share`].
+/// The number of samples that can resolve `share`: the inverse of [`smallest_share`].
 pub fn samples_for(share: f64) -> f64 {
     0.05f64.ln() / (1.0 - share.clamp(1e-9, 0.999)).ln()
 }
 
-/// Wilson's interval for `n` independent samples at `quantile`, its ends next to 0 and 1 widened.
+/// Wilson's interval for `n` independent samples at `quantile`, with its ends next to 0 and 1
+/// widened.
 fn wilson(p: f64, n: f64, quantile: f64) -> Interval {
     let q2 = quantile * quantile;
     let centre = (p + q2 / (2.0 * n)) / (1.0 + q2 / n);
@@ -147,8 +147,8 @@ fn wilson(p: f64, n: f64, quantile: f64) -> Interval {
     }
 }
 
-/// Lower bound of a Poisson mean of which `x` events were seen (Wilson and Hilferty's
-/// approximation), for few events; infinite where Wilson's interval serves.
+/// Lower bound of a Poisson mean if `x` events were seen (Wilson and Hilferty's approximation), for
+/// few events; infinite where Wilson's interval suffices.
 fn poisson_low(x: f64, quantile: f64) -> f64 {
     if x > 5.0 {
         return f64::INFINITY;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// SplitMix64: seeded, so that every run judges the same thousands of recordings.
+/// The SplitMix64 generator, seeded, so that every run tests the same thousands of recordings.
 struct Random(u64);
 
 impl Random {
@@ -29,10 +29,10 @@ impl Random {
 const LENGTH: f64 = 10.0;
 const RATE: f64 = 99.0;
 
-/// When the function ran: (start, end) in seconds.
+/// Times at which the function ran: (start, end) in seconds.
 type Visits = Vec<(f64, f64)>;
 
-/// Alternates between stays drawn by `inside` and `outside`, from a random phase.
+/// Alternates between intervals drawn by `inside` and `outside`, from a random phase.
 fn alternate(
     r: &mut Random,
     mut inside: impl FnMut(&mut Random) -> f64,
@@ -49,7 +49,7 @@ fn alternate(
     visits
 }
 
-/// A loop of 2 to 40 ms, its lengths wavering by some percent.
+/// A loop of 2 to 40 ms, with lengths that vary by some percent.
 fn periodic(r: &mut Random) -> Visits {
     let period = r.between(0.002, 0.040);
     let share = r.between(0.05, 0.95);
@@ -72,7 +72,7 @@ fn beating(r: &mut Random, off: f64) -> Visits {
     )
 }
 
-/// Stays of random length, some longer than many sampling periods.
+/// Intervals of random length, some longer than many sampling periods.
 fn bursty(r: &mut Random) -> Visits {
     let inside = 10f64.powf(r.between(-3.0, -0.5));
     let outside = inside * r.between(0.3, 8.0);
@@ -83,7 +83,7 @@ fn bursty(r: &mut Random) -> Visits {
     )
 }
 
-/// Short visits with 0.05 to 1 % of the time.
+/// Short intervals with 0.05 to 1 % of the time.
 fn rare(r: &mut Random) -> Visits {
     let inside = 10f64.powf(r.between(-4.5, -2.5));
     let share = 10f64.powf(r.between(-3.3, -2.0));
@@ -95,7 +95,7 @@ fn rare(r: &mut Random) -> Visits {
     )
 }
 
-/// Nearly always there.
+/// Nearly always in the function.
 fn dominant(r: &mut Random) -> Visits {
     let outside = 10f64.powf(r.between(-4.0, -2.0));
     let share = r.between(0.95, 0.998);
@@ -107,15 +107,15 @@ fn dominant(r: &mut Random) -> Visits {
     )
 }
 
-/// One stretch of the recording.
+/// One continuous part of the recording.
 fn phase(r: &mut Random) -> Visits {
     let length = r.between(0.2, 6.0);
     let start = r.between(0.0, LENGTH - length);
     vec![(start, start + length)]
 }
 
-/// Samples the program as a software clock does (fixed period, random phase, a little jitter).
-/// Returns whether the interval covers the true share, its width, and the estimate.
+/// Samples the program like a software clock (fixed period, random phase, a little jitter). Returns
+/// whether the interval covers the true share, its width, and the estimate.
 fn trial(r: &mut Random, visits: &Visits, blocks: usize) -> (bool, f64, f64) {
     let truth = visits.iter().map(|(a, b)| b - a).sum::<f64>() / LENGTH;
     let mut part = vec![0.0; blocks];
@@ -141,14 +141,14 @@ fn trial(r: &mut Random, visits: &Visits, blocks: usize) -> (bool, f64, f64) {
     (covered, i.width(), part.iter().sum::<f64>() / n)
 }
 
-/// The claim: at 99 Hz over 10 s the printed interval covers the truth in at least 93 % of the
-/// cases, for each kind of program and each number of blocks a recording may have. Only for a
+/// The promise: at 99 Hz over 10 s the printed interval covers the truth in at least 93 % of the
+/// cases, for each kind of program and each number of blocks that a recording may have. Only for a
 /// loop within 1 % of the sampling period it may be less.
 #[test]
 fn intervals_cover_the_truth() {
     type Program = fn(&mut Random) -> Visits;
-    // Name, program, least coverage, and how wide the interval may be on average, in widths of the
-    // binomial one (whose coverage would be far too small where this number is large).
+    // Name, program, least coverage, and the maximum average width in multiples of the binomial
+    // one. The binomial interval would cover far too little where this number is large.
     let programs: [(&str, Program, f64, f64); 7] = [
         ("periodic", periodic, 0.93, 1.4),
         ("bursty", bursty, 0.93, 3.0),
@@ -199,7 +199,7 @@ fn never_without_width() {
     );
 }
 
-/// A sum that was made in another order than the whole's differs from it in the last digit.
+/// A sum in another order than the whole's differs from it in the last digit.
 #[test]
 fn rounding_is_no_variance() {
     let whole: Vec<f64> = (0..20).map(|i| 46.7 + f64::from(i % 7) / 3.0).collect();
@@ -227,7 +227,7 @@ fn rounding_is_no_variance() {
 
 #[test]
 fn few_blocks_or_samples_are_guarded() {
-    // Equal blocks say nothing if there are only two of them.
+    // Only two equal blocks prove nothing.
     let i = share_interval(&[5.0, 5.0], &[10.0, 10.0], 20.0);
     assert!(i.low < 0.3 && i.high > 0.7, "{i:?}");
     // All the time in one of twenty blocks is one block.

@@ -1,9 +1,10 @@
-//! Execution contexts that a runtime schedules itself: goroutines, asyncio's tasks, virtual threads. Their time has a
-//! clock and a ledger of its own and is never added to that of threads: one that waits is no blocked
-//! thread, and one that runs is on a thread that has its own account of having had a CPU.
+//! Tasks that a runtime schedules itself: goroutines, asyncio tasks, virtual threads.
 //!
-//! They are looked at now and then; each look stands for the time from half-way since the one before
-//! to half-way to the next. So their figures are sampled, and say how often.
+//! Their time has a clock and a ledger of its own and is never added to that of threads. A waiting
+//! task is no blocked thread, and a running one is on a thread that has its own ledger.
+//!
+//! They are read in snapshots. Each snapshot stands for the time from half-way since the last one
+//! to half-way to the next. So their figures are sampled, and state the number of snapshots.
 
 use std::sync::Arc;
 
@@ -14,35 +15,35 @@ use crate::{LabelsId, StackId, State};
 pub struct TaskGroup {
     /// Its process.
     pub pid: u32,
-    /// What they are: `goroutine`, `asyncio task`, `virtual thread`.
+    /// Kind of the tasks: `goroutine`, `asyncio task`, `virtual thread`.
     pub kind: Arc<str>,
-    /// The function they began with.
+    /// Their start function.
     pub name: Arc<str>,
-    /// How many different ones were seen.
+    /// Number of different tasks seen.
     pub seen: u64,
-    /// Times that the process was looked at.
+    /// Number of snapshots of the process.
     pub looks: u64,
-    /// Where their time went; all of it together is their wall time, as far as it was seen.
+    /// Their time by state and reason; it sums to their wall time, as far as it was seen.
     pub times: Vec<TaskTime>,
 }
 
 /// A part of the time of a group of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskTime {
-    /// [`State::OnCpu`]: it ran on a thread; [`State::Runnable`]: it waited for the runtime to run
-    /// it; [`State::Blocked`]: it waited for something else.
+    /// [`State::OnCpu`]: running on a thread; [`State::Runnable`]: waiting to be run by the
+    /// runtime; [`State::Blocked`]: waiting for something else.
     pub state: State,
-    /// For blocked time, what for: `channel`, `mutex`, `select`, `network`, `timer`, `gc`,
-    /// `syscall`…; of asyncio's `timer`, `network`, `task`, `thread`, `lock`, `event`, `queue`… `runtime`,
-    /// `parked`: nothing to do. Empty otherwise.
+    /// For blocked time, the reason: `channel`, `mutex`, `select`, `network`, `timer`, `gc`,
+    /// `syscall`…; for asyncio `timer`, `network`, `task`, `thread`, `lock`, `event`, `queue`…;
+    /// `runtime`, `parked`: nothing to do. Empty otherwise.
     pub reason: Arc<str>,
-    /// The runtime's own word for it: `chan receive`. Empty where it has none.
+    /// The runtime's own word for it: `chan receive`. Empty if it has none.
     pub detail: Arc<str>,
-    /// Where, if it did not run.
+    /// The stack, if the task did not run.
     pub stack: Option<StackId>,
     /// Labels that the program gave it.
     pub labels: Option<LabelsId>,
-    /// How often one was seen so.
+    /// Number of observations.
     pub count: u64,
     /// Time, ns.
     pub ns: u64,
@@ -54,7 +55,7 @@ impl TaskGroup {
         self.times.iter().map(|t| t.ns).sum()
     }
 
-    /// The same in `state`, ns.
+    /// Time of all its tasks in `state`, ns.
     pub fn state_ns(&self, state: State) -> u64 {
         let of = self.times.iter().filter(|t| t.state == state);
         of.map(|t| t.ns).sum()

@@ -1,28 +1,28 @@
-//! The timeline: the single intervals that the ledgers sum up, where a recording keeps them.
+//! The timeline: the single intervals that the ledgers sum up, if a recording keeps them.
 //!
-//! A lane holds one context's intervals in the order of time. Where nothing is known (intervals that
-//! were dropped to stay within the memory bound, or that were not seen) there is a gap between two of
-//! them. What was counted at the switches is kept as it was; the ledger may have been corrected from
-//! the kernel's counters since, and says by how much ([`crate::Ledger::repaired_ns`]).
+//! A lane holds one context's intervals in the order of time. A gap between two of them is unknown
+//! time: intervals that were not seen, or that were dropped to stay within the memory bound. Times
+//! counted at switches are kept unchanged. The ledger may have been corrected from the kernel's
+//! counters since, and states by how much ([`crate::Ledger::repaired_ns`]).
 
 use crate::{BlockReason, ContextId, Part, State};
 
-/// One stretch of a context's time in one state.
+/// One interval of a context in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Begin, ns on the recording's clock.
+    /// Start, ns on the recording's clock.
     pub start_ns: u64,
     /// Length, ns.
     pub ns: u64,
-    /// The state; never [`State::Unknown`], of which there are gaps.
+    /// The state; never [`State::Unknown`], which is a gap.
     pub state: State,
-    /// For blocked time: what for, where known.
+    /// For blocked time: the reason, if known.
     pub reason: Option<BlockReason>,
-    /// For the other states: which part, where known.
+    /// For other states: the part, if known.
     pub part: Option<Part>,
-    /// For blocked time: the context that ended it, where it is one of the recording's.
+    /// For blocked time: the waker, if it is a context of the recording.
     pub waker: Option<ContextId>,
-    /// For blocked time: whether a request of its thread was in flight when it began, where
+    /// For blocked time: whether a request of its thread was in flight when it began, if
     /// connections are followed.
     pub request: bool,
     /// For blocked time: whether it was idle.
@@ -42,35 +42,35 @@ impl Interval {
     }
 }
 
-/// The intervals of one context, in the order of time; none overlap.
+/// The intervals of one context, in the order of time, without overlaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Whose they are.
+    /// The context.
     pub context: ContextId,
     /// The intervals.
     pub intervals: Vec<Interval>,
 }
 
-/// All lanes, and what is missing in them.
+/// All lanes, and the losses in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// Lanes, by context in ascending order; contexts without an interval have none.
     pub lanes: Vec<Lane>,
-    /// The memory that it was allowed, bytes; 0: not bounded.
+    /// Memory limit, bytes; 0: no limit.
     pub limit_bytes: u64,
-    /// Intervals that were dropped to stay within it: the oldest.
+    /// Intervals that were dropped to keep the limit: the oldest.
     pub dropped: u64,
-    /// Turns on a CPU of which nothing arrived; each leaves a gap of up to three intervals.
+    /// Turns on a CPU without any data; each leaves a gap of up to three intervals.
     pub lost: u64,
 }
 
 impl Timeline {
-    /// Intervals in all lanes.
+    /// Number of intervals in all lanes.
     pub fn len(&self) -> usize {
         self.lanes.iter().map(|l| l.intervals.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,9 +1,10 @@
-//! Why a context waited: who ended its waits, what that one did meanwhile, and exact waits by lock.
+//! Wait trees: the wakers of a context's waits, their own time meanwhile, and exact waits by lock.
 //!
-//! Hops hang below samples of blocked time. Under each such sample stand the wakers that ended its
-//! waits; under a waker, what it did while the other waited; under its own waits, their wakers, and
-//! so on. Each hop's time is a part of its parent's, no time is in two children, and what a parent
-//! has beyond its children was followed no further. Times are *unscaled*, like [`crate::Sample::ns`].
+//! Hops are below samples of blocked time. Below a sample are the wakers that ended its waits.
+//! Below a waker is its own time while the other waited; below its own waits are their wakers, and
+//! so on. Each hop's time is a part of its parent's, and no time is in two children. A parent's
+//! time beyond its children was not followed further. Times are *unscaled*, like
+//! [`crate::Sample::ns`].
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::{BlockReason, ContextId, LabelsId, Part, StackId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActorId(pub u32);
 
-/// Who did something.
+/// Actor of a hop: the waker or holder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
     /// A context of this recording.
     Context(ContextId),
-    /// A thread that was not measured, or whose time was not selected.
+    /// A thread that was not measured, or is outside the selection.
     Stranger {
         /// Process id.
         pid: u32,
@@ -27,33 +28,33 @@ pub enum Actor {
         /// Thread name.
         name: Arc<str>,
     },
-    /// An interrupt, by what it served: `timer`, `disk`, `network`, or empty.
+    /// An interrupt, by its purpose: `timer`, `disk`, `network`, or empty.
     Interrupt(Arc<str>),
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
-/// What a hop stands for.
+/// Role of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// It ended the wait above; its stack is the one that did.
+    /// The actor ended the wait above; the stack is the waker's.
     Woke,
-    /// It was on a CPU meanwhile.
+    /// The actor was on a CPU meanwhile.
     OnCpu,
-    /// It waited for a CPU meanwhile.
+    /// The actor waited for a CPU meanwhile.
     Runnable,
-    /// It was blocked itself meanwhile.
+    /// The actor was blocked itself meanwhile.
     Blocked,
-    /// It is waited for further up: who waits for whom has become a circle.
+    /// The actor is waited for further up: a cycle of waits.
     Circle,
-    /// Longer ago than is remembered, or deeper than is followed.
+    /// The time is too long ago, or the wait is too deep to be followed.
     Cut,
-    /// It had the lock that the one above waited for.
+    /// The actor held the lock that the wait above was for.
     Held,
 }
 
 impl Role {
-    /// All, in the order of their numbers in files.
+    /// All roles, in the order of their numbers in files.
     pub const ALL: [Role; 7] = [
         Role::Woke,
         Role::OnCpu,
@@ -78,29 +79,31 @@ impl Role {
     }
 }
 
-/// By what it is known who has a lock that nobody was seen to let go: the value of a label of the hop.
+/// Values of a label of a hop: the evidence for the holder of a lock that was not seen to be
+/// released.
 pub mod told_by {
     /// The label's key.
     pub const KEY: &str = "told_by";
-    /// A mutex of the C library's keeps its owner's id.
+    /// A mutex of the C library, which stores its owner's id.
     pub const MUTEX: &str = "mutex";
-    /// A read-write lock of the C library's keeps its writer's id.
+    /// A read-write lock of the C library, which stores its writer's id.
     pub const RWLOCK: &str = "read-write lock";
-    /// A futex that the kernel itself takes and gives (`FUTEX_LOCK_PI`) is its owner's id.
+    /// A futex that the kernel itself assigns (`FUTEX_LOCK_PI`), which is its owner's id.
     pub const FUTEX: &str = "futex";
     /// The VM's record of a Java monitor.
     pub const MONITOR: &str = "monitor";
-    /// How the values end of what the lock said when the wait began; the others are of the end of the recording.
+    /// Suffix of the values that were read when the wait began; others were read at the end of the
+    /// recording.
     pub const THEN: &str = " (when the wait began)";
-    /// A mutex, then.
+    /// A mutex, read when the wait began.
     pub const MUTEX_THEN: &str = "mutex (when the wait began)";
-    /// A read-write lock, then.
+    /// A read-write lock, read when the wait began.
     pub const RWLOCK_THEN: &str = "read-write lock (when the wait began)";
-    /// A futex of the kernel's, then.
+    /// A futex of the kernel, read when the wait began.
     pub const FUTEX_THEN: &str = "futex (when the wait began)";
 }
 
-/// What a hop hangs below.
+/// Parent of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Above {
     /// A sample of blocked time, by its index.
@@ -109,25 +112,25 @@ pub enum Above {
     Hop(u32),
 }
 
-/// A part of somebody's wait, and who spent it how.
+/// A part of a wait, with its actor and the actor's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Whose part it is.
+    /// Its parent.
     pub above: Above,
-    /// What it stands for.
+    /// Its role.
     pub role: Role,
-    /// Who.
+    /// The actor.
     pub actor: ActorId,
-    /// Where in the code, where known.
+    /// The actor's stack, if known.
     pub stack: Option<StackId>,
-    /// For [`Role::Blocked`]: for what.
+    /// For [`Role::Blocked`]: the block reason.
     pub reason: Option<BlockReason>,
-    /// For [`Role::Runnable`]: which part.
+    /// For [`Role::Runnable`]: the part.
     pub part: Option<Part>,
-    /// Further labels (`resource`); for [`Role::Held`], where not what happened tells that, by what it is
-    /// known ([`told_by`]).
+    /// Further labels (`resource`). For [`Role::Held`] without a seen release: the evidence
+    /// ([`told_by`]).
     pub labels: Option<LabelsId>,
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
     /// Time, ns, unscaled.
     pub ns: u64,
@@ -136,16 +139,16 @@ pub struct Hop {
 /// All waits of one context for one lock; exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// Who waited.
+    /// The waiter.
     pub context: ContextId,
-    /// Labels; `resource` names the lock as samples do.
+    /// Labels; `resource` names the lock as in samples.
     pub labels: Option<LabelsId>,
     /// The lock's address in the process; for file locks the inode, for semaphores their id.
     pub address: u64,
-    /// Time in all, ns.
+    /// Total time, ns.
     pub total_ns: u64,
     /// The longest wait, ns.
     pub longest_ns: u64,
-    /// How many waits; a lock may need several to be had.
+    /// Number of waits; taking a lock once may need several.
     pub count: u64,
 }

@@ -1,9 +1,9 @@
-//! The part of a recording that lies within some calls of a function: to see what the slow ones do
-//! that the others do not.
+//! The part of a recording within some calls of a function, to compare slow calls with others.
 //!
-//! Calls were timed one by one, with a ledger each; stacks were sampled in the same window. A sample
-//! belongs to a call if its moment lies in it, in the same thread. The calls' ledgers, added up by
-//! thread, become the ledgers here, so stacks sum to them as in any recording.
+//! Calls were timed one by one, with a ledger each; stacks were sampled in the same window. A
+//! sample belongs to a call if its time lies within the call, in the same thread. The calls'
+//! ledgers, added up by thread, become the ledgers of the result, so stacks sum to them as in any
+//! recording.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,14 +12,15 @@ use crate::{
     Context, ContextId, LedgerSlice, LedgerSlices, Recording, Sample, SliceValue, calls::Call,
 };
 
-/// When a sample was taken, before it was added to its like.
+/// Time of a sample before it was added to equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Index into [`Recording::samples`].
     pub sample: u32,
-    /// The interval that it fell into, ns on the recording's clock; equal for on-CPU samples.
+    /// Start of the interval that it fell into, ns on the recording's clock; equal to the end for
+    /// on-CPU samples.
     pub begin_ns: u64,
-    /// Its end.
+    /// End of that interval, ns on the recording's clock.
     pub end_ns: u64,
     /// Its weight, ns.
     pub ns: u64,
@@ -27,7 +28,7 @@ pub struct Moment {
     pub count: u64,
 }
 
-/// Those of `calls` that lie in no other of them in their thread: of a recursion, the first.
+/// The calls that are in no other call of their thread: of a recursion, the first.
 pub fn outermost(mut calls: Vec<Call>) -> Vec<Call> {
     calls.sort_by_key(|c| (c.pid, c.tid, c.start_ns, std::cmp::Reverse(c.end_ns)));
     let mut last: Option<(u32, u32, u64)> = None;
@@ -42,7 +43,7 @@ pub fn outermost(mut calls: Vec<Call>) -> Vec<Call> {
 }
 
 impl Recording {
-    /// What of the recording lies within `calls`, no two of which overlap in one thread.
+    /// Returns the part of the recording within `calls`, no two of which overlap in one thread.
     pub fn within(&self, moments: &[Moment], calls: &[&Call]) -> Recording {
         let mut by_thread: HashMap<(u32, u32), Vec<&Call>> = HashMap::new();
         for call in calls {
@@ -56,7 +57,7 @@ impl Recording {
         let mut kept: HashMap<u32, usize> = HashMap::new();
         let mut slices: BTreeMap<(u32, u32), CallBooks> = BTreeMap::new();
         for (old, context) in (0u32..).zip(&self.contexts) {
-            // A thread id may have been used again: its calls are those of its own time.
+            // A thread id may have been reused: only calls in the context's lifetime are its own.
             let Some(mut calls) = by_thread.get(&(context.pid, context.tid)).cloned() else {
                 continue;
             };
@@ -87,7 +88,7 @@ impl Recording {
             let Some((context, calls)) = kept.get(&sample.context.0).map(|i| &own[*i]) else {
                 continue;
             };
-            // A wait that ends in a call began in it: its middle tells.
+            // A wait that ends in a call began in it: its middle decides.
             let at = m.begin_ns + m.end_ns.saturating_sub(m.begin_ns) / 2;
             let before = calls.partition_point(|c| c.start_ns <= at);
             if before == 0 || calls[before - 1].end_ns < at {
@@ -97,7 +98,7 @@ impl Recording {
                 context: *context,
                 count: 0,
                 ns: 0,
-                // Somebody waits for the call to end.
+                // The call's caller waits for it.
                 idle: false,
                 slices: Vec::new(),
                 ..sample.clone()

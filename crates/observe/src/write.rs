@@ -11,7 +11,7 @@
 use std::{
     fs::{File, OpenOptions, Permissions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -70,6 +70,11 @@ impl LogFile {
             file: Arc::new(file),
             path: path.into(),
         })
+    }
+
+    /// The file, to change its owner.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// Its path.
@@ -244,6 +249,10 @@ impl LogWriter {
             compressed: true,
             ..self.header.clone()
         };
+        let owner = self.log.file.metadata()?;
+        if to.as_file().metadata()?.uid() != owner.uid() {
+            fchown(to.as_file(), Some(owner.uid()), Some(owner.gid()))?;
+        }
         to.write_all(header.text().as_bytes())?;
         let mut from = &*self.log.file;
         from.seek(SeekFrom::Start(self.header.text().len() as u64))?;

@@ -188,6 +188,11 @@ impl Rights {
         Rights::of_user(profile.uid(), profile.gid())
     }
 
+    /// Whether they are root's, but for the capabilities.
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
     /// Runs `open` with these rights and without capabilities.
     ///
     /// A process without capabilities over files keeps the rights that it has: they are no more
@@ -389,19 +394,49 @@ fn open_with_own_rights(path: &Path) -> Result<(File, Metadata), Refusal> {
     Ok((open_descriptor(found.as_fd())?, meta))
 }
 
-/// Opens exactly the file that process `pid` has mapped at `m`, even if it was deleted. Where the
-/// kernel does not allow that, the file at the mapping's path serves if its inode is the mapped one. It
-/// is opened with the rights of `root`; without a root, with the rights that everybody has.
+/// A file that a process has mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedAt<'a> {
+    /// The process.
+    pub pid: u32,
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Device number as `makedev(major, minor)`.
+    pub device: u64,
+    /// Inode of the file.
+    pub inode: u64,
+    /// Path of the file as the process sees it.
+    pub path: &'a str,
+}
+
+impl<'a> MappedAt<'a> {
+    /// The file of mapping `m` of process `pid`.
+    pub fn of_mapping(pid: u32, m: &'a Mapping) -> MappedAt<'a> {
+        MappedAt {
+            pid,
+            start: m.start,
+            end: m.end,
+            device: rustix::fs::makedev(m.device.0, m.device.1),
+            inode: m.inode,
+            path: &m.path,
+        }
+    }
+}
+
+/// Opens exactly the mapped file `m`, even if it was deleted. Where the kernel does not allow that, the
+/// file at the mapping's path serves if its inode is the mapped one. It is opened with the rights of
+/// `root`; without a root, with the rights that everybody has.
 ///
 /// # Errors
 /// The reason for which none of these ways opens a file.
-pub fn open_mapped(pid: u32, m: &Mapping, root: Option<&TargetRoot>) -> Result<File, Refusal> {
-    let by_mapping = format!("/proc/{pid}/map_files/{}", m.map_file_name());
-    let refusal = match open_with_own_rights(Path::new(&by_mapping)) {
-        Ok((file, _)) => return Ok(file),
-        Err(e) => e,
-    };
-    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
+pub fn open_mapped(m: &MappedAt<'_>, root: Option<&TargetRoot>) -> Result<File, Refusal> {
+    let by_mapping = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
+    if let Ok((file, _)) = open_with_own_rights(Path::new(&by_mapping)) {
+        return Ok(file);
+    }
+    let path = m.path.strip_suffix(" (deleted)").unwrap_or(m.path);
     let named = TargetPath::new(path);
     let by_name = match root {
         Some(root) => root.open(&named, Purpose::Object),
@@ -410,19 +445,18 @@ pub fn open_mapped(pid: u32, m: &Mapping, root: Option<&TargetRoot>) -> Result<F
             .map_err(Refusal::from)
             .and_then(|host| host.open(&named, Purpose::Object)),
     };
-    let device = rustix::fs::makedev(m.device.0, m.device.1);
     let is_mapped = |meta: Metadata| {
         // Some file systems show one device in mappings and another for files.
-        meta.ino() == m.inode && (root.is_some() || meta.dev() == device)
+        meta.ino() == m.inode && (root.is_some() || meta.dev() == m.device)
     };
     let refusal = match by_name {
         Ok(file) if file.metadata().is_ok_and(is_mapped) => return Ok(file),
-        Ok(_) | Err(Refusal::Absent) => refusal,
+        Ok(_) => Refusal::Absent,
         Err(e) => e,
     };
     // The executable can be opened through the process where a mapping cannot.
-    if process::exe(pid).is_ok_and(|exe| exe == Path::new(path))
-        && let Ok((file, meta)) = open_with_own_rights(Path::new(&format!("/proc/{pid}/exe")))
+    if process::exe(m.pid).is_ok_and(|exe| exe == Path::new(path))
+        && let Ok((file, meta)) = open_with_own_rights(Path::new(&format!("/proc/{}/exe", m.pid)))
         && meta.ino() == m.inode
     {
         return Ok(file);
@@ -654,16 +688,16 @@ mod tests {
         let own = crate::maps::read(std::process::id()).unwrap();
         let code = own.iter().find(|m| m.execute && m.is_file()).unwrap();
         let root = TargetRoot::of_process(std::process::id()).unwrap();
-        let file = open_mapped(std::process::id(), code, Some(&root)).unwrap();
+        let at = MappedAt::of_mapping(std::process::id(), code);
+        let file = open_mapped(&at, Some(&root)).unwrap();
         assert_eq!(file.metadata().unwrap().ino(), code.inode);
         root.accepts(&file, Purpose::Object).unwrap();
-        // A process that ended: what everybody may read, if it is the mapped file.
-        let ended = Mapping {
-            start: 1,
-            end: 2,
-            path: "/proc/version".into(),
-            ..code.clone()
+        // A process that ended leaves a name, behind which another file may be by now.
+        let ended = MappedAt {
+            pid: u32::MAX,
+            path: "/proc/version",
+            ..at
         };
-        assert!(open_mapped(u32::MAX, &ended, None).is_err());
+        assert!(open_mapped(&ended, None).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Resolves addresses of an ELF file as a recording would have them, and says what that cost.
+//! Resolves addresses of an ELF file as for a recording, and prints the cost.
 //!
 //! `lookup FILE COUNT` spreads COUNT addresses over the file's code; `lookup FILE 0xADDR…` prints
 //! the names and lines at virtual addresses.
@@ -11,6 +11,7 @@ use std::time::Instant;
 use wallscope_binfmt::elf::Elf;
 use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Frame, FrameKind, Module, ModuleId, ModuleKind, Recording};
+use wallscope_procfs::target_file::open_named_by_user;
 use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rest: Vec<String> = args.collect();
     let first = rest.first().ok_or(usage)?;
     let (offsets, print) = if first.starts_with("0x") {
-        let map = MappedFile::open(Path::new(&path))?;
+        let map = MappedFile::map(&open_named_by_user(Path::new(&path))?)?;
         let elf = Elf::parse(&map)?;
         let mut offsets = Vec::new();
         for address in &rest {
@@ -87,9 +88,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// File offsets of `count` addresses over all code, in an order that is not ascending.
+/// File offsets of `count` addresses over all code, not ascending.
 fn spread(path: &str, count: u64) -> Result<Vec<u64>, Box<dyn std::error::Error>> {
-    let map = MappedFile::open(Path::new(path))?;
+    let map = MappedFile::map(&open_named_by_user(Path::new(path))?)?;
     let elf = Elf::parse(&map)?;
     let sections = elf.code_sections();
     let total: u64 = sections.iter().map(|s| s.end - s.start).sum();

@@ -1,34 +1,61 @@
-//! Debug files beside a program: found by build id or by debug link, in the target's file system
-//! first and then in the host's.
+//! Finds separate debug files by build id or debug link, first in the target's file system, then in
+//! the host's.
 //!
 //! * `DIR/.build-id/xx/yyyy.debug` in every debug directory (usually `/usr/lib/debug`);
 //! * the `.gnu_debuglink` name beside the file, in `.debug` beside it, and under every debug
 //!   directory.
 //!
-//! A file counts only where its build id is the same, or where the program has none and the CRC in
-//! the link is that of the file. No debuginfod: resolving never uses the network.
+//! A file counts only if its build id is equal, or, for a program without one, if its CRC is that
+//! of the link. There is no debuginfod: resolving never uses the network.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wallscope_binfmt::elf::Elf;
 use wallscope_binfmt::mapped::MappedFile;
+use wallscope_procfs::target_file::{Purpose, Refusal, TargetPath, TargetRoot};
 
-use crate::source::{TargetRoot, open_seen_from};
+use crate::source::root_for_everybody;
 
-/// Where to look.
+/// Longest debug file of which a checksum is made, bytes: one with a build id needs none.
+const MAX_CHECKSUM_BYTES: usize = 4 << 30;
+
+/// Places to search.
 pub(crate) struct Search<'a> {
-    /// The target's root; the host's is always searched too.
-    pub root: Option<&'a TargetRoot>,
+    /// The target's root and the host's, in this order, both with the target's rights.
+    roots: Vec<&'a TargetRoot>,
     /// Directories with debug files.
-    pub directories: &'a [PathBuf],
+    directories: &'a [PathBuf],
     /// Path of the program itself, as the target sees it.
-    pub module: &'a Path,
+    module: &'a Path,
+    /// Reasons for which files that exist were not opened.
+    refusals: RefCell<Vec<Refusal>>,
 }
 
-impl Search<'_> {
-    /// The debug file of `elf`.
+impl<'a> Search<'a> {
+    /// Looks in `roots` for files of `module`, a path as the target sees it.
+    pub(crate) fn new(
+        roots: &'a Roots,
+        directories: &'a [PathBuf],
+        module: &'a Path,
+    ) -> Search<'a> {
+        Search {
+            roots: roots.0.iter().flatten().map(|root| &**root).collect(),
+            directories,
+            module,
+            refusals: RefCell::default(),
+        }
+    }
+
+    /// Reasons for which files that exist were not opened, so far.
+    pub(crate) fn refusals(self) -> Vec<Refusal> {
+        self.refusals.into_inner()
+    }
+
+    /// Finds the debug file of `elf`.
     pub(crate) fn debug_file(&self, elf: &Elf<'_>) -> Option<MappedFile> {
         let id = elf.build_id();
         if let Some(id) = &id
@@ -38,20 +65,20 @@ impl Search<'_> {
         }
         let (link, crc) = elf.debug_link()?;
         let link = Path::new(OsStr::from_bytes(link));
-        // A link is a bare name; anything else would lead elsewhere.
+        // A link is a bare name; a path in it could lead elsewhere.
         let name = link.file_name()?;
         self.linked_paths(name).into_iter().find_map(|path| {
             self.open(&path, |data| {
                 let found = Elf::parse(data).ok();
                 match (&id, found.and_then(|f| f.build_id())) {
                     (Some(ours), Some(theirs)) => *ours == theirs,
-                    _ => crc32fast::hash(data) == crc,
+                    _ => data.len() <= MAX_CHECKSUM_BYTES && crc32fast::hash(data) == crc,
                 }
             })
         })
     }
 
-    /// The supplementary file that `dwz` made, which `elf` refers to.
+    /// Finds the supplementary file by `dwz` that `elf` refers to.
     pub(crate) fn supplementary(&self, elf: &Elf<'_>) -> Option<MappedFile> {
         let (path, id) = elf.debug_alt_link()?;
         let right = |data: &[u8]| {
@@ -79,7 +106,7 @@ impl Search<'_> {
     }
 
     fn by_build_id(&self, id: &str) -> Option<MappedFile> {
-        // Shorter ones are no build ids, and would make paths that mean something else.
+        // A shorter one is no build id, and would give the path of another file.
         let (head, tail) = id.split_at_checked(2).filter(|(_, t)| t.len() >= 2)?;
         self.directories.iter().find_map(|dir| {
             let path = dir.join(format!(".build-id/{head}/{tail}.debug"));
@@ -97,19 +124,42 @@ impl Search<'_> {
         paths
     }
 
-    /// Opens `path` in the target's root, then in the host's, and takes the first that is `right`.
+    /// Opens `path` in the target's root, then in the host's; returns the first file that is
+    /// `right`.
     fn open(&self, path: &Path, right: impl Fn(&[u8]) -> bool) -> Option<MappedFile> {
-        let in_root = self.root.map(Some);
-        in_root.into_iter().chain([None]).find_map(|root| {
-            let file = open_seen_from(root, path).ok()?;
+        let path = TargetPath::new(path);
+        self.roots.iter().find_map(|root| {
+            let file = match root.open(&path, Purpose::Object) {
+                Ok(file) => file,
+                Err(refusal) => {
+                    if !refusal.is_absent() {
+                        self.refusals.borrow_mut().push(refusal);
+                    }
+                    return None;
+                }
+            };
             let map = MappedFile::map(&file).ok()?;
             right(&map).then_some(map)
         })
     }
 }
 
-/// `a/b/../c` as `a/c`: the directory `xx` of a build id that was put in to be left again does not
-/// exist.
+/// The root directories in which debug files are looked for: the target's, then the host's.
+pub(crate) struct Roots([Option<Arc<TargetRoot>>; 2]);
+
+impl Roots {
+    /// The target's root directory and the host's with the target's rights.
+    pub(crate) fn of(target: Option<Arc<TargetRoot>>) -> Roots {
+        let host = match &target {
+            Some(target) => target.host().ok().map(Arc::new),
+            None => root_for_everybody(),
+        };
+        Roots([target, host])
+    }
+}
+
+/// Simplifies `a/b/../c` to `a/c`. The path passes through a placeholder directory `xx` that does
+/// not exist.
 fn without_dots(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

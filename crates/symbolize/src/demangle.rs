@@ -1,23 +1,23 @@
-//! Symbol names as people write them: Rust (legacy and v0, without hash) and C++.
+//! Demangles symbol names: Rust (legacy and v0, without hash) and C++.
 //!
-//! Names come from other people's files. Input and output are capped and the demanglers' recursion
-//! is limited, so a name of a few hundred bytes that unfolds to gigabytes costs no more than any
-//! other; such a name is cut and ends in `…`. Control characters are replaced: a name must not be
-//! able to drive the terminal it is printed on.
+//! Names come from untrusted files. Input and output are capped, and the demanglers' recursion is
+//! limited. A name of a few hundred bytes that expands to gigabytes costs no more than any other;
+//! it is cut and ends in `…`. Control characters are replaced, so that a name cannot control the
+//! terminal.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The longest name that is taken apart, bytes; longer ones are kept as they are, cut.
+/// Maximum bytes of a name that is demangled; longer ones are cut instead.
 const MAX_INPUT: usize = 32 << 10;
-/// The longest name that is made, bytes.
+/// Maximum bytes of a demangled name.
 const MAX_OUTPUT: usize = 8 << 10;
 
-/// Dots of a name at which its mangling is tried to end.
+/// Maximum dots in a name at which its mangling may end.
 const MAX_DOTS: usize = 8;
 
-/// The name to show for the symbol `raw`: demangled where it is mangled, without a symbol version
-/// (`@GLIBC_2.14`), at most 8 KiB.
+/// Returns the name to display for the symbol `raw`: demangled if it is mangled, without its symbol
+/// version (`@GLIBC_2.14`), at most 8 KiB.
 pub fn demangle(raw: &[u8]) -> String {
     let text = String::from_utf8_lossy(raw);
     let bare = strip_version(&text);
@@ -27,14 +27,14 @@ pub fn demangle(raw: &[u8]) -> String {
         return clean(name);
     }
     let mut plain = Capped::default();
-    // Capped reports its limit as an error, which it has recorded itself.
+    // Capped reports its limit as an error and has recorded it.
     let _ = plain.write_str(bare);
     clean(plain.finish())
 }
 
-/// A demangled name without its arguments: `ns::f` of `ns::f(int) const`.
+/// Cuts the arguments off a demangled name: `ns::f(int) const` → `ns::f`.
 pub fn without_arguments(name: &str) -> &str {
-    // Of `(anonymous namespace)::f(int)` and `A::operator()(int)` the right ones.
+    // Skip the parentheses of `(anonymous namespace)::f(int)` and `A::operator()(int)`.
     let mut depth = 0;
     for (at, c) in name.char_indices() {
         match c {
@@ -53,14 +53,14 @@ pub fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// The symbol as the table has it, made printable and capped.
+/// Returns the symbol as it is in the table, printable and capped.
 pub(crate) fn printable(raw: &[u8]) -> String {
     let mut plain = Capped::default();
     let _ = plain.write_str(&String::from_utf8_lossy(raw));
     clean(plain.finish())
 }
 
-/// Whether `raw` looks like a name that [`demangle`] takes apart.
+/// Whether `raw` looks like a mangled name.
 pub(crate) fn is_mangled(raw: &[u8]) -> bool {
     raw.starts_with(b"_Z") || raw.starts_with(b"_R")
 }
@@ -75,7 +75,7 @@ fn strip_version(name: &str) -> &str {
 fn rust(name: &str) -> Option<String> {
     let parsed = rustc_demangle::try_demangle(name).ok()?;
     let mut out = Capped::default();
-    // An error here means that the cap was reached.
+    // An error means that the cap was reached.
     let _ = write!(out, "{parsed:#}");
     Some(out.finish())
 }
@@ -84,8 +84,9 @@ fn cpp(name: &str) -> Option<String> {
     if !name.starts_with("_Z") && !name.starts_with("_GLOBAL_") {
         return None;
     }
-    // What compilers append to copies of a function (`.cold`, `.constprop.0`) is no part of the
-    // mangling; it is shown as binutils does. A dot may also be within it: GCC's frames of coroutines.
+    // Suffixes that compilers append to copies of a function (`.cold`, `.constprop.0`) are not part
+    // of the mangling; they are shown as binutils does. A dot may also be part of it, as in GCC's
+    // coroutine frames.
     let dots = name.match_indices('.').map(|(at, _)| at);
     let (symbol, clone) = dots.chain([name.len()]).take(MAX_DOTS).find_map(|at| {
         let (base, clone) = name.split_at(at);
@@ -113,7 +114,7 @@ fn clean(name: String) -> String {
     }
 }
 
-/// A path or other text from a file, made printable.
+/// Makes a path or another text from a file printable.
 pub(crate) fn clean_text(text: Cow<'_, str>) -> String {
     clean(text.into_owned())
 }
@@ -183,7 +184,7 @@ mod tests {
             name("_Z3foov.constprop.0.cold"),
             "foo() [clone .constprop.0.cold]"
         );
-        // A coroutine's body, as GCC calls it.
+        // A coroutine's body in GCC's naming.
         assert_eq!(
             name("_Z6workerPZ6workeriE16_Z6workeri.Frame.actor"),
             "worker(worker(int)::_Z6workeri.Frame*) [clone .actor]"
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_name_that_unfolds_without_end_is_cut() {
-        // Each template argument list repeats the one before twice: 2^n pieces.
+        // Each template argument list repeats the previous one twice: 2^n pieces.
         let mut mangled = String::from("_Z1fI1AI1bES0_");
         for i in 1..40u32 {
             let digits = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";

@@ -1,19 +1,19 @@
 //! Names from ELF symbol tables.
 //!
-//! The wanted addresses are known before a table is read, so each table is walked once and only
-//! the best symbol of each address is kept: no index of the file's symbols is ever built, however
-//! many there are. Several tables (`.symtab`, `.gnu_debugdata`, `.dynsym`) are walked into one
-//! search, as each may hold what the others lack.
+//! The wanted addresses are known before a table is read. Each table is walked once, and only the
+//! best symbol of each address is kept, so no index of the file's symbols is built. Several tables
+//! (`.symtab`, `.gnu_debugdata`, `.dynsym`) feed one search, as each may contain symbols that
+//! others lack.
 
 use std::cmp::Reverse;
 
 use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 
-/// How many symbols may cover an address on average. Real tables have a few aliases; a hostile
-/// one could make every symbol cover every address.
+/// Maximum symbols that cover an address, on average. Real tables have a few aliases; in a hostile
+/// one, every symbol could cover every address.
 const MAX_OVERLAP: usize = 64;
 
-/// The search for the symbols that cover a set of addresses.
+/// A search for the symbols that cover a set of addresses.
 pub(crate) struct SymbolSearch<'d, 'w> {
     /// Ascending.
     wanted: &'w [u64],
@@ -21,13 +21,13 @@ pub(crate) struct SymbolSearch<'d, 'w> {
     covering: Vec<Option<Symbol<'d>>>,
     /// At index `i`: the greatest start of any symbol between `wanted[i - 1]` and `wanted[i]`.
     starts: Vec<u64>,
-    /// The same of symbols without a size.
+    /// At index `i`: the best symbol without a size in that range.
     labels: Vec<Option<Symbol<'d>>>,
     budget: usize,
 }
 
 impl<'d, 'w> SymbolSearch<'d, 'w> {
-    /// A search for `wanted`, which must ascend.
+    /// Creates a search for `wanted`, which must ascend.
     pub(crate) fn new(wanted: &'w [u64]) -> Self {
         SymbolSearch {
             wanted,
@@ -38,8 +38,8 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
         }
     }
 
-    /// Walks one table of `elf`. `code` says which addresses are code: debug files do not know
-    /// their segments' bytes, but share the addresses.
+    /// Walks one table of `elf`. `code` tells which addresses are code: a debug file lacks its
+    /// segments' bytes but has the same addresses.
     pub(crate) fn add(&mut self, elf: &Elf<'d>, table: SymbolTable, code: &Elf<'_>) {
         for symbol in elf.symbols(table) {
             let from = self.wanted.partition_point(|w| *w < symbol.address);
@@ -65,9 +65,9 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
         }
     }
 
-    /// The best symbol of each wanted address. A symbol without a size reaches to the next symbol,
-    /// not beyond its section (`sections`, ascending), and not beyond `end` of its address, which is
-    /// asked for in ascending order.
+    /// Returns the best symbol of each wanted address. A symbol without a size reaches to the next
+    /// symbol, but not beyond its section (`sections`, ascending), and not beyond `end` of its
+    /// address. `end` is called with ascending addresses.
     pub(crate) fn finish(
         self,
         sections: &[SectionSpan],
@@ -75,7 +75,7 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
     ) -> Vec<Option<Symbol<'d>>> {
         let mut nearest = 0;
         let mut label: Option<Symbol<'d>> = None;
-        // Of the label that was asked for last.
+        // The last label passed to `end`, and the result.
         let (mut asked, mut ends) = (None, 0);
         let mut found = Vec::with_capacity(self.wanted.len());
         for (i, wanted) in self.wanted.iter().enumerate() {
@@ -96,7 +96,7 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
     }
 }
 
-/// Local labels of assemblers and mapping symbols, which name no function.
+/// Whether it is an assembler's local label or a mapping symbol, which name no function.
 fn is_marker(name: &[u8]) -> bool {
     name.starts_with(b".L") || name.starts_with(b"$")
 }
@@ -106,9 +106,8 @@ fn same_section(sections: &[SectionSpan], a: u64, b: u64) -> bool {
     next > 0 && (a..sections[next - 1].end).contains(&b)
 }
 
-/// Replaces `best` where `symbol` is the better name: the innermost, a function rather than a
-/// label, and of several names of one function the one that people know it by (`read` rather than
-/// `__GI___libc_read`).
+/// Replaces `best` if `symbol` is the better name: the innermost one; a function, not a label; and
+/// of a function's several names the best known (`read`, not `__GI___libc_read`).
 fn prefer<'d>(best: &mut Option<Symbol<'d>>, symbol: Symbol<'d>) {
     let rank = |s: &Symbol<'d>| {
         let underscores = s.name.iter().take_while(|b| **b == b'_').count();

@@ -1,27 +1,28 @@
-//! How far a function reaches whose symbol has no size: told from its instructions.
+//! Finds the end of a function with a symbol without a size, from its instructions.
 //!
-//! Assemblers give no size unless they are asked for one. Up to the next symbol such a name would also
-//! cover what stands behind the function and has lost its own: the hidden functions of a stripped C
-//! library (musl's), or compiled code without labels. So it ends where nothing goes on: behind a return
-//! or a jump elsewhere that no branch of its own leads past. Tables of jumps are not read, and what only
-//! they lead to may lose its name; it never gets a wrong one for that.
+//! Assemblers give no size unless they are asked for one. If such a name reached to the next
+//! symbol, it would also cover code behind the function that has lost its own name: the hidden
+//! functions of a stripped C library (musl's), or compiled code without labels. So the function
+//! ends where control flow ends: after a return or a jump elsewhere that no branch of its own
+//! skips. Jump tables are not read. Code that only they reach may lose its name, but never gets a
+//! wrong one.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// Instructions looked at, bytes. Nothing is said of a function beyond.
+/// Maximum bytes of instructions that are examined; nothing is known of code beyond.
 const MOST: usize = 256 << 10;
 
-/// The farthest jump, in bytes, that is taken for one within a function; others go to another one.
+/// Maximum distance of a jump within a function, bytes; a longer one leads to another function.
 const WITHIN: u64 = 4 << 10;
 
-/// The address behind the last instruction of the function that begins with `code`, at `start`; the end
-/// of `code` where that cannot be told.
+/// Returns the address after the last instruction of the function that begins with `code`, at
+/// `start`; the end of `code` if that cannot be determined.
 pub(crate) fn end(code: &[u8], start: u64) -> u64 {
     let code = &code[..code.len().min(MOST)];
     let limit = start.saturating_add(code.len() as u64);
     let mut decoder = Decoder::with_ip(64, code, start, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    // The farthest place that a branch seen so far leads to.
+    // The farthest target of a branch so far.
     let mut reach = start;
     while decoder.can_decode() {
         decoder.decode_out(&mut instruction);
@@ -43,7 +44,7 @@ pub(crate) fn end(code: &[u8], start: u64) -> u64 {
                 true
             }
             FlowControl::IndirectBranch => {
-                // By a table of jumps, whose targets mostly follow at once.
+                // A jump table; its targets mostly follow directly.
                 let table = instruction.op0_kind() == OpKind::Register
                     || instruction.memory_index() != Register::None;
                 !table || next % 16 == 0 || is_padding(code, next - start)
@@ -58,7 +59,7 @@ pub(crate) fn end(code: &[u8], start: u64) -> u64 {
     limit
 }
 
-/// Whether what fills up code stands at `at`: `nop` in its forms, or `int3`.
+/// Whether padding is at `at`: a form of `nop`, or `int3`.
 fn is_padding(code: &[u8], at: u64) -> bool {
     let rest = usize::try_from(at).ok().and_then(|at| code.get(at..));
     match rest.unwrap_or_default() {
@@ -71,8 +72,8 @@ fn is_padding(code: &[u8], at: u64) -> bool {
     }
 }
 
-/// Whether a signal handler returns to `code`: it asks the kernel for what was interrupted
-/// (`rt_sigreturn`, system call 15). Unwinders and debuggers know it by these bytes too.
+/// Whether `code` is the return trampoline of signal handlers: `rt_sigreturn`, system call 15.
+/// Unwinders and debuggers recognise it by these bytes too.
 pub(crate) fn returns_from_signal(code: &[u8]) -> bool {
     code.starts_with(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05])
         || code.starts_with(&[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05])
@@ -101,7 +102,7 @@ mod tests {
         // jmp *0x38(%rdi), as longjmp ends; jmp *%rax, as by a table; ret; ret
         assert_eq!(end(&[0xff, 0x67, 0x38, 0x53, 0xc3], 0x1000), 0x1003);
         assert_eq!(end(&[0xff, 0xe0, 0x53, 0xc3, 0xc3], 0x1000), 0x1004);
-        // Nothing stands behind that jump but padding.
+        // Only padding follows that jump.
         assert_eq!(end(&[0xff, 0xe0, 0x66, 0x90, 0xc3], 0x1000), 0x1002);
     }
 
@@ -109,7 +110,7 @@ mod tests {
     fn what_does_not_end_reaches_to_the_end() {
         assert_eq!(end(&[0x90; 40], 0x1000), 0x1028);
         assert_eq!(end(&[], 0x1000), 0x1000);
-        // The kernel does not come back from it, which cannot be seen; hlt is no instruction of ours.
+        // The system call does not return, which cannot be seen; user code never runs hlt.
         assert_eq!(end(&[0x0f, 0x05, 0xf4, 0x53], 0x1000), 0x1003);
     }
 

@@ -1,36 +1,39 @@
-//! Functions of a file by name: what a probe is placed by.
+//! Finds functions of a file by name, to place probes.
 //!
-//! [`functions`] lists what the symbol tables of a file name (its own, `.gnu_debugdata`, and those of
-//! its separate debug file), [`inlined`] which functions were inlined where, so that a function
-//! without code of its own can be told from one that does not exist; [`extent`] gives the bounds of
-//! the code around an address, from symbols or, in a stripped file, from its unwind information.
+//! [`functions`] lists the functions in a file's symbol tables (its own, `.gnu_debugdata`, and
+//! those of its separate debug file). [`inlined`] lists inlined functions and their callers, which
+//! tells a function without code of its own from one that does not exist. [`extent`] returns the
+//! bounds of the code around an address, from symbols or, in a stripped file, from its unwind
+//! information.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use wallscope_binfmt::elf::{Binding, Elf, Symbol, SymbolTable};
+use wallscope_procfs::target_file::TargetRoot;
 
-use crate::debugfile::Search;
+use crate::debugfile::{Roots, Search};
 use crate::demangle::demangle;
 use crate::dwarf::{self, Sections};
-use crate::source::{Sources, TargetRoot};
+use crate::source::Sources;
 
-/// A function that was inlined, and where.
+/// An inlined function, and the function that contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inlined {
     /// The function, demangled.
     pub function: String,
-    /// The function that holds a copy, demangled.
+    /// The function that contains a copy, demangled.
     pub into: String,
 }
 
-/// Calls `visit` with every function symbol of `elf`, once for each table that has it. `path` is the
-/// file's path as seen from `root` (`None`: from here), beside which a debug file is looked for.
+/// Calls `visit` with every function symbol of `elf`, once for each table that has it. `path` is
+/// the file's path as seen from `root` (`None`: from here); a debug file is searched beside it.
 pub fn functions(
     elf: &Elf<'_>,
     path: &Path,
-    root: Option<&TargetRoot>,
+    root: Option<&Arc<TargetRoot>>,
     visit: &mut dyn FnMut(&Symbol<'_>),
 ) {
     let mut walk = |from: &Elf<'_>, table| {
@@ -48,11 +51,8 @@ pub fn functions(
     }
     if !elf.has_static_symbols() {
         let directories = Sources::default().debug_directories;
-        let search = Search {
-            root,
-            directories: &directories,
-            module: path,
-        };
+        let roots = Roots::of(root.cloned());
+        let search = Search::new(&roots, &directories, path);
         let map = search.debug_file(elf);
         if let Some(debug) = map.as_deref().and_then(|d| Elf::parse(d).ok()) {
             walk(&debug, SymbolTable::Static);
@@ -60,21 +60,18 @@ pub fn functions(
     }
 }
 
-/// The inlined copies of functions whose demangled name `wanted` accepts, each pair once, as far as
-/// debug information tells within `limit`.
+/// Returns the inlined copies of functions with a demangled name that `wanted` accepts, each pair
+/// once. Stops reading debug information after `limit`.
 pub fn inlined(
     elf: &Elf<'_>,
     path: &Path,
-    root: Option<&TargetRoot>,
+    root: Option<&Arc<TargetRoot>>,
     limit: Duration,
     wanted: &dyn Fn(&str) -> bool,
 ) -> Vec<Inlined> {
     let directories = Sources::default().debug_directories;
-    let search = Search {
-        root,
-        directories: &directories,
-        module: path,
-    };
+    let roots = Roots::of(root.cloned());
+    let search = Search::new(&roots, &directories, path);
     let own = matches!(elf.section(".debug_info"), Ok(Some(_)));
     let map = (!own).then(|| search.debug_file(elf)).flatten();
     let debug = map.as_deref().and_then(|d| Elf::parse(d).ok());
@@ -103,12 +100,12 @@ pub fn inlined(
         .collect()
 }
 
-/// First address and size of the function around virtual address `at`, and its symbol's name where
-/// it has one.
+/// Returns the first address and size in bytes of the function around virtual address `at`, and its
+/// symbol's name if it has one.
 pub fn extent(
     elf: &Elf<'_>,
     path: &Path,
-    root: Option<&TargetRoot>,
+    root: Option<&Arc<TargetRoot>>,
     at: u64,
 ) -> Option<(u64, u64, Option<String>)> {
     let mut best: Option<(u64, u64, bool, String)> = None;

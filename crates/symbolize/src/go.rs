@@ -1,5 +1,6 @@
-//! Names, files, lines and inlined calls of Go code, from the table that Go programs carry for
-//! their own tracebacks: it is there in stripped programs too, and small beside debug information.
+//! Names, files, lines and inlined calls of Go code, from the pclntab that Go programs carry for
+//! their own tracebacks. Stripped programs have it too, and it is small compared with debug
+//! information.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use wallscope_model::Line;
 use crate::demangle::printable;
 use crate::table::Table;
 
-/// A file in which the table is looked for.
+/// A file to be searched for the table.
 struct Parts<'a, 'd>(&'a Elf<'d>);
 
 impl<'d> GoFile<'d> for Parts<'_, 'd> {
@@ -23,13 +24,13 @@ impl<'d> GoFile<'d> for Parts<'_, 'd> {
     }
 }
 
-/// Whether `elf` is a Go program that has its table.
+/// Whether `elf` is a Go program with its table.
 pub(crate) fn is_go(elf: &Elf<'_>) -> bool {
     Pclntab::find(&Parts(elf)).is_some()
 }
 
-/// The lines at each of `addresses` (virtual), empty where Go does not know them; `None` where `elf`
-/// is no Go program.
+/// Returns the lines at each of `addresses` (virtual), empty if Go does not know them; `None` if
+/// `elf` is no Go program.
 pub(crate) fn resolve(
     elf: &Elf<'_>,
     addresses: &[u64],
@@ -37,7 +38,7 @@ pub(crate) fn resolve(
 ) -> Option<Vec<Vec<Line>>> {
     let go = Pclntab::find(&Parts(elf))?;
     let mut lines = |address: u64| -> Vec<Line> {
-        // C code that was linked in is in the list, too, but by name only: other sources know more.
+        // Linked C code is in the table by name only: other sources know more.
         let Some(function) = go.at(address).filter(|f| f.depths().next().is_some()) else {
             return Vec::new();
         };

@@ -1,26 +1,26 @@
 //! Names of kernel code, from `/proc/kallsyms`.
 //!
-//! Kernel symbols have no sizes: each reaches to the next symbol of any kind, and no further than
-//! [`MAX_FUNCTION`]. Code of a kernel module (or of a BPF program) is moved to a module of its own,
+//! Kernel symbols have no sizes: each reaches to the next symbol of any kind, but at most
+//! [`MAX_FUNCTION`]. Code of a kernel module (or of a BPF program) gets a module of its own,
 //! `[nf_tables]`, so that reports can tell it from the kernel itself.
 
 use std::cmp::Reverse;
 
 use wallscope_binfmt::kallsyms::{self, KernelSymbol};
 
-/// The longest function that is believed, bytes: beyond it lies a hole between modules.
+/// Maximum bytes of a function: beyond lies a gap between modules.
 const MAX_FUNCTION: u64 = 256 << 10;
 
 /// A kernel function and its module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KernelFunction {
-    /// Name.
+    /// Name of the function.
     pub name: String,
-    /// Kernel module, empty for the kernel itself.
+    /// Kernel module; empty for the kernel itself.
     pub module: String,
 }
 
-/// The functions at `wanted` (ascending).
+/// Returns the functions at `wanted` (ascending).
 pub(crate) fn resolve(text: &str, wanted: &[u64]) -> Vec<Option<KernelFunction>> {
     // At index `i`: the best symbol that starts between `wanted[i - 1]` and `wanted[i]`.
     let mut best: Vec<Option<KernelSymbol<'_>>> = vec![None; wanted.len()];
@@ -48,8 +48,8 @@ pub(crate) fn resolve(text: &str, wanted: &[u64]) -> Vec<Option<KernelFunction>>
         .collect()
 }
 
-/// Of symbols at one address: code rather than data, a function rather than a marker of the
-/// linker, then the plainest name.
+/// Replaces `best` if `symbol` is better. At one address: code before data, a function before a
+/// linker marker, then the plainest name.
 fn prefer<'t>(best: &mut Option<KernelSymbol<'t>>, symbol: KernelSymbol<'t>) {
     let rank = |s: &KernelSymbol<'t>| {
         let underscores = s.name.bytes().take_while(|b| *b == b'_').count();
@@ -67,7 +67,7 @@ fn prefer<'t>(best: &mut Option<KernelSymbol<'t>>, symbol: KernelSymbol<'t>) {
     }
 }
 
-/// Names that the linker script gives to the edges of sections.
+/// Whether the linker script gives this name to the edge of a section.
 fn is_marker(name: &str) -> bool {
     let edge = name.ends_with("text_start") || name.ends_with("text_end");
     edge || matches!(

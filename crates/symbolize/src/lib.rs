@@ -1,29 +1,29 @@
 //! Turns code addresses into functions and lines, after a recording has ended.
 //!
 //! [`resolve`] fills [`Frame::lines`] and [`Recording::functions`] for every frame that has none.
-//! Names come from, in this order: Go's own table; DWARF, with inlined functions and lines; `.symtab`;
-//! `.gnu_debugdata`; `.dynsym`; names of linkage stubs (`malloc@plt`); `/proc/kallsyms`; perf maps.
-//! DWARF and `.symtab` may lie in a separate debug file. What none of them knows goes by where its function
-//! begins (`module+0x1f3a`) as far as unwind information tells that, else it stays unresolved; both are
-//! counted by cause and returned: a miss is a value, never an error.
+//! It tries these sources in order: Go's pclntab; DWARF, with inlined functions and lines;
+//! `.symtab`; `.gnu_debugdata`; `.dynsym`; PLT stubs (`malloc@plt`); `/proc/kallsyms`; perf maps.
+//! DWARF and `.symtab` may be in a separate debug file. A function without a name is named by its
+//! start (`module+0x1f3a`) if unwind information gives it; otherwise the address stays unresolved.
+//! Both cases are counted by cause and returned: a miss is a value, never an error.
 //!
-//! Late and all at once, because then the addresses are known before a table is opened. One module
-//! at a time is mapped into memory, its addresses are sorted, every table of it is streamed once
-//! while keeping the answers only, and it is let go. Memory does not grow with the debug
-//! information (but compressed sections have to be inflated whole). General symbolisers, made to
-//! answer one address after the other, build and hold an index instead.
+//! Addresses are resolved all at once at the end, because then they are known before a table is
+//! opened. Modules are processed one at a time: the module is mapped, its addresses are sorted,
+//! each of its tables is streamed once, and it is unmapped. Memory does not grow with the debug
+//! information, except that compressed sections must be decompressed whole. General symbolisers,
+//! which answer one address after another, build and keep an index instead.
 //!
-//! The files belong to the profiled programs and are taken for hostile: no recursion over their
-//! structure, budgets where structures can multiply, a deadline for each module, names capped and
-//! made printable, links of a container never followed out of it.
+//! The files belong to the profiled programs and are untrusted. There is no recursion over their
+//! structure, a budget wherever structures can multiply, and a deadline for each module. Names are
+//! capped and made printable. Links in a container are never followed out of it.
 //!
-//! [`jit`] keeps what code was where while it is being made, for recordings under way.
+//! [`jit`] follows run-time code while a recording runs.
 //!
-//! The opposite question, where the functions of a name are, is answered by [`functions`]; what names a
-//! file's functions will have at best, by [`mod@names`].
+//! [`functions`] answers the reverse question, where the functions with a name are. [`mod@names`]
+//! tells the best names that a file can give.
 //!
-//! Not done: debuginfod or any other network, split DWARF (`.dwo`: lines only), line numbers of
-//! kernel code, naming stubs on machines other than x86-64.
+//! Not done: debuginfod or any other network access, split DWARF (`.dwo`: lines only), line numbers
+//! of kernel code, names of stubs on machines other than x86-64.
 
 mod debugfile;
 mod demangle;
@@ -46,18 +46,19 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
+use wallscope_procfs::target_file::TargetRoot;
 
 pub use demangle::{demangle, without_arguments};
-pub use source::{ModuleSource, Sources, TargetRoot};
+pub use source::{ModuleSource, Sources};
 
 use jit::{Book, Now, PerfMap, Place};
 use losses::Losses;
 use module::Wanted;
 use table::Table;
 
-/// Fills the lines of all frames that have none. Returns what stayed without a name, by cause; the
-/// counts are of distinct addresses, unless the cause says otherwise. To be appended to
-/// [`Recording::losses`].
+/// Fills the lines of all frames that have none. Returns the unresolved addresses by cause, to be
+/// appended to [`Recording::losses`]. The counts are of distinct addresses, unless the cause says
+/// otherwise.
 pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
     let mut losses = Losses::default();
     let groups = group(&recording.frames, &recording.modules, &mut losses);
@@ -93,7 +94,7 @@ pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
     losses.finish()
 }
 
-/// Frames to resolve by module, in order of modules; `None` collects the kernel's.
+/// Groups the frames to resolve by module, in order of modules; `None` collects the kernel's.
 fn group(
     frames: &[Frame],
     modules: &[Module],
@@ -118,7 +119,8 @@ fn group(
     groups
 }
 
-/// The distinct addresses of `frames`, ascending, and for each frame the position of its own.
+/// Returns the distinct addresses of `frames`, ascending, and the position of each frame's address
+/// among them.
 fn distinct(all: &[Frame], frames: &[usize]) -> (Vec<u64>, Vec<usize>) {
     let mut addresses: Vec<u64> = frames.iter().map(|f| all[*f].address).collect();
     addresses.sort_unstable();
@@ -173,7 +175,7 @@ fn kernel_frames(
     }
 }
 
-/// The entry of kernel module `name` in the table of modules, made where there is none.
+/// Returns the entry of kernel module `name` in the table of modules; adds a missing one.
 fn kernel_module(modules: &mut Vec<Module>, name: &str) -> ModuleId {
     let path = format!("[{name}]");
     let known = modules
@@ -202,10 +204,14 @@ fn jit(
     let none = vec![Vec::new(); addresses.len()];
     let count = addresses.len() as u64;
     let source = source.unwrap_or_default();
-    let root = source
-        .root
-        .or_else(|| TargetRoot::open(pid).ok().map(Arc::new));
-    let map = source.file.or_else(|| PerfMap::find(pid, root.as_deref()));
+    let map = source.file.or_else(|| {
+        let root = source.root;
+        let root = root.or_else(|| TargetRoot::of_process(pid).ok().map(Arc::new))?;
+        PerfMap::find(pid, &root).unwrap_or_else(|refusal| {
+            losses.add(format!("perf map refused: {refusal}: pid {pid}"), count);
+            None
+        })
+    });
     let Some(map) = map else {
         losses.add(format!("no perf map: pid {pid}"), count);
         return none;

@@ -1,4 +1,4 @@
-//! Counts of what was left without a name, by cause.
+//! Counts of unresolved addresses and other losses, by cause.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use wallscope_model::Loss;
 pub(crate) struct Losses(BTreeMap<String, u64>);
 
 impl Losses {
-    /// Counts `count` of `cause`.
+    /// Adds `count` to `cause`.
     pub(crate) fn add(&mut self, cause: impl Into<String>, count: u64) {
         if count > 0 {
             *self.0.entry(cause.into()).or_default() += count;
         }
     }
 
-    /// The counts as the recording keeps them.
+    /// Converts the counts to the recording's form.
     pub(crate) fn finish(self) -> Vec<Loss> {
         self.0
             .into_iter()

@@ -1,4 +1,4 @@
-//! One ELF module: opened, all its addresses resolved, and let go again.
+//! Resolves all addresses of one ELF module: opens it, reads it, and closes it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,32 +8,33 @@ use std::time::Instant;
 use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 use wallscope_binfmt::mapped::MappedFile;
 use wallscope_model::{Line, Module};
+use wallscope_procfs::target_file::{Purpose, TargetPath};
 
-use crate::debugfile::Search;
+use crate::debugfile::{Roots, Search};
 use crate::demangle::is_mangled;
 use crate::dwarf::{self, Sections};
 use crate::elf::SymbolSearch;
 use crate::extent;
 use crate::go;
 use crate::losses::Losses;
-use crate::source::{ModuleSource, Sources, open_seen_from};
+use crate::source::{ModuleSource, Sources};
 use crate::table::Table;
 use crate::unnamed;
 
-/// Bytes of functions without a size that are looked at in one module: a hostile one could have many that
-/// never end.
+/// Maximum bytes of functions without a size that are examined in one module: a hostile one could
+/// have many that never end.
 const LABELS: u64 = 4 << 20;
 
-/// Frames of one module: file offset (ascending, each once) and what was found there.
+/// The addresses of one module to resolve.
 pub(crate) struct Wanted<'a> {
     /// The module.
     pub module: &'a Module,
-    /// File offsets, ascending, each once.
+    /// File offsets, ascending, without duplicates.
     pub offsets: &'a [u64],
 }
 
-/// Resolves `wanted`; the lines of each offset, empty where it stays unresolved. What was missing
-/// is counted in `losses`, in distinct addresses.
+/// Resolves `wanted`; returns the lines of each offset, empty if it stays unresolved. Counts the
+/// misses in `losses`, in distinct addresses.
 pub(crate) fn resolve(
     wanted: &Wanted<'_>,
     sources: &Sources,
@@ -44,7 +45,7 @@ pub(crate) fn resolve(
     let unresolved = vec![Vec::new(); wanted.offsets.len()];
     let name = wanted.module.name();
     let count = wanted.offsets.len() as u64;
-    let data = match open(wanted.module, source) {
+    let data = match open(wanted.module, sources, source) {
         Ok(data) => data,
         Err(cause) => {
             losses.add(format!("{cause}: module {name}"), count);
@@ -75,7 +76,7 @@ pub(crate) fn resolve(
     lines
 }
 
-/// A module's bytes, kept open or mapped.
+/// A module's bytes, mapped or borrowed.
 pub(crate) enum Bytes<'a> {
     File(MappedFile),
     Memory(&'a [u8]),
@@ -92,30 +93,34 @@ impl std::ops::Deref for Bytes<'_> {
     }
 }
 
-/// The module's bytes: those the capture kept, else the file of that name where it is proven to be
-/// the same.
+/// Returns the module's bytes: those that the capture kept, else the file at its path if that is
+/// proven to be the same file.
 pub(crate) fn open<'a>(
     module: &Module,
+    sources: &Sources,
     source: Option<&'a ModuleSource>,
-) -> Result<Bytes<'a>, &'static str> {
+) -> Result<Bytes<'a>, String> {
     if let Some(bytes) = source.and_then(|s| s.bytes.as_deref()) {
         return Ok(Bytes::Memory(bytes));
     }
     if let Some(file) = source.and_then(|s| s.file.as_ref()) {
         return match MappedFile::map(file) {
             Ok(map) => Ok(Bytes::File(map)),
-            Err(_) => Err("file cannot be mapped"),
+            Err(_) => Err("file cannot be mapped".into()),
         };
     }
     if module.build_id.is_empty() {
-        return Err("file was not kept");
+        return Err("file was not kept".into());
     }
-    let root = source.and_then(|s| s.root.as_deref());
-    let path = Path::new(&*module.path);
-    let file = open_seen_from(root, path).map_err(|_| "file is gone")?;
+    let root = sources.root_of(source).ok_or("file is gone")?;
+    let file = root.open(&TargetPath::new(&*module.path), Purpose::Object);
+    let file = file.map_err(|refusal| match refusal.is_absent() {
+        true => "file is gone".into(),
+        false => format!("file refused: {refusal}"),
+    })?;
     match MappedFile::map(&file) {
         Ok(map) => Ok(Bytes::File(map)),
-        Err(_) => Err("file cannot be mapped"),
+        Err(_) => Err("file cannot be mapped".into()),
     }
 }
 
@@ -128,7 +133,7 @@ fn is_same(elf: &Elf<'_>, module: &Module) -> bool {
 
 struct Resolver<'a, 'd, 't, 'r> {
     elf: &'a Elf<'d>,
-    /// All of the file.
+    /// The whole file.
     data: &'d [u8],
     name: &'a str,
     table: &'t mut Table<'r>,
@@ -143,7 +148,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         sources: &Sources,
         source: Option<&ModuleSource>,
     ) -> Vec<Vec<Line>> {
-        // Offsets ascend; addresses need not, as segments may be laid out otherwise in memory.
+        // Offsets ascend; addresses need not, as segments may have another order in memory.
         let mapped: Vec<Option<u64>> = wanted
             .offsets
             .iter()
@@ -152,12 +157,14 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         let mut addresses: Vec<u64> = mapped.iter().flatten().copied().collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let search = Search {
-            root: source.and_then(|s| s.root.as_deref()),
-            directories: &sources.debug_directories,
-            module: Path::new(&*wanted.module.path),
-        };
+        let roots = Roots::of(sources.root_of(source));
+        let path = Path::new(&*wanted.module.path);
+        let search = Search::new(&roots, &sources.debug_directories, path);
         let found = self.lookup(&addresses, &search);
+        for refusal in search.refusals() {
+            let cause = format!("debug file refused: {refusal}: module {}", self.name);
+            self.losses.add(cause, 1);
+        }
         let mut without_symbols = 0;
         let mut lines: Vec<Vec<Line>> = mapped
             .iter()
@@ -176,7 +183,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         lines
     }
 
-    /// Functions without a name go by where they begin, as far as that is known.
+    /// Names functions without a name by their start, if it is known.
     fn tell_apart(&mut self, mapped: &[Option<u64>], lines: &mut [Vec<Line>]) {
         let (at, addresses): (Vec<usize>, Vec<u64>) = (mapped.iter().enumerate())
             .filter_map(|(i, address)| Some((i, (*address).filter(|_| lines[i].is_empty())?)))
@@ -189,7 +196,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         }
     }
 
-    /// The lines at each of `addresses` (virtual, ascending).
+    /// Returns the lines at each of `addresses` (virtual, ascending).
     fn lookup(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
         let Some(mut lines) = go::resolve(self.elf, addresses, self.table) else {
             return self.lookup_native(addresses, search);
@@ -205,7 +212,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         lines
     }
 
-    /// The same by what compilers of other languages leave.
+    /// Like [`Resolver::lookup`], from the tables of compilers other than Go's.
     fn lookup_native(&mut self, addresses: &[u64], search: &Search<'_>) -> Vec<Vec<Line>> {
         let has_dwarf = matches!(self.elf.section(".debug_info"), Ok(Some(_)));
         let complete = has_dwarf && self.elf.has_static_symbols();
@@ -269,7 +276,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             .collect()
     }
 
-    /// The bytes from `address` on to the end of its section, as far as the file has them.
+    /// Returns the bytes from `address` to the end of its section, as far as the file has them.
     fn code_from(&self, sections: &[SectionSpan], address: u64) -> Option<&'d [u8]> {
         let at = sections
             .partition_point(|s| s.start <= address)
@@ -280,8 +287,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         Some(&rest[..rest.len().min(size)])
     }
 
-    /// Where the function at `label`, whose symbol has no size, ends at the latest.
-    /// `left`: bytes of such functions that may still be looked at.
+    /// Returns the latest possible end of the function at `label`, which has no size. `left`: bytes
+    /// of such functions that may still be examined.
     fn end_of_label(&self, sections: &[SectionSpan], label: u64, left: &mut u64) -> u64 {
         if !self.elf.is_x86_64() || *left == 0 {
             return u64::MAX;
@@ -294,8 +301,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         end
     }
 
-    /// Whether a signal handler returned to the code at `address`. Nothing called it, so what a return
-    /// address stands behind is the byte before it.
+    /// Whether `address` is in the return trampoline of signal handlers. Nothing calls it, so its
+    /// return address stands for the byte before it.
     fn returns_from_signal(&self, address: u64) -> bool {
         let code = |address| {
             let offset = usize::try_from(self.elf.offset_of_vaddr(address)?).ok()?;
@@ -345,7 +352,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         answers
     }
 
-    /// Lines for the functions DWARF found, innermost first.
+    /// Returns lines for DWARF's functions, innermost first.
     fn lines_of_places(
         &mut self,
         places: &[dwarf::Place],
@@ -380,9 +387,9 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
     }
 }
 
-/// Whether the symbol names the function at `place` better than DWARF does: it is the exported
-/// name of the same function (`read`, where DWARF has `__GI___libc_read`), or has its arguments
-/// where DWARF has only a bare name.
+/// Whether the symbol names the function at `place` better than DWARF: it is the exported name of
+/// the function (`read`, where DWARF has `__GI___libc_read`), or it has arguments where DWARF has
+/// only a bare name.
 fn is_better(symbol: &Symbol<'_>, place: &dwarf::Place) -> bool {
     let exported = symbol.binding != Binding::Local;
     symbol.address == place.entry

@@ -1,4 +1,4 @@
-//! How good the names of a file's functions will be, before any of them is asked for.
+//! Predicts how good the names of a file's functions will be.
 
 use std::path::Path;
 
@@ -6,30 +6,31 @@ use wallscope_binfmt::elf::{Elf, SymbolTable};
 use wallscope_model::Module;
 
 use crate::{
-    debugfile::Search,
+    debugfile::{Roots, Search},
     go,
     module::open,
     source::{ModuleSource, Sources},
 };
 
-/// The best that names of a file's functions can be had from.
+/// The best source of a file's function names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// DWARF: functions, inlined ones too, and lines.
     DebugInfo,
-    /// Go's own table, which tells the same.
+    /// Go's pclntab: functions, inlined ones too, and lines.
     Go,
     /// A table of all symbols: functions, no lines.
     Symbols,
-    /// Those functions only that other files may call.
+    /// Exported functions only.
     Exported,
-    /// None at all.
+    /// No names.
     Nothing,
 }
 
-/// The best names that `module` has, by what `source` has of its bytes. `None`: they cannot be read.
+/// Returns the best source of names for `module`, from the bytes that `source` gives. `None`: they
+/// cannot be read.
 pub fn best(module: &Module, source: Option<&ModuleSource>, sources: &Sources) -> Option<Names> {
-    let data = open(module, source).ok()?;
+    let data = open(module, sources, source).ok()?;
     let elf = Elf::parse(&data).ok()?;
     if go::is_go(&elf) {
         return Some(Names::Go);
@@ -37,11 +38,9 @@ pub fn best(module: &Module, source: Option<&ModuleSource>, sources: &Sources) -
     if has_dwarf(&elf) {
         return Some(Names::DebugInfo);
     }
-    let search = Search {
-        root: source.and_then(|s| s.root.as_deref()),
-        directories: &sources.debug_directories,
-        module: Path::new(&*module.path),
-    };
+    let roots = Roots::of(sources.root_of(source));
+    let path = Path::new(&*module.path);
+    let search = Search::new(&roots, &sources.debug_directories, path);
     let map = search.debug_file(&elf);
     let debug = map.as_deref().and_then(|d| Elf::parse(d).ok());
     let mini = || matches!(elf.section(".gnu_debugdata"), Ok(Some(_)));
@@ -54,7 +53,8 @@ pub fn best(module: &Module, source: Option<&ModuleSource>, sources: &Sources) -
     })
 }
 
-/// Whether a file has debug information. Its table of abbreviations tells without inflating the rest.
+/// Whether a file has debug information. Its abbreviation table tells this without decompressing
+/// the rest.
 fn has_dwarf(elf: &Elf<'_>) -> bool {
     matches!(elf.section(".debug_abbrev"), Ok(Some(_)))
 }

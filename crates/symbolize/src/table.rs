@@ -1,4 +1,4 @@
-//! The recording's table of functions: each one once.
+//! The recording's table of functions, without duplicates.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use wallscope_model::{Function, FunctionId};
 
 use crate::demangle::{demangle, printable};
 
-/// Hands out ids of functions, making new ones where needed.
+/// Assigns function ids, and adds new functions to the table.
 pub(crate) struct Table<'r> {
     functions: &'r mut Vec<Function>,
     ids: FxHashMap<Function, FunctionId>,
     texts: FxHashSet<Arc<str>>,
-    /// Demangled and printable name of a raw one: the same few names come again and again.
+    /// Demangled and printable name by raw name: few names come again and again.
     names: FxHashMap<Vec<u8>, (Arc<str>, Arc<str>)>,
 }
 
 impl<'r> Table<'r> {
-    /// A table that continues `functions`.
+    /// Creates a table that continues `functions`.
     pub(crate) fn new(functions: &'r mut Vec<Function>) -> Self {
         let ids = functions
             .iter()
@@ -32,7 +32,7 @@ impl<'r> Table<'r> {
         }
     }
 
-    /// The function that symbols call `raw`, declared at `line` of `file`.
+    /// Returns the function with symbol name `raw`, declared at `line` of `file`.
     pub(crate) fn mangled(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
         let (name, system_name) = match self.names.get(raw) {
             Some(known) => known.clone(),
@@ -53,12 +53,12 @@ impl<'r> Table<'r> {
         })
     }
 
-    /// The function whose name is written as people read it.
+    /// Returns the function with a name that is not mangled.
     pub(crate) fn plain(&mut self, raw: &[u8]) -> FunctionId {
         self.source(raw, &Arc::default(), 0)
     }
 
-    /// The function without a name that begins at `offset` in the file of a module.
+    /// Returns the function without a name that begins at `offset` in the file of a module.
     pub(crate) fn unnamed(&mut self, module: &str, offset: u64) -> FunctionId {
         let name = self.text(&format!("{module}+0x{offset:x}"));
         self.intern(Function {
@@ -69,7 +69,7 @@ impl<'r> Table<'r> {
         })
     }
 
-    /// The same, declared at `line` of `file`.
+    /// Returns the function with a name that is not mangled, declared at `line` of `file`.
     pub(crate) fn source(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
         let name = self.text(&printable(raw));
         let file = self.text(file);
@@ -101,7 +101,7 @@ impl<'r> Table<'r> {
     }
 }
 
-/// Ids are 32 bits wide: more functions than that do not fit any recording in memory.
+/// Ids have 32 bits: more functions do not fit any recording in memory.
 fn id(index: usize) -> FunctionId {
     FunctionId(u32::try_from(index).unwrap_or(u32::MAX))
 }

@@ -1,16 +1,16 @@
-//! Where a function without a name begins.
+//! Finds the start of functions without a name.
 //!
-//! Stripping takes names away, but not the descriptions by which exceptions are unwound: each is of one
-//! function, from its first byte to its last. So code without symbols is told apart by function, as the code
-//! with symbols is, and not by the address of each instruction. A part that the compiler put elsewhere
-//! (`function.cold`) has a description of its own, and counts for itself.
+//! Stripping removes names, but not unwind information. Each of its entries covers one function,
+//! from its first byte to its last. So stripped code is grouped by function, as code with symbols
+//! is, and not by the address of each instruction. A part that the compiler moved elsewhere
+//! (`function.cold`) has an entry of its own, and counts as a function.
 //!
-//! Not done: code that has no entry in `.eh_frame_hdr`.
+//! Not done: code without an entry in `.eh_frame_hdr`.
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, NativeEndian, UnwindSection};
 use wallscope_binfmt::elf::Elf;
 
-/// First address of the function at each of `addresses`; all are virtual.
+/// Returns the first address of the function at each of `addresses`; all are virtual.
 pub(crate) fn starts(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<u64>> {
     let none = || vec![None; addresses.len()];
     if addresses.is_empty() || !elf.is_x86_64() {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * From one stack of a Go program to another. Part of the unwinding machine, which comes here at the
- * functions by which the runtime leaves a goroutine's stack for the thread's own.
+ * Switches from a Go thread's own stack back to its goroutine's stack. Part of the unwinder's state
+ * machine, which enters at the runtime functions that leave a goroutine's stack.
  */
 #ifndef WALLSCOPE_GO_CORE_H
 #define WALLSCOPE_GO_CORE_H
 
-/* From the thread's own stack back to that of the goroutine it serves. One word at a time: they may
- * all lie in different places. */
+/* Follows g → m → current goroutine → saved stack pointer. It reads one word a step, as each may
+ * lie elsewhere. */
 __attribute__((noinline)) int uw_cross(struct uw_work *w)
 {
 	if (!w)
@@ -32,10 +32,10 @@ __attribute__((noinline)) int uw_cross(struct uw_work *w)
 	case UW_STAGE_GO_M:
 		if (uw_word(w, w->cfa + r->slot[1], &v))
 			return UW_NEED;
-		/* The scheduler's own work, after a goroutine was put aside, is above nothing. */
+		/* The scheduler serves no goroutine: its stack ends here. */
 		if (!v)
 			return uw_finish(w, UW_END_ROOT);
-		/* On the goroutine's own stack there is nothing to come back to. */
+		/* Already on the goroutine's own stack: there is no other to switch to. */
 		if (v == w->frame)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		w->stage = UW_STAGE_GO_CURRENT;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Frames of a HotSpot VM's own code: interpreted and compiled Java methods, stubs. Part of the
- * unwinding machine, which comes here where a pc lies in the VM's code; names are not read here.
+ * Unwinds frames of HotSpot code: interpreted methods, compiled methods and stubs. Part of the
+ * unwinder's state machine, which enters here when a pc lies in the VM's code. Names are not read
+ * here.
  *
- * The VM has no unwind tables, but keeps its own books: a map of segments tells where the blob of
- * code begins that a pc lies in, and the blob's head its frame size. From there:
+ * The VM has no unwind tables. A segment map tells where the blob around a pc begins, and the
+ * blob's header gives the frame size. Then:
  *
- *   interpreted   rbp leads to a frame of fixed form: method, bytecode, caller's stack pointer
- *   compiled      the frame size, but for the instructions that make and undo the frame; there the
- *                 code itself tells
- *   stubs         the frame size, else rbp, else nothing but a return address
+ *   interpreted   rbp points at a frame of fixed layout: method, bytecode, caller's stack pointer
+ *   compiled      the frame size; in prologue and epilogue the instructions decide
+ *   stub          the frame size, else rbp, else only a return address
  *
- * Whoever calls a compiled method is the VM's code, too: that checks what was found.
+ * The caller of a compiled method is also VM code, which checks each result.
  *
- * The target runs on, or is garbage: what cannot be right ends the stack.
+ * The target runs while we read it. An impossible value ends the stack.
  */
 #ifndef WALLSCOPE_HOTSPOT_CORE_H
 #define WALLSCOPE_HOTSPOT_CORE_H
@@ -31,7 +31,7 @@
 #define HS_STAGE_UNSAVED 10
 #define HS_STAGE_START 11
 
-/* The first four letters of blobs' names. */
+/* The first four letters of each kind of blob name. */
 #define HS_NMETHOD 0x74656d6e     /* nmethod */
 #define HS_NATIVE 0x6974616e      /* native nmethod */
 #define HS_INTERPRETER 0x65746e49 /* Interpreter */
@@ -39,15 +39,16 @@
 #define HS_I2C 0x2f433249         /* I2C/C2I adapters */
 #define HS_HANDLES 0x6874654d     /* MethodHandles adapters */
 
-/* Leaps in the map of segments, of at most 254 segments each, to the beginning of a blob. */
+/* Maximum steps through the segment map to the start of a blob; a step covers at most 254
+ * segments. */
 #define HS_LEAPS 24
-/* Words that compiled code may have pushed beyond its frame. */
+/* Maximum words that compiled code may have pushed beyond its frame. */
 #define HS_PUSHED 6
-/* The interpreter's frame, in words from rbp. */
+/* Layout of an interpreter frame, in words from rbp. */
 #define HS_BCP -8
 #define HS_METHOD -3
 #define HS_SENDER_SP -1
-/* No frame of the interpreter is longer, but for its locals, which lie above. */
+/* Maximum bytes of an interpreter frame; its locals lie above it and do not count. */
 #define HS_MOST_STACK 65536
 
 uw_inline u32 hs_owns(struct uw_work *w, u64 pc)
@@ -55,13 +56,14 @@ uw_inline u32 hs_owns(struct uw_work *w, u64 pc)
 	return pc - w->hs.proc.low < w->hs.proc.high - w->hs.proc.low;
 }
 
-/* The word at addr beside the stack, if it is at hand. */
+/* Reads the word at addr from the memory outside the stack, if it is in the buffer. */
 uw_inline int hs_word(struct uw_work *w, u64 addr, u64 *out)
 {
 	u64 off = addr - w->hs.side_at;
 
 	if (w->hs.side_len >= 8 && off <= w->hs.side_len - 8) {
-		/* Any byte may be the first; there is a word more than the mask admits. */
+		/* The word may start at any byte: the buffer is one word longer than the mask
+		 * admits. */
 		*out = *(u64 *)((u8 *)w->hs.side + (off & (HS_SIDE_BYTES - 1)));
 		return UW_MORE;
 	}
@@ -75,7 +77,7 @@ uw_inline struct uw_cached *hs_cached(struct uw_work *w, u64 pc)
 			 (UW_CACHE_SIZE - 1)];
 }
 
-/* Begins on the frame at w->ip: where code was before, it mostly still is. */
+/* Starts on the frame at w->ip. First tries the blob in which the cache saw this pc. */
 uw_inline int hs_start(struct uw_work *w)
 {
 	u64 pc = w->ip - !w->exact;
@@ -105,7 +107,8 @@ uw_inline int hs_find_heap(struct uw_work *w)
 	return uw_finish(w, UW_END_NO_INFO);
 }
 
-/* Each segment says how many segments further back to look; 0: here a blob begins; 0xff: none. */
+/* Follows the segment map to the blob. Each byte gives the segments to go back; 0 marks a blob's
+ * start and 0xff an unused segment. */
 uw_inline int hs_find_blob(struct uw_work *w)
 {
 	for (int k = 0; k < HS_LEAPS; k++) {
@@ -138,7 +141,8 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	u64 pc = w->ip - !w->exact;
 	struct uw_cached *c;
 
-	/* The first read fetches all; what precedes the blob says whether it is in use. */
+	/* The first read fetches all of them. The word before the blob tells whether it is in
+	 * use. */
 	if (hs_word(w, blob - 8, &used) || hs_word(w, blob + p->blob_name, &name) ||
 	    hs_word(w, blob + p->blob_begin, &begin) || hs_word(w, blob + p->blob_end, &end) ||
 	    hs_word(w, blob + p->blob_frame_size, &size) ||
@@ -151,7 +155,8 @@ uw_inline int hs_read_blob(struct uw_work *w)
 		end = blob + (u32)end;
 		deopt = blob + (u32)deopt;
 	}
-	/* A length of four bytes comes first, or one of eight that is not in this word. */
+	/* The block header begins with a length: of four bytes in this word, or of eight before
+	 * it. */
 	if (p->header == 8)
 		used >>= 32;
 	if (!(used & 0xff) || pc < begin || pc >= end) {
@@ -171,9 +176,9 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	w->hs.name = name;
 	w->hs.begin = begin;
 	w->hs.deopt = deopt;
-	/* Some stubs say -1: theirs is found by rbp. */
+	/* Some stubs give -1: they are unwound by rbp. */
 	w->hs.frame_size = (u32)size > HS_MOST_STACK / 8 ? 0 : (u32)size * 8;
-	/* A negative one: never. */
+	/* Negative: the frame is never complete. */
 	w->hs.complete = (u16)complete > 0x7fff ? ~0u : (u16)complete;
 	w->hs.orig_pc = orig;
 	w->hs.id = id;
@@ -181,7 +186,7 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	return UW_MORE;
 }
 
-/* The blob's kind, by its name: a few constants of the VM's own file. */
+/* Tells the blob's kind from its name, one of a few constants of the VM's library. */
 uw_inline int hs_read_name(struct uw_work *w)
 {
 	struct hs_name *n = &w->hs.names[w->hs.name >> 3 & (HS_NAMES - 1)];
@@ -199,7 +204,7 @@ uw_inline int hs_read_name(struct uw_work *w)
 	return UW_MORE;
 }
 
-/* Puts out the process, once. */
+/* Emits the process, once a stack. */
 uw_inline int hs_tell(struct uw_work *w)
 {
 	if (w->hs.told)
@@ -208,7 +213,7 @@ uw_inline int hs_tell(struct uw_work *w)
 	return uw_put(w, HS_WORD_PID | w->tgid);
 }
 
-/* Puts out the current frame, with the id of compiled code. */
+/* Emits the current frame, with its compile id if it is a compiled method. */
 uw_inline int hs_put_code(struct uw_work *w, u32 compiled)
 {
 	u64 frame = w->ip & UW_FRAME_OFFSET;
@@ -218,14 +223,14 @@ uw_inline int hs_put_code(struct uw_work *w, u32 compiled)
 	return compiled ? uw_put(w, HS_WORD_CODE | w->hs.id) : UW_MORE;
 }
 
-/* To the caller. */
+/* Steps to the caller with the given registers. */
 uw_inline int hs_go(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 {
 	if (sp <= w->regs[UW_RSP] || sp & 7)
 		return uw_finish(w, UW_END_NO_PROGRESS);
 	w->regs[UW_RSP] = sp;
 	w->regs[UW_RBP] = bp;
-	/* Java code preserves no other. */
+	/* Java code preserves no other register. */
 	w->valid = 1u << UW_RBP | 1u << UW_RSP;
 	w->located = 0;
 	w->ip = ip;
@@ -242,25 +247,26 @@ uw_inline int hs_leave_interpreted(struct uw_work *w)
 	if (fp & 7 || fp <= w->regs[UW_RSP] || fp - w->regs[UW_RSP] > HS_MOST_STACK ||
 	    !(w->valid & 1u << UW_RBP))
 		return uw_finish(w, UW_END_NO_PROGRESS);
-	/* The lowest first: a chunk begins there. */
+	/* Read the lowest word first: a chunk starts there. */
 	if (uw_word(w, fp + 8 * HS_BCP, &bcp) || uw_word(w, fp + 8 * HS_METHOD, &method) ||
 	    uw_word(w, fp + 8 * HS_SENDER_SP, &sp) || uw_word(w, fp, &bp) ||
 	    uw_word(w, fp + 8, &ip))
 		return UW_NEED;
-	/* The one that runs keeps its bytecode in a register. */
+	/* The running frame keeps its bytecode pointer in r13. */
 	if (w->exact && w->valid & 1u << 13 && !(w->located & 1u << 13))
 		bcp = w->regs[13];
 	if (hs_tell(w) || uw_put(w, HS_WORD_METHOD | (method & UW_FRAME_OFFSET)) ||
 	    uw_put(w, HS_WORD_BCP | (bcp & UW_FRAME_OFFSET)))
 		return UW_DONE;
-	/* The caller's own stack pointer, below what was put on the stack for this method. */
+	/* The caller's own stack pointer, below the arguments that it pushed for this method. */
 	if (sp <= fp || sp & 7 || sp - fp > HS_MOST_STACK)
 		sp = fp + 16;
 	return hs_go(w, sp, bp, ip);
 }
 
-/* cmpl $…, …(%r15), of four bytes or one: whether the method may be entered is asked last in its
- * head, with the frame made. The jump after it is still in the head. */
+/* Whether these bytes are the nmethod entry barrier: cmpl $…, …(%r15) with an immediate of four
+ * bytes or one. It runs last in the prologue, with the frame made; the jump after it still counts
+ * as prologue. */
 uw_inline u32 hs_is_guard(u64 code)
 {
 	u32 three = code & 0xffffff;
@@ -268,8 +274,8 @@ uw_inline u32 hs_is_guard(u64 code)
 	return three == 0x7f8141 || three == 0x7f8341 || three == 0xbf8141 || three == 0xbf8341;
 }
 
-/* The head of a method makes its frame: push %rbp, sub $…, %rsp; its end undoes it: add, pop, a
- * poll, ret. `before` and `at` are the bytes around the pc. Sets the stage that leaves it. */
+/* Chooses the stage that unwinds compiled code, from the bytes before and at the pc. The prologue
+ * makes the frame: push %rbp, sub $…. The epilogue undoes it: add, pop, safepoint poll, ret. */
 uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
 {
 	u8 last = before >> 56, one = at;
@@ -279,10 +285,10 @@ uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
 	if (one == 0xc3) {
 		w->hs.stage = HS_STAGE_ONE_WORD; /* ret */
 	} else if (head) {
-		/* Just pushed; or pushed, and rbp set (mov %rsp, %rbp in two encodings). */
+		/* After push %rbp, or after push and mov %rsp, %rbp in either encoding. */
 		if (last == 0x55 || before >> 40 == 0xec8b48 || before >> 40 == 0xe58948)
 			w->hs.stage = HS_STAGE_TWO_WORDS;
-		/* mov %rbp, …(%rsp): the stack pointer has been moved, rbp not been saved. */
+		/* At mov %rbp, …(%rsp): the stack pointer has moved, but rbp is not saved yet. */
 		else if ((at & 0xffffff) == 0x6c8948 || (at & 0xffffff) == 0xac8948)
 			w->hs.stage = HS_STAGE_UNSAVED;
 		else if (!hs_is_guard(at) && !hs_is_guard(before) && !hs_is_guard(before >> 24))
@@ -290,10 +296,10 @@ uw_inline void hs_look_at_code(struct uw_work *w, u64 before, u64 at)
 	} else if (one == 0x5d) {
 		w->hs.stage = HS_STAGE_TWO_WORDS; /* pop %rbp */
 	} else if ((at & 0xffffff) == 0xa73b49 || (at & 0xffffff) == 0x673b49) {
-		/* cmp …(%r15), %rsp: the poll of a return, after the pop */
+		/* cmp …(%r15), %rsp: the return poll, after pop */
 		w->hs.stage = HS_STAGE_ONE_WORD;
 	} else if ((u16)at == 0x870f && (before >> 8 & 0xffffff) == 0xa73b49) {
-		w->hs.stage = HS_STAGE_ONE_WORD; /* ja, after it */
+		w->hs.stage = HS_STAGE_ONE_WORD; /* ja after the return poll */
 	} else if ((u16)at == 0x870f && (before >> 32 & 0xffffff) == 0x673b49) {
 		w->hs.stage = HS_STAGE_ONE_WORD;
 	} else if (last == 0xc9 && w->hs.kind == HS_NATIVE) {
@@ -308,7 +314,8 @@ uw_inline int hs_enter_code(struct uw_work *w)
 	u64 before, at;
 
 	if (compiled && !w->exact && w->ip == w->hs.deopt) {
-		/* What this frame returns to has been replaced; it kept the true address. */
+		/* The return address points at the deoptimisation handler. The frame keeps the
+		 * original one. */
 		if (uw_word(w, w->regs[UW_RSP] + w->hs.orig_pc, &at))
 			return UW_NEED;
 		if (hs_owns(w, at))
@@ -328,7 +335,8 @@ uw_inline int hs_enter_code(struct uw_work *w)
 	return hs_put_code(w, compiled);
 }
 
-/* A stub that runs may have no frame: the VM's code has called it, which tells where it is. */
+/* Unwinds a running stub that may not have made a frame yet. A return address into VM code at rsp
+ * shows that it has not. */
 uw_inline int hs_leave_adapter(struct uw_work *w)
 {
 	u64 sp = w->regs[UW_RSP], fp = w->regs[UW_RBP], ra = 0;
@@ -340,13 +348,13 @@ uw_inline int hs_leave_adapter(struct uw_work *w)
 		return UW_MORE;
 	}
 	w->hs.stage = HS_STAGE_BY_RBP;
-	/* Between its first instruction and the second. */
+	/* Between push %rbp and the next instruction. */
 	if (!(sp & 7) && fp - sp > HS_MOST_STACK)
 		w->hs.stage = HS_STAGE_TWO_WORDS;
 	return UW_MORE;
 }
 
-/* A whole frame of known size, and its caller in the VM's code. */
+/* Unwinds a complete frame of known size to a caller in VM code. */
 uw_inline int hs_leave_sized(struct uw_work *w)
 {
 	u64 cfa = w->regs[UW_RSP] + w->hs.frame_size, bp, ip;
@@ -366,7 +374,8 @@ uw_inline int hs_leave_sized(struct uw_work *w)
 	return hs_go(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs[UW_RBP] : bp, ip);
 }
 
-/* To the caller of code whose frame is not whole. Where that cannot be one, it was whole after all. */
+/* Steps to the caller of code with an incomplete frame. If the caller is not VM code, the frame was
+ * complete after all. */
 uw_inline int hs_go_if_caller(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 {
 	if ((w->hs.kind == HS_NMETHOD || w->hs.kind == HS_NATIVE) && !hs_owns(w, ip)) {
@@ -376,7 +385,7 @@ uw_inline int hs_go_if_caller(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 	return hs_go(w, sp, bp, ip);
 }
 
-/* One step on the frame at w->ip; UW_MORE as well when it has been left. */
+/* Performs one step on the frame at w->ip. Also returns UW_MORE when that frame is finished. */
 __attribute__((noinline)) int hs_advance(struct uw_work *w)
 {
 	u64 a, b, sp, fp;
@@ -408,8 +417,8 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, fp, &a) || uw_word(w, fp + 8, &b))
 			return UW_NEED;
-		/* The stub that asks whether a method may be entered has room for another stack
-		 * pointer to return with between the two, and -1 in it until there is one. */
+		/* The method entry barrier stub reserves a word for another stack pointer between
+		 * the two. The word is -1 until one is set. */
 		if (b == ~0ull) {
 			fp += 8;
 			if (uw_word(w, fp + 8, &b))

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Python's frames, PHP's and Ruby's, for kernel programs.
+ * Reads Python, PHP and Ruby frames in kernel programs.
  *
- * Include after unwind.h. Defines the maps (py_procs is filled by user space) and, for a struct
- * py_work that the caller owns:
+ * Include after unwind.h. It defines the maps; user space fills py_procs. For a struct py_work that
+ * the caller owns, it offers:
  *
- *   py_prepare(w, stack, tgid, tid, match, sp)  false: no Python here. `match` is the thread's pointer,
- *                                     `sp` its stack pointer
- *   py_called(stack, tgid)            whether a native stack shows a call of the interpreter
- *   py_walk_probe(w)                  current, where nothing may sleep
- *   py_walk_fault(w)                  current, sleepable: pages are brought in
+ *   py_prepare(w, stack, tgid, tid, match, sp)  false: no interpreter here; `match` is the thread's
+ *                                     pointer, `sp` its stack pointer
+ *   py_called(stack, tgid)            whether a native stack contains the eval loop
+ *   py_walk_probe(w)                  current task, in code that may not sleep
+ *   py_walk_fault(w)                  current task, sleepable: faults pages in
  *   py_walk_remote(w, task)           any task, sleepable
- *   py_finish_walk(w, tid)            remembers where the interpreter keeps the thread
- *   py_lock(tgid, tid, address, timed, here)  what a wait for a lock is to the interpreter; `here`: of current
- *   py_own_lock(tgid, address)        the address by which the GIL is known that is waited for at `address`
+ *   py_finish_walk(w, tid)            remembers the thread's state for the next walk
+ *   py_lock(tgid, tid, address, timed, here)  meaning of a futex wait; `here`: of the current task
+ *   py_own_lock(tgid, address)        canonical address of the GIL waited for at `address`
  *   py_fork, py_forget                follow fork and exec
  *
- * The result is in w->out. Nothing is read for a thread whose native stack is whole and shows no
- * call of the interpreter.
+ * The result is in w->out. If a native stack is complete and does not contain the eval loop, no
+ * interpreter memory is read.
  */
 #ifndef WALLSCOPE_PYTHON_H
 #define WALLSCOPE_PYTHON_H
@@ -37,7 +37,7 @@ struct {
 	__type(value, struct py_proc);
 } py_procs SEC(".maps");
 
-/* Where the interpreter keeps a thread; believed only as long as it says so itself. */
+/* The thread state found by an earlier walk; it is checked before each use. */
 struct py_known {
 	u64 match;
 	u64 tstate;
@@ -49,7 +49,7 @@ struct {
 	__type(value, struct py_known);
 } py_threads SEC(".maps");
 
-/* Processes in py_procs, so that where there is none nobody pays for a look. User space sets it. */
+/* Number of entries in py_procs, set by user space. It is usually 0, and the lookup is skipped. */
 u32 py_processes;
 
 struct py_find {
@@ -94,7 +94,7 @@ static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack
 	proc = bpf_map_lookup_elem(&py_procs, &tgid);
 	if (!proc)
 		return false;
-	/* PHP runs in the first thread alone, and its chain is nobody else's. */
+	/* PHP runs in the first thread only. */
 	if (proc->kind == PY_KIND_PHP && tid != tgid)
 		return false;
 	if (stack->end == UW_END_ROOT && !py_shows_eval(proc, stack))
@@ -165,14 +165,15 @@ static __always_inline void py_walk_remote(struct py_work *w, struct task_struct
 enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
 
 /*
- * Ruby: each thread waits for the lock at a place of its own, at which it sleeps too. Who gives the lock waits
- * beside it until it is taken, and everybody for what guards it.
+ * Ruby: each thread waits for the GVL on its own condition variable, on which it also sleeps. The
+ * thread that passes the GVL on waits beside it until it is taken. All of them wait for the GVL's
+ * mutex.
  */
 static __always_inline int rb_lock(struct py_proc *proc, u32 tid, u64 address, bool timed)
 {
-	/* A pthread_cond_t. */
+	/* sizeof(pthread_cond_t) */
 	const u64 bytes = 48;
-	/* From what guards the lock, which may lie in front, to its holder, less 8. */
+	/* Distance from the GVL's mutex, which may come first, to 8 before its holder. */
 	const u64 guard = 32;
 	struct py_known *known = bpf_map_lookup_elem(&py_threads, &tid);
 	u64 own, unblock;
@@ -191,7 +192,7 @@ static __always_inline int rb_lock(struct py_proc *proc, u32 tid, u64 address, b
 		return PY_OTHER_LOCK;
 	if (!unblock)
 		return PY_GIL;
-	/* Without a limit it waits for another thread. */
+	/* Without a time limit, the thread waits for another thread. */
 	return timed ? PY_SLEEP : PY_OTHER_LOCK;
 }
 
@@ -216,7 +217,7 @@ static __always_inline u64 py_own_lock(u32 tgid, u64 address)
 	return proc && proc->kind == PY_KIND_RUBY && proc->gil ? proc->gil : address;
 }
 
-/* A new process has its parent's interpreter until its own is known. */
+/* Gives a new process its parent's interpreter until its own is known. */
 static __always_inline void py_fork(u32 parent, u32 child)
 {
 	struct py_proc *p, copy;

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * A thread's Python frames, one piece of memory at a time: the machine that both the kernel
- * programs and user space run.
+ * Walks a thread's interpreter frames: a state machine that kernel programs and user space share.
  *
- * Like the native unwinder it reads nothing itself. py_advance() returns PY_NEED when it lacks
- * w->need bytes at w->want (the caller puts them into w->buf and calls again), or PY_DONE with
- * w->out.end set. It goes from the runtime to its interpreters, to their threads, to the thread
- * whose pointer is w->match, and along that thread's frames. Where the caller remembers the
- * thread's state from before (w->tstate), only that is checked.
+ * Like the native unwinder, it reads no memory itself. py_advance() returns PY_NEED when it lacks
+ * w->need bytes at w->want; the caller puts them into w->buf and calls again. It returns PY_DONE
+ * with w->out.end set at the end. It goes from the runtime to its interpreters, to their threads,
+ * to the thread with pointer w->match, and along that thread's frames. If the caller passes the
+ * thread's state of an earlier walk (w->tstate), only that one is checked.
  *
- * With several interpreters a thread has a state in each that it was in, and may run one that says
- * it is another thread's (3.8 to 3.12 mark a state once, by who made it). From 3.10 to 3.12 a state
- * that runs points into the stack of its thread: where w->sp is known, that tells, and the states of
- * one thread follow each other as their calls do. From 3.13 on a state is its thread's, and newer
- * interpreters are taken to be called by older ones. Else the state that was made first, and has frames,
- * is taken: in a thread that calls one interpreter from another, frames of the inner one are missing.
+ * With several interpreters, a thread has a state in each one it entered. It may run a state that
+ * is marked as another thread's: 3.8 to 3.12 mark a state once, with its creator. From 3.10 to 3.12
+ * a running state points into its thread's stack. If w->sp is known, this identifies the state, and
+ * a thread's states follow in the order of their calls. From 3.13 on a state belongs to its thread,
+ * and newer interpreters are taken to be called by older ones. Otherwise the oldest state with
+ * frames is taken: where one interpreter calls another, frames of the inner one are missing.
  *
- * CRuby has a list of threads too (of each ractor, from 3.0 on), and a thread an execution context, which is that
- * of the fiber that it runs: a piece of memory whose end holds the frames, the innermost one first. A frame
- * points to its environment, which says what kind of frame it is, and which method.
+ * CRuby has lists of threads, one for each ractor from 3.0 on. A thread points to the execution
+ * context of its current fiber. The end of that context's stack memory holds the frames, innermost
+ * first. A frame points to its environment, which gives the kind of frame and the method.
  *
- * PHP has one chain of frames for the whole process, which begins at a fixed place; functions written in
- * C have frames in it too.
+ * PHP has one chain of frames for the process, which starts at a fixed address and includes
+ * functions written in C.
  *
- * The target runs on, or is garbage: every chain is bounded, nothing that was read is trusted to
- * be what it should. Names and lines are read by user space, from the code objects.
+ * The target runs while we read it. Every chain is bounded, and no value that was read is trusted.
+ * User space reads names and lines from the code objects.
  */
 #ifndef WALLSCOPE_PYTHON_CORE_H
 #define WALLSCOPE_PYTHON_CORE_H
@@ -57,10 +56,10 @@ enum {
 	RB_STAGE_CODE,
 };
 
-/* Most threads and interpreters that are looked at to find one. */
+/* Maximum threads and interpreters that one walk visits. */
 #define PY_MOST_HOPS 2048
-/* Reads of one walk, at most: two for each frame (a shim is one; PHP's take three, Ruby's four), and the way to
- * the first. */
+/* Maximum reads of one walk: four for each Ruby frame, three for PHP, two for Python (one for a
+ * shim), and those before the first frame. */
 #define PY_STEPS (4 * PY_MAX_FRAMES + PY_MOST_HOPS + 8)
 
 #define py_inline static inline __attribute__((always_inline))
@@ -93,7 +92,7 @@ py_inline int py_finish(struct py_work *w, u32 end)
 
 py_inline int py_want(struct py_work *w, u32 stage, u64 at, u32 bytes)
 {
-	/* Objects are aligned, and no user address is longer than 47 bits. */
+	/* Objects are aligned, and a user address has at most 47 bits. */
 	if (at & 7 || !at || at >> 47 || bytes > PY_BYTES)
 		return py_finish(w, PY_END_GARBAGE);
 	w->stage = stage;
@@ -115,19 +114,19 @@ py_inline u32 py_interp_base(struct py_proc *p)
 	return p->interp_next < p->interp_threads ? p->interp_next : p->interp_threads;
 }
 
-/* Whether states are told apart by what they have on the thread's stack. */
+/* Whether states are told apart by the pointer into their thread's stack. */
 py_inline int py_by_stack(struct py_work *w)
 {
 	return w->proc.ts_cframe && w->sp;
 }
 
-/* Whether each state with frames that a thread has is its own. */
+/* Whether each state with frames belongs to its thread. */
 py_inline int py_by_age(struct py_work *w)
 {
 	return !w->proc.ts_cframe && w->proc.kind == PY_KIND_SHIM;
 }
 
-/* All states have been seen. */
+/* Chooses the best candidate after all states have been seen. */
 py_inline int py_choose(struct py_work *w)
 {
 	if (w->best) {
@@ -153,7 +152,7 @@ py_inline int py_want_runtime(struct py_work *w)
 	return py_want(w, PY_STAGE_RUNTIME, w->proc.runtime + w->proc.interp_head, 8);
 }
 
-/* Marks the frame that was put out last as the outermost one of its call. */
+/* Marks the last emitted frame as the outermost one of its eval-loop call. */
 py_inline void py_close_call(struct py_work *w)
 {
 	u32 n = w->out.n;
@@ -162,7 +161,7 @@ py_inline void py_close_call(struct py_work *w)
 		w->out.words[(2 * n - 2) & (2 * PY_MAX_FRAMES - 1)] |= PY_WORD_ENTRY;
 }
 
-/* Ruby: the next frame, if there is one. */
+/* Ruby: requests the next frame, if there is one. */
 py_inline int rb_want_frame(struct py_work *w)
 {
 	if (w->frame >= w->floor)
@@ -180,7 +179,7 @@ py_inline int py_want_frame(struct py_work *w)
 	if (!w->frame) {
 		if (!w->several || !(py_by_stack(w) || py_by_age(w)))
 			return py_finish(w, PY_END_ROOT);
-		/* What called this interpreter, further up the stack. */
+		/* Continue with the interpreter that called this one, further up the stack. */
 		py_close_call(w);
 		w->floor = w->best_at + 1;
 		w->walked++;
@@ -192,18 +191,18 @@ py_inline int py_want_frame(struct py_work *w)
 	return py_want(w, PY_STAGE_FRAME, w->frame, py_most(last, (p->frame_mark & ~7u) + 8));
 }
 
-/* One of the states in several interpreters is in the buffer. */
+/* Compares the thread state in the buffer with the best candidate so far. */
 py_inline void py_weigh(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
 	u64 at = py_word(w, p->ts_cframe ? p->ts_cframe : p->ts_frame);
 
 	if (py_by_stack(w)) {
-		/* A thread's pointer is above its stack; the first thread's is below it. */
+		/* A thread's pointer lies above its stack; the first thread's lies below it. */
 		if (at < w->floor || at >= w->best_at || (w->sp < w->match && at >= w->match))
 			return;
 	} else {
-		/* Where nothing runs there is no frame, or it points into the state itself. */
+		/* An idle state has no frame, or a frame pointer into the state itself. */
 		if (py_word(w, p->ts_thread) != w->match || at - w->tstate < 1024 || !at)
 			return;
 		if (py_by_age(w) && (w->best || w->passed++ < w->walked))
@@ -213,7 +212,7 @@ py_inline void py_weigh(struct py_work *w)
 	w->best_at = at;
 }
 
-/* The thread's state is in the buffer: to its innermost frame. */
+/* The thread's state is in the buffer: requests its innermost frame. */
 py_inline int py_enter_thread(struct py_work *w)
 {
 	w->frame = py_word(w, w->proc.ts_frame);
@@ -222,7 +221,7 @@ py_inline int py_enter_thread(struct py_work *w)
 	return py_want_frame(w);
 }
 
-/* Goes on from a frame that is no function's. */
+/* Skips a frame without a function. */
 py_inline int py_pass_frame(struct py_work *w)
 {
 	if (++w->hops > PY_MOST_HOPS)
@@ -240,13 +239,13 @@ py_inline int py_take_frame(struct py_work *w)
 	if (w->back == w->frame)
 		return py_finish(w, PY_END_GARBAGE);
 	bool shim = p->kind == PY_KIND_SHIM && mark >= PY_OWNER_SHIM;
-	/* Between a generator and who resumed it there is a frame of no function. */
+	/* Between a generator and its caller lies a frame without a function. */
 	bool between = p->kind == PY_KIND_PHP && !py_word(w, p->frame_code);
 	if (shim)
 		py_close_call(w);
 	if (shim || between)
 		return py_pass_frame(w);
-	/* From 3.14 on references carry marks. */
+	/* From 3.14 on references carry tag bits. */
 	w->code = py_word(w, p->frame_code) & ~7ull;
 	w->mark = p->kind == PY_KIND_OBJECTS || (p->kind == PY_KIND_ENTRY && mark);
 	if (p->kind == PY_KIND_PHP) {
@@ -260,7 +259,7 @@ py_inline int py_take_frame(struct py_work *w)
 	return py_want(w, PY_STAGE_CODE, w->code, py_most(p->code_line, p->code_name) + 8);
 }
 
-/* Puts out the frame, and goes to who called it. */
+/* Emits the frame and requests its caller. */
 py_inline int py_put_frame(struct py_work *w)
 {
 	u64 first = w->code | (w->mark ? PY_WORD_ENTRY : 0);
@@ -279,7 +278,7 @@ py_inline int py_put_frame(struct py_work *w)
 	return py_want_frame(w);
 }
 
-/* What tells pieces of code at one address apart, as in Rust (`check` in code.rs). */
+/* Distinguishes code objects that reuse an address; `check` in code.rs computes the same value. */
 py_inline u64 py_check(u64 name, u64 line)
 {
 	return (name ^ line << 40) * 0x9E3779B97F4A7C15ull >> 32;
@@ -294,28 +293,28 @@ py_inline int py_take_code(struct py_work *w)
 		u8 type = py_byte(w, p->code_line);
 
 		if (type == PHP_USER || type == PHP_EVAL) {
-			/* Not where it is about to begin. */
+			/* At its start a function has no current instruction. */
 			if (w->instr && !(w->instr & 7))
 				return py_want(w, PY_STAGE_LINE, w->instr + p->code_start, 8);
 		} else if (type != PHP_INTERNAL) {
 			return py_finish(w, PY_END_GARBAGE);
 		} else if (!py_word(w, p->code_name)) {
-			/* Where a fiber begins. */
+			/* The first frame of a fiber. */
 			return py_pass_frame(w);
 		}
 	}
 	return py_put_frame(w);
 }
 
-/* What was wanted cannot be read; whether the walk ends there. */
+/* Handles a failed read; returns whether the walk ends. */
 py_inline int py_unread(struct py_work *w)
 {
-	/* Machine code of PHP's own compiler leaves behind what was there before. */
+	/* PHP's JIT code leaves a stale instruction pointer behind. */
 	if (w->stage == PY_STAGE_LINE) {
 		w->buf[0] = 0;
 		return 0;
 	}
-	/* Ruby: a thread that is gone, whose place was remembered. */
+	/* Ruby: the remembered thread has ended. */
 	if (w->stage == RB_STAGE_KNOWN || (w->stage == RB_STAGE_NATIVE && !w->several)) {
 		w->tstate = 0;
 		w->stage = PY_STAGE_START;
@@ -327,7 +326,7 @@ py_inline int py_unread(struct py_work *w)
 
 #include "ruby_core.h"
 
-/* One step; see the top of this file. */
+/* Performs one step; see the top of this file. */
 __attribute__((noinline)) int py_advance(struct py_work *w)
 {
 	if (!w)
@@ -377,7 +376,8 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 		w->tstate = py_word(w, p->ts_next);
 		break;
 	case PY_STAGE_CHOSEN:
-		/* It runs on, or somebody else runs it. */
+		/* The state changed since it was chosen: its thread moved on, or another thread
+		 * runs it. */
 		if (py_word(w, p->ts_cframe ? p->ts_cframe : p->ts_frame) != w->best_at)
 			return py_finish(w, PY_END_GARBAGE);
 		return py_enter_thread(w);
@@ -394,14 +394,14 @@ __attribute__((noinline)) int py_advance(struct py_work *w)
 	default:
 		return py_finish(w, PY_END_GARBAGE);
 	}
-	/* The next thread of this interpreter, or the next interpreter. */
+	/* Continue with the next thread of this interpreter, or the next interpreter. */
 	if (++w->hops > PY_MOST_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
 	return w->tstate ? py_want_thread(w, PY_STAGE_THREAD) : py_want_interp(w, PY_STAGE_INTERP);
 }
 
-/* Starts on the thread with pointer `match`; w->proc has been set, and w->tstate and w->sp if they are
- * known, else to 0. */
+/* Starts on the thread with pointer `match`. The caller has set w->proc, and w->tstate and w->sp
+ * (0: unknown). */
 py_inline void py_begin(struct py_work *w, u32 pid, u64 match)
 {
 	w->match = match;
@@ -414,11 +414,11 @@ py_inline void py_begin(struct py_work *w, u32 pid, u64 match)
 	w->out.pid = pid;
 	w->out.n = 0;
 	w->out.end = PY_END_NONE;
-	/* The same addresses mean other functions in another process. */
+	/* Equal addresses mean other functions in another process. */
 	w->out.hash = (pid + 1) * 0x9E3779B97F4A7C15ull;
 }
 
-/* Whether a frame of the native unwinder lies in the interpreter's loop. */
+/* Whether a frame of the native unwinder lies in the eval loop. */
 py_inline int py_is_eval(const struct py_proc *p, u64 frame)
 {
 	frame &= ~(1ull << 47); /* UW_FRAME_EXACT */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* The walk along an interpreter's frames in user space: the same steps as in the kernel, over a function that reads. */
+/* Runs the interpreter walk in user space: the kernel's steps, with a callback that reads
+ * memory. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,13 +12,15 @@ typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
 
-/* Two programs of one process may hold this file; the machine's names stay inside. */
+/* Two programs in one process may contain this file, so the global functions get names of their
+ * own. */
 #define py_advance py_host_advance
 struct py_work;
 int py_host_advance(struct py_work *w);
 #include "python_core.h"
 
-/* Walks the frames of the thread with pointer `match`; `read` fills a whole piece or returns 0. */
+/* Walks the frames of the thread with pointer `match`; `read` fills the whole buffer or returns
+ * 0. */
 void py_host_walk(struct py_work *w, u32 pid, u64 match,
 		  int (*read)(void *context, u64 addr, u8 *to, u64 len), void *context)
 {
@@ -31,7 +34,7 @@ void py_host_walk(struct py_work *w, u32 pid, u64 match,
 	w->out.end = PY_END_GARBAGE;
 }
 
-/* Sizes and values, for the test that the Rust side says the same. */
+/* Returns sizes and values for the test that compares them with the Rust mirror. */
 void py_host_layout(u64 *out)
 {
 	out[0] = sizeof(struct py_proc);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* The walk along CRuby's frames: a part of python_core.h, which says how it goes. */
+/* Walks CRuby's frames: the Ruby part of python_core.h, which describes the steps. */
 #ifndef WALLSCOPE_RUBY_CORE_H
 #define WALLSCOPE_RUBY_CORE_H
 
-/* Ruby: the list of threads that begins at w->floor. */
+/* Requests the list of threads with its head at w->floor. */
 py_inline int rb_want_list(struct py_work *w)
 {
 	return py_want(w, RB_STAGE_LIST, w->floor, 8);
 }
 
-/* Ruby: the head of the list of ractors, or a ractor's place in it, is in the buffer. */
+/* The buffer holds the head of the list of ractors, or a ractor's link in it. */
 py_inline int rb_take_ractor(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
@@ -17,12 +17,12 @@ py_inline int rb_take_ractor(struct py_work *w)
 	w->interp = py_word(w, 0);
 	if (w->interp == w->best_at || ++w->hops > PY_MOST_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
-	/* The list of threads may lie in front. */
+	/* The list of threads may lie before the link. */
 	w->floor = w->interp + (s64)((s32)p->interp_threads - (s32)p->interp_next);
 	return rb_want_list(w);
 }
 
-/* Ruby: to thread w->tstate, or behind the last one. */
+/* Requests thread w->tstate, or the next ractor behind the last thread. */
 py_inline int rb_want_thread(struct py_work *w)
 {
 	if (++w->hops > PY_MOST_HOPS)
@@ -36,14 +36,14 @@ py_inline int rb_want_thread(struct py_work *w)
 	return py_want_thread(w, RB_STAGE_THREAD);
 }
 
-/* Ruby: what was known of the thread is out of date. */
+/* Starts again from the VM, as the remembered thread is out of date. */
 py_inline int rb_look_anew(struct py_work *w)
 {
 	w->tstate = 0;
 	return py_want(w, RB_STAGE_VM, w->proc.runtime, 8);
 }
 
-/* Ruby: the thread at w->tstate is another one. */
+/* The thread at w->tstate is not the wanted one: requests the next. */
 py_inline int rb_pass_thread(struct py_work *w)
 {
 	if (!w->several)
@@ -54,13 +54,14 @@ py_inline int rb_pass_thread(struct py_work *w)
 
 py_inline int rb_enter_thread(struct py_work *w)
 {
-	/* A thread that has not begun has none; nor has one that is over, whose pointer is the next one's. */
+	/* A thread that has not started or has ended has no context; the next thread may reuse its
+	 * pointer. */
 	if (!w->frame)
 		return w->several ? py_finish(w, PY_END_NOT_READY) : rb_look_anew(w);
 	return py_want(w, RB_STAGE_CONTEXT, w->frame, 24);
 }
 
-/* Ruby: a thread is in the buffer. */
+/* The buffer holds a thread. */
 py_inline int rb_take_thread(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
@@ -75,13 +76,13 @@ py_inline int rb_take_thread(struct py_work *w)
 	return py_want(w, RB_STAGE_NATIVE, thread + p->cframe_frame, 8);
 }
 
-/* Ruby: where the stack is, how many words it has, and where the innermost frame. */
+/* The buffer holds the stack's address, its length in words and the innermost frame. */
 py_inline int rb_take_context(struct py_work *w)
 {
 	u64 stack = py_word(w, 0), words = py_word(w, 8);
 
 	w->frame = py_word(w, 16);
-	/* Of a fiber, or a thread, that is over. */
+	/* The fiber or thread has ended. */
 	if (!stack || !w->frame)
 		return w->several ? py_finish(w, PY_END_ROOT) : rb_look_anew(w);
 	if (words > 1u << 27 || w->frame < stack)
@@ -103,7 +104,7 @@ py_inline int rb_take_frame(struct py_work *w)
 	return py_want(w, RB_STAGE_ENV, env - 16, 24);
 }
 
-/* Ruby: goes on from a frame that is not shown. */
+/* Skips a frame that is not shown. */
 py_inline int rb_pass_frame(struct py_work *w)
 {
 	if (++w->hops > PY_MOST_HOPS)
@@ -112,7 +113,7 @@ py_inline int rb_pass_frame(struct py_work *w)
 	return rb_want_frame(w);
 }
 
-/* Ruby: what tells a piece of code, which is no method's. */
+/* Requests the word that identifies an iseq without a method entry. */
 py_inline int rb_want_code(struct py_work *w)
 {
 	if (!w->code)
@@ -120,7 +121,7 @@ py_inline int rb_want_code(struct py_work *w)
 	return py_want(w, RB_STAGE_CODE, w->code + w->proc.code_name, 8);
 }
 
-/* Ruby: a frame's method, what it is inside of, and its flags are in the buffer. */
+/* The buffer holds a frame's method, its parent environment and its flags. */
 py_inline int rb_take_env(struct py_work *w)
 {
 	u64 method = py_word(w, 0);
@@ -166,7 +167,7 @@ py_inline int rb_take_method(struct py_work *w)
 		w->best = method;
 		return py_want(w, RB_STAGE_METHOD, method, p->code_line + 8);
 	}
-	/* A piece of code that is evaluated in a method's place has no entry. */
+	/* Code evaluated in place of a method has no entry. */
 	if ((head & RB_TYPES) != RB_IMEMO || kind != RB_MENT)
 		return rb_want_code(w);
 	w->code = w->best;
@@ -174,7 +175,7 @@ py_inline int rb_take_method(struct py_work *w)
 	return py_put_frame(w);
 }
 
-/* One step of a walk along Ruby's frames. */
+/* Performs one step of the walk. */
 py_inline int rb_advance(struct py_work *w)
 {
 	switch (w->stage) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* From a signal handler to the code that it interrupted. Part of the unwinding machine. */
+/* Unwinds from a signal handler to the interrupted code. Part of the unwinder's state machine. */
 #ifndef WALLSCOPE_SIGNAL_CORE_H
 #define WALLSCOPE_SIGNAL_CORE_H
 
-/* Where the kernel saves registers in a signal frame, from rsp after the handler's `ret`. */
+/* Offsets of the saved registers in the kernel's signal frame, from rsp after the handler's
+ * `ret`. */
 #define UW_SC_R8 40
 #define UW_SC_RDI 104
 #define UW_SC_RSI 112

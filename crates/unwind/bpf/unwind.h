@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * User stacks without frame pointers, for kernel programs.
+ * Unwinds user stacks in kernel programs, without frame pointers.
  *
  * Include after <bpf/bpf_helpers.h> and definitions of u8 … u64, s16, s32, bool, the map types and
- * flags. Defines the maps (filled by TableStore) and, for a struct uw_work that the caller owns:
+ * flags. It defines the maps, which TableStore fills. For a struct uw_work that the caller owns, it
+ * offers:
  *
- *   uw_unwind_probe(w, tgid, regs, max)         current, where nothing may sleep
- *   uw_unwind_fault(w, tgid, regs, max)         current, sleepable: pages are brought in
+ *   uw_unwind_probe(w, tgid, regs, max)         current task, in code that may not sleep
+ *   uw_unwind_fault(w, tgid, regs, max)         current task, sleepable: faults pages in
  *   uw_unwind_remote(w, tgid, task, regs, max)  any task, sleepable
  *   uw_fork, uw_is_free, uw_forget              follow fork, unmapping, exec and exit
  *
  * `regs` is a copy: fill it with uw_copy_regs(&copy, bpf_task_pt_regs(task)). The result is in
- * w->out. A program of 32-bit code is not unwound: one frame, end UW_END_NO_INFO.
+ * w->out. 32-bit code is not unwound: its stack is one frame with end UW_END_NO_INFO.
  *
- * What it does not do: name frames, read kernel stacks, keep results.
+ * It does not name frames, read kernel stacks or keep results.
  */
 #ifndef WALLSCOPE_UNWIND_H
 #define WALLSCOPE_UNWIND_H
@@ -33,7 +34,7 @@
 #define UW_MAX_PROCS 32768
 #endif
 
-/* Values of the kernel's interface, by other names so as not to clash with the includer's. */
+/* Values from the kernel's headers, renamed so that they do not clash with the includer's. */
 #define UW_F_MMAPABLE (1u << 10)
 #define UW_F_INNER_MAP (1u << 12)
 #define UW_F_NO_PREALLOC 1u
@@ -88,7 +89,7 @@ struct {
 	__type(value, struct hs_proc);
 } hs_procs SEC(".maps");
 
-/* Whether any is in it, as user space tells: most often none, and each walk is spared a look. */
+/* Number of entries in hs_procs, set by user space. It is usually 0, and the lookup is skipped. */
 u32 hs_processes;
 
 typedef void *uw_table;
@@ -122,8 +123,8 @@ static __always_inline u64 *uw_table_word(uw_table table, u32 index)
 
 #include "unwind_core.h"
 
-/* Bytes fetched at a time. In an interrupt few, since a short stack should stay cheap; where each
- * read takes locks, whole pages. */
+/* Bytes per read. An interrupt reads little, so that a short stack stays cheap. A remote read takes
+ * locks each time, so it reads whole pages. */
 #ifndef UW_PROBE_BYTES
 #define UW_PROBE_BYTES 512
 #endif
@@ -136,9 +137,10 @@ struct uw_loop {
 };
 
 /*
- * Bringing in a page may ask somebody: with userfaultfd the program's own thread, which can be the one
- * that reads here, and would wait for itself for ever. So nothing is brought in where a part of memory is
- * registered so, and nothing beyond the mapping that a read begins in.
+ * A page fault may block on another thread: with userfaultfd the program itself serves it. That
+ * thread can be the one that reads here, and it would wait for itself forever. So no page is
+ * faulted in where a range is registered with userfaultfd, nor beyond the mapping in which a read
+ * begins.
  */
 struct vm_userfaultfd_ctx___uw {
 	void *ctx;
@@ -150,7 +152,7 @@ struct vm_area_struct___uw {
 
 struct uw_mapped {
 	u64 end;
-	u64 asks; /* whoever registered it is asked for its pages */
+	u64 asks; /* registered with userfaultfd: its owner serves page faults */
 };
 
 static long uw_look_at_mapping(struct task_struct *task, struct vm_area_struct___uw *vma,
@@ -162,8 +164,8 @@ static long uw_look_at_mapping(struct task_struct *task, struct vm_area_struct__
 	return 0;
 }
 
-/* Whether `bytes` from `from` on may be brought in; `unsure`: what to say where the mappings of `task` are
- * just being changed. */
+/* Whether `bytes` from `from` on may be faulted in. Returns `unsure` while another thread changes
+ * the mappings of `task`. */
 static __noinline long uw_may_fault(struct task_struct *task, u64 from, u64 bytes, long unsure)
 {
 	struct uw_mapped m = {};
@@ -174,7 +176,7 @@ static __noinline long uw_may_fault(struct task_struct *task, u64 from, u64 byte
 	return !m.asks && from + bytes <= m.end;
 }
 
-/* Reads of the current thread's memory, in sleepable code; 0 for success. */
+/* Reads the current thread's memory in sleepable code; returns 0 on success. */
 static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
 {
 	if (!bpf_probe_read_user(to, bytes, (void *)from))
@@ -184,7 +186,7 @@ static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
 	return bpf_copy_from_user(to, bytes, (void *)from);
 }
 
-/* Fetches a chunk from w->want on, up to the end of its page if what follows cannot be read. */
+/* Fetches a chunk from w->want on. If a later page cannot be read, it stops at the page's end. */
 #define UW_FETCH(w, BYTES, READ)                                                     \
 	({                                                                           \
 		u64 from_ = (w)->want & ~7ull;                                       \
@@ -204,7 +206,7 @@ static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
 		err_;                                                                \
 	})
 
-/* Fetches what is beside the stack, likewise; less than a word is nothing. */
+/* Fetches memory outside the stack in the same way. Less than a word counts as nothing. */
 #define UW_FETCH_SIDE(w, READ)                                                       \
 	({                                                                           \
 		u64 from_ = (w)->want;                                               \
@@ -253,7 +255,7 @@ static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_re
 	return bpf_probe_read_kernel(to, sizeof(*to), pt_regs);
 }
 
-/* A frame takes at most a few fetches, and a fetch serves many frames. */
+/* A frame needs at most a few fetches, and a fetch serves many frames. */
 #define UW_STEPS (4 * UW_MAX_FRAMES)
 
 #define UW_RUN(LOOP, w, tgid, task, regs, max)                                       \
@@ -288,15 +290,15 @@ static __always_inline void uw_unwind_remote(struct uw_work *w, u32 tgid, struct
 	UW_RUN(uw_loop_remote, w, tgid, task, regs, max);
 }
 
-/* Unknown to the verifier. */
+/* A zero that the verifier does not know. */
 u32 uw_zero;
 
-/* How many mappings were found not to hold any more. */
+/* Number of mappings marked pending because their addresses were unmapped. */
 u32 uw_outdated;
-/* Of those that lie where room was found, the last so many. */
+/* Maximum mappings that one uw_is_free call marks. */
 #define UW_VOIDED_AT_ONCE 4
 
-/* A new process has its parent's mappings until its own are known. */
+/* Gives a new process its parent's mappings until its own are loaded. */
 static __always_inline long uw_fork(u32 parent, u32 child)
 {
 	struct uw_proc *p = uw_get_proc(parent), copy;
@@ -307,8 +309,8 @@ static __always_inline long uw_fork(u32 parent, u32 child)
 	return bpf_map_update_elem(&uw_procs, &child, &copy, 0);
 }
 
-/* Nothing is mapped at these addresses of a process. Code of files that was known there is no more: until the process
- * is told anew, stacks that meet other code there end with UW_END_NOT_LOADED. */
+/* Marks the file mappings in a range that is now unmapped as pending. Until user space reloads the
+ * process, stacks through that range end with UW_END_NOT_LOADED. */
 static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
 {
 	struct uw_proc *p = uw_get_proc(tgid);
@@ -319,7 +321,7 @@ static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
 		return;
 	first = p->first;
 	count = p->count;
-	/* How many of them begin below the end. */
+	/* The number of mappings that begin below `end`. */
 	below = UW_FRESH(uw_zero);
 	for (int k = 16; k >= 0; k--) {
 		u32 more = below + (1u << k);
@@ -342,7 +344,7 @@ static __always_inline void uw_is_free(u32 tgid, u64 start, u64 end)
 	}
 }
 
-/* At exec and at exit the mappings are gone. */
+/* Drops the mappings of a process at exec and exit. */
 static __always_inline void uw_forget(u32 tgid)
 {
 	bpf_map_delete_elem(&uw_procs, &tgid);

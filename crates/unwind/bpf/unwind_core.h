@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * One frame at a time: the machine that both the kernel programs and user space run.
+ * The native unwinder: a state machine that unwinds one frame at a time. Kernel programs and user
+ * space run the same code.
  *
- * It reads no memory itself. uw_advance() moves on by a frame and returns UW_MORE, or UW_NEED if
- * it lacks the word at w->want (the caller fetches a chunk that begins there and calls again), or
- * UW_SIDE if it lacks one that is not on the stack (the caller fetches HS_SIDE_BYTES into w->hs), or
- * UW_DONE with w->out.end set. So the ways of reading (in an interrupt, sleeping, of another task,
- * out of a saved window) are a few lines each, and the verifier sees the logic once: uw_advance and
- * uw_lookup are global functions, verified by themselves.
+ * It reads no memory itself. uw_advance() returns one of:
  *
- * A stack counts as whole only where the unwind information says that the return address is
- * undefined, where a chain of frame pointers ends with zero, or where the return address is one that
- * no call left there: zero, or an address in undescribed code that follows no call instruction.
- * Those are written by hand at the bottom of the stacks of coroutines (makecontext, fcontext) and
- * threads. Nothing else is taken for a root.
+ *   UW_MORE   a few frames were unwound; call again
+ *   UW_NEED   the stack word at w->want is missing: fetch a chunk that starts there, call again
+ *   UW_SIDE   a word outside the stack is missing: fetch HS_SIDE_BYTES into w->hs, call again
+ *   UW_DONE   the stack is complete or truncated; w->out.end says which
  *
- * Needs u8 … u64, s16, s32, and from the includer:
- *   uw_get_rule(id), uw_get_mapping(index): pointer or NULL
- *   uw_open_table(file): handle or NULL; uw_table_word(handle, index): pointer to u64 or NULL
- *   uw_get_proc(tgid), hs_get_proc(tgid): pointer or NULL
+ * So each way to read memory (in an interrupt, sleepable, from another task, from a saved window)
+ * needs only a few lines. The verifier checks the logic once, because uw_advance and uw_lookup are
+ * global functions.
+ *
+ * A stack is complete only in three cases. The unwind information says that the return address is
+ * undefined. A chain of frame pointers ends with zero. Or no call left the return address: it is
+ * zero, or it points into undescribed code behind no call instruction. makecontext, fcontext and
+ * thread starts write such addresses to the bottom of a stack.
+ *
+ * The includer defines u8 … u64, s16, s32, and:
+ *
+ *   uw_get_rule(id), uw_get_mapping(index)   pointer or NULL
+ *   uw_open_table(file)                      handle or NULL
+ *   uw_table_word(handle, index)             pointer to u64 or NULL
+ *   uw_get_proc(tgid), hs_get_proc(tgid)     pointer or NULL
  */
 #ifndef WALLSCOPE_UNWIND_CORE_H
 #define WALLSCOPE_UNWIND_CORE_H
@@ -31,12 +37,12 @@ enum {
 	UW_STAGE_CFA = 1,
 	UW_STAGE_LEAVE = 2,
 	UW_STAGE_HOTSPOT = 3,
-	/* UW_KIND_GO: what is at hand, in w->cfa */
+	/* UW_KIND_GO: the object that w->cfa points to */
 	UW_STAGE_GO_G = 4,
 	UW_STAGE_GO_M = 5,
 	UW_STAGE_GO_CURRENT = 6,
 	UW_STAGE_GO_STACK = 7,
-	UW_STAGE_NAMED = 8, /* as UW_STAGE_LEAVE, with the function of V8's code put out */
+	UW_STAGE_NAMED = 8, /* like UW_STAGE_LEAVE, after the V8 function was emitted */
 };
 
 #define UW_RBX 3
@@ -44,12 +50,12 @@ enum {
 #define UW_RSP 7
 #define UW_CALLEE_SAVED 0xf0c8 /* rbx, rbp, rsp, r12 … r15 */
 
-/* A read that the verifier and the compiler must not carry knowledge across. */
+/* A read that neither the verifier nor the compiler may assume anything about. */
 #define UW_FRESH(x) (*(volatile typeof(x) *)&(x))
 
 #define uw_inline static inline __attribute__((always_inline))
 
-/* Bits of uw_rule to bits by DWARF number. */
+/* Converts bits of uw_rule to bits by DWARF number. */
 uw_inline u32 uw_reg_bits(u32 m)
 {
 	return (m & 1) << 3 | (m & 2) << 5 | (m & 0x3c) << 10;
@@ -61,7 +67,7 @@ uw_inline int uw_finish(struct uw_work *w, u32 end)
 	return UW_DONE;
 }
 
-/* The word at addr, if it is at hand. */
+/* Reads the word at addr if it is in the buffer. */
 uw_inline int uw_word(struct uw_work *w, u64 addr, u64 *out)
 {
 	u64 off = addr - w->base[0];
@@ -78,7 +84,8 @@ uw_inline int uw_word(struct uw_work *w, u64 addr, u64 *out)
 	return UW_NEED;
 }
 
-/* Finds the file, offset and rule of the current pc: w->frame (without the exact bit), w->rule. */
+/* Finds the file, offset and rule of the current pc. Sets w->frame (without the exact bit) and
+ * w->rule. */
 __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 {
 	if (!w)
@@ -91,7 +98,7 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 	if (!gen)
 		return 0;
 
-	/* The last mapping that begins at or before pc. */
+	/* The last mapping that begins at or below pc. */
 	w->lo = 0;
 	w->hi = w->count;
 	for (int k = 0; k < 17; k++) {
@@ -196,7 +203,7 @@ found:;
 	return 0;
 }
 
-/* Adds a word to the stack. */
+/* Appends a word to the stack and updates its hash. */
 uw_inline int uw_put(struct uw_work *w, u64 word)
 {
 	u32 n = w->out.n;
@@ -213,7 +220,7 @@ uw_inline int uw_put(struct uw_work *w, u64 word)
 #include "hotspot_core.h"
 #include "v8_core.h"
 
-/* Whether the eight bytes before a return address end with a call; the last one is the highest. */
+/* Whether the eight bytes before a return address end with a call. The highest byte is the last. */
 uw_inline int uw_is_call(u64 code)
 {
 	u8 b1 = code >> 56, b2 = code >> 48, b3 = code >> 40, b4 = code >> 32;
@@ -222,22 +229,23 @@ uw_inline int uw_is_call(u64 code)
 	/* call rel32 */
 	if (b5 == 0xe8)
 		return 1;
-	/* call through a register, or through memory without a displacement */
+	/* call through a register, or through memory without displacement */
 	if (b2 == 0xff && ((b1 & 0xf8) == 0xd0 || ((b1 & 0xf8) == 0x10 && (b1 & 6) != 4)))
 		return 1;
-	/* …with an index; with one byte of displacement, and both */
+	/* the same with an index; with an 8-bit displacement; with both */
 	if (b3 == 0xff && (b2 == 0x14 || ((b2 & 0xf8) == 0x50 && b2 != 0x54)))
 		return 1;
 	if (b4 == 0xff && b3 == 0x54)
 		return 1;
-	/* …with four bytes of displacement, from rip, and with an index too */
+	/* with a 32-bit displacement, from rip, and with an index too */
 	if (b6 == 0xff && (b5 == 0x15 || ((b5 & 0xf8) == 0x90 && b5 != 0x94)))
 		return 1;
 	return b7 == 0xff && (b6 == 0x94 || b6 == 0x14);
 }
 
-/* In undescribed code that a call came from, the stack ends without a root. Where no call stands in
- * front of the return address, nobody called, and the frame stands at this very address. */
+/* Ends a stack in undescribed code. If a call instruction stands before the return address, the
+ * stack is truncated. If none does, nothing called this code: the frame is the root, at this exact
+ * address. */
 uw_inline int uw_look_for_call(struct uw_work *w)
 {
 	u64 at = (w->ip - 8) & ~7ull, code, more;
@@ -264,7 +272,7 @@ uw_inline int uw_enter(struct uw_work *w)
 	u64 pc = w->ip - !w->exact;
 	struct uw_cached *c =
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
-	/* Neither can be told of code that keeps frame pointers by convention only. */
+	/* Code that keeps frame pointers by convention only supports neither conclusion below. */
 	int described = !w->exact && !w->by_fp;
 
 	if (described && !w->ip)
@@ -298,8 +306,8 @@ uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
 		w->located &= ~bit;
 	}
 	if (r->kind == UW_KIND_FP && !v) {
-		/* The outermost function of a chain of frame pointers has none above it. A zero that
-		 * was not handed down such a chain says nothing. */
+		/* The outermost function of a chain of frame pointers finds zero above it. A zero
+		 * that no such chain passed down proves nothing. */
 		return uw_finish(w, w->by_fp ? UW_END_ROOT : UW_END_NO_INFO);
 	}
 	if (r->kind == UW_KIND_SPAWN) {
@@ -324,8 +332,9 @@ uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
 	return UW_MORE;
 }
 
-/* Code with frame pointers that was interrupted where it has none of its own would hide its caller:
- * look at the instruction. Functions that never make a frame cannot be told. */
+/* Decides by the current instruction whether rbp belongs to the interrupted function. In a prologue
+ * or epilogue it does not, and the caller would be skipped. Functions that never make a frame
+ * cannot be recognised. */
 uw_inline int uw_look_at_code(struct uw_work *w)
 {
 	u64 at = w->ip & ~7ull, code, more = 0;
@@ -343,21 +352,20 @@ uw_inline int uw_look_at_code(struct uw_work *w)
 	/* push %rbp; ret; ret n; endbr64 */
 	if (one == 0x55 || one == 0xc3 || one == 0xc2 || four == 0xfa1e0ff3)
 		w->rule = UW_RULE_FP_ENTRY;
-	/* mov %rsp, %rbp in its two encodings */
+	/* mov %rsp, %rbp in both encodings */
 	else if ((four & 0xffffff) == 0xe58948 || (four & 0xffffff) == 0xec8b48)
 		w->rule = UW_RULE_FP_PUSHED;
 	return UW_MORE;
 }
 
-/* Code without a frame pointer that does nothing more than return when its callee has returned
- * (CPython's perf trampolines: add $8, %rsp; ret) says itself how it is left. Others keep rbp, and so
- * does what cannot be read. */
+/* Recognises code without a frame pointer that only returns: add $8, %rsp; ret, as in CPython's
+ * perf trampolines. Other code, and code that cannot be read, is taken to keep rbp. */
 uw_inline int uw_look_at_return(struct uw_work *w)
 {
 	u64 code;
 
 	if (hs_word(w, w->ip, &code)) {
-		/* Asked once; where it is not at hand then, it cannot be read. */
+		/* Ask once. If the bytes are still missing then, they cannot be read. */
 		w->hs.optional = !w->hs.optional;
 		return w->hs.optional ? UW_SIDE : UW_MORE;
 	}
@@ -382,9 +390,9 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 	if (r->kind == UW_KIND_SIGNAL)
 		return uw_leave_signal(w);
 	if (rel) {
-		/* What is saved relative to rbp is so while rbp points into this frame. Compilers go
-		 * on saying it for the end of functions that realign the stack, where rbp and all
-		 * others have been popped again. */
+		/* Slots relative to rbp hold while rbp points into this frame. For functions that
+		 * realign the stack, compilers keep these rules until the end, where rbp and the
+		 * other registers are popped already. */
 		if (!(w->valid & 1u << UW_RBP))
 			return uw_finish(w, UW_END_BAD_RULE);
 		if (old_bp < w->regs[UW_RSP] || old_bp >= cfa) {
@@ -408,7 +416,7 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 		if (cfa < w->regs[UW_RSP])
 			return uw_finish(w, UW_END_NO_PROGRESS);
 	} else {
-		/* Each frame ends above the one it called; the same stack pointer twice is a loop. */
+		/* Each frame ends above its callee. An unchanged stack pointer would be a loop. */
 		if ((cfa <= w->regs[UW_RSP] && r->kind != UW_KIND_OTHER) || cfa & 7)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, cfa - 8, &ra))
@@ -429,7 +437,8 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 	w->regs[UW_RBP] = bp;
 	w->regs[UW_RSP] = cfa;
 	w->valid = (w->valid & UW_CALLEE_SAVED & ~lost) | got | 1u << UW_RSP;
-	/* rbp has been read already; the others are, if ever a later frame is found through them. */
+	/* rbp has been read already. The other registers are read only if a later frame needs
+	 * them. */
 	w->located = (w->located | got) & w->valid & ~(1u << UW_RBP | 1u << UW_RSP);
 	w->ip = ra;
 	w->exact = 0;
@@ -441,10 +450,10 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 
 #include "go_core.h"
 
-/* Frames done in one call: the calls in between are a good part of what a frame costs. */
+/* Frames per call of uw_advance: the call itself is a large part of the cost of a frame. */
 #define UW_AT_ONCE 4
 
-/* A few steps; see the top of this file. */
+/* Unwinds up to UW_AT_ONCE frames; see the top of this file. */
 __attribute__((noinline)) int uw_advance(struct uw_work *w)
 {
 	if (!w)
@@ -507,7 +516,7 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 	return UW_MORE;
 }
 
-/* Starts on a process's stack; regs, ip, valid have been set. */
+/* Starts an unwind. regs, ip and valid are already set. */
 uw_inline void uw_begin(struct uw_work *w, u32 tgid, u32 max_frames)
 {
 	struct uw_proc *p = uw_get_proc(tgid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * The unwinding machine in user space: the same steps as in the kernel, over tables in ordinary
- * memory and a function that reads the stack.
+ * Runs the unwinder's state machine in user space: the kernel's steps, with tables in ordinary
+ * memory and callbacks that read the stack.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -31,19 +31,20 @@ struct uw_host {
 	u64 mapping_count;
 	struct uw_proc proc;
 	const struct hs_proc *hotspot; /* or NULL */
-	/* Reads up to len bytes at addr; returns how many. */
+	/* Reads up to len bytes at addr; returns the number read. */
 	u64 (*read)(void *context, u64 addr, u8 *to, u64 len);
 	void *context;
-	/* The same for what is not on the stack. */
+	/* Like `read`, for memory outside the stack. */
 	u64 (*read_beside)(void *context, u64 addr, u8 *to, u64 len);
 	void *beside_context;
-	/* The same for instructions, which stay as they are. */
+	/* Like `read`, for instructions, which do not change. */
 	u64 (*read_code)(void *context, u64 addr, u8 *to, u64 len);
 	void *code_context;
-	/* Bit per register by DWARF number that is known at all. */
+	/* Bit per register, by DWARF number: its value is known. */
 	u64 known;
-	/* How far the CFA is above the stack pointer, of the frame at ip, whose place in its file is
-	 * frame; 0: not known. For frames that are found by an rbp that is not known. */
+	/* Distance from the stack pointer up to the CFA of the frame at ip, in bytes; 0:
+	 * unknown. `frame` is ip's place in its file. Used for frames with a CFA that needs an
+	 * unknown rbp. */
 	s64 (*height)(void *context, u64 ip, u64 frame, u32 exact);
 	void *height_context;
 };
@@ -81,7 +82,8 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 	return index < table->count ? (u64 *)&table->words[index] : NULL;
 }
 
-/* Two programs of one process may hold this file; the machine's names stay inside. */
+/* Two programs in one process may contain this file, so the global functions get names of their
+ * own. */
 #define uw_lookup uw_host_lookup
 #define uw_cross uw_host_cross
 #define uw_advance uw_host_advance
@@ -112,10 +114,11 @@ static int is_code(const struct uw_host *h, u64 word)
 	return 0;
 }
 
-/* No frames are so far apart. */
+/* Maximum distance between two chained frames, in bytes. */
 #define UW_APART (64ull << 20)
 
-/* Whether a frame lies at `bp`, with the place of the next one above it and whither it returns. */
+/* Whether `bp` points at a frame: a saved frame pointer above it and a return address in known
+ * code. */
 static int is_frame(const struct uw_host *h, u64 bp)
 {
 	u64 next, to;
@@ -125,8 +128,9 @@ static int is_frame(const struct uw_host *h, u64 bp)
 	return !next || (!(next & 7) && next > bp && next - bp < UW_APART);
 }
 
-/* A frame that is found by rbp, which is not known, is found by the stack pointer: rbp is so far away from
- * it as the code has made it. Code that nothing describes is to show a frame there. Whether that could be told. */
+/* Recovers an unknown rbp from the stack pointer and the CFA offset that the code gives. In code
+ * without unwind information the result must also point at a frame. Returns whether it
+ * succeeded. */
 static int find_rbp(const struct uw_host *h, struct uw_work *w)
 {
 	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
@@ -148,11 +152,12 @@ static int find_rbp(const struct uw_host *h, struct uw_work *w)
 	return 1;
 }
 
-/* Words below a frame that tell who was called from it. */
+/* Words below a frame that identify its last call. */
 #define UW_SEAM 8
 
-/* Whether the thread is still where the copy of its stack shows it: what the frame at the stack pointer
- * called last is the same now. What stands still is so anyway. `start`: where the copy begins. */
+/* Whether the thread still stands where its copied stack shows it: the frame at the stack pointer
+ * has made the same last call. This always holds for a thread that is stopped. `start`: lowest
+ * address of the copy. */
 static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 start)
 {
 	u64 sp = w->regs[UW_RSP], from = sp - 8 * UW_SEAM, then[UW_SEAM], now[UW_SEAM], bytes;
@@ -165,7 +170,7 @@ static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 st
 	if (h->read(h->context, from, (u8 *)then, bytes) != bytes ||
 	    h->read_beside(h->beside_context, from, (u8 *)now, bytes) != bytes)
 		return 0;
-	/* What lies between return addresses may change at any time. */
+	/* Words that are not return addresses may change at any time. */
 	for (u64 i = 0; i < bytes / 8; i++) {
 		if (then[i] != now[i] && is_code(h, then[i]))
 			return 0;
@@ -173,9 +178,9 @@ static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 st
 	return then[bytes / 8 - 1] == now[bytes / 8 - 1];
 }
 
-/* From a thread's own stack to that of the goroutine it serves, where the thread's variables are not known.
- * What calls C keeps the goroutine in its frame; else the register that Go has its current goroutine in may
- * still hold the thread's own one. Either must be what the thread says it is. Whether it was found. */
+/* Switches from a thread's own stack to its goroutine's when the TLS base is unknown. The frame
+ * that calls C keeps the goroutine; otherwise r14, Go's register for the current goroutine, may
+ * still hold g0. Either value must match the thread's own fields. Returns whether it succeeded. */
 static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
 {
 	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
@@ -195,7 +200,7 @@ static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
 		if (!(w->valid & 1u << UW_R14) ||
 		    (w->located & 1u << UW_R14 && !read_word(h, g, &g)))
 			return 0;
-		/* The first that a thread has is its own goroutine. */
+		/* An m begins with its g0. */
 		if (!read_word(h, g + r->slot[0], &m) || !read_word(h, m, &back) || back != g)
 			return 0;
 		w->frame = g;
@@ -206,7 +211,7 @@ static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
 	return 1;
 }
 
-/* Whether the word at `at` is of the instructions in front of w->ip, or there. */
+/* Whether the word at `at` is an instruction at w->ip or just before it. */
 static int is_instructions(const struct uw_work *w, u64 at)
 {
 	return at - ((w->ip - 8) & ~7ull) < 24;
@@ -249,7 +254,7 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 				 h->read(h->context, from, to, UW_CHUNK_BYTES);
 		got &= ~7ull;
 		if (code && !got && !w->no_code) {
-			/* Then it goes without. */
+			/* Continue without code. */
 			w->no_code = 1;
 			continue;
 		}
@@ -264,7 +269,7 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 	host = NULL;
 }
 
-/* Sizes and values, for the test that the Rust side says the same. */
+/* Returns sizes and values for the test that compares them with the Rust mirror. */
 void uw_host_layout(u64 *out)
 {
 	out[0] = sizeof(struct uw_rule);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Which JavaScript function a frame of V8's code runs. Part of the unwinding machine, which leaves
- * such frames by their frame pointer as any other; here it is only looked at what lies below it:
+ * Finds the JavaScript function of a V8 frame. Part of the unwinder's state machine, which unwinds
+ * such a frame by its frame pointer. This part only reads below that pointer:
  *
- *   fp - 8    the context, or a small number in frames that are no function's
- *   fp - 16   the function; at fixed places in it, what it shares with others of its source, and
- *             its code
+ *   fp - 8    the context, or a small integer in frames without a function
+ *   fp - 16   the function (JSFunction); at fixed offsets it holds its SharedFunctionInfo and its code
  *
- * An interpreted function keeps there, too, where in its bytecode it is. From V8 13 on a function has no
- * code object, but the number of its place in a table of them. What that all means is read by user space.
- * Functions of V8's own that have made no frame are left by their table, and nothing is looked for below
- * the frame pointer, which is their caller's. Nothing here ends a stack: what cannot be read is left out.
+ * An interpreted function also keeps its bytecode offset there. From V8 13 on a function has no
+ * code object but an index into a table of them. User space decodes these words. V8's builtins
+ * before they make a frame are unwound by their table; nothing is read below their frame pointer,
+ * which is the caller's. A word that cannot be read is left out; it never ends a stack.
  */
 #ifndef WALLSCOPE_V8_CORE_H
 #define WALLSCOPE_V8_CORE_H
@@ -18,20 +17,20 @@
 #define JS_CONTEXT 8
 #define JS_FUNCTION 16
 
-/* A pointer to an object of V8's heap is odd. */
+/* Heap pointers of V8 are odd. */
 uw_inline u32 js_is_object(u64 word)
 {
 	return (word & 3) == 1 && !(word >> 47);
 }
 
-/* Puts out what is known of the function, if the frame at w->cfa is of one. */
+/* Emits the function of the frame at w->cfa, if it has one. */
 __attribute__((noinline)) int js_put(struct uw_work *w)
 {
 	if (!w)
 		return UW_DONE;
 	u64 fp = w->cfa - 16, at, context, function, map, shared, code;
 
-	/* The lowest first: a chunk begins there. */
+	/* Read the lowest word first: a chunk starts there. */
 	if (uw_word(w, fp - w->hs.proc.js_bytecode, &at) ||
 	    uw_word(w, fp - JS_FUNCTION, &function) || uw_word(w, fp - JS_CONTEXT, &context))
 		return UW_NEED;
@@ -40,8 +39,8 @@ __attribute__((noinline)) int js_put(struct uw_work *w)
 	function--;
 	if (hs_word(w, function, &map) || hs_word(w, function + w->hs.proc.js_shared, &shared) ||
 	    hs_word(w, function + w->hs.proc.js_code, &code)) {
-		/* Asked once; where it is not at hand then, it cannot be read. All of the function at
-		 * once: it may begin in what the last frame's brought along, and end behind that. */
+		/* Ask once; if the words are still missing then, they cannot be read. Fetch the
+		 * function from its start: the last frame's fetch may hold only its beginning. */
 		w->want = function;
 		w->hs.optional = !w->hs.optional;
 		return w->hs.optional ? UW_SIDE : UW_MORE;
@@ -51,8 +50,9 @@ __attribute__((noinline)) int js_put(struct uw_work *w)
 		return UW_MORE;
 	if (hs_tell(w) || uw_put(w, JS_WORD_FUNCTION | shared))
 		return UW_DONE;
-	/* A small number is in the upper half of its word. Machine code may have one of its own there: in no
-	 * file, where it lies, there is the interpreter only if it was copied. User space tells them apart. */
+	/* A small integer has a zero lower half. Machine code may hold one in this slot too. Code
+	 * outside any file is the interpreter only if it was copied there; user space decides which
+	 * word applies. */
 	if (!(at & 0xffffffff)) {
 		if (uw_put(w, JS_WORD_BYTECODE | at >> 32))
 			return UW_DONE;

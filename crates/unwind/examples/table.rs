@@ -1,5 +1,5 @@
-//! `cargo run --release -p wallscope-unwind --example table -- FILE…`: builds the table of each
-//! file and prints its size, the rules it adds, and the time it took.
+//! Builds the unwind table of each file and prints its size, the rules it adds, and the time:
+//! `cargo run --release -p wallscope-unwind --example table -- FILE…`
 
 use std::fs::File;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The walk through a HotSpot VM's code, over memory made by hand.
+//! Tests the walk through HotSpot code over hand-made memory.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ const CODE_BYTES: u64 = 0x4_0000;
 const SEGMAP: u64 = 0x7f20_0000_0000;
 const NAMES: u64 = 0x7f30_0000_0000;
 const STACK: u64 = 0x7f40_0000_0000;
-/// Code of no VM, in no mapping.
+/// Code outside the VM, in no mapping.
 const NATIVE: u64 = 0x0040_1230;
 const SEGMENT: u64 = 128;
 const HEADER: u64 = 16;
 const RBP: usize = 6;
 const RSP: usize = 7;
 const R13: usize = 13;
-/// Where a blob's code begins in it.
+/// Offset of the code in a blob.
 const BEGIN: u64 = 0x100;
 
 const NAME_AT: u64 = 8;
@@ -32,7 +32,7 @@ const DEOPT_AT: u64 = 56;
 const ID_AT: u64 = 68;
 const ORIG_AT: u64 = 80;
 
-/// Memory by regions.
+/// Memory as a list of regions.
 #[derive(Clone, Default)]
 struct Memory(BTreeMap<u64, Vec<u8>>);
 
@@ -66,7 +66,7 @@ impl Memory {
     }
 }
 
-/// A VM with one heap of code.
+/// A VM with one code heap.
 struct Machine {
     memory: Memory,
     next_name: u64,
@@ -116,13 +116,13 @@ impl Machine {
         proc
     }
 
-    /// A blob of so many segments, with frames of `words` that are complete from byte 16 of its code
-    /// on. Returns where its code begins.
+    /// Adds a blob of `segments` segments, with frames of `words` words that are complete from byte
+    /// 16 of its code on. Returns the address of its code.
     fn blob(&mut self, name: &str, segments: u64, words: u32, id: u32) -> u64 {
         let first = self.next_segment;
         self.next_segment += segments + 1;
         for i in 0..segments {
-            // As the VM marks them: the distance, begun again where a byte does not hold it.
+            // As the VM fills the segment map: the distance, restarted where a byte overflows.
             let back = if i <= 253 { i } else { (i - 254) % 253 + 1 };
             self.memory.put(SEGMAP + first + i, &[back as u8]);
         }
@@ -149,7 +149,7 @@ impl Machine {
         }
     }
 
-    /// The frames of a stack whose innermost code is at `ip`.
+    /// The frames of a stack with its innermost code at `ip`.
     fn walk(&self, ip: u64) -> Unwound {
         let mut tables = MemoryTables::new();
         tables.put_hotspot(PID, &Machine::proc()).expect("memory");
@@ -162,7 +162,8 @@ impl Machine {
     }
 }
 
-/// What a walk saw: compiled methods by id, interpreted ones as (method, bcp), others by address.
+/// The result of a walk: compiled methods by id, interpreted ones as (method, bcp), others by
+/// address.
 #[derive(Debug, PartialEq)]
 enum Seen {
     Id(u32, u64),
@@ -186,8 +187,8 @@ fn seen(stack: &Unwound) -> Vec<Seen> {
         .collect()
 }
 
-/// The frame of an interpreted method that the next words on the stack make, up to its return address
-/// `ra`; `rbp` is its caller's. Returns where rbp points while it runs.
+/// Pushes the frame of an interpreted method, up to its return address `ra`; `rbp` is its caller's.
+/// Returns the value of rbp while it runs.
 fn interpreted(m: &mut Machine, method: u64, bcp: u64, rbp: u64, ra: u64) -> u64 {
     let fp = m.sp + 8 * 9;
     // expression stack, bcp … method, sender's sp
@@ -201,7 +202,7 @@ fn interpreted_compiled_and_stub_frames_lead_to_native_ones() {
     let interpreter = m.blob("Interpreter", 300, 0, 0);
     let compiled = m.blob("nmethod", 4, 6, 17);
     let stub = m.blob("StubRoutines (1)", 4, 0, 0);
-    // The compiled method keeps its caller's rbp in its frame and uses the register otherwise.
+    // The compiled method saves its caller's rbp in its frame and uses the register for data.
     let stub_fp = STACK + 0x100 + 8 * (11 + 6 + 12);
     let fp = interpreted(&mut m, 0x8000_1000, 0xdead, 0x55, compiled + 0x40);
     m.push(&[1, 2, 3, 4, stub_fp, stub + 0x33]);
@@ -210,7 +211,7 @@ fn interpreted_compiled_and_stub_frames_lead_to_native_ones() {
     m.push(&[0x77, NATIVE]);
     m.registers.general[RBP] = fp;
     m.registers.general[R13] = 0x8000_2007;
-    // Far into the blob: several leaps in the map of segments.
+    // Far into the blob: several steps through the segment map.
     let pc = interpreter + 290 * SEGMENT;
     let stack = m.walk(pc);
     assert_eq!(
@@ -256,7 +257,7 @@ fn a_stub_that_does_not_know_its_frame_has_a_frame_pointer() {
     m.registers.general[RBP] = STACK + 0x100 + 8 * 3;
     let stack = m.walk(stub + 0x20);
     assert_eq!(seen(&stack), [Other(stub + 0x20), Id(8, method + 0x30)]);
-    // It has not been made yet: what it returns to is still where the call put it.
+    // The frame has not been made yet: the return address is still where the call put it.
     let mut m = Machine::new();
     let stub = m.blob("g1_post_barrier_slow", 4, u32::MAX, 0);
     let method = m.blob("nmethod", 4, 3, 8);
@@ -270,7 +271,7 @@ fn the_stub_before_a_method_keeps_a_word_above_its_frame_pointer() {
     let mut m = Machine::new();
     let stub = m.blob("StubRoutines (finalstubs)", 4, 0, 0);
     let (method, outer) = (m.blob("nmethod", 4, 3, 8), m.blob("nmethod", 4, 2, 9));
-    // Interrupted in what the stub has called: a stub with a size of its own.
+    // Interrupted in a callee of the stub: a stub with a frame size.
     let called = m.blob("nmethod", 4, 2, 7);
     m.push(&[0, stub + 0x20]);
     m.push(&[1, 2, 3, 0x99, !0, method + 0x30]);
@@ -288,8 +289,8 @@ fn the_stub_before_a_method_keeps_a_word_above_its_frame_pointer() {
     );
 }
 
-/// A compiled method interrupted where the code is `bytes`, `at` bytes after its beginning; on the
-/// stack there are `words` before its return address into another one.
+/// Unwinds a compiled method interrupted where its code is `bytes`, `at` bytes after its start. On
+/// the stack, `words` precede its return address into another method.
 fn interrupted(bytes: &[u8], at: u64, into: u64, words: u64) -> Vec<Seen> {
     let mut m = Machine::new();
     let inner = m.blob("nmethod", 4, 4, 1);
@@ -298,7 +299,7 @@ fn interrupted(bytes: &[u8], at: u64, into: u64, words: u64) -> Vec<Seen> {
     m.push(&vec![0x1234; words as usize]);
     m.push(&[outer + 0x38]);
     m.push(&[0, 0, outer + 0x44]);
-    // Something that is no code of the VM, so that the walk ends.
+    // An address outside the VM's code, so that the walk ends.
     m.push(&[0, 0, NATIVE]);
     let mut seen = seen(&m.walk(inner + at + into));
     assert_eq!(seen.remove(0), Id(1, inner + at + into));
@@ -325,7 +326,7 @@ fn code_that_makes_or_undoes_its_frame_tells_where_it_is() {
         interrupted(&[0x48, 0x89, 0x6c, 0x24, 0x10], 0x08, 0, 3),
         both
     );
-    // cmpl $1, 0x20(%r15); jne …: the frame is made
+    // cmpl $1, 0x20(%r15); jne …: the frame is complete
     let guard = [0x41, 0x81, 0x7f, 0x20, 1, 0, 0, 0, 0x0f, 0x85];
     for into in [0, 8] {
         assert_eq!(interrupted(&guard, 0x04, into, 3), both, "{into}");
@@ -334,7 +335,7 @@ fn code_that_makes_or_undoes_its_frame_tells_where_it_is() {
     for into in [0, 5] {
         assert_eq!(interrupted(&guard, 0x08, into, 3), both, "{into}");
     }
-    // Whatever the head looks like: nobody calls from a place that is no code of the VM.
+    // A caller outside the VM's code contradicts what the prologue suggests.
     assert_eq!(interrupted(&[0x90], 0x0c, 0, 3), both);
     // pop %rbp; cmp 0x348(%r15), %rsp; ja …; ret
     let end = [
@@ -369,7 +370,7 @@ fn code_that_is_not_there_ends_the_stack() {
     let mut m = Machine::new();
     let method = m.blob("nmethod", 4, 4, 1);
     assert_eq!(m.walk(CODE + CODE_BYTES - 64).end, End::NoInfo);
-    // Freed.
+    // A freed blob.
     m.memory.word(method - BEGIN - 8, 0);
     assert_eq!(m.walk(method + 0x30).end, End::NoInfo);
     m.memory.0.remove(&SEGMAP);
@@ -387,7 +388,7 @@ fn a_caller_outside_the_code_of_the_machine_is_not_believed() {
 }
 
 proptest! {
-    /// Whatever lies in memory, a walk ends, and its words can be read.
+    /// For any memory content, a walk ends and its words can be read.
     #[test]
     fn garbage_is_survived(
         damage in prop::collection::vec((0u64..CODE_BYTES, any::<u64>()), 0..40),

@@ -1,5 +1,5 @@
-//! The walk through code made at run time, over memory made by hand: which functions of V8's its frames
-//! run, and code that says itself how it returns.
+//! Tests the walk through run-time code over hand-made memory: V8 functions of frames, and code
+//! that only returns.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const HEAP: u64 = 0x1111_0000_0000;
 const RBP: usize = 6;
 const RSP: usize = 7;
 
-/// Memory by regions.
+/// Memory as a list of regions.
 #[derive(Default)]
 struct Memory(BTreeMap<u64, Vec<u8>>);
 
@@ -47,7 +47,7 @@ impl Memory {
         n
     }
 
-    /// The stack of a thread that is at `ip`, in a process with one mapping of code in no file.
+    /// The stack of a thread at `ip`, in a process with one anonymous executable mapping.
     fn walk(&self, ip: u64, sp: u64, fp: u64, v8: Option<Proc>) -> Unwound {
         let mut store = TableStore::new(MemoryTables::new(), 1 << 20).expect("memory");
         let code = MappingSpec {
@@ -72,7 +72,7 @@ impl Memory {
     }
 }
 
-/// The functions that a walk saw when they lie `distance` bytes apart in the heap.
+/// The functions that a walk finds when they lie `distance` bytes apart in the heap.
 fn functions(distance: u64) -> Vec<(u64, Place)> {
     let v8 = Proc {
         js_shared: 24,
@@ -83,10 +83,10 @@ fn functions(distance: u64) -> Vec<(u64, Place)> {
     let mut m = Memory::new();
     for i in 0..3 {
         let (function, fp) = (HEAP + 64 + i * distance, STACK + 0x100 + i * 0x80);
-        // Map, properties, elements, what is shared, context, cell, code.
+        // Map, properties, elements, SharedFunctionInfo, context, cell, code.
         let shared = 0x2001 + 16 * i;
         m.words(function, &[0x1001, 0, 0, shared, 0, 0, 0x3001 + 16 * i]);
-        // Feedback, bytecode, count, function, context, and then caller and return address.
+        // Feedback, bytecode offset, count, function, context, then caller and return address.
         let caller = if i < 2 { fp + 0x80 } else { 0 };
         m.words(
             fp - 40,
@@ -117,7 +117,7 @@ fn functions_are_known_wherever_they_lie_beside_each_other() {
     let expected: Vec<_> = (0..3)
         .map(|i| (0x2001 + 16 * i, Place::Code(0x3001 + 16 * i)))
         .collect();
-    // What is read for one brings along what lies behind it: all of the next one, a part, or nothing.
+    // A read for one function fetches bytes behind it: all of the next function, a part, or none.
     for distance in (56..1024).step_by(8) {
         assert_eq!(functions(distance), expected, "{distance} bytes apart");
     }
@@ -130,7 +130,7 @@ fn code_that_only_returns_needs_no_frame_pointer() {
         let back = CODE + 0x200 + shift;
         // add $by, %rsp; ret
         m.put(back, &[0x48, 0x83, 0xc4, by, 0xc3]);
-        // The innermost one keeps a frame pointer, and hands down one that is none.
+        // The innermost function keeps a frame pointer, and passes on a value that is none.
         m.words(STACK + 0x100, &[0x77, back]);
         m.words(STACK + 0x110 + u64::from(by), &[CODE + 0x300]);
         let walked = m.walk(CODE + 0x80, STACK + 0x80, STACK + 0x100, None);
@@ -138,14 +138,14 @@ fn code_that_only_returns_needs_no_frame_pointer() {
         assert_eq!(frames[..], [CODE + 0x80, back - 1, CODE + 0x2ff]);
         assert_eq!(walked.end, End::NoProgress);
     }
-    // What cannot be read is left by its frame pointer: only the code of the leaf is at hand.
+    // Code that cannot be read is unwound by frame pointer: only the leaf's code is available.
     let mut m = Memory::new();
     m.0.insert(CODE, vec![0; 0x100]);
     m.words(STACK + 0x100, &[STACK + 0x180, CODE + 0x200]);
     m.words(STACK + 0x180, &[0, CODE + 0x300]);
     let walked = m.walk(CODE + 0x80, STACK + 0x80, STACK + 0x100, None);
     assert_eq!((walked.frames.len(), walked.end), (3, End::Root));
-    // And what goes on otherwise.
+    // And code that continues differently.
     for bytes in [[0x48, 0x83, 0xc4, 8, 0x5d], [0x48, 0x83, 0xec, 8, 0xc3]] {
         let mut m = Memory::new();
         m.put(CODE + 0x200, &bytes);

@@ -1,5 +1,5 @@
-//! The kernel programs themselves, in each way of reading, against glibc's `backtrace()`; needs
-//! root and a kernel that runs them. What it measures it prints.
+//! Tests the kernel programs, in each way to read memory, against glibc's `backtrace()`. Needs root
+//! and a kernel that runs them. Prints its measurements.
 
 #[allow(dead_code)]
 mod support;
@@ -17,7 +17,7 @@ use wallscope_unwind::native::{End, FrameWord, KernelTables, TableSink, TableSto
 
 const MODES: [&str; 3] = ["probe", "fault", "remote"];
 
-/// Whether this can run here; prints why not.
+/// Whether this can run here; prints the reason if not.
 fn allowed() -> bool {
     // SAFETY: geteuid cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -110,7 +110,7 @@ impl Loaded {
         u64::from_ne_bytes(bytes.try_into().unwrap())
     }
 
-    /// Stack and duration that a program left.
+    /// The stack and duration that a program left.
     fn result(&self, mode: u32) -> (Vec<FrameWord>, End, u64) {
         let bytes = self
             .map("results")
@@ -148,7 +148,7 @@ fn start(loaded: &Loaded, dir: &Path, args: &[&str]) -> Target {
     compile("gcc", &flags, &["odd.c", "live.c"], &program);
     let pipe = || {
         let mut ends = [0; 2];
-        // SAFETY: `ends` has room for two descriptors, which are then ours alone.
+        // SAFETY: `ends` has space for two descriptors, which are then ours alone.
         unsafe {
             assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -164,8 +164,8 @@ fn start(loaded: &Loaded, dir: &Path, args: &[&str]) -> Target {
     ];
     let mut command = Command::new(&program);
     command.args(args).stdin(Stdio::null());
-    // SAFETY: only fcntl and dup2 between fork and exec. Moved out of the way first, so that none
-    // covers another.
+    // SAFETY: only fcntl and dup2 between fork and exec. The descriptors are moved away first, so
+    // that none covers another.
     unsafe {
         use std::os::unix::process::CommandExt;
         command.pre_exec(move || {
@@ -214,7 +214,7 @@ fn every_way_of_reading_agrees_with_backtrace() {
             assert!(read_all(&mut target.events, &mut word));
             let mut frames = vec![0u8; u64::from_le_bytes(word) as usize * 8];
             assert!(read_all(&mut target.events, &mut frames));
-            // Without the frame of odd_bottom itself, which has moved on since.
+            // Without the frame of odd_bottom, which has moved on since.
             let expected: Vec<u64> = frames[8..]
                 .chunks_exact(8)
                 .map(|c| u64::from_le_bytes(c.try_into().unwrap()))
@@ -238,11 +238,11 @@ fn every_way_of_reading_agrees_with_backtrace() {
                 let what = || format!("{name} {end:?}\n ours {found:x?}\n want {expected:x?}");
                 let below = found.iter().take(4).position(|a| *a == expected[0]);
                 if *name == "remote" && below.is_none() && end == End::Root {
-                    // The main thread, waiting for the thread that speaks.
+                    // The main thread, waiting for the thread that reports.
                     continue;
                 }
                 *ends.entry(format!("{name} {end:?}")).or_default() += 1;
-                // Below it: the system call, what called it, and odd_bottom.
+                // Below it: the system call, its caller, and odd_bottom.
                 let below = below.unwrap_or_else(|| panic!("{}", what()));
                 let callers = &found[below..];
                 stacks[mode] += 1;
@@ -318,14 +318,14 @@ fn samples_in_interrupts_reach_the_root() {
         loaded.count(16) as f64 / samples as f64,
         loaded.count(17) / samples
     );
-    // Most of the second or so that it runs, at a thousand a second.
+    // Most of its second of run time, at a thousand samples a second.
     assert!(samples > 100, "{samples}");
-    // Its last instants are in the exit of the process, whose mappings are known all the same.
+    // Its last samples are in the process's exit, when its mappings are still known.
     assert_eq!(whole, samples);
 }
 
-/// A child begins with its parent's mappings, which outlive what the parent does; exec and exit end
-/// that.
+/// A child starts with its parent's mappings, which outlive the parent's changes; exec and exit
+/// drop them.
 #[test]
 fn forks_keep_their_parents_mappings() {
     if !allowed() {
@@ -371,13 +371,13 @@ fn forks_keep_their_parents_mappings() {
 
 /// A software clock on one process, a thousand times a second.
 fn cpu_clock(pid: u32) -> OwnedFd {
-    // The start of struct perf_event_attr: type (software), size, config (cpu-clock), and frequency
-    // with its flag; the rest is zero.
+    // The start of struct perf_event_attr: type (software), size, config (cpu-clock), frequency and
+    // its flag; the rest is zero.
     let mut attr = [0u64; 16];
     attr[0] = 1 | (128u64 << 32);
     attr[2] = 997;
     attr[5] = 1 << 10;
-    // SAFETY: the kernel reads 128 bytes, which is the size of `attr` and what it says.
+    // SAFETY: the kernel reads 128 bytes, which is the size of `attr` and the size that it states.
     let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), pid, -1, -1, 8) };
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
     // SAFETY: a new descriptor, ours alone.

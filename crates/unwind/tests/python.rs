@@ -1,5 +1,5 @@
-//! The CPython walk over memory made by hand: without an interpreter, for each way in which
-//! versions chain their frames, and over garbage.
+//! Tests the CPython walk over hand-made memory: without an interpreter, for each version's frame
+//! chain, and over garbage.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use wallscope_unwind::runtime::python::{
     template, threads,
 };
 
-/// Memory with words at addresses; what was not written is not there.
+/// Memory as words at addresses; other addresses do not exist.
 #[derive(Default)]
 struct Memory(BTreeMap<u64, u8>);
 
@@ -24,7 +24,7 @@ impl Memory {
         self.put(at, &value.to_ne_bytes());
     }
 
-    /// A structure of `size` zero bytes.
+    /// Adds a structure of `size` zero bytes.
     fn object(&mut self, at: u64, size: usize) {
         self.put(at, &vec![0; size]);
     }
@@ -48,8 +48,8 @@ const FRAMES: u64 = 0x40_0000;
 const CODES: u64 = 0x50_0000;
 const THREAD: u64 = 0x7f00_0000_1740;
 
-/// Offsets of a version, as its headers have them (the tables in `layout.rs` were made from the
-/// same, so these are written down a second time, by hand).
+/// Offsets of a version, from its headers. The tables in `layout.rs` come from the headers too;
+/// these were copied a second time, by hand.
 struct Offsets {
     interp_head: u64,
     threads: u64,
@@ -100,7 +100,7 @@ const V3_12: Offsets = Offsets {
     start: 192,
 };
 
-/// A runtime with two threads, the second one with three frames, innermost first.
+/// A runtime with two threads; the second has three frames, innermost first.
 fn memory(o: &Offsets) -> Memory {
     let mut m = Memory::default();
     m.word(RUNTIME + o.interp_head, INTERP);
@@ -125,7 +125,7 @@ fn memory(o: &Offsets) -> Memory {
         if o.start > 0 {
             m.word(frame + o.instr, code + o.start + lasti);
         } else {
-            m.word(frame + o.instr, lasti / 2); // units of two bytes in 3.10
+            m.word(frame + o.instr, lasti / 2); // f_lasti counts units of two bytes in 3.10
         }
     }
     m
@@ -164,7 +164,7 @@ fn all_threads_are_listed_with_their_ids() {
         state,
     };
     let both = [listed(7, THREAD - 4096, OTHER), listed(8, THREAD, MINE)];
-    // Up to 3.10 the id is where the C library keeps it, then beside the pointer.
+    // Up to 3.10 the thread id is at the C library's offset, later beside the pointer.
     let mut m = memory(&V3_10);
     m.put(THREAD - 4096 + 720, &7u64.to_ne_bytes());
     m.put(THREAD + 720, &8u64.to_ne_bytes());
@@ -173,7 +173,8 @@ fn all_threads_are_listed_with_their_ids() {
     m.word(OTHER + V3_11.thread + 8, 7);
     m.word(MINE + V3_11.thread + 8, 8);
     assert_eq!(threads(&process(11), |at, to| m.read(at, to)), both);
-    // One that leads into nothing, and one that leads back to itself: what there was is told, and it ends.
+    // A frame that points nowhere, and one that points to itself: the walk keeps the frames so far
+    // and ends.
     m.word(MINE + 8, 0x9999_0000);
     assert_eq!(threads(&process(11), |at, to| m.read(at, to)), both);
     m.word(MINE + 8, OTHER);
@@ -210,7 +211,7 @@ fn shims_of_3_12_are_no_functions() {
     m.object(CFRAME, 24);
     m.word(MINE + V3_12.ts_frame, CFRAME);
     m.word(CFRAME, FRAMES);
-    // A shim between the second and the third frame, and one at the end.
+    // A shim between the second and third frame, and one at the end.
     for (after, shim, next) in [
         (FRAMES + 0x1000, FRAMES + 0x8000, FRAMES + 0x2000),
         (FRAMES + 0x2000, FRAMES + 0x9000, 0),
@@ -248,7 +249,7 @@ fn what_is_missing_says_so() {
     };
     let m = memory(&V3_10);
     assert_eq!(walk(&m, THREAD + 64, 0).end, End::NoThread);
-    // What is remembered of a thread is believed only if it is so.
+    // A remembered thread state is checked before it is used.
     assert_eq!(walk(&m, THREAD, OTHER).words.len(), 6);
     let mut not_begun = memory(&V3_10);
     not_begun.word(RUNTIME + V3_10.interp_head, 0);
@@ -263,9 +264,9 @@ fn what_is_missing_says_so() {
     assert_eq!((turned.end, turned.words.len()), (End::MaxFrames, 2048));
 }
 
-/// Two interpreters of 3.12: the newer one first, in which `MINE` runs by its frames on the stack of
-/// the thread `THREAD`, though it says that it is another thread's; and the first one, with a state for
-/// each of the two threads, of which that of `THREAD` has called the other interpreter.
+/// Two interpreters of 3.12. In the newer one, `MINE` runs with frames on the stack of thread
+/// `THREAD`, though it is marked as another thread's. The first one has a state for each of the two
+/// threads; that of `THREAD` called the newer interpreter.
 fn two_interpreters() -> Memory {
     const FIRST: u64 = 0x21_0000;
     const SAME: u64 = 0x33_0000;
@@ -280,7 +281,7 @@ fn two_interpreters() -> Memory {
     m.word(OTHER + 8, SAME);
     m.word(OTHER + o.thread, THREAD + 0x100_0000);
     m.word(SAME + o.thread, THREAD);
-    // Of the inner interpreter the two innermost frames, of the outer one the third.
+    // The two innermost frames are the inner interpreter's, the third is the outer one's.
     m.word(FRAMES + 0x1000 + o.back, 0);
     let cframes = [
         (MINE, THREAD - 0x2000, FRAMES),
@@ -307,20 +308,21 @@ fn of_several_interpreters_the_one_on_the_threads_stack_runs() {
         (walked.end, frames(&walked.words))
     };
     let all = expected([false, true, true]);
-    // The thread in which one calls the other, and in the frames of the other alone.
+    // The thread in which one interpreter calls the other, and a thread with frames of the other
+    // only.
     assert_eq!(walk(THREAD, THREAD - 0x3000), (End::Root, all.clone()));
     assert_eq!(
         walk(THREAD, THREAD - 0x1800),
         (End::Root, all[2..].to_vec())
     );
-    // The thread whose name the newer interpreter's state bears runs its own.
+    // The thread that the newer interpreter's state is marked with runs its own state.
     let other = THREAD + 0x100_0000;
     let (end, found) = walk(other, other - 0x3000);
     assert_eq!((end, found.len()), (End::Root, 1));
     assert_eq!(found[0].0, CODES + 0x1000);
-    // Neither stack.
+    // A stack pointer in neither stack.
     assert_eq!(walk(THREAD, THREAD - 0x100).0, End::NoThread);
-    // Without a stack pointer: what was made first, and never another thread's.
+    // Without a stack pointer: the oldest state, and never another thread's.
     assert_eq!(walk(THREAD, 0).1[0].0, all[2].0);
     assert_eq!(walk(other, 0).1[0].0, CODES + 0x1000);
 }
@@ -331,7 +333,7 @@ fn of_several_interpreters_those_without_frames_do_not_count() {
     const SAME: u64 = 0x33_0000;
     let o = &V3_10;
     let mut m = memory(o);
-    // Newer, with a state of the thread that runs nothing.
+    // A newer one, with an idle state of the thread.
     m.word(RUNTIME + o.interp_head, FIRST);
     m.object(FIRST, 256);
     m.word(FIRST, INTERP);
@@ -340,7 +342,7 @@ fn of_several_interpreters_those_without_frames_do_not_count() {
     m.word(SAME + o.thread, THREAD);
     let mut process = process(10);
     for sp in [0, THREAD - 0x3000] {
-        // On the stack, or known by nothing but its frames.
+        // On the stack, or identified by its frames only.
         m.word(MINE + 48, THREAD - 0x2000);
         let read = |at: u64, to: &mut [u8]| m.read(at, to);
         let walked = Walker::new().walk_from(&process, THREAD, sp, &mut 0, read);
@@ -356,7 +358,7 @@ fn of_several_interpreters_those_without_frames_do_not_count() {
 proptest! {
     #[test]
     fn garbage_ends_the_walk(minor in 8u32..=12, seed in any::<u64>(), dense in any::<bool>()) {
-        // Words that are addresses of more such words, or anything.
+        // Words that are addresses of more such words, or arbitrary values.
         let mut n = seed;
         let mut next = move || {
             n = n.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,5 +1,5 @@
-//! Every instruction of programs with odd stacks, against glibc's `backtrace()`: the steps that run
-//! in the kernel, compiled for user space.
+//! Compares the unwinder at every instruction of programs with odd stacks to glibc's `backtrace()`.
+//! Runs the kernel's steps, compiled for user space.
 
 #[allow(dead_code)]
 mod support;
@@ -15,7 +15,7 @@ use wallscope_unwind::native::{End, MemoryTables, Registers, TableStore, Unwinde
 
 fn pipe() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for two descriptors, which are then ours alone.
+    // SAFETY: `ends` has space for two descriptors, which are then ours alone.
     unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -42,8 +42,8 @@ fn step(program: &std::path::Path) -> Score {
     let (w, r) = (theirs.as_raw_fd(), acks_read.as_raw_fd());
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
-    // SAFETY: only dup2 and close between fork and exec; the numbers are ours. Moved out of the way
-    // first, so that neither covers the other.
+    // SAFETY: only dup2 and close between fork and exec; the numbers are ours. The descriptors are
+    // moved away first, so that neither covers the other.
     unsafe {
         command.pre_exec(move || {
             let (w, r) = (
@@ -103,8 +103,8 @@ fn step(program: &std::path::Path) -> Score {
             score.deepest = score.deepest.max(found.len());
             let describe = || format!("{:?}\n ours {found:x?}\n want {expected:x?}", got.end);
             if got.end == End::Root && expected.len() == 1 && found.len() > 1 {
-                // backtrace() knows nothing of a stub without description; what it jumps to has
-                // the same callers.
+                // backtrace() knows nothing of a stub without unwind information; the stub's target
+                // has the same callers.
                 score.whole += 1;
                 beyond = Some(found);
             } else if got.end == End::Root {
@@ -167,8 +167,8 @@ fn check(name: &str, args: &[&str], least: u64) {
         "{}",
         score.wrong[..score.wrong.len().min(3)].join("\n")
     );
-    // The inside of longjmp and of a library that is just being opened cannot be unwound; stepping
-    // sees every instruction of them once.
+    // The inside of longjmp, and of a library that is just being opened, cannot be unwound.
+    // Stepping visits each of their instructions once.
     assert!(
         score.whole * 1000 >= score.stacks * 998,
         "{} of {} whole: {:?}",
@@ -212,8 +212,8 @@ fn static_fixed() {
     check("static", &["-O2", "-static", "-no-pie"], 7_000);
 }
 
-/// Compiles and starts a program that waits in system call `call`. How its stack, unwound from what `/proc`
-/// tells of it, ends; its frames; and what `backtrace()` had for them.
+/// Compiles and starts a program that blocks in system call `call`. Unwinds its stack from the
+/// registers in `/proc`. Returns its end, its frames, and the frames of `backtrace()`.
 fn waiting(compiler: &str, args: &[&str], name: &str, call: &str) -> (End, Vec<u64>, Vec<u64>) {
     let dir = tempfile::tempdir().expect("a folder");
     let program = dir.path().join("waits");
@@ -233,7 +233,7 @@ fn waiting(compiler: &str, args: &[&str], name: &str, call: &str) -> (End, Vec<u
         .chunks_exact(8)
         .map(|c| u64::from_le_bytes(c.try_into().unwrap()))
         .collect();
-    // "58 rdi rsi rdx r10 r8 r9 sp pc", once it waits.
+    // "58 rdi rsi rdx r10 r8 r9 sp pc", once it is blocked.
     let words: Vec<u64> = loop {
         let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it lives");
         if text.starts_with(call) {
@@ -268,11 +268,11 @@ fn waiting(compiler: &str, args: &[&str], name: &str, call: &str) -> (End, Vec<u
 fn waiting_in_vfork() {
     let (end, found, expected) = waiting("gcc", &["-O2"], "vfork.c", "58 ");
     assert_eq!(end, End::Root, "{found:x?} {expected:x?}");
-    // vfork itself, then the same function as before, further on.
+    // vfork itself, then the function of `backtrace()`, further on.
     assert_eq!(found[2..], expected[1..]);
 }
 
-/// Frames are found by rbp, which nobody knows.
+/// Rules need rbp, which `/proc` does not give.
 #[test]
 fn waiting_where_frame_pointers_are_kept() {
     let keeps = "-fno-omit-frame-pointer";
@@ -286,7 +286,7 @@ fn waiting_where_frame_pointers_are_kept() {
         let (end, found, expected) = waiting(compiler, args, "waits.c", "0 ");
         let what = format!("{compiler} {args:?}: {found:x?} {expected:x?}");
         assert_eq!(end, End::Root, "{what}");
-        // read itself, then the same function as before, further on.
+        // read itself, then the function of `backtrace()`, further on.
         assert_eq!(found[2..], expected[1..], "{what}");
     }
 }

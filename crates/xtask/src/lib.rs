@@ -5,6 +5,9 @@
 //! house in order (which crate may depend on which, how long files are, nothing of the machine it
 //! was written on). `machine` says where the figures come from.
 //!
+//! `same-code` shows that a change alters comments only; `tokens` splits texts for it. `same-output`
+//! shows that two binaries read the same files to the same outputs.
+//!
 //! `kernels` makes experiments under other kernels; `prove-diff` holds `wallscope diff` to what it promises, with live recordings.
 //!
 //! They use the `wallscope` binary as anyone would, built in the release profile.
@@ -13,7 +16,10 @@ pub mod bench;
 pub mod kernels;
 pub mod machine;
 pub mod prove_diff;
+pub mod same_code;
+pub mod same_output;
 pub mod tidy;
+pub mod tokens;
 pub mod verify;
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::prove_diff::{self, Length};
-use xtask::{Outcome, bench, kernels, tidy, verify};
+use xtask::{Outcome, bench, kernels, same_code, same_output, tidy, verify};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -27,6 +27,12 @@ usage: cargo xtask TASK
                        told; 20 minutes of recordings on two CPUs, and the comparisons
   kernels VMLINUZ… [EXPERIMENT…]
                        experiments under other kernels, in an emulator
+  same-code [BASE] [PATHS…]
+                       whether files changed since BASE (HEAD~1 unless told) differ in comments
+                       only; names the first token that differs in each other one
+  same-output OLD NEW FOLDER
+                       whether two binaries read each file of FOLDER to the same outputs; names
+                       each difference
   tidy                 which crate depends on which, lengths of files, paths of this machine
 
 bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
@@ -70,6 +76,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         }),
         ["kernels", arguments @ ..] => kernels::run(arguments),
         ["inside", names @ ..] => kernels::inside(names),
+        ["same-code", arguments @ ..] => same_code::run(arguments),
+        ["same-output", old, new, folder] => same_output::run(old, new, folder),
         ["tidy"] => tidy::run(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");

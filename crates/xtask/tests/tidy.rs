@@ -23,7 +23,7 @@ fn a_dependency_upward_or_sideways_is_found() {
     let found = |own| floors::violations(&[own]).len();
     assert_eq!(found(package("wallscope", &["wallscope-capture"], &[])), 0);
     assert_eq!(
-        found(package("wallscope-binfmt", &["wallscope-report"], &[])),
+        found(package("wallscope-formats", &["wallscope-analysis"], &[])),
         1
     );
     assert_eq!(

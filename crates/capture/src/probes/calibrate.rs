@@ -20,7 +20,7 @@ use std::{
 };
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
+use wallscope_binfmt::elf::Elf;
 use wallscope_procfs::maps;
 
 use super::{
@@ -31,26 +31,35 @@ use super::{
 };
 use crate::Error;
 
+// Global: the dev profile puts these and their callers into different objects.
 std::arch::global_asm!(
     ".pushsection .text.wallscope_calibrate,\"ax\",@progbits",
     ".balign 16",
     // Entry emulated.
+    ".globl wallscope_calibrate_push",
+    ".hidden wallscope_calibrate_push",
     "wallscope_calibrate_push:",
     "push %rbp",
     "pop %rbp",
     "ret",
     ".balign 16",
     // Entry single-stepped.
+    ".globl wallscope_calibrate_move",
+    ".hidden wallscope_calibrate_move",
     "wallscope_calibrate_move:",
     "mov %rdi, %rax",
     "ret",
     // Their twins, never probed.
     ".balign 16",
+    ".globl wallscope_calibrate_push_twin",
+    ".hidden wallscope_calibrate_push_twin",
     "wallscope_calibrate_push_twin:",
     "push %rbp",
     "pop %rbp",
     "ret",
     ".balign 16",
+    ".globl wallscope_calibrate_move_twin",
+    ".hidden wallscope_calibrate_move_twin",
     "wallscope_calibrate_move_twin:",
     "mov %rdi, %rax",
     "ret",
@@ -381,15 +390,8 @@ fn own_module() -> Result<Module, Error> {
     let failed = |e| Error::io("cannot read this program's own file", e);
     let path = std::env::current_exe().map_err(failed)?;
     // Also reached where the file was replaced or removed meanwhile.
-    let reach = std::path::PathBuf::from("/proc/self/exe");
-    let file = std::fs::File::open(&reach).map_err(failed)?;
-    Ok(Module {
-        path: path.to_string_lossy().into_owned(),
-        reach,
-        bytes: MappedFile::map(&file).map_err(failed)?,
-        root: None,
-        pids: Vec::new(),
-    })
+    let place = std::path::Path::new("/proc/self/exe");
+    Module::named_by_user(place, path.to_string_lossy().into_owned()).map_err(failed)
 }
 
 /// Where an address of this process is in its file.

@@ -179,7 +179,7 @@ pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<Found>,
                 instead: "take the offset that a report prints as module+0x…".into(),
             });
         };
-        let extent = functions::extent(&elf, module.path.as_ref(), module.root.as_deref(), at);
+        let extent = functions::extent(&elf, module.path.as_ref(), module.root.as_ref(), at);
         let (address, size, name) = extent.unwrap_or((at, 0, None));
         found.push(Found {
             module: index,
@@ -203,7 +203,7 @@ pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<Found>,
 /// The name of the function that starts at `address` of `module`, with its size.
 pub fn starting_at(module: &Module, address: u64) -> Option<(u64, u64)> {
     let elf = module.elf()?;
-    let extent = functions::extent(&elf, module.path.as_ref(), module.root.as_deref(), address)?;
+    let extent = functions::extent(&elf, module.path.as_ref(), module.root.as_ref(), address)?;
     (extent.0 == address).then_some((extent.0, extent.1))
 }
 
@@ -241,7 +241,7 @@ fn chosen<'a>(
 }
 
 fn every(elf: &Elf<'_>, module: &Module, visit: &mut dyn FnMut(&Symbol<'_>)) {
-    functions::functions(elf, module.path.as_ref(), module.root.as_deref(), visit);
+    functions::functions(elf, module.path.as_ref(), module.root.as_ref(), visit);
 }
 
 /// Where a name says that it is a part of another function.
@@ -319,7 +319,7 @@ fn missing(modules: &[Module], among: Option<&str>, asked: &str) -> Error {
             name == asked || bare == asked || tail || (pattern && fits(asked, bare))
         };
         let path = module.path.as_ref();
-        let root = module.root.as_deref();
+        let root = module.root.as_ref();
         let found = functions::inlined(&elf, path, root, INLINED_LIMIT, &wanted);
         into.extend(found.into_iter().map(|i| i.into));
     }

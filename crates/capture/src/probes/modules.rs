@@ -3,18 +3,17 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt,
+    os::{fd::AsRawFd as _, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_binfmt::{
-    elf::Elf,
-    mapped::{MappedFile, open_regular},
+use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
+use wallscope_procfs::{
+    maps, process,
+    target_file::{MappedAt, TargetRoot, open_mapped, open_named_by_user},
 };
-use wallscope_procfs::{maps, process};
-use wallscope_symbolize::TargetRoot;
 
 use crate::{Error, target::with_descendants};
 
@@ -22,8 +21,11 @@ use crate::{Error, target::with_descendants};
 pub struct Module {
     /// Its path as the target sees it.
     pub path: String,
-    /// The path by which this process, and so the kernel for it, reaches the very same file.
+    /// The path by which this process, and so the kernel for it, reaches the very same file: its
+    /// number among the files that this process has open.
     pub reach: PathBuf,
+    /// The file, held open for `reach`.
+    _file: File,
     /// Its bytes.
     pub bytes: MappedFile,
     /// The root directory of a process that has it, for debug files.
@@ -33,6 +35,27 @@ pub struct Module {
 }
 
 impl Module {
+    fn of_file(path: String, file: File, bytes: MappedFile) -> Module {
+        Module {
+            path,
+            reach: format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
+            _file: file,
+            bytes,
+            root: None,
+            pids: Vec::new(),
+        }
+    }
+
+    /// The file that this program's user names by `place`, which goes by the name `path`.
+    ///
+    /// # Errors
+    /// It cannot be opened, is not a regular file, or is empty.
+    pub fn named_by_user(place: &Path, path: String) -> io::Result<Module> {
+        let file = open_named_by_user(place)?;
+        let bytes = MappedFile::map(&file)?;
+        Ok(Module::of_file(path, file, bytes))
+    }
+
     /// Its file name.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
@@ -105,9 +128,9 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
         let Ok(mappings) = maps::read(*pid) else {
             continue;
         };
-        let root = TargetRoot::open(*pid).ok().map(Arc::new);
+        let root = TargetRoot::of_process(*pid).ok().map(Arc::new);
         for m in mappings.iter().filter(|m| m.execute && m.is_file()) {
-            let Some((reach, file)) = reach(*pid, m) else {
+            let Ok(file) = open_mapped(&MappedAt::of_mapping(*pid, m), root.as_deref()) else {
                 continue;
             };
             let Ok(meta) = file.metadata() else { continue };
@@ -123,11 +146,9 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
             };
             known.insert((meta.dev(), meta.ino()), modules.len());
             modules.push(Module {
-                path: m.path.clone(),
-                reach,
-                bytes,
                 root: root.clone(),
                 pids: vec![*pid],
+                ..Module::of_file(m.path.clone(), file, bytes)
             });
         }
     }
@@ -136,37 +157,7 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
 
 /// The files that a command will map, as far as they can be told before it starts.
 pub fn of_files(paths: &[PathBuf]) -> Vec<Module> {
-    let open = |path: &PathBuf| {
-        let bytes = MappedFile::map(&open_regular(path).ok()?).ok()?;
-        Some(Module {
-            path: path.to_string_lossy().into_owned(),
-            reach: path.clone(),
-            bytes,
-            root: None,
-            pids: Vec::new(),
-        })
-    };
+    let open =
+        |path: &PathBuf| Module::named_by_user(path, path.to_string_lossy().into_owned()).ok();
     paths.iter().filter_map(open).collect()
-}
-
-/// A path to the mapped file: its own, where that is still the same file, else by the mapping.
-fn reach(pid: u32, m: &maps::Mapping) -> Option<(PathBuf, File)> {
-    let within = format!("/proc/{pid}/root{}", m.path);
-    let paths = [
-        PathBuf::from(within),
-        PathBuf::from(&m.path),
-        format!("/proc/{pid}/map_files/{}", m.map_file_name()).into(),
-    ];
-    let (last, by_name) = paths.split_last()?;
-    for path in by_name {
-        let same = fs::metadata(path).is_ok_and(|meta| meta.ino() == m.inode);
-        if same
-            && !m.deleted
-            && let Ok(file) = open_regular(path)
-        {
-            return Some((path.clone(), file));
-        }
-    }
-    let file = File::open(last).ok()?;
-    Some((last.clone(), file))
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
+use wallscope_procfs::target_file::open_named_by_user;
 
 /// Where loaders look; multiarch first.
 const LIBRARY_FOLDERS: &[&str] = &[
@@ -39,7 +40,7 @@ pub fn files_of(command: &OsStr) -> Vec<PathBuf> {
         if found.len() >= MOST || !seen.insert(path.clone()) {
             continue;
         }
-        let Ok(file) = MappedFile::open(&path) else {
+        let Ok(file) = open_named_by_user(&path).and_then(|f| MappedFile::map(&f)) else {
             continue;
         };
         let bytes: &[u8] = &file;

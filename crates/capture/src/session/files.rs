@@ -5,23 +5,17 @@
 //! ids to files (the same build in two places gets one), the recording gives ids to modules; this
 //! is where the two meet.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    os::unix::fs::{FileExt as _, MetadataExt},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
 use libbpf_rs::{MapHandle, MapMut};
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_binfmt::{
-    elf::Elf,
-    mapped::{MappedFile, open_regular},
-};
+use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_model::{Module, ModuleId, ModuleKind};
-use wallscope_procfs::{maps, process};
-use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
+use wallscope_procfs::{
+    maps,
+    target_file::{Refusal, TargetRoot, open_mapped, open_named_by_user},
+};
+use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,
     UnwindMaps,
@@ -64,6 +58,8 @@ pub struct Files<S = KernelTables> {
     /// VMs that the unwinder has been told of.
     vms: usize,
     unopened: u64,
+    /// Mapped files that exist and were not opened, by reason.
+    refusals: BTreeMap<String, u64>,
     refused: u64,
 }
 
@@ -114,6 +110,7 @@ impl<S: TableSink> Files<S> {
             by_late: FxHashMap::default(),
             vms: 0,
             unopened: 0,
+            refusals: BTreeMap::new(),
             refused: 0,
         })
     }
@@ -131,7 +128,17 @@ impl<S: TableSink> Files<S> {
         if let Some(index) = self.known.get(&identity) {
             return *index;
         }
-        let file = open_mapped(m, root);
+        let file = match open_mapped(&m.file(), root.map(|r| &**r)) {
+            Ok(file) => Some(file),
+            Err(Refusal::Absent) => {
+                self.unopened += 1;
+                None
+            }
+            Err(refusal) => {
+                *self.refusals.entry(refusal.to_string()).or_default() += 1;
+                None
+            }
+        };
         if maps::is_memory(path) && !file.as_ref().is_some_and(is_elf) {
             // Code made at run time.
             self.known.insert(identity, None);
@@ -141,7 +148,6 @@ impl<S: TableSink> Files<S> {
             Some(file) => FileKey::of_file(file).ok(),
             None => None,
         };
-        self.unopened += u64::from(file.is_none());
         // Without the file the key only has to be one of a kind.
         let key = key.unwrap_or(FileKey::Inode {
             dev: m.device,
@@ -189,7 +195,7 @@ impl<S: TableSink> Files<S> {
 
     /// Builds the table of a file that a process is about to map.
     pub fn prepare(&mut self, path: &Path, pid: u32) {
-        let Ok(file) = open_regular(path) else {
+        let Ok(file) = open_named_by_user(path) else {
             return;
         };
         let Ok(key) = FileKey::of_file(&file) else {
@@ -408,6 +414,9 @@ impl<S: TableSink> Files<S> {
                 s.processes_refused,
             ),
         ];
+        for (why, count) in &self.refusals {
+            losses.push((format!("mapped file refused: {why}"), *count));
+        }
         for (id, index) in &self.by_unwinder {
             if let Some(problem) = self.store.file_problem(*id) {
                 let path = &self.entries[*index as usize].path;
@@ -495,28 +504,6 @@ fn install<S: TableSink>(
         }
     }
     true
-}
-
-/// Opens exactly the file that is mapped, even if it was deleted; or the one at its path, if that
-/// is still the same.
-pub fn open_mapped(m: &Mapping, root: Option<&Arc<TargetRoot>>) -> Option<File> {
-    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
-    let exact = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
-    if let Ok(file) = open_regular(Path::new(&exact)) {
-        return Some(file);
-    }
-    let same = |file: &File| file.metadata().is_ok_and(|meta| meta.ino() == m.inode);
-    let file = match root {
-        Some(root) => root.open_file(Path::new(path)),
-        None => open_regular(Path::new(path)),
-    };
-    if let Some(file) = file.ok().filter(same) {
-        return Some(file);
-    }
-    // Who may not have it by its mapping may have it as what the process runs.
-    let runs = process::exe(m.pid).is_ok_and(|exe| exe == Path::new(path));
-    let file = runs.then(|| open_regular(Path::new(&format!("/proc/{}/exe", m.pid))));
-    file?.ok().filter(same)
 }
 
 /// Whether a file begins as programs and shared objects do.

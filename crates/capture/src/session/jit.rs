@@ -6,14 +6,12 @@
 //! address and *version*: the last change of what addresses mean before a sample (see
 //! [`wallscope_symbolize::jit`]).
 
-use std::{fs::File, os::unix::fs::MetadataExt, sync::Arc};
+use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use wallscope_procfs::process;
-use wallscope_symbolize::{
-    TargetRoot,
-    jit::{Book, JitDump, Now, PerfMap, Place},
-};
+use wallscope_procfs::target_file::{Refusal, TargetRoot};
+use wallscope_symbolize::jit::{Book, JitDump, Now, PerfMap, Place};
 
 use super::{advice::Maker, now, unix_now};
 
@@ -85,6 +83,8 @@ pub struct Jit {
     looked: u64,
     /// Perf maps that were not taken: older than their process, or not its user's.
     strange: u64,
+    /// Perf maps and jitdumps that exist and were not opened, by cause.
+    refusals: BTreeMap<String, u64>,
 }
 
 impl Jit {
@@ -155,8 +155,16 @@ impl Jit {
             } else {
                 LATER
             };
-        let Some(file) = PerfMap::find(pid, process.root.as_deref()) else {
+        let Some(root) = &process.root else {
             return;
+        };
+        let file = match PerfMap::find(pid, root) {
+            Ok(Some(file)) => file,
+            Ok(None) => return,
+            Err(refusal) => {
+                process.wants_map = false;
+                return self.refuse("perf map", &refusal);
+            }
         };
         process.wants_map = false;
         match file.metadata() {
@@ -165,6 +173,12 @@ impl Jit {
             }
             _ => self.strange += 1,
         }
+    }
+
+    /// Counts a file with names of a runtime, a `kind` of file, that exists and was not opened.
+    pub fn refuse(&mut self, kind: &str, refusal: &Refusal) {
+        let cause = format!("{kind} refused: {refusal}");
+        *self.refusals.entry(cause).or_default() += 1;
     }
 
     /// Process `pid` was born of `parent` at `time`.
@@ -336,6 +350,7 @@ impl Jit {
                 sources().map(|s| s.book.refused).sum(),
             ),
         ];
+        losses.extend(self.refusals.iter().map(|(why, n)| (why.clone(), *n)));
         for source in sources() {
             match &source.reader {
                 Reader::Map(map) => {

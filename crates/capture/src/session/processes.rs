@@ -9,14 +9,15 @@ use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, Process};
+use wallscope_procfs::target_file::{Purpose, Refusal, TargetRoot, open_mapped};
 use wallscope_procfs::{maps, process};
-use wallscope_symbolize::{ModuleSource, Sources, TargetRoot};
+use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
     advice::Maker,
     command,
-    files::{self, Files},
+    files::Files,
     intake::{self, Intake},
     jit::{self, Jit},
     late::{Late, Raw, Snapshot},
@@ -138,7 +139,7 @@ impl<S: TableSink> Processes<S> {
             .filter_map(|id| Some((id, maps::read(id).ok()?)))
             .find(|(_, mapped)| !mapped.is_empty())
             .unwrap_or((pid, Vec::new()));
-        space.root = TargetRoot::open(living).ok().map(Arc::new);
+        space.root = TargetRoot::of_process(living).ok().map(Arc::new);
         for m in mapped.into_iter().filter(|m| m.execute) {
             let mapping = Mapping {
                 pid,
@@ -157,12 +158,19 @@ impl<S: TableSink> Processes<S> {
         self.settle(&mut || ());
     }
 
-    /// A jitdump is mapped only to be found.
+    /// Follows a jitdump, which a runtime maps only so that profilers find it.
     fn jit_file(&mut self, m: &Mapping, root: Option<&Arc<TargetRoot>>) {
-        if jit::is_dump(&m.path)
-            && let Some(file) = files::open_mapped(m, root)
-        {
-            self.jit.dump(m.pid, file);
+        if !jit::is_dump(&m.path) {
+            return;
+        }
+        let opened = open_mapped(&m.file(), root.map(|r| &**r)).and_then(|file| {
+            let accepted = root.map(|r| r.accepts(&file, Purpose::RuntimeNames));
+            accepted.unwrap_or(Err(Refusal::RightsNotTaken))?;
+            Ok(file)
+        });
+        match opened {
+            Ok(file) => self.jit.dump(m.pid, file),
+            Err(refusal) => self.jit.refuse("jitdump", &refusal),
         }
     }
 
@@ -193,7 +201,7 @@ impl<S: TableSink> Processes<S> {
                 self.former.entry(e.pid).or_default().push(left);
                 space.facts = facts(e.pid, &intake::comm(e));
                 space.facts.parent = e.parent;
-                if let Ok(root) = TargetRoot::open(e.pid) {
+                if let Ok(root) = TargetRoot::of_process(e.pid) {
                     space.root = Some(Arc::new(root));
                 }
                 self.changed.insert(e.pid);

@@ -7,19 +7,16 @@ use std::{
     collections::VecDeque,
     fs,
     net::{Ipv4Addr, Ipv6Addr},
-    path::Path,
     sync::Arc,
 };
 
 use rustc_hash::FxHashMap;
-use wallscope_binfmt::{
-    elf::Elf,
-    mapped::{self, MappedFile},
-};
+use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_observe::{ResourceName, SameLock};
 use wallscope_procfs::{
     maps::{self, Mapping},
     process,
+    target_file::{MappedAt, TargetRoot, open_mapped},
 };
 use wallscope_symbolize::demangle;
 
@@ -317,11 +314,10 @@ impl Resources {
         let Some(base) = first.map(|f| f.start) else {
             return format!("{short}+{:#x}", address - file.start + file.offset);
         };
-        let exact = format!("/proc/{pid}/map_files/{}", file.map_file_name());
         let symbols = self
             .symbols
             .entry(path.clone())
-            .or_insert_with(|| data_symbols(&exact, &path));
+            .or_insert_with(|| data_symbols(pid, file));
         // Position-independent files begin at 0, others where they say.
         for virtual_address in [address - base, address] {
             let i = symbols.partition_point(|s| s.start <= virtual_address);
@@ -367,9 +363,10 @@ fn mount_point(device: u32) -> String {
         .map_or(String::new(), |f| f[4].to_owned())
 }
 
-fn data_symbols(exact: &str, path: &str) -> Vec<DataSymbol> {
-    let file =
-        mapped::open_regular(Path::new(exact)).or_else(|_| mapped::open_regular(Path::new(path)));
+/// Variables of the file that process `pid` has mapped at `m`; none where it cannot be opened.
+fn data_symbols(pid: u32, m: &Mapping) -> Vec<DataSymbol> {
+    let root = TargetRoot::of_process(pid).ok();
+    let file = open_mapped(&MappedAt::of_mapping(pid, m), root.as_ref());
     let Some(bytes) = file.ok().and_then(|f| MappedFile::map(&f).ok()) else {
         return Vec::new();
     };

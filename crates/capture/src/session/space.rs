@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fs, sync::Arc};
 
-use wallscope_model::Process;
+use wallscope_model::{FileUser, Process};
 use wallscope_procfs::process;
-use wallscope_symbolize::TargetRoot;
+use wallscope_procfs::target_file::TargetRoot;
 use wallscope_unwind::native::TableSink;
 
 use super::{files::Files, late::Snapshot};
@@ -137,6 +137,10 @@ pub fn facts(pid: u32, comm: &str) -> Process {
             .into(),
         cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
         unattributed_on_cpu_ns: 0,
+        user: process::status(pid).ok().and_then(|s| {
+            let (uid, gid) = s.fs_uid.zip(s.fs_gid)?;
+            Some(FileUser { uid, gid })
+        }),
     }
 }
 

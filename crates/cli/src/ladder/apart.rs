@@ -1,6 +1,6 @@
-//! What the page says of the time that shares leave out, as `--idle` asks.
+//! Time that shares of active time leave out, as `--idle` asks for it.
 
-use wallscope_diagnose::ladder::{Apart, Why};
+use wallscope_diagnose::ladder::{ExcludedTime, Exclusion};
 
 use super::{Page, seconds};
 use crate::report::IdleArg;
@@ -11,13 +11,13 @@ impl Page<'_> {
         self.idle != IdleArg::Only
     }
 
-    /// The heading of the list, and what it lists: nothing unless asked for.
-    pub(super) fn apart(&self) -> (String, &[Apart]) {
-        let rows: &[Apart] = match self.idle {
+    /// Heading and rows of the list: empty unless asked for.
+    pub(super) fn apart(&self) -> (String, &[ExcludedTime]) {
+        let rows: &[ExcludedTime] = match self.idle {
             IdleArg::Hide => &[],
-            IdleArg::Show | IdleArg::Only => &self.ladder.apart,
+            IdleArg::Show | IdleArg::Only => &self.ladder.excluded,
         };
-        let all = self.ladder.apart.iter().map(|a| a.ns).sum();
+        let all = self.ladder.excluded.iter().map(|a| a.ns).sum();
         let heading = match (self.idle, rows) {
             (IdleArg::Hide, _) => String::new(),
             (_, []) => "Set apart: nothing; no thread was idle, parked or without work".into(),
@@ -30,13 +30,13 @@ impl Page<'_> {
     }
 }
 
-/// A row's cells: how long, why, state and reason, where.
-pub(super) fn cells(a: &Apart) -> [String; 4] {
-    let why = match a.why {
-        Why::Idle => "idle",
-        Why::NoWork => "no work",
-        Why::Parked => "parked",
-        Why::Ticks => "only ticks",
+/// A row's cells: length, exclusion, state and reason, function.
+pub(super) fn cells(a: &ExcludedTime) -> [String; 4] {
+    let why = match a.exclusion {
+        Exclusion::Idle => "idle",
+        Exclusion::NoWork => "no work",
+        Exclusion::Parked => "parked",
+        Exclusion::Ticks => "only ticks",
     };
     let what = match a.reason {
         Some(reason) => format!("{} ({reason})", a.state.name()),

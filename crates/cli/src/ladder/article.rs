@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wallscope_report::page::article::{Article, Section};
+use wallscope_render::page::article::{Article, Section};
 
 use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
 use crate::rungs::Climbed;
@@ -24,7 +24,7 @@ impl Page<'_> {
             let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
             vec![percent(c.share), interval, what(c), place(c)]
         });
-        let rules = self.ladder.fired.iter().map(|f| {
+        let rules = self.ladder.tried.iter().map(|f| {
             let applied = match (f.spoke, f.applied) {
                 (true, _) => "verdict",
                 (_, true) => "yes",
@@ -179,7 +179,7 @@ impl Page<'_> {
         }
         if self.explain {
             out.push_str("\n| rule | applied | looked at | speaks when |\n|---|---|---|---|\n");
-            for f in &self.ladder.fired {
+            for f in &self.ladder.tried {
                 let applied = match (f.spoke, f.applied) {
                     (true, _) => "**verdict**",
                     (_, true) => "yes",

@@ -83,8 +83,8 @@ impl Page<'_> {
                 "threads": c.threads,
                 "thread": &*c.thread,
             })).collect::<Vec<_>>(),
-            "apart": self.ladder.apart.iter().map(|a| json!({
-                "why": a.why.name(),
+            "apart": self.ladder.excluded.iter().map(|a| json!({
+                "why": a.exclusion.name(),
                 "state": a.state.name(),
                 "reason": a.reason,
                 "function": &*a.function,
@@ -95,7 +95,7 @@ impl Page<'_> {
             "probes": self.probes(),
             "ended": self.ended.as_ref().map(Ended::json),
             "rungs": self.climbed.as_ref().map(Climbed::json),
-            "rules": self.ladder.fired.iter().map(|f| json!({
+            "rules": self.ladder.tried.iter().map(|f| json!({
                 "rule": f.rule,
                 "when": f.when,
                 "looked_at": f.looked_at,

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use wallscope_capture::target::Target;
-use wallscope_diagnose::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource, climb};
+use wallscope_diagnose::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource};
 use wallscope_model::{Recording, State};
-use wallscope_report::page::article as page;
+use wallscope_render::page::article as page;
 
 use crate::failure::Failure;
 use crate::live::{Found, Source};
@@ -119,7 +119,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         path,
         stop,
     } = args.source.recording("ladder", usual)?;
-    let ladder = climb(&recording);
+    let ladder = Ladder::new(&recording);
     // Of a command that is how it is meant.
     let command = matches!(target, Some(Target::Command(_)));
     let why = stop.and_then(rungs::Why::of).filter(|why| match why {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wallscope_report::text::wrap;
+use wallscope_render::text::wrap;
 
 use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
 use crate::output;
@@ -114,7 +114,7 @@ impl Page<'_> {
         }
         if self.explain {
             out.push_str("\nRules, in the order they were tried\n");
-            for f in &self.ladder.fired {
+            for f in &self.ladder.tried {
                 let mark = match (f.spoke, f.applied) {
                     (true, _) => "→",
                     (_, true) => "+",

@@ -303,7 +303,7 @@ impl Observer for Watcher<'_, '_> {
         // The line by which scripts know that nothing is missed from now on.
         eprintln!(
             "wallscope: counting {} ({} {}, {} backend; no recording is written)",
-            wallscope_report::text::clean(&facts.target),
+            wallscope_render::text::clean(&facts.target),
             facts.threads,
             if facts.threads == 1 {
                 "thread"

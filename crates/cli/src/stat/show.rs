@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use wallscope_capture::counter::Source;
 use wallscope_capture::session::Options;
 use wallscope_model::BlockReason;
-use wallscope_report::text::{units, wrap};
+use wallscope_model::units;
+use wallscope_render::text::wrap;
 
 use super::figures::{Block, Figure, Figures, Unit, spread};
 use super::{Run, write};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use wallscope_analysis::view::Idle;
 use wallscope_model::{Recording, State};
-use wallscope_report::view::Idle;
 
 use super::rows::{self, Row, Rows, StackLine, Whose};
 

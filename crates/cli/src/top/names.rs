@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use wallscope_binfmt::kallsyms;
+use wallscope_model::name;
 use wallscope_model::{Frame, FrameKind, Function, FunctionId, Line, Module, Recording};
-use wallscope_report::name;
 use wallscope_symbolize::{Sources, resolve};
 
 /// Reading names may take one part in so many of the time.

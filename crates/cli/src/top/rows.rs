@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use wallscope_analysis::view::{Analysis, Idle};
+use wallscope_model::units;
 use wallscope_model::{BlockReason, Recording, StackId, State};
-use wallscope_report::text::units;
-use wallscope_report::view::{Analysis, Idle};
 
 /// Whom a line is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -14,9 +14,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use wallscope_analysis::view::Idle;
 use wallscope_model::State;
-use wallscope_report::text::{clean, units};
-use wallscope_report::view::Idle;
+use wallscope_model::units;
+use wallscope_render::text::clean;
 
 use super::app::{App, By, Frame, Mode, Sort};
 use super::rows::Row;

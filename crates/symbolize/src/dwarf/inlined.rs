@@ -1,4 +1,4 @@
-//! Where functions were inlined, by name: the opposite question of [`super::resolve`].
+//! Lists the functions that were inlined, and where: the reverse of [`super::resolve`].
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -8,18 +8,17 @@ use gimli::{UnitOffset, UnitRef};
 use super::origin::{Names, Units};
 use super::{Described, Sections, Slice};
 
-/// Entries between two looks at the clock.
+/// Entries between two checks of the deadline.
 const ENTRIES_PER_CHECK: u32 = 1 << 14;
 
-/// A function that is open while its children are read.
+/// A function that is being walked.
 struct Open {
     depth: isize,
     function: Rc<Described>,
 }
 
-/// Calls `found` with each inlined function and the function that holds the copy, both as DWARF
-/// describes them; the same pair comes once for each copy. Returns whether all of it was read before
-/// `deadline`.
+/// Calls `found` with each inlined function and the function that contains the copy, both as DWARF
+/// describes them; a pair comes once for each copy. Returns whether all was read before `deadline`.
 pub(crate) fn inlined(
     main: &Sections<'_>,
     sup: Option<&Sections<'_>>,
@@ -36,7 +35,7 @@ pub(crate) fn inlined(
         let Ok(unit) = dwarf.unit(header) else {
             continue;
         };
-        // A malformed unit ends early; the others still tell.
+        // A malformed unit ends early; the other units are still read.
         if let Ok(false) = walk(UnitRef::new(&dwarf, &unit), &units, deadline, found) {
             return false;
         }
@@ -44,7 +43,7 @@ pub(crate) fn inlined(
     true
 }
 
-/// One unit; false where the deadline passed.
+/// Walks one unit; returns false if the deadline passed.
 fn walk<'d>(
     unit: UnitRef<'_, Slice<'d>>,
     units: &Units<'_, 'd>,

@@ -1,4 +1,4 @@
-//! The line program of a unit, streamed once.
+//! Runs a unit's line program once, as a stream.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use rustc_hash::FxHashMap;
 use super::Slice;
 use crate::demangle::clean_text;
 
-/// Rows between two looks at the clock.
+/// Rows between two checks of the deadline.
 const ROWS_PER_CHECK: u32 = 1 << 16;
 
-/// The lines of the addresses that were looked for.
+/// The lines of the wanted addresses.
 pub(super) struct LineHits {
-    /// File index and line, per address.
+    /// File index and line of each address.
     rows: Vec<Option<(u64, u32)>>,
-    /// Paths of their files.
+    /// Paths of these files.
     files: RefCell<FxHashMap<u64, Arc<str>>>,
 }
 
 impl LineHits {
-    /// File and line of the `i`th address.
+    /// Returns the file and line of the `i`th address.
     pub(super) fn get(&self, i: usize) -> Option<(Arc<str>, u32)> {
         let (file, line) = (*self.rows.get(i)?)?;
         let path = self.files.borrow().get(&file).cloned();
         Some((path.unwrap_or_default(), line))
     }
 
-    /// The path of file `index` of the unit; empty where there is none.
+    /// Returns the path of file `index` of the unit; empty if there is none.
     pub(super) fn file(&self, unit: UnitRef<'_, Slice<'_>>, index: u64) -> Arc<str> {
         self.files
             .borrow_mut()
@@ -62,7 +62,7 @@ pub(super) fn find(
     let mut rows = program.rows();
     let mut before: Option<(u64, u64, u32)> = None;
     let mut steps = 0u32;
-    // An error ends the program: the rows so far stand.
+    // An error ends the program; the rows so far stand.
     while let Ok(Some((_, row))) = rows.next_row() {
         steps = steps.wrapping_add(1);
         if steps.is_multiple_of(ROWS_PER_CHECK) && Instant::now() >= deadline {
@@ -79,7 +79,7 @@ pub(super) fn find(
                 if wanted[covered[i]] >= here {
                     break;
                 }
-                // Of overlapping sequences the first counts.
+                // The first of overlapping sequences counts.
                 hits.rows[i].get_or_insert((file, line));
             }
         }
@@ -97,8 +97,8 @@ pub(super) fn find(
     hits
 }
 
-/// The path of file `index` in the unit's table, joined to its directory and the directory it was
-/// compiled in.
+/// Returns the path of file `index` in the unit's table, joined to its directory and its
+/// compilation directory.
 pub(super) fn file_path(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Arc<str> {
     let text = |value| {
         unit.attr_string(value)
@@ -124,7 +124,7 @@ pub(super) fn file_path(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Arc<str> {
     clean_text(path.into()).into()
 }
 
-/// Appends `part`, or lets it stand alone where it is absolute.
+/// Appends `part`, or replaces the path if `part` is absolute.
 fn push_path(path: &mut String, part: &str) {
     if part.starts_with('/') {
         path.clear();

@@ -1,19 +1,19 @@
 //! Names, inlined functions and lines from DWARF.
 //!
-//! The wanted addresses are known before anything is read. So instead of building an index of the
-//! debug information, which for a large program takes hundreds of MB, the units are walked one
-//! after the other, and of each one that covers a wanted address the entries and the line program
-//! are streamed once ([`scopes`], [`lines`]). Nothing is kept but answers; memory does not depend
-//! on the size of the debug information. Nesting is followed with a stack of our own and not by
-//! recursion, so hostile nesting cannot exhaust the thread's.
+//! The wanted addresses are known before anything is read. So there is no index of the debug
+//! information, which for a large program would take hundreds of MB. Units are walked one after the
+//! other. If a unit covers a wanted address, its entries and its line program are streamed once
+//! ([`scopes`], [`lines`]). Only answers are kept, so memory does not depend on the size of the
+//! debug information. Nesting uses an explicit stack, not recursion, so hostile nesting cannot
+//! exhaust the thread's stack.
 //!
-//! References to other units, and to the supplementary file that `dwz` moves shared entries to,
-//! are followed ([`origin`]). Every step is bounded by the size of the input, except that entries
-//! can share range lists, abbreviations and line programs; against that there is a deadline, after
-//! which the answers so far stand.
+//! References to other units and to the supplementary file by `dwz` are followed ([`origin`]).
+//! Every step is bounded by the size of the input, with one exception: entries can share range
+//! lists, abbreviations and line programs. A deadline bounds these; the answers found before it
+//! stand.
 //!
 //! Not read: split debug information (`.dwo`, `.dwp`); such units give lines but no functions, and
-//! are counted. Macros, variables, and scopes other than functions are of no use here.
+//! are counted. Macros, variables, and scopes other than functions are not needed.
 
 mod inlined;
 mod lines;
@@ -39,60 +39,60 @@ pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
 /// A function as DWARF describes it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Described {
-    /// Linkage name, else plain name; empty where it has neither.
+    /// Linkage name, else plain name; empty if it has neither.
     pub name: Vec<u8>,
-    /// Whether `name` is what the symbol table calls it.
+    /// Whether `name` is the name in the symbol table.
     pub is_linkage: bool,
-    /// File of its declaration, empty where unknown.
+    /// File of its declaration; empty: unknown.
     pub file: Arc<str>,
-    /// Line of its declaration, 0 where unknown.
+    /// Line of its declaration; 0: unknown.
     pub line: u32,
 }
 
-/// One function at an address.
+/// A function at an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The function.
     pub function: Rc<Described>,
     /// First address of its code.
     pub entry: u64,
-    /// File of the code at this place, empty where unknown.
+    /// File of the code at this address; empty: unknown.
     pub file: Arc<str>,
-    /// Line within it, 0 where unknown.
+    /// Line of the code at this address; 0: unknown.
     pub line: u32,
 }
 
-/// What DWARF says of one address.
+/// DWARF's answer for one address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
-    /// Functions, innermost (inlined) first; empty where only a line is known, or nothing.
+    /// Functions, innermost (inlined) first; empty if only a line or nothing is known.
     pub places: Vec<Place>,
-    /// File and line of the code itself, where known.
+    /// File and line of the code itself, if known.
     pub line: Option<(Arc<str>, u32)>,
 }
 
-/// What was left out.
+/// Information that was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gaps {
-    /// Addresses in units whose entries are in a split file.
+    /// Addresses in units with their entries in a split file.
     pub split: u64,
     /// The deadline passed.
     pub timed_out: bool,
-    /// The information is malformed somewhere.
+    /// Some information is malformed.
     pub malformed: bool,
 }
 
-/// The debug sections of a file, inflated where compressed.
+/// The debug sections of a file, decompressed if necessary.
 pub(crate) struct Sections<'d> {
     sections: DwarfSections<Cow<'d, [u8]>>,
     endian: RunTimeEndian,
 }
 
 impl<'d> Sections<'d> {
-    /// The sections of `elf`; `None` where it has no debug information that can be read.
+    /// Loads the sections of `elf`; `None` if it has no readable debug information.
     pub(crate) fn load(elf: &Elf<'d>) -> Option<Sections<'d>> {
         let load = |id: SectionId| -> Result<Cow<'d, [u8]>, ()> {
-            // Only what is used: the rest may be large, and compressed.
+            // Load only the sections used: others may be large and compressed.
             let used = matches!(
                 id,
                 SectionId::DebugAbbrev
@@ -127,9 +127,9 @@ impl<'d> Sections<'d> {
     }
 }
 
-/// Looks up `wanted` (ascending). `sup` is the file that `dwz` moved shared entries to;
-/// `executable` says whether an address is code: entries of discarded code have addresses that
-/// are not. After `deadline` the answers found so far are returned.
+/// Resolves `wanted` (ascending). `sup` is the supplementary file by `dwz`. `executable` tells
+/// whether an address is code: entries of discarded code have other addresses. After `deadline` it
+/// returns the answers found so far.
 pub(crate) fn resolve(
     main: &Sections<'_>,
     sup: Option<&Sections<'_>>,
@@ -243,8 +243,8 @@ impl<'a, 'd> Walk<'a, 'd> {
         }
     }
 
-    /// Collects the indices of wanted addresses without a function so far that lie in `unit`'s
-    /// ranges, ascending. False where there are none.
+    /// Collects the indices of wanted addresses in `unit`'s ranges that have no function so far,
+    /// ascending. False if there are none.
     fn covered(
         &self,
         unit: UnitRef<'_, Slice<'d>>,
@@ -271,13 +271,13 @@ impl<'a, 'd> Walk<'a, 'd> {
             declared = true;
             add(range.begin, range.end);
             steps += 1;
-            // Ranges that repeat would collect the same addresses without end.
+            // Repeated ranges would collect the same addresses endlessly.
             if steps.is_multiple_of(4096) && Instant::now() >= self.deadline {
                 break;
             }
         }
         if !declared && unit.line_program.is_some() {
-            // A unit that does not say where its code is: its line program and entries will.
+            // A unit without ranges: its line program and entries tell where its code is.
             covered.extend((0..self.wanted.len()).filter(|i| self.answers[*i].places.is_empty()));
         }
         covered.sort_unstable();
@@ -286,8 +286,8 @@ impl<'a, 'd> Walk<'a, 'd> {
     }
 }
 
-/// Joins the functions around an address, given outermost first, with lines: the code's own line
-/// belongs to the innermost, and each inlined function's call site to the one around it.
+/// Combines the functions around an address, given outermost first, with lines. The code's own line
+/// belongs to the innermost one, and each inlined function's call site to the function around it.
 fn places(
     unit: UnitRef<'_, Slice<'_>>,
     chain: &[Rc<Scope>],

@@ -1,7 +1,8 @@
-//! What a function is called and where it is declared, through the references between entries.
+//! Finds the name and declaration of a function through references between entries.
 //!
-//! An inlined copy refers to its abstract origin, which may refer to a declaration in a class: in
-//! the same unit, in another one (link-time optimisation), or in a supplementary file (`dwz`).
+//! An inlined copy refers to its abstract origin, which may refer to a declaration in a class. The
+//! target may be in the same unit, in another one (link-time optimisation), or in a supplementary
+//! file (`dwz`).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,9 +14,9 @@ use rustc_hash::FxHashMap;
 use super::lines::file_path;
 use super::{Described, Dwarf, Slice};
 
-/// How many references are followed from one entry; real ones have at most three.
+/// Maximum references followed from one entry; real ones need at most three.
 const MAX_HOPS: usize = 16;
-/// Foreign units that are kept parsed.
+/// Maximum cached foreign units.
 const MAX_UNITS: usize = 256;
 
 /// The attributes of an entry that name it.
@@ -29,7 +30,7 @@ pub(super) struct Names<'d> {
 }
 
 impl<'d> Names<'d> {
-    /// Takes note of an attribute, where it is one of these.
+    /// Keeps an attribute if it is one of these.
     pub(super) fn note(&mut self, attribute: &Attribute<Slice<'d>>) {
         match attribute.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
@@ -53,11 +54,11 @@ impl<'d> Names<'d> {
     }
 }
 
-/// Which file a unit is in, and its index there.
+/// The file of a unit (`true`: supplementary), and its index there.
 type UnitKey = (bool, usize);
 
-/// The units of a file and of its supplementary file, found by offset, and the functions that
-/// were described before.
+/// The units of a file and of its supplementary file, found by offset, with a cache of described
+/// functions.
 pub(super) struct Units<'a, 'd> {
     main: &'a Dwarf<'d>,
     main_headers: Vec<UnitHeader<Slice<'d>>>,
@@ -81,7 +82,7 @@ impl<'a, 'd> Units<'a, 'd> {
         }
     }
 
-    /// Describes the entry at `offset` of `unit`, whose attributes `names` are.
+    /// Describes the entry at `offset` of `unit` with the attributes `names`.
     pub(super) fn describe(
         &self,
         unit: UnitRef<'_, Slice<'d>>,
@@ -114,7 +115,7 @@ impl<'a, 'd> Units<'a, 'd> {
         described
     }
 
-    /// Collects from an entry and the ones it refers to until a linkage name is found.
+    /// Collects from an entry and the entries it refers to, until a linkage name is found.
     fn follow(
         &self,
         unit: UnitRef<'_, Slice<'d>>,
@@ -125,7 +126,7 @@ impl<'a, 'd> Units<'a, 'd> {
         let Some(mut origin) = self.collect(unit, false, names, into, plain) else {
             return;
         };
-        // The first reference may stay within `unit`; later ones within the unit they led to.
+        // The first reference may stay in `unit`; later ones stay in the unit that they led to.
         let mut here: Option<(bool, Rc<Unit<Slice<'d>>>)> = None;
         for _ in 0..MAX_HOPS {
             let target = match (origin, &here) {
@@ -171,7 +172,7 @@ impl<'a, 'd> Units<'a, 'd> {
         }
     }
 
-    /// Takes what `names` knows; the reference to follow, where something is still missing.
+    /// Copies the known parts of `names`; returns the reference to follow if a part is missing.
     fn collect(
         &self,
         unit: UnitRef<'_, Slice<'d>>,
@@ -210,7 +211,7 @@ impl<'a, 'd> Units<'a, 'd> {
             .clone()
     }
 
-    /// The unit that holds the entry at `offset`, and the entry's offset within it.
+    /// Finds the unit with the entry at `offset`, and the entry's offset in it.
     fn find(
         &self,
         sup: bool,
@@ -241,7 +242,7 @@ impl<'a, 'd> Units<'a, 'd> {
 fn headers<'d>(dwarf: &Dwarf<'d>) -> Vec<UnitHeader<Slice<'d>>> {
     let mut headers = Vec::new();
     let mut units = dwarf.units();
-    // An error ends the list: what follows it cannot be found by anyone.
+    // An error ends the list: later units cannot be found.
     while let Ok(Some(header)) = units.next() {
         headers.push(header);
     }

@@ -1,4 +1,4 @@
-//! The functions and inlined functions around addresses: a unit's entries, streamed once.
+//! Finds the functions and inlined functions around addresses: streams a unit's entries once.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,11 +9,11 @@ use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset, UnitRef};
 use super::origin::{Names, Units};
 use super::{Described, Slice};
 
-/// Entries between two looks at the clock.
+/// Entries between two checks of the deadline.
 const ENTRIES_PER_CHECK: u32 = 1 << 14;
-/// Ranges of one entry between two looks at the clock.
+/// Ranges of one entry between two checks of the deadline.
 const RANGES_PER_CHECK: u32 = 1 << 12;
-/// The most functions that may be inlined into each other at one address.
+/// Maximum depth of inlining at one address.
 const MAX_INLINED: usize = 256;
 
 /// A function, or an inlined copy of one, around an address.
@@ -23,13 +23,13 @@ pub(super) struct Scope {
     pub function: Rc<Described>,
     /// Its first address.
     pub entry: u64,
-    /// For an inlined copy: index of the calling file, where known.
+    /// For an inlined copy: index of the calling file, if known.
     pub call_file: Option<u64>,
-    /// For an inlined copy: the calling line, 0 where unknown. `None` for a function itself.
+    /// For an inlined copy: the calling line; 0: unknown. `None` for a function itself.
     pub call_line: Option<u32>,
 }
 
-/// What an entry for a function or an inlined function says.
+/// Attributes of an entry for a function or an inlined function.
 struct Entry<'d> {
     low: Option<u64>,
     high: Option<u64>,
@@ -40,15 +40,15 @@ struct Entry<'d> {
     names: Names<'d>,
 }
 
-/// An entry that covers wanted addresses and whose children are being read.
+/// An entry that covers wanted addresses, while its children are read.
 struct Open {
     depth: isize,
     /// Ascending positions in `covered`.
     inside: Vec<usize>,
 }
 
-/// The scopes around `wanted[i]` for each `i` in `covered`, outermost first; and whether the unit
-/// could be read to its end.
+/// Returns the scopes around `wanted[i]` for each `i` in `covered`, outermost first, and whether
+/// the unit could be read to its end.
 pub(super) fn find<'d>(
     unit: UnitRef<'_, Slice<'d>>,
     wanted: &[u64],
@@ -81,7 +81,7 @@ struct Finder<'a, 'u, 'd> {
     deadline: Instant,
     chains: Vec<Vec<Rc<Scope>>>,
     open: Vec<Open>,
-    /// The deadline was seen to have passed.
+    /// The deadline has passed.
     late: Cell<bool>,
 }
 
@@ -148,7 +148,7 @@ impl<'d> Finder<'_, '_, 'd> {
                 gimli::DW_AT_ranges => entry.ranges = Some(attribute.value()),
                 gimli::DW_AT_call_file => {
                     if let AttributeValue::FileIndex(file) = attribute.value() {
-                        // Before version 5, file 0 means that there is none.
+                        // Before version 5, file 0 means none.
                         entry.call_file =
                             (file > 0 || self.unit.header.version() >= 5).then_some(file);
                     }
@@ -163,7 +163,7 @@ impl<'d> Finder<'_, '_, 'd> {
         Ok(entry)
     }
 
-    /// A function: it begins a chain for each address it covers that no function has claimed.
+    /// Starts a chain for each covered address that no function has claimed.
     fn function(
         &mut self,
         offset: UnitOffset,
@@ -188,8 +188,7 @@ impl<'d> Finder<'_, '_, 'd> {
         Ok(())
     }
 
-    /// An inlined copy: it continues the chains of the addresses it covers within the scope
-    /// around it.
+    /// Continues the chains of the addresses that an inlined copy covers within its parent scope.
     fn inlined(
         &mut self,
         offset: UnitOffset,
@@ -219,7 +218,8 @@ impl<'d> Finder<'_, '_, 'd> {
         Ok(())
     }
 
-    /// The positions in `covered` that the entry's ranges hold, ascending, and its first address.
+    /// Returns the positions in `covered` within the entry's ranges, ascending, and the entry's
+    /// first address.
     fn positions(&self, entry: &Entry<'d>) -> gimli::Result<(Vec<usize>, u64)> {
         let mut inside = Vec::new();
         let mut first = entry.low;

@@ -1,4 +1,4 @@
-//! A jitdump, read as it grows.
+//! Follows a jitdump as it grows.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,10 @@ use wallscope_binfmt::jitdump::{HEAD, HEADER, Head, Header, Problem, Record};
 
 use super::{Book, Now};
 
-/// What is read at once, bytes.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
 
-/// Bytes of a file, by pieces that are read once.
+/// Reader of a file in pieces that are read once.
 struct Window {
     file: File,
     at: u64,
@@ -19,7 +19,7 @@ struct Window {
 }
 
 impl Window {
-    /// `len` bytes at `at`; `None`: they are not (yet) there.
+    /// Returns `len` bytes at `at`; `None`: they do not exist (yet).
     fn get(&mut self, at: u64, len: usize) -> io::Result<Option<&[u8]>> {
         let inside = |w: &Window| {
             let from = at.checked_sub(w.at)? as usize;
@@ -47,16 +47,16 @@ pub struct JitDump {
     window: Window,
     header: Option<Header>,
     offset: u64,
-    /// Lines of code that is loaded next: its address, and by address.
+    /// Lines of the code that is loaded next: the code's address, and its lines by address.
     lines: (u64, Vec<(u64, u32, Vec<u8>)>),
-    /// Why it is not followed any more.
+    /// Reason why it is no longer followed.
     pub problem: Option<String>,
-    /// Unwinding information, which is not used.
+    /// Number of records with unwinding information, which is not used.
     pub unwinding: u64,
 }
 
 impl JitDump {
-    /// Begins with the header of `file`.
+    /// Starts with the header of `file`.
     pub fn new(file: File) -> JitDump {
         JitDump {
             window: Window {
@@ -72,16 +72,16 @@ impl JitDump {
         }
     }
 
-    /// Enters what has come into `book`, from at most `most` records. Whether there is more.
+    /// Enters new records into `book`, at most `most`. Returns whether there are more.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// If the file cannot be read.
     pub fn follow(&mut self, book: &mut Book, now: Now, most: usize) -> io::Result<bool> {
         if self.problem.is_some() {
             return Ok(false);
         }
         let written = self.window.file.metadata()?.len();
-        // What was written since is not in it.
+        // The buffer may lack data that was written since.
         self.window.bytes.clear();
         let Some(header) = self.header()? else {
             return Ok(false);
@@ -96,13 +96,13 @@ impl JitDump {
                 return Ok(false);
             };
             let next = self.offset + u64::from(head.size);
-            // A record is read once it is whole.
+            // A record is read once it is complete.
             if head.size == 0 || next > written {
                 return Ok(false);
             }
             let needs = head.needs();
             let (at, time) = (self.offset + HEAD as u64, head.time);
-            // Those of another clock say nothing.
+            // Times of another clock are not usable.
             let known = header.monotonic && time <= now.monotonic;
             let time = if known { time } else { now.monotonic };
             let Some(bytes) = self.window.get(at, needs)? else {
@@ -147,7 +147,7 @@ impl JitDump {
                     self.offset = header.size;
                     self.header = Some(header);
                 }
-                // Made, and not yet written.
+                // The file was created but not written yet.
                 Err(Problem::Other) if bytes == &[0; HEADER] => {}
                 Err(problem) => self.problem = Some(problem.to_string()),
             }

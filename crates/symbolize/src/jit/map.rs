@@ -1,52 +1,63 @@
-//! A perf map, read as it grows.
+//! Follows a perf map as it grows.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use wallscope_binfmt::mapped::open_regular;
 use wallscope_binfmt::perf_map::{Line, parse_line};
 use wallscope_procfs::process::inner_pid;
+use wallscope_procfs::target_file::{Purpose, Refusal, TargetPath, TargetRoot};
 
 use super::{Book, Now};
-use crate::TargetRoot;
 
-/// The longest line that is read; more of it is dropped.
+/// Maximum bytes of a line; the rest is dropped.
 const MAX_LINE: usize = 16 << 10;
-/// What is read at once, bytes.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// Most bytes of one map that are read.
+/// Maximum bytes of one map that are read.
 const MOST_READ: u64 = 1 << 30;
 
 /// A perf map that is being followed.
 ///
-/// Its lines have no times: what is there at the first reading counts as having been there always, and
-/// what comes later as spread evenly over the time until the file was last written to.
+/// Its lines have no times. Lines present at the first reading count as always present. Later lines
+/// count as spread evenly over the time until the file's last write.
 pub struct PerfMap {
     file: File,
     offset: u64,
     read: u64,
     /// A line that has no end yet.
     rest: Vec<u8>,
-    /// The rest of a line is dropped.
+    /// The rest of the present line is dropped.
     skipping: bool,
-    /// When it was read to its end; 0: never.
+    /// Time of the last complete reading, ns of CLOCK_MONOTONIC; 0: never.
     seen: u64,
-    /// Lines that are no entry.
+    /// Number of lines that are no entries.
     pub junk: u64,
 }
 
 impl PerfMap {
-    /// The perf map of `pid`: the one in the `/tmp` that it sees in `root`, where it is named by the id
-    /// the process knows itself by, else the one in ours.
-    pub fn find(pid: u32, root: Option<&TargetRoot>) -> Option<File> {
+    /// The perf map of `pid`: the file in the `/tmp` of `root`, the root of its target, named by the id
+    /// by which the process knows itself; else the file in this process's `/tmp`, with the target's
+    /// rights. `None`: there is none.
+    ///
+    /// # Errors
+    /// The reason for which a perf map that exists is not read.
+    pub fn find(pid: u32, root: &TargetRoot) -> Result<Option<File>, Refusal> {
         let inner = inner_pid(pid).unwrap_or(pid);
-        let path = |pid: u32| format!("/tmp/perf-{pid}.map");
-        root.and_then(|r| r.open_file(path(inner).as_ref()).ok())
-            .or_else(|| open_regular(path(pid).as_ref()).ok())
+        let open = |root: &TargetRoot, pid| {
+            let path = TargetPath::new(format!("/tmp/perf-{pid}.map"));
+            match root.open(&path, Purpose::RuntimeNames) {
+                Err(refusal) if refusal.is_absent() => Ok(None),
+                found => found.map(Some),
+            }
+        };
+        if let Some(found) = open(root, inner)? {
+            return Ok(Some(found));
+        }
+        open(&root.host()?, pid)
     }
 
-    /// Begins with the first line of `file`.
+    /// Starts with the first line of `file`.
     pub fn new(file: File) -> PerfMap {
         PerfMap {
             file,
@@ -59,14 +70,14 @@ impl PerfMap {
         }
     }
 
-    /// Enters what has come into `book`, from at most `most` bytes. Whether there is more.
+    /// Enters new lines into `book`, from at most `most` bytes. Returns whether there are more.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// If the file cannot be read.
     pub fn follow(&mut self, book: &mut Book, now: Now, most: usize) -> io::Result<bool> {
         let meta = self.file.metadata()?;
         if meta.len() < self.offset {
-            // Begun anew.
+            // The file was started anew.
             (self.offset, self.skipping) = (0, false);
             self.rest.clear();
         }
@@ -74,7 +85,8 @@ impl PerfMap {
             return Ok(false);
         }
         let written = meta.mtime() as u64 * 1_000_000_000 + meta.mtime_nsec() as u64;
-        // What has come since the last reading came one after the other until the file was written last.
+        // The new lines came one after the other, from the last reading until the file's last
+        // write.
         let ago = now.real.saturating_sub(written);
         let span = now.monotonic.saturating_sub(ago).saturating_sub(self.seen);
         let (from, bytes) = (self.offset, meta.len() - self.offset);
@@ -101,7 +113,7 @@ impl PerfMap {
         Ok(true)
     }
 
-    /// Nothing more will come: what has no line break is a line, too.
+    /// Enters the last line even if it lacks a line break: no more data will come.
     pub fn finish(&mut self, book: &mut Book) {
         let rest = std::mem::take(&mut self.rest);
         self.line(&rest, book, self.seen);

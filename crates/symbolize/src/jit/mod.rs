@@ -1,13 +1,13 @@
-//! Code made at run time: what is where, and what was there before.
+//! Code made at run time: the functions at each address, now and earlier.
 //!
-//! Runtimes tell it by perf maps ([`PerfMap`]) and jitdumps ([`JitDump`]), which are followed as they
-//! grow. They reuse the addresses of code that they have dropped: a [`Book`] keeps what was replaced,
-//! and until when it was there, so that an address can be named as of any moment since it was begun.
-//! A moment is asked for by its *version*, the last change before it: between two changes all
-//! addresses mean the same, so that a recording need not keep each sample's own time.
+//! Runtimes report their code in perf maps ([`PerfMap`]) and jitdumps ([`JitDump`]), which are
+//! followed as they grow. They reuse the addresses of dropped code. A [`Book`] therefore keeps
+//! replaced code with the time of its replacement, and names an address as of any time since the
+//! book was started. A time is given as a *version*: the last change before it. Between two changes
+//! every address keeps its meaning, so a recording need not keep the time of each sample.
 //!
-//! The files are their processes' own and taken for hostile: what is read and kept is bounded and
-//! counted, nothing is believed about sizes, and no time is that lies in the future.
+//! The files belong to the profiled processes and are untrusted: reads and memory are bounded and
+//! counted, sizes are checked, and a time in the future is rejected.
 
 mod dump;
 mod map;
@@ -24,19 +24,19 @@ use crate::demangle::{demangle, is_mangled, printable};
 pub use dump::JitDump;
 pub use map::PerfMap;
 
-/// Most bytes that a book may take, about.
+/// Maximum bytes of a book, approximately.
 const MOST_BYTES: usize = 64 << 20;
-/// What an entry takes beside its text and lines, bytes, about.
+/// Bytes of an entry besides its text and lines, approximately.
 const ENTRY: usize = 128;
 const PAGE: u64 = 4096;
-/// The longest piece whose replacement is remembered, pages.
+/// Maximum pages of a piece that is remembered after its replacement.
 const LONGEST: u64 = 1024;
-/// Changes closer to each other than this, ns, are one.
+/// Changes closer together than this are one, ns.
 const GAP: u64 = 5_000_000;
-/// So many changes, and that distance becomes twice as long.
+/// Number of changes after which that distance doubles.
 const MANY: usize = 4096;
 
-/// A clock's reading, by both clocks.
+/// One moment, by two clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Now {
     /// CLOCK_MONOTONIC, ns.
@@ -45,60 +45,60 @@ pub struct Now {
     pub real: u64,
 }
 
-/// A place in a function.
+/// A position in a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The function.
     pub name: Arc<str>,
-    /// The file; empty: not known.
+    /// The file; empty: unknown.
     pub file: Arc<str>,
-    /// The line; 0: not known.
+    /// The line; 0: unknown.
     pub line: u32,
 }
 
-/// A function's code, without where it is.
+/// Code of a function, without its address.
 struct Code {
     name: Arc<str>,
-    /// By the distance from its first address, ascending.
+    /// Lines by the distance from its first address, ascending.
     lines: Box<[(u64, u32, Arc<str>)]>,
 }
 
-/// A piece of memory that holds (a part of) a function's code.
+/// A piece of memory that contains code, or a part of it, of one function.
 #[derive(Clone, Copy)]
 struct Piece {
     end: u64,
-    /// The code's first address, which may lie before.
+    /// The code's first address, which may be before the piece.
     base: u64,
     code: u32,
 }
 
-/// A piece that is there no more.
+/// A piece that has been replaced.
 struct Past {
     start: u64,
     piece: Piece,
-    /// When it was replaced, ns.
+    /// Time of its replacement, ns.
     until: u64,
 }
 
-/// What code is, and was, at which addresses of a process.
+/// The code at each address of a process, now and earlier.
 pub struct Book {
     codes: Vec<Code>,
-    /// What is there now, by first address. Nothing overlaps.
+    /// Present pieces, by first address. They do not overlap.
     live: BTreeMap<u64, Piece>,
-    /// What was, by page.
+    /// Replaced pieces, by page.
     past: FxHashMap<u64, Vec<Past>>,
     texts: FxHashSet<Arc<str>>,
-    /// When something was replaced, ascending.
+    /// Times of replacements, ascending.
     changes: Vec<u64>,
     gap: u64,
     since: u64,
     bytes: usize,
-    /// Entries for which there was no room.
+    /// Number of entries that were refused because the book was full.
     pub refused: u64,
 }
 
 impl Book {
-    /// An empty book. What was replaced before `since`, ns of CLOCK_MONOTONIC, is of no interest.
+    /// Creates an empty book. Replacements before `since`, ns of CLOCK_MONOTONIC, are not kept.
     pub fn new(since: u64) -> Book {
         Book {
             codes: Vec::new(),
@@ -113,7 +113,7 @@ impl Book {
         }
     }
 
-    /// How many pieces of code have been entered.
+    /// Number of pieces of code that have been entered.
     pub fn len(&self) -> usize {
         self.codes.len()
     }
@@ -123,8 +123,8 @@ impl Book {
         self.codes.is_empty()
     }
 
-    /// Enters the code `name` of `size` bytes at `start`, there since `time`, ns. `lines`: by address,
-    /// with files.
+    /// Enters the code `name` of `size` bytes at `start`, present since `time`, ns. `lines`: by
+    /// address, with files.
     fn enter<'l>(
         &mut self,
         start: u64,
@@ -159,7 +159,7 @@ impl Book {
         self.put(start, end, code, time);
     }
 
-    /// What is at `from` now has moved to `to`, with its `size` bytes.
+    /// Moves the code at `from` to `to`, with its `size` bytes.
     fn moved(&mut self, from: u64, to: u64, size: u64, time: u64) {
         let Some(end) = to.checked_add(size).filter(|_| size > 0) else {
             return;
@@ -173,7 +173,7 @@ impl Book {
 
     fn put(&mut self, start: u64, end: u64, code: u32, time: u64) {
         let mut changed = false;
-        // They do not overlap, so that the last one to begin also ends last.
+        // Pieces do not overlap, so the last one to begin also ends last.
         while let Some((at, piece)) = self.live.range(..end).next_back().map(|(a, p)| (*a, *p))
             && piece.end > start
         {
@@ -236,14 +236,15 @@ impl Book {
         }
     }
 
-    /// When an address began to mean something else, ns of CLOCK_MONOTONIC, ascending; changes close to
-    /// each other are one, which comes after them.
+    /// Times at which an address changed its meaning, ns of CLOCK_MONOTONIC, ascending. Changes
+    /// close together are one, dated after them.
     pub fn changes(&self) -> &[u64] {
         &self.changes
     }
 
-    /// What was at `address` at the time of `version`, one of [`Book::changes`], or 0 before the first
-    /// one. What was not there yet is named by what came first: runtimes write late.
+    /// Returns the code at `address` as of `version`, which is one of [`Book::changes`], or 0
+    /// before the first one. An address without code at that time gets the first code that came
+    /// later: runtimes write late.
     pub fn at(&self, address: u64, version: u64) -> Option<Place> {
         let past = self.past.get(&(address / PAGE)).into_iter().flatten();
         let was = past

@@ -23,7 +23,7 @@ fn now(ms: u64) -> Now {
     let real = real.duration_since(std::time::UNIX_EPOCH).unwrap();
     Now {
         monotonic: ms * MS,
-        // What is written in a test is written at the moment of its reading.
+        // In a test, data is written at the time of its reading.
         real: real.as_nanos() as u64,
     }
 }
@@ -36,14 +36,14 @@ fn an_address_is_named_as_of_its_version() {
     book.enter(0x1040, 0x10, b"third", NONE, 200 * MS);
     book.enter(0x2000, 0x10, b"other", NONE, 201 * MS);
     book.enter(0x1000, 0x20, b"fourth", NONE, 300 * MS);
-    // New code at a new address changes nothing, nor does what was before the recording.
+    // New code at a new address changes nothing, and neither does code from before the recording.
     assert_eq!(book.changes(), [200 * MS, 300 * MS]);
     let at = |address| [0, 200 * MS, 300 * MS].map(|v| name(&book, address, v));
     assert_eq!(at(0x1044), ["inner", "third", "third"]);
     assert_eq!(at(0x1010), ["first", "first", "fourth"]);
     assert_eq!(at(0x1050), ["first"; 3]);
     assert_eq!(at(0x1030), ["first"; 3]);
-    // Named late rather than never.
+    // A late name is better than none.
     assert_eq!(at(0x2000), ["other"; 3]);
     assert_eq!(at(0x1100), ["-"; 3]);
 }
@@ -62,7 +62,7 @@ fn changes_close_to_each_other_are_one_after_them() {
         .map(|i| name(&book, 0x1000 + 0x10 * i, 100 * MS + GAP))
         .collect();
     assert_eq!(names, ["b"; 4]);
-    // One that is told late is put where it belongs.
+    // A late report is sorted in by its time.
     book.enter(0x1000, 0x10, b"c", NONE, 50 * MS);
     assert_eq!(book.changes()[0], 50 * MS);
 }
@@ -83,7 +83,7 @@ fn a_map_is_followed_as_it_grows() {
     let change = book.changes()[0];
     assert!((10 * MS..=60 * MS).contains(&change), "{change}");
     assert_eq!(name(&book, 0x1001, change), "next");
-    // Begun anew, as a new program does.
+    // Started anew, as by a new program.
     file.as_file().set_len(0).unwrap();
     map.follow(&mut book, now(70), usize::MAX).unwrap();
     let mut again = file.reopen().unwrap();
@@ -111,7 +111,7 @@ fn a_line_without_end_is_cut_and_the_next_one_read() {
 fn what_a_book_takes_is_bounded() {
     let (mut file, read) = growing();
     for i in 0..20_000u64 {
-        // All over each other, each with a name of its own.
+        // Overlapping entries, each with a name of its own.
         let line = format!("{:x} 4000000 name {i} {}\n", 0x1000 + i, "n".repeat(4000));
         file.write_all(line.as_bytes()).unwrap();
     }
@@ -123,7 +123,7 @@ fn what_a_book_takes_is_bounded() {
     assert!(book.refused > 0);
 }
 
-/// A jitdump in the making.
+/// Builder of a jitdump.
 struct Maker {
     file: tempfile::NamedTempFile,
 }
@@ -185,12 +185,12 @@ fn a_dump_tells_code_lines_moves_and_times() {
     let lines = [(0x1000, 3, "a.x"), (0x1010, 4, "a.x"), (0x9000, 9, "b.x")];
     maker.lines(0x1000, &lines);
     maker.load(0x1000, 0x20, "first", 10 * MS);
-    // Code that is longer than what is read at once.
+    // Code longer than one read.
     maker.load(0x8_0000, 300 << 10, "large", 20 * MS);
     assert!(!dump.follow(&mut book, now(30), 100).unwrap());
     maker.load(0x1000, 0x20, "second", 35 * MS);
     maker.moved(0x8_0000, 0x20_0000, 300 << 10, 36 * MS);
-    // By another clock.
+    // Of another clock.
     maker.load(0x3000, 0x10, "later", u64::MAX);
     maker.record(4, 1, &[0; 24]);
     maker.record(4, 1, &[1; 24]);
@@ -205,7 +205,7 @@ fn a_dump_tells_code_lines_moves_and_times() {
     assert_eq!(name(&book, 0x3000, 0), "later");
 }
 
-/// Whatever is written, at whatever places: it ends, within bounds.
+/// For any content at any offset, following ends within its bounds.
 #[test]
 fn damaged_dumps_end() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

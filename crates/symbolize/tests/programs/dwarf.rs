@@ -1,4 +1,4 @@
-//! Functions, inlined functions and lines, against what binutils finds in the same files.
+//! Compares functions, inlined functions and lines with binutils' results for the same files.
 
 use std::path::Path;
 
@@ -91,8 +91,8 @@ fn main() {
 }
 "#;
 
-/// Functions (as symbols call them), base names of files, and lines at addresses, as binutils
-/// finds them; innermost first.
+/// Functions (by symbol name), base names of files, and lines at addresses, by binutils; innermost
+/// first.
 fn addr2line(file: &Path, addresses: &[u64]) -> Vec<Vec<(String, String, u32)>> {
     let mut args = vec![
         "-a".to_owned(),
@@ -124,7 +124,7 @@ fn addr2line(file: &Path, addresses: &[u64]) -> Vec<Vec<(String, String, u32)>> 
     all
 }
 
-/// Every third address of the functions `pick` chooses, at most `limit`.
+/// Every third address of the functions that `pick` chooses, at most `limit`.
 fn addresses(file: &Path, limit: usize, pick: impl Fn(&str) -> bool) -> Vec<u64> {
     let mut all: Vec<u64> = functions(file)
         .into_iter()
@@ -138,8 +138,8 @@ fn addresses(file: &Path, limit: usize, pick: impl Fn(&str) -> bool) -> Vec<u64>
 }
 
 /// Compares whole inline stacks. Where DWARF has no linkage name, binutils names the innermost
-/// function by the symbol around it and we name the outermost by its symbol: names need to agree
-/// where both are mangled or both are not.
+/// function by its symbol, and we name the outermost by its symbol. So names need to agree only
+/// where both are mangled or neither is.
 fn compare(file: &Path, addresses: &[u64], at_least: f64) {
     assert!(addresses.len() > 20, "only {} addresses", addresses.len());
     let theirs = addr2line(file, addresses);
@@ -234,7 +234,7 @@ fn rust_names_without_hash() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // The standard library's symbols are mangled as it was built, these as asked for.
+    // Mangling of the standard library's symbols depends on its build, of these on the flags.
     for flags in [
         &["-O", "-g"][..],
         &["-O", "-g", "-Csymbol-mangling-version=v0"],
@@ -288,7 +288,8 @@ fn the_whole_of_a_large_library() {
     let mut lookup = Lookup::file(libc);
     lookup.sources.debug_directories = vec!["/usr/lib/debug".into()];
     let (ours, _) = lookup.addresses(libc, &all);
-    // Names of the outermost differ where ours is the exported alias; depth and lines must not.
+    // Names of the outermost function differ where ours is the exported alias; depth and lines must
+    // agree.
     let mut same = 0;
     let mut compared = 0;
     for (ours, theirs) in ours.iter().zip(&theirs) {
@@ -325,7 +326,7 @@ fn assembly_has_its_symbol_and_its_line() {
     }
 }
 
-/// Labels have no size, so `nm -S` leaves the column out.
+/// Labels have no size, so `nm -S` omits the column.
 fn address_of_label(file: &Path, name: &str) -> u64 {
     run("nm", &[file.to_str().unwrap()])
         .lines()
@@ -362,7 +363,7 @@ fn entries_that_dwz_moved_to_a_shared_file_are_followed() {
     let debug = dir.path().join("debug");
     std::fs::create_dir_all(debug.join(".dwz")).unwrap();
     let path = |p: &Path| p.to_str().unwrap().to_owned();
-    // Two programs that share a header's inlined functions, so that there is something to move.
+    // Two programs that share a header's inlined functions, so that `dwz` has something to move.
     let header: String = (0..40)
         .map(|i| {
             format!(

@@ -1,4 +1,4 @@
-//! Go programs, with everything in them and stripped, against what Go's own tools say.
+//! Compares Go programs, complete and stripped, with the results of Go's own tools.
 
 use std::io::Write;
 use std::path::Path;
@@ -87,7 +87,7 @@ fn names_lines_and_inlined_calls_are_those_of_go() {
         return;
     };
     let stripped = build(folder.path(), "stripped", &["-ldflags=-s -w"]).unwrap();
-    // Every function, at its entry and a little further on.
+    // Every function, at its entry and a little later.
     let text = run("go", &["tool", "nm", "-size", plain.to_str().unwrap()]);
     let mut addresses: Vec<u64> = text
         .lines()
@@ -125,7 +125,7 @@ fn names_lines_and_inlined_calls_are_those_of_go() {
         &wrong[..wrong.len().min(9)]
     );
 
-    // Without symbols and debug information nothing is lost. (Addresses are the same.)
+    // Nothing is lost without symbols and debug information. (Addresses are the same.)
     let bytes = std::fs::read(&stripped).unwrap();
     assert!(!Elf::parse(&bytes).unwrap().has_static_symbols());
     let (again, _) = Lookup::file(&stripped).addresses(&plain, &addresses);

@@ -1,5 +1,5 @@
-//! Files that are broken, by accident or on purpose: whatever they hold, resolving ends, without a
-//! panic, and says what it could not do.
+//! Damaged and hostile files: resolving ends for any content, without a panic, and reports its
+//! misses.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Fails where `work` does not end: what is tested is that it does, not how soon.
+/// Fails if `work` does not end; its speed is not tested.
 fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = mpsc::channel();
     let worker = std::thread::spawn(move || done.send(work()));
@@ -49,7 +49,7 @@ fn lookup(bytes: Vec<u8>, offsets: &[u64]) -> (Vec<Vec<crate::support::Found>>, 
     lookup.offsets(offsets)
 }
 
-/// A small generator of numbers that look random.
+/// A small pseudo-random generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -97,7 +97,7 @@ fn truncated_and_flipped_files_do_no_harm() {
             for round in 0..400 {
                 let mut flipped = bytes.clone();
                 for _ in 0..=numbers.below(30) {
-                    // Half of the rounds leave the headers and code alone, to get further in.
+                    // Half of the rounds keep the headers and code intact, to get further in.
                     let from = if round % 2 == 0 { debug_from } else { 0 };
                     let at = from + numbers.below(bytes.len() - from);
                     flipped[at] ^= 1 << numbers.below(8);
@@ -111,7 +111,7 @@ fn truncated_and_flipped_files_do_no_harm() {
     assert!(named > 0, "most flips leave most names alone");
 }
 
-/// DWARF 4 of one unit with one function, `main`, in which `body` stands.
+/// DWARF 4 with one unit and one function, `main`, with `body` inside.
 fn crafted(body: &str, ranges: &str) -> String {
     format!(
         r#"
@@ -221,7 +221,7 @@ fn nesting_without_end_does_not_exhaust_the_stack() {
     let Some((found, _)) = crafted_lookup(&nested, "") else {
         return;
     };
-    // The exported symbol of the same place is preferred to DWARF's plain name.
+    // The exported symbol at the same address is preferred to DWARF's plain name.
     assert_eq!(names(&found), ["main"]);
 }
 
@@ -253,7 +253,7 @@ two:
 
 #[test]
 fn work_that_multiplies_is_cut_off_and_counted() {
-    // 20,000 functions that all share a list of 200,000 ranges, in none of which they are.
+    // 20,000 functions that share a list of 200,000 ranges, none of which contains them.
     let body = "
     .rept 20000
     .uleb128 4

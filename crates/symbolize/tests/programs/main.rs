@@ -1,5 +1,5 @@
-//! Names of real programs: compiled here in every way that leaves more or less of their names, and
-//! compared with what binutils says of the same files.
+//! Tests names of real programs, compiled here with more or less symbol information, against
+//! binutils' results for the same files.
 
 mod dwarf;
 mod go;

@@ -1,14 +1,17 @@
-//! Where names come from when a program carries less and less of them.
+//! Tests the sources of names as a program carries fewer and fewer of them.
 
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::{Lookup, address_of, compile, found, frame, functions, have, names, run};
+use crate::support::{
+    Lookup, address_of, compile, found, frame, functions, have, names, own_rights, run,
+};
 use wallscope_binfmt::elf::Elf;
 use wallscope_model::{FrameKind, Module, ModuleId, ModuleKind, Recording};
-use wallscope_symbolize::{ModuleSource, Sources, TargetRoot, resolve};
+use wallscope_procfs::target_file::TargetRoot;
+use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
 const LIBRARY: &str = r#"
 #include <stdio.h>
@@ -16,7 +19,7 @@ static __attribute__((noinline)) int hidden_helper(int x) { puts("x"); return x 
 __attribute__((noinline)) int exported_function(int x) { return hidden_helper(x) + 1; }
 "#;
 
-/// A shared library with everything, and the addresses of its hidden and exported functions.
+/// A shared library with all information, and the addresses of its hidden and exported functions.
 fn library(dir: &Path, flags: &[&str]) -> (std::path::PathBuf, u64, u64) {
     let mut all = vec!["-shared", "-fPIC", "-O1", "-g", "-Wl,--build-id=sha1"];
     all.extend(flags);
@@ -75,7 +78,7 @@ fn a_stripped_library_has_its_exported_names_and_tells_other_functions_apart() {
     );
 }
 
-/// As musl and GHC have it: a function without a size, and behind it one that lost its name.
+/// As in musl and GHC: a function without a size, followed by one that lost its name.
 const SIZELESS: &str = r#"
 __asm__(".text\n"
         ".globl sizeless\n"
@@ -96,7 +99,7 @@ fn a_function_without_a_size_ends_where_its_code_ends() {
     let dir = tempfile::tempdir().unwrap();
     let flags = ["-shared", "-fPIC", "-Wl,--build-id=sha1"];
     let file = compile(dir.path(), "gcc", "lib.c", SIZELESS, &flags, "lib.so");
-    // nm says no size of them, and is not asked for one.
+    // nm gives no size for them.
     let all = run("nm", &["--defined-only", path(&file)]);
     let [sizeless, hidden, back] = ["sizeless", "hidden", "back"].map(|name| {
         let line = all
@@ -110,7 +113,7 @@ fn a_function_without_a_size_ends_where_its_code_ends() {
     assert_eq!(names(&found[0]), ["sizeless"]);
     assert_eq!(names(&found[1]), ["sizeless"], "behind its first return");
     assert!(found[2].is_empty(), "{:?}", names(&found[2]));
-    // Signal handlers return there; an unwinder looks at the byte before it.
+    // Signal handlers return there; an unwinder looks up the byte before it.
     assert_eq!(names(&found[3]), ["__restore_rt"]);
     assert_eq!(names(&found[4]), ["__restore_rt"]);
 }
@@ -171,7 +174,7 @@ fn a_debug_file_is_found_by_build_id_and_by_link() {
     assert_eq!((found[0][0].start_line, found[1][0].start_line), (3, 4));
     assert!(found[0][0].file.ends_with("/lib.c") && losses.is_empty());
 
-    // The debug file of another build is not taken.
+    // A debug file of another build is rejected.
     let changed = LIBRARY.replace("* 3", "* 5");
     let flags = ["-shared", "-fPIC", "-g", "-Wl,--build-id=sha1"];
     let other = compile(dir.path(), "gcc", "other.c", &changed, &flags, "other.so");
@@ -207,7 +210,7 @@ fn a_debug_file_is_found_by_build_id_and_by_link() {
             std::fs::rename(&here, &linked).unwrap();
         }
     }
-    // A file with another checksum is not taken.
+    // A file with another checksum is rejected.
     let mut bytes = std::fs::read(&linked).unwrap();
     bytes.push(0);
     std::fs::write(&linked, bytes).unwrap();
@@ -314,7 +317,7 @@ fn a_container_finds_its_own_debug_file_and_cannot_lead_out() {
         let mut lookup = Lookup::file(&file);
         lookup.sources.debug_directories = vec!["/usr/lib/debug".into()];
         let source = lookup.sources.modules.remove(&ModuleId(0)).unwrap();
-        let root = Arc::new(TargetRoot::at(&root).unwrap());
+        let root = Arc::new(TargetRoot::at(&root, own_rights()).unwrap());
         lookup
             .sources
             .modules
@@ -414,7 +417,7 @@ fn kernel_code_is_named_and_moved_to_its_module() {
 
 #[test]
 fn code_made_at_run_time_is_named_by_its_perf_map() {
-    // No process has this id, so that only the map handed over can be found.
+    // No process has this id, so only the map passed in can be found.
     let pid = u32::MAX - 1;
     let dir = tempfile::tempdir().unwrap();
     let map = dir.path().join("perf.map");

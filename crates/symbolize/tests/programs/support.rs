@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use wallscope_binfmt::elf::Elf;
 use wallscope_model::{Frame, FrameKind, Loss, Module, ModuleId, ModuleKind, Recording};
+use wallscope_procfs::target_file::{Rights, TargetRoot};
 use wallscope_symbolize::{ModuleSource, Sources, resolve};
 
-/// Whether all of `tools` can be run; says which one is missing otherwise.
+/// Whether all of `tools` can be run; prints a missing one.
 pub fn have(tools: &[&str]) -> bool {
     let missing = tools.iter().find(|tool| {
         Command::new(tool)
@@ -24,7 +26,7 @@ pub fn have(tools: &[&str]) -> bool {
     missing.is_none()
 }
 
-/// Runs a tool and gives what it printed.
+/// Runs a tool and returns its output.
 pub fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program)
         .args(args)
@@ -57,7 +59,7 @@ pub fn compile(
     output
 }
 
-/// Functions of `nm`: address, size, name.
+/// Functions listed by `nm`: address, size, name.
 pub fn functions(file: &Path) -> Vec<(u64, u64, String)> {
     run("nm", &["-S", "--defined-only", file.to_str().unwrap()])
         .lines()
@@ -83,7 +85,7 @@ pub fn address_of(file: &Path, name: &str) -> u64 {
         .0
 }
 
-/// One function at an address, as the tests compare it.
+/// A function at an address, in the form that the tests compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub name: String,
@@ -91,6 +93,11 @@ pub struct Found {
     pub file: String,
     pub start_line: u32,
     pub line: u32,
+}
+
+/// This process's rights.
+pub fn own_rights() -> Rights {
+    Rights::of_process(std::process::id()).unwrap()
 }
 
 /// A lookup: a file seen as module `path`, by way of `sources`.
@@ -101,7 +108,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// A lookup in `file`, kept open, without any debug directory.
+    /// Creates a lookup in `file`, kept open, without debug directories.
     pub fn file(file: &Path) -> Lookup {
         let mut lookup = Lookup::path_only(file);
         let open = File::open(file).unwrap();
@@ -112,19 +119,20 @@ impl Lookup {
         lookup
     }
 
-    /// A lookup that knows the path only.
+    /// Creates a lookup that knows only the path.
     pub fn path_only(file: &Path) -> Lookup {
         Lookup {
             path: file.to_str().unwrap().to_owned(),
             build_id: String::new(),
             sources: Sources {
+                root: Some(Arc::new(TargetRoot::of_host(own_rights()).unwrap())),
                 debug_directories: Vec::new(),
                 ..Sources::default()
             },
         }
     }
 
-    /// What is found at the file offsets, innermost first, and what was lost.
+    /// Resolves the file offsets; returns the functions, innermost first, and the losses.
     pub fn offsets(self, offsets: &[u64]) -> (Vec<Vec<Found>>, Vec<Loss>) {
         let mut recording = Recording {
             modules: vec![Module {
@@ -143,7 +151,7 @@ impl Lookup {
         (found(&recording), losses)
     }
 
-    /// The same for virtual addresses of `elf`.
+    /// Resolves virtual addresses of `elf`.
     pub fn addresses(self, elf: &Path, addresses: &[u64]) -> (Vec<Vec<Found>>, Vec<Loss>) {
         let bytes = std::fs::read(elf).unwrap();
         let elf = Elf::parse(&bytes).unwrap();
@@ -165,7 +173,7 @@ pub fn frame(kind: FrameKind, module: Option<u32>, address: u64) -> Frame {
     }
 }
 
-/// What the frames of a recording were resolved to.
+/// The resolved lines of a recording's frames.
 pub fn found(recording: &Recording) -> Vec<Vec<Found>> {
     let line = |l: &wallscope_model::Line| {
         let function = &recording.functions[l.function.0 as usize];

@@ -1,35 +1,35 @@
-//! The values that the unwinder's C side (`bpf/unwind_abi.h`) and this side exchange.
+//! Rust mirror of the structures and values in `bpf/unwind_abi.h`.
 
 use wallscope_model::StackEnd;
 
 use crate::runtime::hotspot::abi as hotspot;
 
-/// Most frames of one stack.
+/// Maximum frames of one stack.
 pub const MAX_FRAMES: usize = 1024;
-/// Bytes of `uw_work.buf`: two chunks of stack.
+/// Bytes of `uw_work.buf`: two chunks of stack memory.
 const BUF_BYTES: usize = 8192;
 const CACHE_SIZE: usize = 512;
-/// File ids are below this; above, words among frames have other meanings.
+/// File ids are below this; higher values mark words that are not frames.
 pub const FILES: u16 = 0xff00;
 
-/// Bit of a [`FrameWord`] that says that its address is not a return address.
+/// Bit of a [`FrameWord`]: its address is not a return address.
 const FRAME_EXACT: u64 = 1 << 47;
 
-/// A frame as the unwinder puts it out: file and offset, the same in every process.
+/// A frame as the unwinder emits it: file id and offset, equal in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct FrameWord(pub u64);
 
 impl FrameWord {
-    /// The file ([`crate::native::TableStore::file_key`]), below [`FILES`] unless the word is not a
-    /// frame (see [`crate::runtime::hotspot::Item`]); 0 where the address lies in no mapped
-    /// file, and [`FrameWord::offset`] is the address itself.
+    /// The file id ([`crate::native::TableStore::file_key`]). It is below [`FILES`] for a frame;
+    /// higher values are other words (see [`crate::runtime::hotspot::Item`]). It is 0 where the
+    /// address lies in no mapped file; [`FrameWord::offset`] is then the address itself.
     pub fn file(self) -> u16 {
         (self.0 >> 48) as u16
     }
 
-    /// Offset in the file, or the address. For a frame that is not exact, this is the return
-    /// address: one past the calling instruction.
+    /// The offset in the file, or the address. For a frame that is not exact it is the return
+    /// address: one past the call instruction.
     pub fn offset(self) -> u64 {
         self.0 & (FRAME_EXACT - 1)
     }
@@ -39,36 +39,36 @@ impl FrameWord {
         self.0 & FRAME_EXACT != 0
     }
 
-    /// The offset to look up for names: within the calling instruction.
+    /// The offset to look names up at: within the call instruction.
     pub fn lookup_offset(self) -> u64 {
         self.offset().saturating_sub(!self.is_exact() as u64)
     }
 }
 
-/// How a stack ended (`enum uw_end`). The values are also the ids of rules that end a stack.
+/// Why a stack ended (`enum uw_end`). The values are also the ids of rules that end a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum End {
-    /// The thread's entry point.
+    /// At the thread's entry point.
     Root = 1,
-    /// The limit of frames.
+    /// At the frame limit.
     MaxFrames = 2,
-    /// An address in no known mapping.
+    /// At an address in no known mapping.
     NoMapping = 3,
-    /// The process, or the mapping's table, is not loaded (yet).
+    /// The process or the mapping's table is not loaded (yet).
     NotLoaded = 4,
-    /// Code without unwind information.
+    /// At code without unwind information.
     NoInfo = 5,
-    /// Unwind information that cannot be followed.
+    /// At unwind information that cannot be followed.
     BadRule = 6,
-    /// Stack memory that could not be read.
+    /// At stack memory that could not be read.
     Unreadable = 7,
     /// The next frame would not lie above this one.
     NoProgress = 8,
 }
 
 impl End {
-    /// The end with this value; `None` for values that C never writes.
+    /// Converts `raw`; `None` for values that C never writes.
     pub fn from_raw(raw: u16) -> Option<End> {
         Some(match raw {
             1 => End::Root,
@@ -99,7 +99,7 @@ impl From<End> for StackEnd {
     }
 }
 
-/// First rule id that describes what a file says.
+/// First rule id that comes from a file's unwind information.
 pub(crate) const RULE_USER: u32 = 21;
 pub(crate) const RULE_FP: u32 = 16;
 pub(crate) const RULE_SIGNAL: u32 = 17;
@@ -118,34 +118,35 @@ pub(crate) const KIND_OTHER: u8 = 8;
 
 pub(crate) const RA_IN_REG: u8 = 0x10;
 
-/// DWARF numbers of the registers that calls preserve, in the order of [`Rule::slot`].
+/// DWARF numbers of the callee-saved registers, in the order of [`Rule::slot`].
 pub(crate) const SAVED_REGS: [u16; 6] = [3, 6, 12, 13, 14, 15];
 
-/// How one frame is left for its caller (`struct uw_rule`).
+/// How to unwind one frame to its caller (`struct uw_rule`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Rule {
-    /// Added to the register, bytes.
+    /// Added to the base register, bytes.
     pub cfa_off: i32,
-    /// Added after the dereference; for the PLT the byte from which on a push has happened.
+    /// Added after the dereference, bytes. For a PLT: the byte of an entry from which on its push
+    /// has happened.
     pub cfa_add: i16,
-    /// `enum uw_kind`.
+    /// The kind, `enum uw_kind`.
     pub kind: u8,
-    /// DWARF number of the register that the CFA is found from.
+    /// DWARF number of the CFA's base register.
     pub reg: u8,
-    /// 0: return address at CFA − 8; else 0x10 | the register that holds it.
+    /// 0: the return address is at CFA − 8; else 0x10 | the register that holds it.
     pub ra: u8,
-    /// Bit per preserved register: it is in memory…
+    /// Bit per callee-saved register: it is in memory…
     pub saved: u8,
-    /// …relative to this frame's rbp instead of the CFA.
+    /// …relative to this frame's rbp, not to the CFA.
     pub rbp_rel: u8,
-    /// Bit per preserved register: it cannot be recovered.
+    /// Bit per callee-saved register: it cannot be recovered.
     pub lost: u8,
-    /// Where, in words of 8 bytes.
+    /// Memory location of each, in words of 8 bytes.
     pub slot: [i16; 6],
 }
 
-/// An executable mapping as the kernel programs see it (`struct uw_mapping`).
+/// An executable mapping as kernel programs see it (`struct uw_mapping`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Mapping {
@@ -157,7 +158,7 @@ pub struct Mapping {
     pub delta: u64,
     /// File id | flags << 16.
     pub file: u32,
-    /// Generation of the list it belongs to.
+    /// Generation of the list that it belongs to.
     pub generation: u32,
 }
 
@@ -165,17 +166,17 @@ pub(crate) const MAP_FP: u32 = 0x1_0000;
 pub(crate) const MAP_PENDING: u32 = 0x2_0000;
 pub(crate) const MAP_NOTHING: u32 = 0x4_0000;
 
-/// Where a process's mappings are (`struct uw_proc`).
+/// The range of a process's mappings (`struct uw_proc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proc {
-    /// Index of the first.
+    /// Index of the first mapping.
     pub first: u32,
-    /// How many.
+    /// Number of mappings.
     pub count: u32,
-    /// Their generation; 0 is none.
+    /// Their generation; 0 means none.
     pub generation: u32,
-    /// How many of them were found not to hold any more.
+    /// Number of mappings marked pending because their addresses were unmapped.
     pub voided: u32,
 }
 
@@ -188,15 +189,15 @@ pub(crate) struct Cached {
     rule: u32,
 }
 
-/// A stack as the unwinder puts it out (`struct uw_stack`).
+/// A stack as the unwinder emits it (`struct uw_stack`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct RawStack {
     /// Frames in use.
     pub n: u32,
-    /// [`End`] as a number.
+    /// The [`End`] as a number.
     pub end: u16,
-    /// Frames that were left by frame pointer.
+    /// Frames that were unwound by frame pointer.
     pub by_fp: u16,
     /// Hash of the frames.
     pub hash: u64,
@@ -260,7 +261,7 @@ pub(crate) struct Host {
     pub beside_context: *mut libc::c_void,
     pub read_code: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64,
     pub code_context: *mut libc::c_void,
-    /// Bit per register by DWARF number that is known at all.
+    /// Bit per register, by DWARF number: its value is known.
     pub known: u64,
     pub height: unsafe extern "C" fn(*mut libc::c_void, u64, u64, u32) -> i64,
     pub height_context: *mut libc::c_void,

@@ -1,5 +1,6 @@
-//! DWARF call frame information → rows. A rule that the kernel programs cannot follow becomes
-//! `BadRule`, never an approximation.
+//! DWARF call frame information → rows.
+//!
+//! A rule that the kernel programs cannot follow becomes `BadRule`, never an approximation.
 
 use crate::native::abi::{End, KIND_DEREF, KIND_PLT, KIND_REG, RA_IN_REG, Rule, SAVED_REGS};
 use crate::native::rules::{Row, RuleSet};
@@ -15,7 +16,8 @@ const RBP: u16 = 6;
 const RSP: u16 = 7;
 const RIP: u16 = 16;
 
-/// Room for what compilers nest; deeper nesting is reported by gimli and ends as `BadRule`.
+/// Capacity for the nesting that compilers produce. gimli reports deeper nesting, which becomes
+/// `BadRule`.
 struct Storage;
 
 impl UnwindContextStorage<usize> for Storage {
@@ -23,7 +25,7 @@ impl UnwindContextStorage<usize> for Storage {
     type Stack = Box<[UnwindTableRow<usize, Storage>; 12]>;
 }
 
-/// The rows of one function: `rows[first .. first + count]` between two file offsets.
+/// The rows of one function: `rows[first .. first + count]`, between two file offsets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
     pub start: u32,
@@ -32,7 +34,7 @@ pub(crate) struct Range {
     pub count: u32,
 }
 
-/// Everything that a section says, in its own order.
+/// All rows of a section, in the section's order.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub ranges: Vec<Range>,
@@ -41,7 +43,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Adds a function with the same row throughout.
+    /// Adds a function with one row throughout.
     pub(crate) fn push_single(&mut self, start: u32, end: u32, rule: u32) {
         let first = self.rows.len() as u32;
         self.rows.push((start, rule));
@@ -55,8 +57,8 @@ impl Rows {
 }
 
 /// Reads all functions of `section`. `offset_of` maps an address to its offset in the file and the
-/// bytes that follow there. Stops quietly at damage: what was read before it stands, the rest has
-/// no information.
+/// number of bytes that follow there. Damage ends the reading without an error: rows before it
+/// stand, and the rest has no information.
 pub(crate) fn read<'d, S>(
     section: &S,
     bases: &gimli::BaseAddresses,
@@ -105,7 +107,8 @@ where
                             break;
                         }
                         Ok(Some(row)) => {
-                            // The address is computed by the file's instructions: it may be any.
+                            // The file's own instructions compute the address, so it may have any
+                            // value.
                             let from = row.start_address().wrapping_sub(fde.initial_address());
                             let at = start as u64 + from.min(len);
                             let last = out.rows[first..].last().map_or(start, |r| r.0);
@@ -121,7 +124,7 @@ where
             }
         }
         if damaged {
-            // Nothing of a function whose description breaks off can be trusted.
+            // A function with damaged information cannot be trusted at all.
             out.rows.truncate(first);
             out.rows.push((start, End::BadRule as u32));
         }
@@ -144,7 +147,7 @@ fn convert<'d, S: UnwindSection<Bytes<'d>>>(
 ) -> Row {
     const BAD: Row = Row::End(End::BadRule);
     let Some(mut rule) = cfa(row.cfa(), section) else {
-        // Where the return address is undefined the CFA does not matter.
+        // If the return address is undefined, the CFA does not matter.
         return match row.register(Register(RIP)) {
             Some(RegisterRule::Undefined) => Row::End(End::Root),
             _ => BAD,
@@ -168,7 +171,7 @@ fn convert<'d, S: UnwindSection<Bytes<'d>>>(
             }
             have_ra = true;
         } else if register.0 == RSP {
-            // By definition the caller's rsp is the CFA; anything else is another stack.
+            // The caller's rsp is the CFA by definition; another rule means another stack.
             match how {
                 RegisterRule::ValOffset(0) => {}
                 _ => return BAD,
@@ -208,7 +211,7 @@ fn cfa<'d, S: UnwindSection<Bytes<'d>>>(how: &CfaRule<usize>, section: &S) -> Op
     let rule = Rule::default();
     match how {
         CfaRule::RegisterAndOffset { register, offset } => {
-            // Register 0 without an offset is what stands where nothing was said.
+            // Register 0 without an offset is gimli's value for a missing rule.
             if register.0 > 15 || (register.0 == 0 && *offset == 0) {
                 return None;
             }
@@ -243,7 +246,7 @@ fn cfa<'d, S: UnwindSection<Bytes<'d>>>(how: &CfaRule<usize>, section: &S) -> Op
                     cfa_add: n as i16,
                     ..rule
                 }),
-                // ((rip & 15) >= n) << 3 more: what linkers write for their PLT
+                // plus ((rip & 15) >= n) << 3: the expression that linkers write for their PLT
                 [
                     0x80,
                     0x00,
@@ -265,7 +268,7 @@ fn cfa<'d, S: UnwindSection<Bytes<'d>>>(how: &CfaRule<usize>, section: &S) -> Op
     }
 }
 
-/// `DW_OP_bregN offset` and what follows it.
+/// Splits `DW_OP_bregN offset` off the start of an expression.
 fn breg(bytes: &[u8]) -> Option<(u8, i64, &[u8])> {
     let (op, mut rest) = bytes.split_first()?;
     if !(0x70..0x80).contains(op) {

@@ -1,15 +1,16 @@
-//! Code that changes stacks or frames, where its description does not say so.
+//! Code that switches stacks or frames while its unwind information still describes the old one.
 //!
-//! * **`swapcontext`** of glibc: seven instructions load registers of the other context before the address where that
-//!   one goes on is pushed. There the description still reads it from the stack, where some word of the other
-//!   context's lies. (`setcontext` is described as it is.)
-//! * **Exceptions**, thrown by libgcc: once the frame of the handler is found, its registers and return address are
-//!   written over those that the thrower's own frame keeps, and only then the stack goes back
-//!   (`__builtin_eh_return`). In between, the description leads to the caller of the handler by way of the thrower's
-//!   frame.
+//! * **`swapcontext`** of glibc: seven instructions load registers of the other context before it
+//!   pushes the address at which that context continues. The unwind information reads the return
+//!   address from the stack, where the other context has an unrelated word. (The information for
+//!   `setcontext` is correct.)
+//! * **Exceptions** in libgcc: after it finds the handler's frame, it writes the handler's
+//!   registers and return address over those saved in the thrower's frame. Only then the stack goes
+//!   back (`__builtin_eh_return`). In between, the information leads through the thrower's frame to
+//!   the handler's caller.
 //!
-//! Either would be a stack of callers that did not call, which may look whole. So for these few instructions
-//! nothing is said instead.
+//! Either would give a stack of callers that did not call, and that may look complete. So these few
+//! instructions get no rule.
 
 use crate::native::abi::{End, KIND_REG};
 use crate::native::cfi::{Range, Rows};
@@ -19,10 +20,10 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Register};
 use memchr::memmem;
 use object::read::ReadRef;
 
-/// Longest function that is looked into.
+/// Maximum bytes of a function that is examined.
 const LONGEST: u32 = 64 << 10;
 
-/// Takes from the descriptions what they say of such instructions.
+/// Removes the rules of such instructions from `rows`.
 pub(super) fn mend<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &RuleSet) {
     let swaps = image.may_export("swapcontext");
     let returns = returns_to_handler(rules);
@@ -35,7 +36,7 @@ pub(super) fn mend<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, ru
         let own = &rows.rows[range.first as usize..(range.first + range.count) as usize];
         let code = || image.bytes(u64::from(start), u64::from(length));
         let found = if swaps && own.len() == 1 && SWAP_LENGTH.contains(&length) {
-            // One row: it is said to do nothing to the stack.
+            // A single row says that the function never moves the stack pointer.
             code().and_then(swap)
         } else if own.len() > 3
             && let Some(row) = own.iter().find(|r| returns.contains(&r.1))
@@ -50,7 +51,7 @@ pub(super) fn mend<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, ru
     }
 }
 
-/// Makes range `i` say nothing between two offsets in the file.
+/// Gives range `i` no rule between two offsets in the file.
 fn silence(rows: &mut Rows, i: usize, from: u32, to: u32) {
     let Range {
         start,
@@ -73,15 +74,15 @@ fn silence(rows: &mut Rows, i: usize, from: u32, to: u32) {
     };
 }
 
-/// `mov %rbx,0x80(%rdi)`: what it begins with, and where `endbr64` may stand before.
+/// `mov %rbx,0x80(%rdi)`, the first instruction; `endbr64` may stand before it.
 const BEGIN: &[u8] = &[0x48, 0x89, 0x9f, 0x80, 0, 0, 0];
 const TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
-/// `mov 0xa0(%rdx),%rsp`: the stack of the other context.
+/// `mov 0xa0(%rdx),%rsp`: loads the other context's stack pointer.
 const OTHER_STACK: &[u8] = &[0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0];
-/// How long it is, in any version.
+/// Bytes of the function, in any glibc version.
 const SWAP_LENGTH: std::ops::Range<u32> = 0x80..0x400;
 
-/// From behind the change of stacks to behind the push, by offsets within the function.
+/// Returns the offsets within the function after the stack switch and after the push.
 fn swap(code: &[u8]) -> Option<(u32, u32)> {
     const MOST: usize = 16;
     if !code.strip_prefix(TARGET).unwrap_or(code).starts_with(BEGIN) {
@@ -91,11 +92,12 @@ fn swap(code: &[u8]) -> Option<(u32, u32)> {
     let mut decoder = Decoder::new(64, &code[from..], DecoderOptions::NONE);
     let push = (decoder.iter().take(MOST))
         .find(|i| i.code() == Code::Push_r64 && i.op0_register() == Register::RCX)?;
-    // Until it is carried out: where its last byte is, the description holds again.
+    // The information holds again at the instruction after the push.
     Some((from as u32, from as u32 + push.next_ip() as u32))
 }
 
-/// The rules by which `__builtin_eh_return` describes the stack that it goes back to: 8 above rcx.
+/// Returns the ids of the rules that `__builtin_eh_return` uses for the target stack: CFA = rcx +
+/// 8.
 fn returns_to_handler(rules: &RuleSet) -> Vec<u32> {
     const RCX: u8 = 2;
     let all = rules.rules().iter().zip(0..);
@@ -104,8 +106,9 @@ fn returns_to_handler(rules: &RuleSet) -> Vec<u32> {
         .collect()
 }
 
-/// From the call that overwrites the frame to where the stack goes back (`at`): the first call behind the last
-/// branch that leads elsewhere (there, where no handler was found).
+/// Returns the offsets from the call that overwrites the frame to `at`, where the stack goes back.
+/// It is the first call after the last branch that leaves this range, which is taken if no handler
+/// was found.
 fn install(code: &[u8], at: u32) -> Option<(u32, u32)> {
     let mut first = None;
     for i in &mut Decoder::new(64, code.get(..at as usize)?, DecoderOptions::NONE) {
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
     use crate::native::table::{self, Code as Kind};
 
-    /// This machine's own, where it is glibc's.
+    /// Checks this machine's C library, which is glibc.
     #[test]
     fn the_c_library_s_own_is_not_believed_where_it_has_two_stacks() {
         unsafe extern "C" {
@@ -138,7 +141,7 @@ mod tests {
         // SAFETY: all zeros is a value of it.
         let mut told: libc::Dl_info = unsafe { std::mem::zeroed() };
         let at = swapcontext as *const libc::c_void;
-        // SAFETY: writes to `told`, whose names live as long as the library is loaded.
+        // SAFETY: writes to `told`; its names stay valid while the library is loaded.
         assert_ne!(unsafe { libc::dladdr(at, &raw mut told) }, 0);
         // SAFETY: as above.
         let path = unsafe { std::ffi::CStr::from_ptr(told.dli_fname) };
@@ -162,7 +165,7 @@ mod tests {
         assert_ne!(rule(to), bad);
     }
 
-    /// Of a library that throws exceptions, each function that goes back to a handler.
+    /// Checks each function of libgcc that returns to a handler.
     #[test]
     fn libgcc_is_not_believed_from_where_it_overwrites_its_frame() {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -180,7 +183,7 @@ mod tests {
         for pair in rows.windows(2).filter(|pair| back.contains(&pair[1].1)) {
             let ((from, rule), (to, _)) = (pair[0], pair[1]);
             assert_eq!(rule, End::BadRule as u32, "before {to:#x}");
-            // A call of five bytes, and that far back but not much farther.
+            // A call of five bytes, some instructions earlier.
             assert_eq!(bytes[from as usize], 0xe8, "at {from:#x}");
             assert!((32..256).contains(&(to - from)), "{from:#x} to {to:#x}");
             found += 1;

@@ -1,24 +1,25 @@
-//! Rows of Go code, from the table that Go programs carry for their own tracebacks.
+//! Rows of Go code, from the pclntab that Go programs carry for their own tracebacks.
 //!
-//! Go says for each instruction how far the stack pointer has moved, so that no frame pointer is
-//! needed, and stacks are right in the first instructions of a function too. Its runtime moves
-//! between stacks; the functions that do so are told by name, and the place in them by their
-//! instructions:
+//! The table gives the stack pointer's offset for each instruction. So no frame pointer is needed,
+//! and stacks are correct in a function's first instructions too. The runtime switches between
+//! stacks. The functions that do so are found by name, and the switch in them by its instructions:
 //!
-//! * `systemstack`, `morestack` and `asmcgocall` leave a goroutine's stack for the thread's own. What
-//!   they left is in the goroutine, which is found from the thread (`KIND_GO`), or where that cannot be seen,
-//!   from the frame of `asmcgocall` or the register that holds the current goroutine (`unwind_host.c`);
-//! * `mcall` leaves a goroutine for good: the scheduler's work begins there;
-//! * `cgocallback`, where C calls Go, has above it the Go function that had called C. Between them stands
-//!   the start of `systemstack_switch`, where Go says that it left the goroutine: by the rules for return
-//!   addresses it has the name of the function before it, `mcall`;
-//! * calls into the vDSO keep the goroutine's stack pointer in `r12`.
+//! * `systemstack`, `morestack` and `asmcgocall` leave a goroutine's stack for the thread's own.
+//!   The goroutine holds the old registers, and the thread leads to the goroutine (`KIND_GO`). If
+//!   the thread cannot be read, `asmcgocall`'s frame or the register of the current goroutine leads
+//!   there (`unwind_host.c`).
+//! * `mcall` leaves a goroutine for good: the scheduler's work begins there.
+//! * Above `cgocallback`, where C calls Go, is the Go function that had called C. Between them is
+//!   the start of `systemstack_switch`, at which the goroutine claims to have stopped. The lookup
+//!   rule for return addresses names it after the function before it, `mcall`.
+//! * Calls into the vDSO keep the goroutine's stack pointer in `r12`.
 //!
-//! Around `clone` with the parent's memory (`syscall.rawVforkSyscall`) the return address is kept in a
-//! register: the table says that more than the frame was popped, the instructions, which register.
+//! Around `clone` with the parent's memory (`syscall.rawVforkSyscall`), a register holds the return
+//! address. The table says that more than the frame was popped, and the instructions say into which
+//! register.
 //!
-//! Not followed: other code of the runtime that sets the stack pointer (`BadRule`), C frames between
-//! a callback into Go and the Go function that had called C (Go itself leaves them out).
+//! Other runtime code that sets the stack pointer is not followed (`BadRule`). C frames between a
+//! callback into Go and the Go function that had called C are missing, as in Go's own tracebacks.
 
 use object::read::ReadRef;
 use wallscope_binfmt::gopclntab::{GoFile, GoFunction, Pclntab, Stretch};
@@ -30,7 +31,7 @@ use crate::native::cfi::{Range, Rows};
 use crate::native::image::{Image, MAX_CFI};
 use crate::native::rules::{Row, RuleSet};
 
-/// Most bytes of instructions that are looked at in one function.
+/// Maximum bytes of instructions that are examined in one function.
 const LONGEST: u64 = 1 << 16;
 
 const RSP: u8 = 7;
@@ -48,7 +49,7 @@ impl<'d, R: ReadRef<'d>> GoFile<'d> for Image<'d, R> {
     }
 }
 
-/// Adds the rows of all Go functions of `image`; whether there were any.
+/// Adds the rows of all Go functions of `image`; returns whether there were any.
 pub(crate) fn read<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     rows: &mut Rows,
@@ -70,7 +71,7 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
         .functions()
         .find(|f| f.name() == b"runtime.asmcgocall")
         .map_or(0, |f| depth_left(&f, code(&f).unwrap_or_default()));
-    // Real tables have fewer stretches than bytes; in a hostile one functions could share them.
+    // Real tables have fewer ranges than bytes; a hostile one could share ranges between functions.
     let mut budget = table.bytes().len();
     for function in table.functions() {
         let Some((offset, room)) = image.offset_of(function.entry) else {
@@ -80,7 +81,7 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
         let (Ok(start), Ok(end)) = (u32::try_from(offset), u32::try_from(end)) else {
             continue;
         };
-        // Instructions are looked at where they matter only: there are many functions.
+        // Read the instructions only where they matter: there are many functions.
         let code = || code(&function).unwrap_or_default();
         let mut out = Out {
             rows,
@@ -96,22 +97,22 @@ pub(crate) fn read<'d, R: ReadRef<'d>>(
     rows.ranges.len() > before
 }
 
-/// Where the runtime keeps what it needs to come back to a goroutine's stack.
+/// Offsets by which the runtime returns to a goroutine's stack, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Crossing {
-    /// Of the thread's current goroutine, from its TLS base.
+    /// From the thread's TLS base to its current goroutine (g).
     tls: i32,
-    /// Of its thread, in a goroutine.
+    /// From a goroutine to its thread (m).
     m: i16,
-    /// Of the goroutine it serves, in a thread.
+    /// From a thread to the goroutine that it serves.
     current: i16,
-    /// Of the stack pointer that was left, in a goroutine; the instruction pointer follows it.
+    /// From a goroutine to its saved stack pointer; the instruction pointer follows.
     sp: i16,
 }
 
 impl Crossing {
-    /// As the end of `systemstack` (`code`) does it: from TLS to the goroutine, to its thread, to
-    /// the goroutine that thread serves, to its stack pointer.
+    /// Reads the offsets from the end of `systemstack` (`code`), which follows TLS → g → m →
+    /// current goroutine → stack pointer.
     fn of(code: &[u8], tls_size: u64) -> Option<Crossing> {
         let call = find(code, &[0xff, 0xd7])?;
         let mut at = call + 2;
@@ -130,8 +131,8 @@ impl Crossing {
             None
         };
         let g = next(&|l| l.tls)?;
-        // Where the program may be loaded anywhere, the place comes from a table that the loader
-        // fills; it is the only variable of its kind unless C code has some.
+        // In position-independent code the TLS offset comes from a table that the loader fills. It
+        // is the only TLS variable unless C code has some.
         let tls = match g.base {
             None => g.offset,
             Some(_) if tls_size == 8 => -8,
@@ -149,8 +150,9 @@ impl Crossing {
         })
     }
 
-    /// `depth`: how far above the stack pointer that was left the return address is; `None`: that is in the
-    /// goroutine. `kept`: how far above the stack pointer the goroutine is kept; 0: nowhere.
+    /// The rule for a switch. `depth`: distance from the saved stack pointer up to the return
+    /// address; `None`: the goroutine holds that address. `kept`: distance from the stack pointer
+    /// up to the saved goroutine; 0: none.
     fn row(self, depth: Option<i32>, kept: i16) -> Row {
         let Ok(end) = i16::try_from(depth.map_or(0, |d| d.saturating_add(8))) else {
             return Row::End(End::BadRule);
@@ -164,7 +166,7 @@ impl Crossing {
     }
 }
 
-/// `mov offset(base), to`, of 64 bits.
+/// `mov offset(base), to`, 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Load {
     to: u8,
@@ -174,7 +176,7 @@ struct Load {
     tls: bool,
 }
 
-/// The load at the start of `code`, and its length.
+/// Decodes the load at the start of `code`; also returns its length.
 fn load(code: &[u8]) -> Option<(Load, usize)> {
     let tls = code.first() == Some(&0x64);
     let code = if tls { &code[1..] } else { code };
@@ -211,7 +213,7 @@ fn load(code: &[u8]) -> Option<(Load, usize)> {
     ))
 }
 
-/// A register's number by DWARF, which has another order below 8.
+/// Converts a register's machine number to its DWARF number; the order differs below 8.
 fn dwarf(register: u8) -> u8 {
     const DWARF: [u8; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
     DWARF
@@ -229,7 +231,7 @@ fn kept_in(before: &[u8], within: &[u8]) -> Option<u8> {
             false => code.ends_with(&[0x41, byte]),
         }
     };
-    // The longer form first, as it ends like a shorter one.
+    // Try the longer encoding first, as it ends like a shorter one.
     let mut all = (0..16).rev();
     all.find(|register| last(before, 0x58, *register) && last(within, 0x50, *register))
 }
@@ -238,7 +240,8 @@ fn find(code: &[u8], what: &[u8]) -> Option<usize> {
     code.windows(what.len()).position(|w| w == what)
 }
 
-/// Behind the first instruction that sets the stack pointer from a register or from memory.
+/// The offset after the first instruction that sets the stack pointer from a register or from
+/// memory.
 fn switch(code: &[u8]) -> Option<usize> {
     (0..code.len()).find_map(|at| match code[at..] {
         // mov %reg, %rsp
@@ -249,8 +252,8 @@ fn switch(code: &[u8]) -> Option<usize> {
     })
 }
 
-/// How deep the frame of `f` is where it leaves its caller's stack for another: none in old versions; from
-/// Go 1.21 on functions that call keep their caller's frame pointer.
+/// Bytes of `f`'s frame where it switches stacks: 0 in old versions; from Go 1.21 on such functions
+/// save their caller's frame pointer.
 fn depth_left(f: &GoFunction<'_, '_>, code: &[u8]) -> i32 {
     let Some(at) = switch(code) else { return 0 };
     let before = f.entry + at as u64 - 1;
@@ -258,17 +261,18 @@ fn depth_left(f: &GoFunction<'_, '_>, code: &[u8]) -> i32 {
     stretch.map_or(0, |s| s.value).max(0)
 }
 
-/// Where `asmcgocall` keeps the goroutine that it leaves, bytes above the stack pointer; 0: not told.
+/// Distance from the stack pointer up to the goroutine that `asmcgocall` saves, bytes; 0: not
+/// found.
 fn kept_above(code: &[u8]) -> i16 {
     let from = switch(code).unwrap_or(code.len());
-    // mov %rdi, …(%rsp), before the same register is used for something else
+    // mov %rdi, …(%rsp), before the register is used for something else
     let at = find(&code[from..], &[0x48, 0x89, 0x7c, 0x24]).map(|at| from + at + 4);
     let offset = at.and_then(|at| code.get(at)).map_or(0, |o| *o as i8);
     i16::from(offset) * i16::from(offset > 0 && offset % 8 == 0)
 }
 
-/// Behind the instruction that keeps the stack pointer, which `asmcgocall` has in `rdx`, and where that is,
-/// bytes above the new one.
+/// The offset after the instruction that saves the stack pointer (`rdx` in `asmcgocall`), and the
+/// distance from the new stack pointer up to the slot, bytes.
 fn kept_stack(code: &[u8]) -> Option<(usize, i8)> {
     (0..code.len()).find_map(|at| match code[at..] {
         // mov %rdx, (%rsp); mov %rdx, …(%rsp)
@@ -278,21 +282,22 @@ fn kept_stack(code: &[u8]) -> Option<(usize, i8)> {
     })
 }
 
-/// Rows of one function on their way into the list.
+/// Writer of one function's rows.
 struct Out<'r, 'd> {
     rows: &'r mut Rows,
     rules: &'r mut RuleSet,
-    /// Its instructions.
+    /// Reads the function's instructions.
     code: &'r dyn Fn() -> &'d [u8],
     budget: &'r mut usize,
     first: usize,
-    /// Offsets of the function in the file.
+    /// The function's offsets in the file.
     start: u32,
     end: u32,
 }
 
 impl Out<'_, '_> {
-    /// `left`: how deep the frame is that `asmcgocall` leaves on the goroutine's stack.
+    /// Adds the rows of `f`. `left`: bytes of the frame that `asmcgocall` leaves on the goroutine's
+    /// stack.
     fn function(&mut self, f: &GoFunction<'_, '_>, cross: Option<Crossing>, left: i32) {
         self.first = self.rows.rows.len();
         let crossing = |depth, kept| match cross {
@@ -301,13 +306,13 @@ impl Out<'_, '_> {
         };
         match f.name() {
             b"runtime.sigtramp" => self.depths(f, 0..usize::MAX),
-            // What a handler returns to is looked up at the byte before.
+            // A handler's return address is looked up one byte earlier.
             name if name.starts_with(b"runtime.sigreturn") => {
                 self.start -= u32::from(self.start > 0);
                 self.row(0, Row::Signal);
             }
-            // The place that a goroutine is said to have left where it called C, in whose stead it stands on
-            // its stack; where C calls Go, it is what Go returns to, looked up at the byte before.
+            // A goroutine that called C claims to have stopped here, and this address is on its
+            // stack. Where C calls Go, Go returns here, looked up one byte earlier.
             b"runtime.systemstack_switch" => {
                 self.start -= u32::from(self.start > 0);
                 self.row(0, at_depth(RSP, left));
@@ -318,7 +323,7 @@ impl Out<'_, '_> {
             b"runtime.systemstack" => {
                 let code = (self.code)();
                 self.switched(f, crossing(Some(depth_left(f, code)), 0));
-                // And back, behind the call.
+                // And back, after the call.
                 let at = switch(code).unwrap_or(code.len());
                 if let Some(back) = switch(&code[at..]) {
                     self.depths(f, at + back..usize::MAX);
@@ -347,7 +352,7 @@ impl Out<'_, '_> {
         }
     }
 
-    /// From `at` bytes into the function on.
+    /// Applies `row` from `at` bytes into the function on.
     fn row(&mut self, at: usize, row: Row) {
         let Ok(at) = u32::try_from(at) else { return };
         let Some(offset) = self.start.checked_add(at).filter(|o| *o < self.end) else {
@@ -360,7 +365,7 @@ impl Out<'_, '_> {
         }
     }
 
-    /// The rows that Go has for the part `within` of the function.
+    /// Adds the table's rows for the part `within` of the function.
     fn depths(&mut self, f: &GoFunction<'_, '_>, within: std::ops::Range<usize>) {
         for stretch in f.depths() {
             if *self.budget == 0 {
@@ -378,8 +383,8 @@ impl Out<'_, '_> {
         }
     }
 
-    /// The row of a stretch in which the return address has been popped: where it is popped into a
-    /// register, and pushed again at the end, it is in that register in between.
+    /// The row of a range in which the return address is popped: the register that receives it, if
+    /// the range ends by pushing that register again.
     fn popped(&self, f: &GoFunction<'_, '_>, stretch: Stretch) -> Option<Row> {
         let (before, rest) = (self.code)().split_at_checked((stretch.start - f.entry) as usize)?;
         let within = rest.get(..(stretch.end - stretch.start) as usize)?;
@@ -392,7 +397,7 @@ impl Out<'_, '_> {
         }))
     }
 
-    /// As Go has it up to where the stack is switched, then `after`.
+    /// Adds the table's rows up to the stack switch, then `after`.
     fn switched(&mut self, f: &GoFunction<'_, '_>, after: Row) {
         match switch((self.code)()) {
             Some(at) => {
@@ -403,8 +408,8 @@ impl Out<'_, '_> {
         }
     }
 
-    /// The end of `asmcgocall`, for callers that are on the thread's stack already: it keeps the
-    /// stack pointer in its frame, so `deep` as it was.
+    /// The end of `asmcgocall`, for callers that are already on the thread's stack. It saves the
+    /// stack pointer in its frame; the frame above has `deep` bytes.
     fn on_own_stack(&mut self, f: &GoFunction<'_, '_>, deep: i32) {
         let code = (self.code)();
         let from = switch(code).unwrap_or(code.len());
@@ -431,8 +436,8 @@ impl Out<'_, '_> {
         }
     }
 
-    /// A call into the vDSO: the stack pointer is in `r12` from `from` on until it is put back; and
-    /// in what stands behind the return, which jumps back before that.
+    /// A call into the vDSO: `r12` holds the stack pointer from `from` on until it is restored. The
+    /// same holds for code after the return, which jumps back before the restore.
     fn kept_in_r12(&mut self, f: &GoFunction<'_, '_>, from: usize) {
         let code = (self.code)();
         let depth = f
@@ -456,7 +461,7 @@ impl Out<'_, '_> {
     }
 }
 
-/// The frame begins `depth` bytes and a return address above `reg`.
+/// The rule for a frame that begins `depth` bytes and a return address above `reg`.
 fn at_depth(reg: u8, depth: i32) -> Row {
     if !(0..1 << 30).contains(&depth) {
         return Row::End(End::BadRule);
@@ -465,14 +470,14 @@ fn at_depth(reg: u8, depth: i32) -> Row {
         kind: if reg == RSP { KIND_REG } else { KIND_OTHER },
         reg,
         cfa_off: depth + 8,
-        // Functions with a frame keep their caller's frame pointer at its top.
+        // Functions with a frame save their caller's frame pointer at its top.
         saved: u8::from(depth >= 8) << 1,
         slot: [0, if depth >= 8 { -2 } else { 0 }, 0, 0, 0, 0],
         ..Rule::default()
     })
 }
 
-/// The system call that makes a thread: in the new one there is nothing above it.
+/// The system call that creates a thread: the new thread has no caller.
 fn spawn() -> Row {
     Row::Rule(Rule {
         kind: KIND_SPAWN,
@@ -488,7 +493,7 @@ mod tests {
 
     #[test]
     fn the_way_to_a_goroutine_is_read_from_the_instructions() {
-        // call *%rdi; mov %fs:-8, %rcx; mov 48(%rcx), %rbx … as Go 1.19 has it.
+        // call *%rdi; mov %fs:-8, %rcx; mov 48(%rcx), %rbx …, as in Go 1.19.
         let code = [
             0xff, 0xd7, 0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff, 0x48, 0x8b, 0x58,
             0x30, 0x48, 0x8b, 0x83, 0xc0, 0, 0, 0, 0x64, 0x48, 0x89, 0x04, 0x25, 0xf8, 0xff, 0xff,
@@ -510,7 +515,7 @@ mod tests {
         let (before, within) = ([0x31, 0xc9, 0x41, 0x5c], [0x0f, 0x05, 0x41, 0x54]);
         assert_eq!(kept_in(&before, &within), Some(12));
         assert_eq!(kept_in(&[0x5f], &[0x0f, 0x05, 0x57]), Some(7));
-        // Another one is pushed, or none.
+        // Another register is pushed, or none.
         assert_eq!(kept_in(&before, &[0x0f, 0x05, 0x41, 0x55]), None);
         assert_eq!(kept_in(&before, &[0x0f, 0x05, 0xc3]), None);
     }

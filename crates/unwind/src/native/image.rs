@@ -1,5 +1,7 @@
-//! The parts of an ELF file that a table is built from, read piece by piece: a file that shrinks
-//! meanwhile is an error here, where with a memory map it would be a deadly signal.
+//! Reads the parts of an ELF file that a table is built from.
+//!
+//! It reads piece by piece: a file that shrinks meanwhile is an error, where a memory map would
+//! deliver a fatal signal.
 
 use object::LittleEndian;
 use object::elf::{FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_TLS};
@@ -12,10 +14,10 @@ use std::hash::Hasher;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Why no table could be made from a file.
+/// Reason why no table could be built from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// Not an ELF file at all (a cache of generated code, a data file mapped executable).
+    /// Not an ELF file (a cache of generated code, a data file mapped executable).
     #[error("it is not an ELF file")]
     NotElf,
     /// ELF, but not 64-bit x86.
@@ -24,15 +26,15 @@ pub enum ImageError {
     /// Headers that contradict themselves or the file.
     #[error("its ELF headers are damaged: {0}")]
     Damaged(object::read::Error),
-    /// More unwind information than any real program has.
+    /// More unwind information than any real program has: its bytes, and the limit.
     #[error("its unwind information has {0} bytes; more than {1} are not read")]
     TooLarge(u64, u64),
 }
 
-/// Most bytes of unwind information that are read (librustc has 12 MB, Chromium about 40).
+/// Maximum bytes of unwind information (librustc has 12 MB, Chromium about 40).
 pub(crate) const MAX_CFI: u64 = 512 << 20;
 
-/// A file read with `pread`, so that nobody else's position moves.
+/// Reads a file with `pread`, so that no shared file position moves.
 pub(crate) struct Pread<'f> {
     file: &'f File,
     at: u64,
@@ -74,7 +76,7 @@ impl ReadCacheOps for Pread<'_> {
     }
 }
 
-/// A stretch of the file that is mapped executable.
+/// An executable segment of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub vaddr: u64,
@@ -82,13 +84,13 @@ pub(crate) struct Segment {
     pub size: u64,
 }
 
-/// Call frame information and the address it is linked at.
+/// Call frame information and its link-time address.
 pub(crate) struct Cfi<'d> {
     pub address: u64,
     pub data: Cow<'d, [u8]>,
 }
 
-/// Where Go describes its code, and what finding that takes; the names that V8 exports; symbols.
+/// Sections for Go's code table and the search for it, for V8's exported names, and for symbols.
 const KEPT: &[&str] = &[
     ".note.go.buildid",
     ".gopclntab",
@@ -103,7 +105,7 @@ const KEPT: &[&str] = &[
     ".symtab",
 ];
 
-/// A section that is kept by its name.
+/// A section listed in [`KEPT`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     pub name: &'static str,
@@ -112,7 +114,7 @@ pub(crate) struct Named {
     pub size: u64,
 }
 
-/// What is needed of one file.
+/// The parsed parts of one file.
 pub(crate) struct Image<'d, R: ReadRef<'d>> {
     data: R,
     pub segments: Vec<Segment>,
@@ -121,21 +123,21 @@ pub(crate) struct Image<'d, R: ReadRef<'d>> {
     pub debug_frame: Option<Cfi<'d>>,
     pub text: u64,
     pub got: u64,
-    /// Sections of linkage stubs: (address, size).
+    /// PLT sections: (address, size).
     pub stubs: Vec<(u64, u64)>,
-    /// Made by the Go compiler, which keeps frame pointers.
+    /// Compiled by Go, which keeps frame pointers.
     pub go: bool,
-    /// Sections that some languages and runtimes are told by.
+    /// Sections by which languages and runtimes are recognised.
     pub kept: Vec<Named>,
-    /// Bytes of its own variables of each thread.
+    /// Bytes of the file's thread-local variables.
     pub tls_size: u64,
 }
 
-/// What tells two files apart, or shows that they are the same one.
+/// Identity of a build: equal for copies of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     pub build_id: Box<[u8]>,
-    /// Hash of where the executable segments lie in the file.
+    /// Hash of the executable segments' addresses, offsets and sizes.
     layout: u64,
 }
 
@@ -195,7 +197,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 image.segments.push(segment);
             }
         }
-        // A file without (whole) section headers still runs: keep what the segments say.
+        // A file without complete section headers still runs: keep the data of its segments.
         let build_id = match header.sections(endian, data) {
             Ok(sections) => image.read_sections(&sections)?,
             Err(_) => None,
@@ -264,7 +266,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         address: u64,
     ) -> Result<Option<Cfi<'d>>, ImageError> {
         let endian = LittleEndian;
-        // Debug files keep the header of a section whose bytes are elsewhere.
+        // Debug files keep the headers of sections without their bytes.
         if section.sh_type(endian) == object::elf::SHT_NOBITS {
             return Ok(None);
         }
@@ -297,7 +299,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         Ok(Some(Cfi { address, data }))
     }
 
-    /// `.eh_frame` by way of `PT_GNU_EH_FRAME`, for files whose section headers were removed.
+    /// Finds `.eh_frame` through `PT_GNU_EH_FRAME`, for files without section headers.
     fn find_eh_frame(&self, hdr: Segment, loads: &[Segment]) -> Option<Cfi<'d>> {
         let bytes = self.data.read_bytes_at(hdr.offset, hdr.size.min(64)).ok()?;
         let bases = gimli::BaseAddresses::default().set_eh_frame_hdr(hdr.vaddr);
@@ -322,7 +324,8 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         })
     }
 
-    /// Offset in the file of executable code at `vaddr`, and how many bytes follow it there.
+    /// Converts the address of executable code to its offset in the file; also returns the bytes
+    /// that follow there.
     pub(crate) fn offset_of(&self, vaddr: u64) -> Option<(u64, u64)> {
         let s = self
             .segments
@@ -332,14 +335,14 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         Some((s.offset.checked_add(skip)?, s.size - skip))
     }
 
-    /// Where executable code at this offset in the file is linked at.
+    /// Converts an offset of executable code in the file to its link-time address.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         let s =
             (self.segments.iter()).find(|s| offset >= s.offset && offset - s.offset < s.size)?;
         s.vaddr.checked_add(offset - s.offset)
     }
 
-    /// Addresses of functions, by the symbols; in no order, and with repetitions.
+    /// Addresses of function symbols, unsorted and with repetitions.
     pub(crate) fn functions(&self) -> impl Iterator<Item = u64> {
         const MOST: u64 = 32 << 20;
         const SYMBOL: usize = 24;
@@ -356,15 +359,15 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         })
     }
 
-    /// Whether it may have a function of this name: one that it exports or takes from others, or any, where it has
-    /// no such names.
+    /// Whether the file may export or import a symbol of this name. True for a file without dynamic
+    /// symbol names.
     pub(crate) fn may_export(&self, name: &str) -> bool {
         let names = self.kept.iter().find(|s| s.name == ".dynstr");
         let names = names.and_then(|s| self.bytes(s.offset, s.size));
         names.is_none_or(|all| memchr::memmem::find(all, name.as_bytes()).is_some())
     }
 
-    /// Up to `len` bytes of the file.
+    /// Returns up to `len` bytes of the file.
     pub(crate) fn bytes(&self, offset: u64, len: u64) -> Option<&'d [u8]> {
         let end = self.data.len().ok()?;
         self.data

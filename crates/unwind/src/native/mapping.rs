@@ -1,4 +1,4 @@
-//! What a process has mapped, as the store is told.
+//! Descriptions of executable mappings, as the table store receives them.
 
 use crate::native::image::{Identity, ImageError};
 use crate::native::rules::RuleSet;
@@ -10,13 +10,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// While an image is parsed something else may wait so long.
+/// Interval between calls of `meanwhile` while an image is parsed.
 const MEANWHILE: Duration = Duration::from_millis(2);
 
-/// What a file is told apart by.
+/// Key that identifies a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FileKey {
-    /// A file in a file system, as it was when last changed.
+    /// A file in a file system, at its last change.
     Inode {
         /// Device.
         dev: u64,
@@ -27,15 +27,15 @@ pub enum FileKey {
         /// Size, bytes.
         size: u64,
     },
-    /// An image in memory, by a hash of its bytes (the vdso).
+    /// An image in memory (the vdso), by a hash of its bytes.
     Image(u64),
 }
 
 impl FileKey {
-    /// The key of an open file.
+    /// Computes the key of an open file.
     ///
     /// # Errors
-    /// If the file cannot be asked.
+    /// If the file's metadata cannot be read.
     pub fn of_file(file: &File) -> io::Result<FileKey> {
         let m = file.metadata()?;
         Ok(FileKey::Inode {
@@ -46,7 +46,7 @@ impl FileKey {
         })
     }
 
-    /// The key of an image in memory.
+    /// Computes the key of an image in memory.
     pub fn of_bytes(bytes: &[u8]) -> FileKey {
         let mut hasher = FxHasher::default();
         bytes.hash(&mut hasher);
@@ -54,11 +54,11 @@ impl FileKey {
     }
 }
 
-/// Where the code of a mapping comes from.
+/// Origin of a mapping's code.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// A file. `file` is looked at only where there is no table of it, or none any more; without it such code has
-    /// none.
+    /// A file. `file` is read only if the store has no table of it; without it, such code has no
+    /// table.
     File {
         /// Its key.
         key: &'a FileKey,
@@ -72,7 +72,7 @@ pub enum Source<'a> {
         /// The whole image.
         bytes: &'a [u8],
     },
-    /// No file: code made at run time, unwound by frame pointer.
+    /// No file: run-time code, unwound by frame pointer.
     Anonymous,
 }
 
@@ -83,14 +83,14 @@ pub struct MappingSpec<'a> {
     pub start: u64,
     /// One past the last address.
     pub end: u64,
-    /// Offset in the file that `start` shows, bytes.
+    /// Offset in the file of the byte at `start`.
     pub pgoff: u64,
-    /// What is mapped.
+    /// The mapped file or image.
     pub source: Source<'a>,
 }
 
 impl<'a> Source<'a> {
-    /// The file's or image's key; code made at run time has none.
+    /// The key of the file or image; `None` for run-time code.
     pub(crate) fn key(&self) -> Option<&'a FileKey> {
         match self {
             Source::File { key, .. } | Source::Bytes { key, .. } => Some(key),
@@ -98,8 +98,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Parses the image, if it is at hand; by another thread, where there is something to do
-    /// `meanwhile`.
+    /// Parses the image, if it is available. With `meanwhile`, another thread parses it while this
+    /// one calls `meanwhile`.
     pub(crate) fn parse(
         &self,
         rules: &mut RuleSet,

@@ -1,4 +1,4 @@
-//! Native code: unwinding by what compilers write for exceptions.
+//! Native code: unwinding by the call frame information that compilers write.
 
 pub mod abi;
 mod cfi;

@@ -1,16 +1,17 @@
-//! Which entries for mappings are free.
+//! Allocator for ranges of mapping entries.
 
-/// Free entries as (first, count), sorted, no two adjacent.
+/// Free ranges as (first, count), sorted, no two adjacent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Room(Vec<(u32, u32)>);
 
 impl Room {
-    /// All `count` entries are free.
+    /// Creates an allocator in which all `count` entries are free.
     pub fn new(count: u32) -> Room {
         Room(vec![(0, count)])
     }
 
-    /// The first of `count` entries that were free; `None` where there are not so many in a row.
+    /// Takes `count` adjacent free entries and returns the first; `None` if no range is long
+    /// enough.
     pub fn take(&mut self, count: u32) -> Option<u32> {
         let at = self.0.iter().position(|(_, n)| *n >= count)?;
         let (first, n) = &mut self.0[at];
@@ -23,7 +24,7 @@ impl Room {
         Some(taken)
     }
 
-    /// Gives entries back.
+    /// Frees a range.
     pub fn release(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;

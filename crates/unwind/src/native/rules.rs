@@ -1,5 +1,5 @@
-//! Unwind rules, each kept once for all files: a large program has a million rows and a few
-//! thousand rules.
+//! Unwind rules, deduplicated over all files: a large program has a million rows and a few thousand
+//! rules.
 
 use crate::native::abi::{
     End, KIND_FP, KIND_REG, KIND_SIGNAL, RULE_FP, RULE_FP_ENTRY, RULE_FP_PUSHED, RULE_RETURNS,
@@ -7,20 +7,20 @@ use crate::native::abi::{
 };
 use rustc_hash::FxHashMap;
 
-/// What applies from some offset on: a rule, or a cause for which stacks end there.
+/// The rule from some offset on, or the reason why stacks end there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Row {
-    /// Follow this rule.
+    /// Apply this rule.
     Rule(Rule),
-    /// The stack ends here: `Root`, `NoInfo`, `BadRule`.
+    /// The stack ends here: `Root`, `NoInfo` or `BadRule`.
     End(End),
-    /// The code that a signal handler returns to.
+    /// A signal handler's return trampoline.
     Signal,
-    /// Code that keeps frame pointers and has no description.
+    /// Code that keeps frame pointers and has no unwind information.
     FramePointer,
 }
 
-/// All rules in use; ids are given once and never change meaning.
+/// All rules in use; an id never changes its meaning.
 #[derive(Debug)]
 pub struct RuleSet {
     rules: Vec<Rule>,
@@ -31,7 +31,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// An empty set that gives ids below `capacity`.
+    /// Creates a set that gives ids below `capacity`.
     pub fn new(capacity: usize) -> RuleSet {
         let mut rules = vec![Rule::default(); RULE_USER as usize];
         let fp = Rule {
@@ -40,7 +40,7 @@ impl RuleSet {
             cfa_off: 16,
             saved: 1 << 1,
             slot: [0, -2, 0, 0, 0, 0],
-            // Code made at run time saves the others where it likes.
+            // Run-time code saves the other registers at unknown places.
             lost: ((1 << SAVED_REGS.len()) - 1) & !(1 << 1),
             ..Rule::default()
         };
@@ -73,7 +73,8 @@ impl RuleSet {
         }
     }
 
-    /// The id of `row`. When the set is full, that of an unusable rule, which is counted.
+    /// Returns the id of `row`. In a full set it is the id of an unusable rule, and the case is
+    /// counted.
     pub fn id(&mut self, row: Row) -> u32 {
         let rule = match row {
             Row::End(end) => return end as u32,
@@ -106,7 +107,7 @@ impl RuleSet {
         &self.rules
     }
 
-    /// Rows that got no rule because the set was full.
+    /// Number of rows without a rule because the set was full.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }

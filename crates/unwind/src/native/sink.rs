@@ -1,4 +1,4 @@
-//! Where tables go: kernel maps, or ordinary memory.
+//! Destinations of unwind tables: kernel maps, or ordinary memory.
 
 use crate::native::abi::{self, HostTable, Mapping, Proc, Rule};
 use crate::native::table::Table;
@@ -11,18 +11,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// How much fits.
+/// Capacity of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// File ids below this exist.
+    /// File ids are below this.
     pub files: usize,
-    /// Rule ids below this exist.
+    /// Rule ids are below this.
     pub rules: usize,
     /// Mappings of all processes together.
     pub mappings: usize,
 }
 
-/// What the kernel (or memory) refused.
+/// An operation that the kernel (or memory) refused.
 #[derive(Debug, thiserror::Error)]
 #[error("unwind tables: {what}: {source}")]
 pub struct SinkError {
@@ -36,44 +36,46 @@ fn refused(what: &'static str) -> impl Fn(libbpf_rs::Error) -> SinkError {
     move |source| SinkError { what, source }
 }
 
-/// Takes what [`crate::native::TableStore`] decides. Order matters to readers that run at the same
-/// time: rules before the tables that use them, tables before mappings, mappings before the process.
+/// Destination for the decisions of [`crate::native::TableStore`].
+///
+/// Readers run at the same time, so the order of writes matters: rules before the tables that use
+/// them, tables before mappings, mappings before the process.
 pub trait TableSink {
-    /// How much fits.
+    /// Returns the sink's capacity.
     fn capacity(&self) -> Capacity;
     /// Stores `rules` from id `first` on.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// If the kernel refuses.
     fn put_rules(&mut self, first: usize, rules: &[Rule]) -> Result<(), SinkError>;
-    /// Stores or replaces tables by file id, all at once: each call may wait for the kernel.
+    /// Stores or replaces tables by file id, all in one call: each call may wait for the kernel.
     ///
     /// # Errors
-    /// What the kernel refused; none of the tables is then to be relied on.
+    /// If the kernel refuses; none of the tables is then reliable.
     fn put_tables(&mut self, tables: &[(u16, Table)]) -> Result<(), SinkError>;
     /// Frees a table.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// If the kernel refuses.
     fn drop_table(&mut self, file: u16) -> Result<(), SinkError>;
-    /// Replaces mappings from index `first` on, in such a way that a reader never believes a half.
+    /// Replaces mappings from index `first` on. A concurrent reader rejects a half-written entry.
     fn put_mappings(&mut self, first: u32, mappings: &[Mapping]);
     /// Points a process at its mappings.
     ///
     /// # Errors
-    /// What the kernel refused: the map of processes may be full.
+    /// If the kernel refuses, for example when the map of processes is full.
     fn put_proc(&mut self, tgid: u32, proc: Proc) -> Result<(), SinkError>;
-    /// Forgets a process and its VM; it need not be known.
+    /// Removes a process and its VM, if they are known.
     fn remove_proc(&mut self, tgid: u32);
-    /// Tells of a process's HotSpot VM.
+    /// Stores the HotSpot VM of a process.
     ///
     /// # Errors
-    /// What the kernel refused: the map may be full.
+    /// If the kernel refuses, for example when the map is full.
     fn put_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError>;
-    /// All processes, including those that were copied at a fork.
+    /// Returns all processes, including those that the kernel copied at a fork.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// If the kernel refuses.
     fn procs(&self) -> Result<Vec<(u32, Proc)>, SinkError>;
 }
 
@@ -101,7 +103,7 @@ pub struct KernelTables {
 }
 
 impl KernelTables {
-    /// Over the maps of a loaded object.
+    /// Opens the maps of a loaded object.
     ///
     /// # Errors
     /// If the maps are not those of `bpf/unwind.h`, or cannot be mapped into memory.
@@ -147,7 +149,7 @@ impl TableSink for KernelTables {
             .iter()
             .flat_map(|m| m.as_fd().as_raw_fd().to_ne_bytes())
             .collect();
-        // One call for all: the kernel waits for its readers at the end of each.
+        // One call for all tables: the kernel waits for its readers at the end of each call.
         let batch = self.maps.tables.update_batch(
             &keys,
             &values,
@@ -158,7 +160,7 @@ impl TableSink for KernelTables {
         if batch.is_ok() {
             return Ok(());
         }
-        // Kernels before 5.15 or so have no batches for maps of maps.
+        // Kernels before about 5.15 have no batch updates for maps of maps.
         for ((file, _), map) in tables.iter().zip(&inner) {
             self.maps
                 .tables
@@ -193,7 +195,7 @@ impl TableSink for KernelTables {
     }
 
     fn remove_proc(&mut self, tgid: u32) {
-        // The kernel programs may have removed it already, at its exit.
+        // The kernel programs may have removed it at exit.
         let _ = self.maps.procs.delete(&tgid.to_ne_bytes());
         let _ = self.maps.hotspots.delete(&tgid.to_ne_bytes());
     }
@@ -263,7 +265,7 @@ fn inner_map(table: &Table) -> Result<MapHandle, libbpf_rs::Error> {
     Ok(map)
 }
 
-/// A map of the array kind as memory, shared with the kernel.
+/// An array map, mapped into memory and shared with the kernel.
 #[derive(Debug)]
 struct Window<T> {
     at: *mut T,
@@ -314,13 +316,14 @@ impl<T: Copy> Window<T> {
 }
 
 impl Window<Mapping> {
-    /// Writes an entry so that a reader who sees its generation before and after sees it whole.
+    /// Writes an entry so that a reader which finds its generation valid before and after reads a
+    /// complete entry.
     fn write_guarded(&mut self, index: usize, value: Mapping) {
         if index >= self.len {
             return;
         }
-        // SAFETY: within the mapping; readers only look at the generation atomically, and do not
-        // believe the rest while it is 0.
+        // SAFETY: within the mapping; readers access the generation atomically and reject the entry
+        // while it is 0.
         unsafe {
             let entry = self.at.add(index);
             let generation = AtomicU32::from_ptr(&raw mut (*entry).generation);
@@ -359,7 +362,7 @@ unsafe impl Send for MemoryTables {}
 unsafe impl Sync for MemoryTables {}
 
 impl MemoryTables {
-    /// Nothing yet.
+    /// Creates an empty sink.
     pub fn new() -> MemoryTables {
         MemoryTables {
             rules: Vec::new(),
@@ -371,7 +374,7 @@ impl MemoryTables {
         }
     }
 
-    /// The rows of a file, each offset << 32 | rule id, sorted; none where it has no table.
+    /// The rows of a file, each offset << 32 | rule id, sorted; empty if it has no table.
     pub(crate) fn rows(&self, file: u16) -> &[u64] {
         self.words.get(file as usize).map_or(&[], Table::row_words)
     }

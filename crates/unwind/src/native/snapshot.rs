@@ -1,5 +1,5 @@
-//! Unwinding in user space, with the very steps of the kernel programs: for stacks that were
-//! copied, or that can be read from outside while their thread waits.
+//! Unwinding in user space, by the steps of the kernel programs: for copied stacks, and for stacks
+//! that can be read while their thread is blocked.
 
 use crate::native::abi::{self, End, FrameWord, Host, MAX_FRAMES, Work};
 use crate::native::conduct::height::Described;
@@ -7,9 +7,9 @@ use crate::native::sink::MemoryTables;
 use rustc_hash::FxHashMap;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 
-/// Bit per register by DWARF number: all.
+/// Bit per register, by DWARF number: all registers.
 const ALL: u16 = 0xffff;
-/// Places of code whose heights are kept.
+/// Maximum cached CFA offsets.
 const HEIGHTS: usize = 1 << 14;
 
 /// User registers of a thread.
@@ -17,35 +17,35 @@ const HEIGHTS: usize = 1 << 14;
 pub struct Registers {
     /// Instruction pointer.
     pub ip: u64,
-    /// The sixteen general registers by DWARF number: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp,
-    /// r8 … r15.
+    /// The sixteen general registers by DWARF number: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 …
+    /// r15.
     pub general: [u64; 16],
 }
 
 /// An unwound stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwound {
-    /// Innermost first.
+    /// Frames, innermost first.
     pub frames: Vec<FrameWord>,
-    /// How it ended.
+    /// Reason why the stack ended.
     pub end: End,
-    /// Frames that were left by frame pointer: the caller of such a frame may be missing.
+    /// Frames that were unwound by frame pointer: such a frame's caller may be missing.
     pub by_frame_pointer: u16,
     /// Hash of the frames.
     pub hash: u64,
 }
 
-/// Unwinds one stack at a time. Keep it: it remembers the rules of addresses it has seen.
+/// Unwinds one stack at a time. Reuse it: it caches the rules of addresses that it has seen.
 pub struct Unwinder {
     work: Box<Work>,
     heights: Heights,
 }
 
-/// CFA − stack pointer, bytes, by generation of mappings, frame and whether it is exact.
+/// CFA − stack pointer in bytes, by generation of mappings, frame and exactness.
 type Heights = FxHashMap<(u32, u64, bool), Option<i64>>;
 
 impl Unwinder {
-    /// A new unwinder (30 KB).
+    /// Creates an unwinder (30 KB).
     pub fn new() -> Unwinder {
         let layout = Layout::new::<Work>();
         // SAFETY: the layout has a size; all zeroes is a valid Work, which holds only integers.
@@ -62,9 +62,10 @@ impl Unwinder {
         }
     }
 
-    /// Unwinds from `registers`, as process `tgid` of `tables`. `read` fills a buffer from an
-    /// address on and returns how many bytes it could read. At most `max_frames` frames, and never
-    /// more than [`MAX_FRAMES`]. Code of a HotSpot VM has further words in between
+    /// Unwinds from `registers`, as process `tgid` of `tables`.
+    ///
+    /// `read` fills a buffer from an address on and returns the bytes read. The result has at most
+    /// `max_frames` frames, and never more than [`MAX_FRAMES`]. HotSpot code adds further words
     /// ([`crate::runtime::hotspot::items`]).
     pub fn unwind<F: FnMut(u64, &mut [u8]) -> usize>(
         &mut self,
@@ -77,9 +78,10 @@ impl Unwinder {
         self.unwind_known(tables, tgid, registers, ALL, max_frames, &mut read)
     }
 
-    /// The same for a thread of which only the registers in `known` (a bit each, by DWARF number) are to be
-    /// had. Where the description of code finds its frame by rbp, and that is not known, it is found by the
-    /// stack pointer and what the code has done to it.
+    /// Unwinds like [`Unwinder::unwind`], with only the registers in `known` (a bit each, by DWARF
+    /// number).
+    ///
+    /// If a rule needs an unknown rbp, the CFA offset of the code is used instead.
     pub fn unwind_known<F: FnMut(u64, &mut [u8]) -> usize>(
         &mut self,
         tables: &MemoryTables,
@@ -95,9 +97,10 @@ impl Unwinder {
         self.run(tables, tgid, input, max_frames, reads)
     }
 
-    /// The same for stacks that were copied: `read` knows nothing but the stack. `beside` is for
-    /// what a HotSpot VM keeps about its code, which can only be read from the process itself, `code` for
-    /// instructions, which stay as they are.
+    /// Unwinds a copied stack, like [`Unwinder::unwind`].
+    ///
+    /// `read` knows only the stack. `beside` reads a HotSpot VM's data about its code, which only
+    /// the process has. `code` reads instructions, which do not change.
     #[expect(clippy::too_many_arguments)]
     pub fn unwind_copy<F, G, H>(
         &mut self,
@@ -126,7 +129,8 @@ impl Unwinder {
         self.run(tables, tgid, input, max_frames, reads)
     }
 
-    /// `reads`: the stack, what is beside it, code; each with the closure that it calls.
+    /// Runs the C unwinder. `reads`: callbacks for the stack, other memory and code, each with its
+    /// closure.
     fn run(
         &mut self,
         tables: &MemoryTables,
@@ -194,14 +198,14 @@ impl Default for Unwinder {
     }
 }
 
-/// What a stack is unwound from.
+/// Registers at the start of an unwind.
 struct Input<'r> {
     registers: &'r Registers,
-    /// Bit per register by DWARF number.
+    /// Bit per register, by DWARF number.
     known: u16,
 }
 
-/// Where the heights of frames are found.
+/// Lookup of CFA offsets during one unwind.
 struct Places<'u> {
     tables: &'u MemoryTables,
     generation: u32,
@@ -220,8 +224,8 @@ impl Places<'_> {
             rows: self.tables.rows(frame.file()),
             rules: &self.tables.rules,
             delta: (frame.offset()).wrapping_sub(ip.wrapping_sub(u64::from(!exact))),
-            // SAFETY: as in `run`: the context is the closure that the function expects, which is not
-            // running now, and the buffer has so many bytes.
+            // SAFETY: as in `run`: the context is the closure that the function expects, which is
+            // not running now, and the buffer has the given length.
             read: |at: u64, to: &mut [u8]| unsafe {
                 read(context, at, to.as_mut_ptr(), to.len() as u64) as usize
             },
@@ -232,9 +236,10 @@ impl Places<'_> {
     }
 }
 
-/// Asks the [`Places`] behind `context`; 0: not known.
+/// Looks a CFA offset up in the [`Places`] behind `context`; 0: unknown.
 unsafe extern "C" fn height_at(context: *mut libc::c_void, ip: u64, frame: u64, exact: u32) -> i64 {
-    // SAFETY: `context` is the value that `run` made for the call, and is not used elsewhere meanwhile.
+    // SAFETY: `context` is the value that `run` made for the call, and nothing else uses it
+    // meanwhile.
     let places = unsafe { &mut *context.cast::<Places<'_>>() };
     let height = places.height(ip, FrameWord(frame), exact != 0);
     height.unwrap_or(0)
@@ -242,7 +247,8 @@ unsafe extern "C" fn height_at(context: *mut libc::c_void, ip: u64, frame: u64, 
 
 type Reader = unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> u64;
 
-/// Calls the closure behind `context`. A panic in it ends the process: it cannot cross C.
+/// Calls the closure behind `context`. A panic in it aborts the process: it cannot unwind through
+/// C.
 unsafe extern "C" fn read_into<F: FnMut(u64, &mut [u8]) -> usize>(
     context: *mut libc::c_void,
     addr: u64,

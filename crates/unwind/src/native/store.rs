@@ -1,15 +1,18 @@
-//! Which tables exist, and which process uses which.
+//! The store of unwind tables: which tables exist, and which process uses which.
 //!
-//! A file gets an id once, by inode and change time, or by build id where the same build lies in
-//! several places; ids are never given to another file, so that a frame means the same until the
-//! end. A table is built when the first process maps its file. A process's mappings are written to
-//! unused entries with a new generation and then switched to, so that kernel programs see the old
-//! list or the new one; entries are used again only when no process, not even one that the kernel
-//! copied at a fork, points at them. Memory is bounded: beyond the limit, tables that no process
-//! uses are dropped, and if that is not enough new ones are refused; both are counted. Such code
-//! ends stacks as `TableNotLoaded`.
+//! A file gets an id once, by inode and change time, or by build id where copies of one build
+//! exist. An id is never reused, so a frame keeps its meaning. A table is built when the first
+//! process maps its file.
 //!
-//! It does not learn about processes or mappings itself, and opens nothing.
+//! A process's new mappings go to unused entries with a new generation, and then the process
+//! switches to them. Kernel programs therefore see the old list or the new one. Entries are reused
+//! only when no process points at them, not even one that the kernel copied at a fork.
+//!
+//! Memory is bounded. Above the limit, tables that no process uses are dropped. If that is not
+//! enough, new tables are refused. Both are counted, and stacks through such code end as
+//! `TableNotLoaded`.
+//!
+//! The store does not discover processes or mappings, and opens no file.
 
 use crate::native::abi::{MAP_FP, MAP_NOTHING, MAP_PENDING, Mapping, Proc};
 use crate::native::image::{Identity, ImageError};
@@ -22,32 +25,32 @@ use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the store holds and what it had to leave out. Counts are since the beginning.
+/// Contents of the store and counts of what it refused, since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Files with an id.
     pub files: u64,
     /// Tables in the sink now.
     pub tables: u64,
-    /// Their rows.
+    /// Rows of those tables.
     pub rows: u64,
-    /// Their size, bytes.
+    /// Bytes of those tables.
     pub table_bytes: u64,
-    /// Rules, all files.
+    /// Rules of all files.
     pub rules: u64,
     /// Processes with mappings.
     pub processes: u64,
-    /// Entries for mappings in use.
+    /// Mapping entries in use.
     pub mappings: u64,
     /// Tables dropped to keep the limit.
     pub evicted: u64,
     /// Tables not loaded because of the limit, or refused by the kernel.
     pub tables_refused: u64,
-    /// Files that got no id because all were given.
+    /// Files without an id because all ids were used.
     pub files_refused: u64,
-    /// Rows whose rule did not fit.
+    /// Rows without a rule because the rule set was full.
     pub rules_refused: u64,
-    /// Processes whose mappings did not fit.
+    /// Processes without mappings because the entries were used up.
     pub processes_refused: u64,
 }
 
@@ -58,7 +61,7 @@ enum State {
         rows: u64,
     },
     FramePointers,
-    /// No information, and the reason.
+    /// No unwind information, and the reason if there is one.
     Nothing(Option<String>),
     /// Known, but its table is not in the sink.
     Absent,
@@ -80,7 +83,7 @@ struct Region {
     files: Vec<u16>,
 }
 
-/// See the top of this file.
+/// A store of unwind tables in a sink; see the top of this file.
 #[derive(Debug)]
 pub struct TableStore<S> {
     sink: S,
@@ -100,17 +103,17 @@ pub struct TableStore<S> {
     stats: StoreStats,
 }
 
-/// Of all stores of this program, so that what an unwinder remembers of one is never believed of
-/// another.
+/// Generation counter of all stores of this program, so that an unwinder's cache of one store is
+/// invalid in another.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Retired lists that are kept before the processes are asked which are still in use.
+/// Retired lists that are kept before unused ones are searched for.
 const RETIRED: usize = 64;
-/// Longest list of one process: the kernel programs search no further.
+/// Maximum mappings of one process: the kernel programs search no further.
 const MAX_MAPPINGS: usize = 1 << 16;
 
 impl<S: TableSink> TableStore<S> {
-    /// An empty store that keeps at most `limit` bytes of tables in `sink`.
+    /// Creates an empty store that keeps at most `limit` bytes of tables in `sink`.
     ///
     /// # Errors
     /// If the sink refuses the fixed rules.
@@ -135,12 +138,12 @@ impl<S: TableSink> TableStore<S> {
         })
     }
 
-    /// Where the tables went.
+    /// The destination of the tables.
     pub fn sink(&self) -> &S {
         &self.sink
     }
 
-    /// The key by which the file with this id became known first.
+    /// The key under which the file with this id was first seen.
     pub fn file_key(&self, id: u16) -> Option<&FileKey> {
         self.files
             .get((id as usize).checked_sub(1)?)
@@ -152,7 +155,7 @@ impl<S: TableSink> TableStore<S> {
         self.keys.get(key).copied()
     }
 
-    /// Why a file's code cannot be unwound, where there is a reason beyond "it says nothing".
+    /// Reason why a file's code cannot be unwound, if it is more than missing unwind information.
     pub fn file_problem(&self, id: u16) -> Option<&str> {
         match &self.files.get((id as usize).checked_sub(1)?)?.state {
             State::Nothing(reason) => reason.as_deref(),
@@ -160,12 +163,12 @@ impl<S: TableSink> TableStore<S> {
         }
     }
 
-    /// How a file's code is unwound that nothing describes, if there is much of it.
+    /// Method for a file's code without unwind information, if there is much such code.
     pub fn file_undescribed(&self, id: u16) -> Option<Undescribed> {
         self.files.get((id as usize).checked_sub(1)?)?.undescribed
     }
 
-    /// What is held and what was refused.
+    /// Contents and refusals so far.
     pub fn stats(&self) -> StoreStats {
         let mut s = self.stats;
         s.files = self.files.len() as u64;
@@ -188,9 +191,9 @@ impl<S: TableSink> TableStore<S> {
         s
     }
 
-    /// Builds the tables that these need and nobody needed before. A large program takes a second:
-    /// `meanwhile` is called again and again. The next mappings that are set bring the tables into
-    /// the sink.
+    /// Builds the tables that `sources` need and that do not exist yet. A large program takes a
+    /// second, during which `meanwhile` is called repeatedly. The next call that sets mappings
+    /// moves the tables into the sink.
     pub fn build<'s>(
         &mut self,
         sources: impl Iterator<Item = &'s Source<'s>>,
@@ -204,7 +207,7 @@ impl<S: TableSink> TableStore<S> {
     /// Sets the mappings of one process; see [`TableStore::set_processes`].
     ///
     /// # Errors
-    /// As there.
+    /// If the kernel refuses the process.
     pub fn set_process(
         &mut self,
         tgid: u32,
@@ -214,12 +217,14 @@ impl<S: TableSink> TableStore<S> {
         Ok(ids.pop().unwrap_or_default())
     }
 
-    /// Sets the complete lists of executable mappings of several processes, building what tables
-    /// are missing. One call for many is cheaper: the kernel waits for its readers once a call.
-    /// Returns the file id of each mapping in the order given; 0 is none.
+    /// Sets the complete lists of executable mappings of several processes, and builds missing
+    /// tables.
+    ///
+    /// One call for many processes is cheaper: the kernel waits for its readers once a call.
+    /// Returns the file id of each mapping in the given order; 0 is none.
     ///
     /// # Errors
-    /// If the kernel refuses a process; what was set before it stands.
+    /// If the kernel refuses a process; processes before it are set.
     pub fn set_processes(
         &mut self,
         processes: &[(u32, &[MappingSpec<'_>])],
@@ -239,31 +244,31 @@ impl<S: TableSink> TableStore<S> {
         Ok(ids)
     }
 
-    /// Tells of the HotSpot VM of a process.
+    /// Stores the HotSpot VM of a process.
     ///
     /// # Errors
-    /// What the sink refused.
+    /// If the sink refuses.
     pub fn set_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError> {
         self.sink.put_hotspot(tgid, vm)
     }
 
-    /// Forgets a process that exited, or whose address space was replaced.
+    /// Removes a process that exited or executed another program.
     pub fn forget_process(&mut self, tgid: u32) {
         self.sink.remove_proc(tgid);
         if let Some(region) = self.processes.remove(&tgid) {
             self.retired.push(region);
             if self.retired.len() > RETIRED {
-                // A failure to look leaves them for the next time.
+                // On failure they remain until the next call.
                 let _ = self.collect();
             }
         }
     }
 
-    /// Processes of whose mappings some were found not to hold any more (`uw_is_free` of `bpf/unwind.h`), until they
-    /// are set anew; and those that share the same since a fork.
+    /// Processes with mappings that were marked pending (`uw_is_free` of `bpf/unwind.h`), until
+    /// they are set again. Includes processes that share these mappings since a fork.
     ///
     /// # Errors
-    /// If the kernel cannot be asked.
+    /// If the kernel's map cannot be read.
     pub fn outdated(&self) -> Result<Vec<u32>, SinkError> {
         let procs = self.sink.procs()?;
         let voided = procs.iter().filter(|(_, p)| p.voided > 0);
@@ -272,10 +277,10 @@ impl<S: TableSink> TableStore<S> {
         Ok(theirs.map(|(pid, _)| *pid).collect())
     }
 
-    /// Frees the mapping entries that nothing points at any more.
+    /// Frees mapping entries that no process points at.
     ///
     /// # Errors
-    /// If the kernel cannot be asked.
+    /// If the kernel's map cannot be read.
     pub fn collect(&mut self) -> Result<(), SinkError> {
         let live: FxHashSet<u32> = self
             .sink
@@ -294,7 +299,7 @@ impl<S: TableSink> TableStore<S> {
         Ok(())
     }
 
-    /// The id of what `source` names; a table that it needs is built.
+    /// Returns the id of the file that `source` names, and builds a missing table.
     fn resolve(&mut self, source: &Source<'_>, meanwhile: Option<&mut dyn FnMut()>) -> u16 {
         let Some(key) = source.key() else {
             return 0;
@@ -346,7 +351,7 @@ impl<S: TableSink> TableStore<S> {
         id
     }
 
-    /// Keeps what was found in file `id`: what is known of it then.
+    /// Keeps the result of parsing file `id`; returns its new state.
     fn keep(
         &mut self,
         id: u16,
@@ -371,7 +376,7 @@ impl<S: TableSink> TableStore<S> {
         }
     }
 
-    /// Puts new tables into the sink, within the limit.
+    /// Moves new tables into the sink, within the limit.
     fn upload(&mut self, wanted: &[Vec<u16>]) -> Result<(), SinkError> {
         let mut built = std::mem::take(&mut self.built);
         if built.is_empty() {
@@ -397,7 +402,8 @@ impl<S: TableSink> TableStore<S> {
             .put_rules(self.rules_put, &rules[self.rules_put..])?;
         self.rules_put = rules.len();
         if self.sink.put_tables(&built).is_err() {
-            // Out of kernel memory, say: the code stays without tables, all else goes on.
+            // Out of kernel memory, for example: this code stays without tables, and the rest goes
+            // on.
             self.stats.tables_refused += built.len() as u64;
             return Ok(());
         }
@@ -410,7 +416,7 @@ impl<S: TableSink> TableStore<S> {
         Ok(())
     }
 
-    /// Drops tables that no process uses, longest unused first, until `need` bytes are free.
+    /// Drops tables that no process uses, least recently used first, until `need` bytes are free.
     fn evict(&mut self, need: u64, mut in_use: FxHashSet<u16>) -> Result<u64, SinkError> {
         self.collect()?;
         for region in self.processes.values().chain(&self.retired) {
@@ -449,7 +455,7 @@ impl<S: TableSink> TableStore<S> {
         specs: &[MappingSpec<'_>],
         ids: &[u16],
     ) -> Result<(), SinkError> {
-        // Never 0, which means none.
+        // Generation 0 means none.
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed).max(1);
         self.generation = generation;
         let mut list: Vec<Mapping> = specs

@@ -4,7 +4,7 @@ use crate::native::{Capacity, MemoryTables, Registers, Unwinder, Unwound};
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Memory with room for few mappings.
+/// A sink with space for few mappings.
 struct Small {
     inner: MemoryTables,
     mappings: usize,
@@ -81,7 +81,7 @@ impl Binary {
     }
 }
 
-/// Two programs that are surely here, of different sizes.
+/// Two programs that every machine has, of different sizes.
 fn two() -> (Binary, Binary) {
     (
         Binary::open(std::env::current_exe().unwrap()),
@@ -125,7 +125,7 @@ fn what_the_kernel_copied_at_a_fork_keeps_its_entries() {
     store.set_process(1, &[ANONYMOUS; 8]).unwrap();
     let copy = store.sink.inner.procs[&1];
     store.sink.put_proc(77, copy).unwrap();
-    // The parent moves on, often; the child's entries stay as they are.
+    // The parent's list changes often; the child's entries stay.
     for _ in 0..50 {
         store.set_process(1, &[ANONYMOUS; 6]).unwrap();
         let of_child = &store.sink.inner.mappings[copy.first as usize..][..8];
@@ -147,7 +147,7 @@ fn tables_are_built_while_something_else_goes_on() {
     assert!(calls >= 2, "{calls}");
     assert_eq!(store.stats().files, 2);
     assert_eq!(store.stats().tables, 0, "not in the sink yet");
-    // The next list brings all of them, though it names but one.
+    // The next list brings all of them, though it names only one.
     let ids = store.set_process(1, &list[1..]).unwrap();
     assert_eq!(ids, [2, 0]);
     assert_eq!(store.stats().tables, 2);
@@ -178,7 +178,7 @@ fn memory_is_bounded_by_dropping_what_nobody_uses() {
 
     let mut store = store(100, of_large + of_small / 2);
     let ids = store.set_process(1, &[large.at(1 << 40)]).unwrap();
-    // In use: the second does not fit, and says so instead of guessing.
+    // The first is in use: the second does not fit, and its stacks end with a reason.
     let refused = store.set_process(2, &[small.at(1 << 41)]).unwrap();
     assert_eq!(store.stats().tables_refused, 1);
     let registers = Registers {
@@ -189,7 +189,7 @@ fn memory_is_bounded_by_dropping_what_nobody_uses() {
     let got = unwinder.unwind(&store.sink.inner, 2, &registers, 8, |_, _| 0);
     assert_eq!(got.end, End::NotLoaded);
     assert_eq!(got.frames[0].file(), refused[0]);
-    // No longer in use: it makes room, and comes back under the same id.
+    // The first is no longer in use: it is evicted, and comes back under its id.
     store.forget_process(1);
     assert_eq!(store.set_process(2, &[small.at(1 << 41)]).unwrap(), refused);
     assert_eq!(store.stats().evicted, 1);
@@ -218,7 +218,7 @@ fn one_build_in_two_places_is_one_file() {
     assert_eq!(store.file_key(ids[0]), Some(&small.key));
 }
 
-/// The same mapping, of a file that is not at hand.
+/// A mapping of a file that is not available.
 fn closed<'a>(spec: MappingSpec<'a>) -> MappingSpec<'a> {
     let Source::File { key, .. } = spec.source else {
         panic!("a file is mapped there");
@@ -246,7 +246,7 @@ fn a_file_that_comes_to_hand_later_is_looked_at_then() {
     assert_eq!(flags(&store), [MAP_PENDING; 2]);
     assert_eq!(store.set_process(1, &[a, closed(b)]).unwrap(), ids);
     assert_eq!(flags(&store), [0, MAP_PENDING]);
-    // What has a table keeps it.
+    // A file with a table keeps it.
     assert_eq!(store.set_process(1, &[closed(a), b]).unwrap(), ids);
     assert_eq!(flags(&store), [0, MAP_FP]);
 }
@@ -259,8 +259,8 @@ fn code_that_is_no_program_is_left_by_frame_pointer() {
     let cache = Binary::open(path);
     let mut store = store(100, 1 << 30);
     let ids = store.set_process(1, &[cache.at(1 << 40)]).unwrap();
-    // Two frames by frame pointer, then the zero that ends such a chain. The registers are those
-    // of a function's body; the code that is read there can be changed.
+    // Two frames by frame pointer, then the zero that ends such a chain. The registers are those of
+    // a function's body; the test can change the code there.
     let base = 0x7f00_0000_0000u64;
     let code = (1 << 40) + 0x10;
     let stack = [base + 32, (1 << 40) + 0x20, 0, 0, 0, (1 << 40) + 0x30, 0, 0];
@@ -299,8 +299,8 @@ fn code_that_is_no_program_is_left_by_frame_pointer() {
     assert_eq!(offsets(&got), [0x10, 0x20, 0x30]);
     assert!(got.frames.iter().all(|f| f.file() == ids[0]));
     assert!(got.frames[0].is_exact() && !got.frames[1].is_exact());
-    // Interrupted at its first instruction, at its last, and between the two of its prologue: the
-    // frame pointer is the caller's, and [rsp] or the word above it the way back.
+    // Interrupted at its first instruction, at its last, and between the two of its prologue: rbp
+    // is the caller's, and the return address is at [rsp] or one word above.
     let mut entry = registers;
     entry.general[6] = base + 32;
     entry.general[7] = base + 8;
@@ -320,9 +320,9 @@ fn code_that_is_no_program_is_left_by_frame_pointer() {
         (got.end, offsets(&got)),
         (End::Root, vec![0x10, 0x20, 0x30])
     );
-    // The same place in a body would not see the caller.
+    // The same address in a body would skip the caller.
     assert_eq!(offsets(&run(&entry, body)), [0x10, 0x30]);
-    // A zero that no chain handed down proves nothing.
+    // A zero that no chain passed down proves nothing.
     registers.general[6] = 0;
     assert_eq!(run(&registers, body).end, End::NoInfo);
 }

@@ -1,20 +1,19 @@
-//! One file's unwind table: for every byte of its code, how to leave the frame that executes it.
+//! One file's unwind table: for every byte of its code, the rule that unwinds a frame there.
 //!
-//! Built from `.eh_frame`, or `.debug_frame` where that is missing; of Go code from its own table
-//! (`go.rs`). Rows are keyed by *offset in the file* (pc − start of the mapping + its offset), so that
-//! a table serves every process and every load address as it is. Code that no function description
-//! covers has rows of its own that say so; nothing is inherited across a gap. Code without a description
-//! is told by its own instructions (`conduct.rs`), but for what is recognised as it is:
+//! It is built from `.eh_frame`, or from `.debug_frame` if that is missing, and for Go code from
+//! the pclntab (`go.rs`). Rows are keyed by *offset in the file* (pc − start of the mapping + its
+//! offset), so one table serves every process and load address. Code that no function covers has
+//! rows that say so; no row extends across a gap. Rules for code without unwind information are
+//! synthesised (`conduct`), except for recognised pieces:
 //!
-//! * the entry point of the file (`_start` of C libraries that describe nothing): it has no
-//!   caller by definition, so it is the root, but only its bytes up to its first call;
-//! * the code that signal handlers return to, by its two instructions (`rt_sigreturn`), in gaps;
-//! * the functions that V8 brings along, by the names that it exports;
-//! * linkage stubs that do nothing but jump (those of static programs have no description).
+//! * the file's entry point (`_start` of C libraries without unwind information) has no caller by
+//!   definition: it is a root, up to its first call;
+//! * the return trampoline of signal handlers, recognised by its two instructions (`rt_sigreturn`);
+//! * V8's builtins, recognised by V8's exported names;
+//! * PLT stubs that only jump (static programs do not describe theirs).
 //!
-//! Rows are grouped in blocks of 4 KiB of the file, so that a search is short. The encoding is
-//! described in `bpf/unwind_abi.h`. It does not read what a file says about exceptions, personality
-//! or language.
+//! Rows are grouped in blocks of 4 KiB of the file, so a search is short. `bpf/unwind_abi.h`
+//! describes the encoding. Exception tables, personality routines and language data are not read.
 
 use crate::native::abi::{End, KIND_REG, KIND_SPAWN, Rule};
 use crate::native::cfi::{self, Range, Rows};
@@ -29,28 +28,28 @@ use std::fs::File;
 
 const BLOCK_SHIFT: u32 = 12;
 
-/// How code of a file is unwound.
+/// Method to unwind the code of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Code {
     /// By this table.
     Table(Table),
-    /// By frame pointer: its compiler keeps them (Go, of a version whose own table is not known), or
-    /// it is not a program file but a cache of code made at run time.
+    /// By frame pointer: the compiler keeps them (Go with an unknown pclntab version), or the file
+    /// is a cache of run-time code.
     FramePointers,
-    /// Not at all: it has no unwind information, and nothing says that it keeps frame pointers.
+    /// None: the file has no unwind information, and nothing shows that it keeps frame pointers.
     Nothing,
 }
 
-/// How code of a file is unwound that nothing describes.
+/// Method to unwind a file's code without unwind information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Undescribed {
-    /// By what its instructions do.
+    /// By rules synthesised from its instructions.
     Followed,
-    /// By frame pointers, as most of its functions begin by making one.
+    /// By frame pointer, as most of its functions begin with a frame-pointer prologue.
     FramePointers,
 }
 
-/// The encoded table.
+/// The encoded table of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     words: Vec<u64>,
@@ -58,14 +57,14 @@ pub struct Table {
     undescribed: Option<Undescribed>,
 }
 
-/// What a file turned out to be.
+/// Result of parsing a file.
 pub(crate) struct Parsed {
     pub code: Code,
     pub identity: Option<Identity>,
 }
 
 impl Table {
-    /// Encodes rows that are sorted by offset without repetition, each (file offset, rule id).
+    /// Encodes rows, each (file offset, rule id), sorted by offset without repetition.
     fn encode(rows: &[(u32, u32)]) -> Table {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Table::default();
@@ -95,27 +94,27 @@ impl Table {
         }
     }
 
-    /// How code is unwound that nothing describes, if there is much of it (16 KiB and more).
+    /// Method for the code without unwind information, if there is much of it (16 KiB or more).
     pub fn undescribed(&self) -> Option<Undescribed> {
         self.undescribed
     }
 
-    /// The words that go into the kernel.
+    /// The words of the table as kernel programs read them.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// (file offset, rule id), sorted.
+    /// The rows as (file offset, rule id), sorted.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         (self.row_words().iter()).map(|w| ((w >> 32) as u32, *w as u32))
     }
 
-    /// The same as they are kept: offset << 32 | rule id.
+    /// The rows as stored: offset << 32 | rule id.
     pub(crate) fn row_words(&self) -> &[u64] {
         &self.words[self.words.len() - self.rows..]
     }
@@ -124,7 +123,7 @@ impl Table {
 /// Builds the table of an open ELF file.
 ///
 /// # Errors
-/// [`ImageError`] for files that are not x86-64 ELF or whose headers are damaged.
+/// [`ImageError`] for files that are not x86-64 ELF or have damaged headers.
 pub fn from_file(file: &File, rules: &mut RuleSet) -> Result<Code, ImageError> {
     let cache = ReadCache::new(Pread::new(file));
     parse(&cache, rules, |_| false).map(|p| p.code)
@@ -138,7 +137,7 @@ pub fn from_bytes(bytes: &[u8], rules: &mut RuleSet) -> Result<Code, ImageError>
     parse(bytes, rules, |_| false).map(|p| p.code)
 }
 
-/// As [`from_file`], but leaves the table out where `known` says that this identity has one.
+/// Parses an open ELF file, but builds no table if `known` says that this identity has one.
 pub(crate) fn parse_file(
     file: &File,
     rules: &mut RuleSet,
@@ -173,7 +172,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
         rows = cfi::read(&section, &bases(cfi.address), |a| image.offset_of(a), rules);
     }
     if image.go && !go::read(&image, &mut rows, rules) {
-        // A table of a kind that is not known: its compiler keeps frame pointers too.
+        // An unknown version of the table: Go keeps frame pointers too.
         return Ok(Parsed {
             code: Code::FramePointers,
             identity,
@@ -211,7 +210,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
     })
 }
 
-/// Joins all functions to one list of rows without overlaps, gaps made explicit.
+/// Merges all functions into one list of rows without overlaps; gaps get rows.
 fn merge(input: &Rows) -> Vec<(u32, u32)> {
     const GAP: u32 = End::NoInfo as u32;
     let mut out: Vec<(u32, u32)> = Vec::with_capacity(input.rows.len() + input.ranges.len() / 2);
@@ -243,7 +242,8 @@ fn merge(input: &Rows) -> Vec<(u32, u32)> {
     out
 }
 
-/// Adds what is known about code without a description. `rows.ranges` is sorted, before and after.
+/// Adds rules for recognised code without unwind information. `rows.ranges` is sorted, before and
+/// after.
 fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &mut RuleSet) {
     let mut found = Vec::new();
     if let Some((start, end)) = entry_code(image, &rows.ranges) {
@@ -292,7 +292,8 @@ fn recognise<'d, R: ReadRef<'d>>(image: &Image<'d, R>, rows: &mut Rows, rules: &
     rows.ranges.sort_by_key(|r| r.start);
 }
 
-/// The bytes of the entry point up to and including its first call, if nothing describes them.
+/// The bytes of the entry point up to and including its first call, if it has no unwind
+/// information.
 fn entry_code<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Option<(u32, u32)> {
     const LONGEST: u64 = 64;
     if image.entry == 0 {
@@ -310,7 +311,7 @@ fn entry_code<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Opt
     }
     let code = image.bytes(offset, room)?;
     let end = (0..code.len()).find_map(|i| match code[i..] {
-        // call rel32 that stays within the code
+        // call rel32 to an address in the code
         [0xe8, a, b, c, d, ..] => {
             let next = image.entry + i as u64 + 5;
             let target = next.wrapping_add(i32::from_le_bytes([a, b, c, d]) as i64 as u64);
@@ -323,8 +324,8 @@ fn entry_code<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Opt
     Some((start, start + end as u32))
 }
 
-/// The few instructions from the system call of `clone` to where the two threads part. C libraries
-/// leave them without a description, as nothing said could be true for both.
+/// The few instructions from the system call of `clone` to the branch between both threads. C
+/// libraries give them no unwind information, as no rule holds for both threads.
 fn spawns<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u32, u32)> {
     const LONGEST: u32 = 24;
     /// `syscall; test %rax,%rax`
@@ -342,12 +343,12 @@ fn spawns<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<(u3
         .collect()
 }
 
-/// Where stacks of fibers begin that were made by Boost's assembler (`make_fcontext`, in Boost.Context itself,
-/// PHP, and what else was built with it): a jump to the fiber's function, whose return leads to `_exit`.
+/// Roots of fiber stacks made by Boost's assembler (`make_fcontext`, in Boost.Context, PHP and
+/// others): a jump to the fiber's function, which returns to a call of `_exit`.
 fn fibers<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
     /// `push %rbp; jmp *%rbx`
     const BEGIN: &[u8] = &[0x55, 0xff, 0xe3];
-    /// `endbr64`, where it was built to check the targets of jumps.
+    /// `endbr64`, where indirect branch targets are checked.
     const TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
     /// `xor %rdi,%rdi; call`
     const END: &[u8] = &[0x48, 0x31, 0xff, 0xe8];
@@ -369,8 +370,8 @@ fn fibers<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Vec<
     found
 }
 
-/// Where a thread stands inside the system call that ends a signal handler: just behind the code
-/// that C libraries describe, as nothing ever returns there.
+/// The address at which a thread stands inside `rt_sigreturn`: just after the described code, as
+/// nothing returns there.
 fn sigreturn_ends<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) -> Vec<u32> {
     const LONGEST: u32 = 16;
     /// `mov $15,%rax; syscall`
@@ -388,8 +389,8 @@ fn sigreturn_ends<'d, R: ReadRef<'d>>(image: &Image<'d, R>, ranges: &[Range]) ->
         .collect()
 }
 
-/// The leading part of a section of stubs that consists of `jmp *disp32(%rip)` and padding, if
-/// nothing describes the section.
+/// The start of a PLT section that consists of `jmp *disp32(%rip)` and padding, if it has no unwind
+/// information.
 fn jumps<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     address: u64,
@@ -414,7 +415,7 @@ fn jumps<'d, R: ReadRef<'d>>(
             break;
         }
         at = code.len() - rest.len() + 6;
-        // What fills up a stub of 8 or 16 bytes.
+        // Padding of a stub to 8 or 16 bytes.
         const FILL: [&[u8]; 5] = [
             &[0x66, 0x90],
             &[0x0f, 0x1f, 0x00],
@@ -429,7 +430,7 @@ fn jumps<'d, R: ReadRef<'d>>(
     (at > 0).then(|| (start, start + at as u32))
 }
 
-/// Adds what the instructions of the remaining code tell. `rows.ranges` is sorted, before and after.
+/// Adds synthesised rules for the remaining code. `rows.ranges` is sorted, before and after.
 fn undescribed<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     rows: &mut Rows,
@@ -471,7 +472,7 @@ fn undescribed<'d, R: ReadRef<'d>>(
     much(Undescribed::Followed)
 }
 
-/// Adds what the instructions of a stretch told.
+/// Adds the synthesised rules of a range.
 fn push_followed(rows: &mut Rows, stretch: &Stretch<'_>, told: Vec<(u32, u32)>) {
     rows.ranges.push(Range {
         start: stretch.offset,
@@ -482,7 +483,7 @@ fn push_followed(rows: &mut Rows, stretch: &Stretch<'_>, told: Vec<(u32, u32)>) 
     rows.rows.extend(told);
 }
 
-/// Stretches of code between descriptions that are longer than padding, so many bytes of them at most.
+/// Gaps in the unwind information that are longer than padding, up to `most` bytes in all.
 fn gaps<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     ranges: &[Range],
@@ -516,7 +517,7 @@ fn gaps<'d, R: ReadRef<'d>>(
     out
 }
 
-/// V8's own functions that it made when it was built: one large stretch without descriptions.
+/// V8's builtins: one large gap in a file that exports V8's names.
 fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Option<Stretch<'d>> {
     const LEAST: u32 = 256 << 10;
     const NAME: &[u8] = b"\0v8dbg_";
@@ -536,8 +537,8 @@ fn builtins<'d, R: ReadRef<'d>>(image: &Image<'d, R>, gaps: &[(u32, u32)]) -> Op
     })
 }
 
-/// `mov $15, %eax; syscall` between two offsets, one byte more in front: what returns there is
-/// looked up at the byte before.
+/// The range of `mov $15, %eax; syscall` between two offsets, extended by one byte before it: a
+/// return address is looked up one byte earlier.
 fn sigreturn<'d, R: ReadRef<'d>>(image: &Image<'d, R>, start: u32, end: u32) -> Option<(u32, u32)> {
     const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     const SHORT: [u8; 7] = [0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// The end that the C side finds at `offset`, of rows whose rules are all ends.
+/// The end that the C side finds at `offset`, for rows that are all ends.
 fn ask(unwinder: &mut Unwinder, tables: &MemoryTables, offset: u64) -> End {
     let registers = Registers {
         ip: 0x1_0000_0000 + offset,
@@ -42,7 +42,7 @@ fn serve(table: Table, generation: u32) -> MemoryTables {
 }
 
 proptest! {
-    /// The search in C finds what a sorted map says, whatever the offsets.
+    /// The search in C agrees with a sorted map, for any offsets.
     #[test]
     fn search_agrees_with_a_sorted_map(
         rows in prop::collection::btree_map(
@@ -59,7 +59,7 @@ proptest! {
         let mut unwinder = Unwinder::new();
         let edges = rows.keys().flat_map(|o| [*o as u64, (*o as u64).saturating_sub(1), *o as u64 + 1]);
         for offset in asked.into_iter().chain(edges) {
-            // The last row always says that nothing follows; these have no such row, so stay below.
+            // The last row always ends the code; these rows have none, so stay below.
             let last = *rows.keys().last().unwrap() as u64;
             if offset >> 12 > last >> 12 {
                 continue;
@@ -69,8 +69,8 @@ proptest! {
         }
     }
 
-    /// Damaged files give a table, nothing, or an error; never a panic, and never rows that are
-    /// out of order or that the search could not handle.
+    /// A damaged file gives a table, no table, or an error. It never gives a panic, or rows that
+    /// are unsorted or that the search cannot handle.
     #[test]
     fn damage_is_survived(
         hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
@@ -97,7 +97,7 @@ proptest! {
     }
 }
 
-/// A small program of our own making, as bytes.
+/// A small program, as bytes.
 fn sample() -> &'static Vec<u8> {
     static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     BYTES.get_or_init(|| {
@@ -112,7 +112,7 @@ fn sample() -> &'static Vec<u8> {
     })
 }
 
-/// Where its unwind information lies.
+/// The range of its unwind information.
 fn frames() -> (usize, usize) {
     use object::{Object, ObjectSection};
     let file = object::File::parse(sample().as_slice()).unwrap();
@@ -143,7 +143,7 @@ fn build(source: &str, args: &[&str]) -> Vec<u8> {
     std::fs::read(out).unwrap()
 }
 
-/// Rule ids by the names of functions, at their first byte.
+/// Rule ids at the first byte of each function, by name.
 fn rules_at(bytes: &[u8], names: &[&str]) -> (BTreeMap<String, (u32, u64)>, Table) {
     use object::{Object, ObjectSymbol};
     let mut rules = RuleSet::new(1 << 16);
@@ -205,7 +205,7 @@ fn gaps_say_so_and_bare_signal_returns_are_known() {
     );
     let (found, table) = rules_at(&bytes, &["give_back", "begin", "between", "after"]);
     assert_eq!(found["give_back"].0, crate::native::abi::RULE_SIGNAL);
-    // What returns there is looked up one byte before.
+    // A return address there is looked up one byte earlier.
     let before = rule_at(&table, found["give_back"].1 - 1);
     assert_eq!(before, crate::native::abi::RULE_SIGNAL);
     assert_eq!(

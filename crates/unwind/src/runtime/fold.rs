@@ -1,17 +1,18 @@
-//! Managed frames in the place of the interpreter's own.
+//! Folds managed frames into a native stack: they replace the interpreter's own frames.
 //!
-//! Each call of the interpreter is one native frame and one or more managed ones. Both sides come in
-//! the same order, so they are matched call by call: from the root where the native stack is whole
-//! (at the leaf the interpreter may just be entering or leaving a function), else from the leaf.
+//! Each call of the interpreter is one native frame and one or more managed ones. Both lists have
+//! the same order, so they are matched call by call. The match starts at the root if the native
+//! stack is complete, since at the leaf the interpreter may just be entering or leaving a function.
+//! Otherwise it starts at the leaf.
 
-/// A managed frame, as far as its place in the stack is concerned.
+/// A managed frame, reduced to its role in the match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Managed {
-    /// Whether it is the outermost function of a call of the interpreter.
+    /// Whether it is the outermost function of an interpreter call.
     pub entry: bool,
 }
 
-/// One frame of the joined stack: an index into either side.
+/// One frame of the folded stack: an index into either list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A native frame.
@@ -20,23 +21,23 @@ pub enum Entry {
     Managed(usize),
 }
 
-/// What a native frame is to the runtime.
+/// Role of a native frame for the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Not the runtime's business.
+    /// Not part of the runtime.
     Other,
     /// A call of the interpreter.
     Interpreter,
-    /// Passes calls on.
+    /// Only passes calls on.
     Glue,
-    /// Switches between stacks within the thread, or begins one (a greenlet).
+    /// Switches between stacks within the thread, or starts one (a greenlet).
     Switch,
 }
 
-/// How many of `roles`, innermost first, are of the stack that runs: where a greenlet begins, what
-/// follows is of others, as far as it was not written over. `None`: all of them.
+/// The number of `roles`, innermost first, that belong to the running stack. Behind the start of a
+/// greenlet lie remains of other stacks. `None`: all of them.
 pub fn own(roles: &[Role]) -> Option<usize> {
-    // At the leaf it switches; what began this stack has called the interpreter.
+    // At the leaf it may be switching; the start of this stack has called the interpreter.
     let called = roles.iter().position(|r| *r == Role::Interpreter)?;
     let is_switch = |r: &Role| *r == Role::Switch;
     let begins = called + roles[called..].iter().position(is_switch)?;
@@ -44,10 +45,10 @@ pub fn own(roles: &[Role]) -> Option<usize> {
     Some(begins + run.count())
 }
 
-/// Joins `roles`, the native frames, and `managed`, both innermost first. `whole`: the native stack
-/// reached its root. `keep`: the runtime's own frames are left in.
+/// Folds `managed` into `roles`, the native frames; both are innermost first. `whole`: the native
+/// stack reached its root. `keep`: the runtime's own frames stay.
 pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec<Entry> {
-    // Runs of managed frames, each of one call.
+    // Runs of managed frames, one a call.
     let mut calls = Vec::new();
     let mut from = 0;
     for (i, frame) in managed.iter().enumerate() {
@@ -57,7 +58,7 @@ pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec
         }
     }
     let interpreters = roles.iter().filter(|r| **r == Role::Interpreter).count();
-    // Of interpreter frame k, the run is k - skipped; of surplus runs the first are `ahead`.
+    // Interpreter frame k matches run k - skipped; the first `ahead` surplus runs come first.
     let (skipped, ahead) = if whole {
         (
             interpreters.saturating_sub(calls.len()),
@@ -72,9 +73,9 @@ pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec
         joined.extend(run.map(Entry::Managed));
     }
     let mut met = 0;
-    // Of the frames since the last explained call, whether all passed calls on.
+    // Whether all frames since the last matched call only pass calls on.
     let mut explained = false;
-    // Where those begin in `joined` that pass calls on from the call that comes next.
+    // Start in `joined` of frames that may pass on the next call.
     let mut pending: Option<usize> = None;
     for (i, role) in roles.iter().enumerate() {
         match role {
@@ -91,7 +92,7 @@ pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec
                 joined.extend(run.into_iter().flatten().map(Entry::Managed));
             }
             Role::Glue if explained && !keep => {}
-            // At the leaf it is what runs.
+            // At the leaf it is the running function.
             Role::Glue if i > 0 => {
                 pending = pending.or(Some(joined.len()));
                 joined.push(Entry::Native(i));
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn each_call_gets_its_functions() {
-        // A C function called by two Python functions of one call, called through glue.
+        // Two Python functions of one call, called through glue, call a C function.
         let roles = [O, I, G, O, I, O];
         let joined = fold(&roles, &managed(&[0, 1, 1]), true, false);
         assert_eq!(joined, [N(0), M(0), M(1), N(3), M(2), N(5)]);
@@ -152,12 +153,13 @@ mod tests {
 
     #[test]
     fn a_greenlet_has_a_stack_of_its_own() {
-        // It calls a C function, and was begun by two frames; below is who switched to it.
+        // It calls a C function and was started by two frames; below is the stack that switched to
+        // it.
         let roles = [O, I, G, S, S, G, I, S, S, I, O];
         assert_eq!(own(&roles), Some(5));
         let joined = fold(&roles[..5], &managed(&[0, 1]), true, false);
         assert_eq!(joined, [N(0), M(0), M(1), N(3), N(4)]);
-        // About to switch; and the first stack of a thread.
+        // About to switch; and a thread's first stack.
         assert_eq!(own(&[S, S, I, S, O]), Some(4));
         assert_eq!(own(&[S, S, I, O]), None);
         assert_eq!(own(&[O, I, O]), None);

@@ -1,26 +1,26 @@
-//! Memory of a process, as it is now.
+//! Reads a running process's memory.
 
-/// Reads it, whole or not at all.
+/// Reader of a process's memory: each read is complete or fails.
 pub(super) struct Memory<'r>(pub(super) &'r mut dyn FnMut(u64, &mut [u8]) -> bool);
 
 impl Memory<'_> {
-    /// A word of eight bytes.
+    /// Reads a word of eight bytes.
     pub(super) fn word(&mut self, at: u64) -> Option<u64> {
         let mut bytes = [0u8; 8];
         self.bytes(at, &mut bytes)?;
         Some(u64::from_le_bytes(bytes))
     }
 
-    /// A word of four bytes.
+    /// Reads a word of four bytes.
     pub(super) fn half(&mut self, at: u64) -> Option<u32> {
         let mut bytes = [0u8; 4];
         self.bytes(at, &mut bytes)?;
         Some(u32::from_le_bytes(bytes))
     }
 
-    /// All bytes of `to`.
+    /// Fills all of `to`.
     pub(super) fn bytes(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
-        // No object lies in the first page, and none above what a program may have.
+        // No object lies in the first page, or above the user address range.
         ((0x1000..1 << 47).contains(&at) && self.0(at, to)).then_some(())
     }
 }

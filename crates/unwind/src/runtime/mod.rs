@@ -1,13 +1,12 @@
 //! Runtimes of managed languages, one folder and one row each.
 //!
-//! A runtime is *recognised* in a mapped file; that gives facts, kept for as long as the file is.
-//! The facts and the place where a process has mapped the file give what the kernel programs need
-//! to read a thread's managed frames at the moment of a sample. Names and lines are read from the
-//! process soon after, and kept. [`fold`] puts managed frames in the place of the interpreter's own.
+//! A runtime is *recognised* in a mapped file. This gives facts, kept as long as the file. The
+//! facts and the file's load address give the kernel programs all they need to read a thread's
+//! managed frames during a sample. Names and lines are read from the process soon after, and
+//! cached. [`fold`] replaces the interpreter's own frames by managed ones.
 //!
-//! The target is never stopped and never written to: what is read may be changing, or garbage. So
-//! each chain is bounded, each object is checked to be of the type it should be, and what does not
-//! fit is a counted miss.
+//! The target is never stopped and never written to, so the memory that is read may be changing, or
+//! garbage. Each chain is bounded, each object's type is checked, and a mismatch is a counted miss.
 
 mod fold;
 pub mod go;
@@ -24,7 +23,7 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 
 pub use fold::{Entry, Managed, Role, fold, own};
 
-/// What is known of a file that holds a runtime.
+/// Facts about a file that contains a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Facts {
     /// CPython.
@@ -42,7 +41,7 @@ pub enum Facts {
 }
 
 impl Facts {
-    /// The runtime and its version, for people.
+    /// The runtime and its version, for display.
     pub fn describe(&self) -> String {
         match self {
             Facts::Python(f) => format!("CPython {}", f.version),
@@ -55,8 +54,8 @@ impl Facts {
         }
     }
 
-    /// What the walk along an interpreter's frames is told of a process that has the file mapped with its
-    /// addresses moved by `bias`; `file` is the unwinder's id of the file. `None`: it is no interpreter.
+    /// The parameters of the interpreter walk for a process that maps the file with load bias
+    /// `bias`. `file` is the unwinder's id of the file. `None`: not an interpreter.
     pub fn interpreter(&self, bias: u64, file: u16) -> Option<python::abi::Proc> {
         match self {
             Facts::Python(f) => Some(f.process(bias, file)),
@@ -66,11 +65,11 @@ impl Facts {
         }
     }
 
-    /// Reads the function behind a frame of such a walk, at `address` of that process; `check` is what the
-    /// walk saw of it.
+    /// Reads the function of an interpreter frame, at `address` of that process. `check` is the
+    /// checksum that the walk computed.
     ///
     /// # Errors
-    /// The miss.
+    /// The reason for the miss.
     pub fn read_code(
         &self,
         bias: u64,
@@ -86,8 +85,8 @@ impl Facts {
         }
     }
 
-    /// Functions of the interpreter between two calls of its loop that only pass the call on: offset in the
-    /// file and length, ascending.
+    /// Functions of the interpreter that only pass a call on: offset in the file and length in
+    /// bytes, ascending.
     pub fn glue(&self) -> &[(u64, u64)] {
         match self {
             Facts::Python(f) => &f.glue,
@@ -98,27 +97,27 @@ impl Facts {
     }
 }
 
-/// A runtime that is there but cannot be read: why, for people.
+/// A runtime that cannot be read, with the reason for display.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct Refusal {
-    /// Which runtime.
+    /// The runtime.
     pub what: String,
-    /// Why its frames cannot be read.
+    /// Reason why its frames cannot be read.
     pub why: String,
 }
 
-/// How a runtime is recognised in a file: `None` where the file does not hold it.
+/// A runtime, with the way to recognise it.
 pub struct Runtime {
     /// Its name.
     pub name: &'static str,
-    /// Versions that tests read, as they begin; none where versions need not be told apart.
+    /// Tested versions, as prefixes; empty if nothing depends on the version.
     pub tried: &'static [&'static str],
-    /// Looks into a file.
+    /// Examines a file; `None` if the file does not contain the runtime.
     pub recognise: fn(&Image<'_>) -> Option<Result<Facts, Refusal>>,
 }
 
-/// Every runtime.
+/// All runtimes.
 pub const RUNTIMES: &[Runtime] = &[
     python::RUNTIME,
     php::RUNTIME,
@@ -129,14 +128,14 @@ pub const RUNTIMES: &[Runtime] = &[
     v8::RUNTIME,
 ];
 
-/// The facts of the first runtime that `bytes`, an ELF file mapped as `path`, holds.
+/// Returns the facts of the first runtime in `bytes`, an ELF file mapped from `path`.
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {
     let image = Image::parse(bytes, path)?;
     RUNTIMES.iter().find_map(|r| (r.recognise)(&image))
 }
 
-/// Whether tests read this version of a runtime: `CPython 3.11`, `HotSpot 17.0.15+6`. `None`: there is
-/// no such runtime, or nothing in it depends on the version.
+/// Whether tests cover this version of a runtime: `CPython 3.11`, `HotSpot 17.0.15+6`. `None`: no
+/// such runtime, or nothing in it depends on the version.
 pub fn is_tried(described: &str) -> Option<bool> {
     let mut known = RUNTIMES.iter().filter(|r| !r.tried.is_empty());
     let (runtime, version) =
@@ -148,7 +147,7 @@ pub fn is_tried(described: &str) -> Option<bool> {
     Some(runtime.tried.iter().any(begins))
 }
 
-/// A file in which a runtime is looked for.
+/// A file to be searched for a runtime.
 pub struct Image<'d> {
     bytes: &'d [u8],
     path: &'d str,
@@ -172,17 +171,17 @@ impl<'d> Image<'d> {
         })
     }
 
-    /// The last component of the path it is mapped from.
+    /// The last component of the path from which the file is mapped.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(self.path)
     }
 
-    /// A symbol that other files may use.
+    /// A dynamic symbol.
     pub(crate) fn exported(&self, name: &str) -> Option<Place> {
         find(self.file.dynamic_symbols(), name)
     }
 
-    /// All symbols that other files may use and whose names begin so.
+    /// All dynamic symbols with a prefix.
     pub(crate) fn exported_with(&self, prefix: &str) -> Vec<(&str, Place)> {
         let all = self.file.dynamic_symbols().filter(|s| s.address() != 0);
         all.filter_map(|s| {
@@ -196,13 +195,13 @@ impl<'d> Image<'d> {
         .collect()
     }
 
-    /// Any symbol; `.symtab` may be stripped.
+    /// A symbol of either table; `.symtab` may be stripped.
     pub(crate) fn symbol(&self, name: &str) -> Option<Place> {
         self.exported(name)
             .or_else(|| find(self.file.symbols(), name))
     }
 
-    /// All code symbols that `wanted` names, from both tables.
+    /// All code symbols with a name that satisfies `wanted`, from both tables.
     pub(crate) fn all(&self, wanted: impl Fn(&str) -> bool) -> Vec<Place> {
         self.file
             .dynamic_symbols()
@@ -216,13 +215,13 @@ impl<'d> Image<'d> {
             .collect()
     }
 
-    /// The bytes of the file that are mapped at virtual address `address`.
+    /// The file's bytes at virtual address `address`.
     pub(crate) fn at(&self, address: u64, len: usize) -> Option<&'d [u8]> {
         let from = self.offset(address)? as usize;
         self.bytes.get(from..from.checked_add(len)?)
     }
 
-    /// The offset in the file of virtual address `address`.
+    /// Converts a virtual address to an offset in the file.
     pub(crate) fn offset(&self, address: u64) -> Option<u64> {
         self.file.segments().find_map(|s| {
             let (offset, size) = s.file_range();
@@ -231,14 +230,14 @@ impl<'d> Image<'d> {
         })
     }
 
-    /// The bytes of a section, and its virtual address.
+    /// The bytes and virtual address of a section.
     pub(crate) fn section_at(&self, name: &str) -> Option<(&'d [u8], u64)> {
         use object::ObjectSection;
         let section = self.file.section_by_name(name)?;
         Some((section.data().ok()?, section.address()))
     }
 
-    /// Virtual address and length of a section.
+    /// The virtual address and length of a section.
     pub(crate) fn extent(&self, name: &str) -> Option<(u64, u64)> {
         use object::ObjectSection;
         let section = self.file.section_by_name(name)?;

@@ -1,14 +1,14 @@
-//! PyPy: recognised, so that it can be said that its frames are not read.
+//! PyPy: recognised only to report that its frames are not read.
 //!
-//! It runs Python by structures and machine code of its own, which it describes to nobody outside.
+//! Its data structures and machine code have no description for other programs.
 
 use super::{Image, Refusal, Runtime};
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "PyPy",
     tried: &[],
-    // Its stand-in for CPython's interface has this name in every version.
+    // The entry point of its CPython API emulation has this name in every version.
     recognise: |image: &Image<'_>| {
         image.exported("PyPyEval_EvalCode")?;
         Some(Err(Refusal {

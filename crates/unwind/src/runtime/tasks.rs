@@ -1,19 +1,18 @@
-//! Tasks that a runtime schedules itself, seen from outside: what one look at a process gives,
-//! whatever the runtime is.
+//! Tasks that a runtime schedules itself: a common interface to snapshots of them.
 //!
-//! A task that waits has no thread, so no event of the kernel tells of it. Its runtime keeps a list;
-//! a [`Looker`] reads that list, what each task does, and where it waits. The process runs on
-//! meanwhile: what changed under the reader's eyes is left out and counted.
+//! A waiting task has no thread, so no kernel event shows it. Its runtime keeps a list of tasks. A
+//! [`Looker`] reads that list, each task's status and its stack. The process runs meanwhile: tasks
+//! that change during the read are left out and counted.
 
 use super::Facts;
 
-/// Reads memory of a process, whole or not at all.
+/// Reader of a process's memory: each read is complete or fails.
 pub trait Memory {
     /// Fills `to` from `at` on.
     fn read(&mut self, at: u64, to: &mut [u8]) -> bool;
 
-    /// Fills `to`, one piece after the other, from `wanted` (address, bytes); whether each could be
-    /// read.
+    /// Fills `to` from the pieces `wanted` (address, bytes), one after the other; returns whether
+    /// each could be read.
     fn read_all(&mut self, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
         let mut rest = to;
         let mut done = Vec::with_capacity(wanted.len());
@@ -25,7 +24,8 @@ pub trait Memory {
         done
     }
 
-    /// Whether thread `tid`, by the id that its process knows it by, waits in the kernel; `None`: not known.
+    /// Whether thread `tid`, by the id within its process, is blocked in the kernel; `None`:
+    /// unknown.
     fn sleeps(&mut self, tid: u32) -> Option<bool> {
         let _ = tid;
         None
@@ -35,62 +35,62 @@ pub trait Memory {
 /// A label that the program gave a task: key and value.
 pub type Label = (String, String);
 
-/// What a task does.
+/// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Doing {
-    /// Waits for the runtime to run it.
+    /// Waiting to be run by the runtime.
     Runnable,
-    /// Is on a thread.
+    /// Running on a thread.
     Running,
     /// Its thread is in a system call.
     Syscall,
-    /// Waits, for what the runtime has this number for.
+    /// Waiting, with the runtime's number for the reason.
     Waiting(u32),
 }
 
-/// A task, as it was seen.
+/// A task at the time of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Tells it from others.
+    /// Identifies the task.
     pub id: u64,
-    /// The function it began with, by an address that [`Looker::name`] knows.
+    /// The function it started with, as an address for [`Looker::name`].
     pub start: u64,
-    /// What it does.
+    /// Its status.
     pub doing: Doing,
-    /// Where, innermost first, in words of the runtime; `None` where it runs or could not be read.
+    /// Its stack, innermost first, in the runtime's words; `None` if it runs or could not be read.
     pub stack: Option<Vec<u64>>,
-    /// Where its labels are, 0: it has none.
+    /// Address of its labels; 0: none.
     pub labels: u64,
 }
 
-/// What a look found.
+/// Result of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// All tasks that are not done.
+    /// All unfinished tasks.
     Tasks(Vec<Task>),
     /// The program has no tasks (yet).
     None,
-    /// There should be a list, but it was not found.
+    /// The list should exist but was not found.
     Lost,
-    /// What there is could not be seen this time.
+    /// The list could not be read this time.
     Missed,
 }
 
-/// Looks at the tasks of one process.
+/// Takes snapshots of the tasks of one process.
 pub trait Looker: Send {
-    /// All tasks but finished ones. `facts` are those that it was made with.
+    /// Returns all unfinished tasks. `facts` are those the value was created with.
     fn look(&mut self, facts: &Facts, memory: &mut dyn Memory) -> Look;
 
-    /// The labels of a task.
+    /// Returns the labels of a task.
     fn labels(&mut self, facts: &Facts, memory: &mut dyn Memory, task: &Task) -> Vec<Label>;
 
-    /// Name of the function with this address.
+    /// Returns the name of the function at this address.
     fn name(&self, facts: &Facts, start: u64) -> String;
 
-    /// Stacks so far that could not be followed to their end.
+    /// Number of stacks so far that could not be followed to their end.
     fn broken(&self) -> u64;
 
-    /// Whether there is nothing to be seen, now or later.
+    /// Whether no snapshot can ever succeed.
     fn is_hopeless(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* One program for each way of reading; each leaves its stack and its duration in `results`. */
+/* One program for each way to read memory; each leaves its stack and duration in `results`. */
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -33,7 +33,7 @@ struct bpf_iter__task {
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* The process to look at. */
+/* The process to unwind. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -99,7 +99,7 @@ SEC("iter.s/task") int remote(struct bpf_iter__task *ctx)
 	});
 }
 
-/* In the interrupt of a clock; what it finds is counted by how it ended. */
+/* Runs in a clock interrupt; counts the stacks by their end. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 18);
@@ -124,7 +124,7 @@ SEC("perf_event") int sampled(void *ctx)
 	});
 }
 
-/* The parent's mappings under the number of a process to be. */
+/* Copies the parent's mappings to the number of a future process. */
 SEC("syscall") int forked(void *ctx)
 {
 	return uw_fork(target_tgid(), 0x7ffffff0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Runs the scenarios; at the bottom of each it runs the kernel programs on descriptors 5 and 6 upon
- * itself, then tells the test on descriptor 3 what glibc's backtrace() says ('S', n, frames[n]; all
- * of 64 bits) and waits for a byte on descriptor 4.
+ * Runs the scenarios. At the bottom of each it runs the kernel programs on descriptors 5 and 6 on
+ * itself. Then it writes glibc's backtrace() to the test on descriptor 3 ('S', n, frames[n]; all of
+ * 64 bits), and waits for a byte on descriptor 4.
  */
 #define _GNU_SOURCE
 #include "odd.h"
@@ -41,7 +41,7 @@ void odd_bottom(void)
 		union bpf_attr attr;
 		memset(&attr, 0, sizeof(attr));
 		attr.test.prog_fd = fd;
-		/* twice: once as it comes, once with everything warm */
+		/* twice: first with cold pages, then with warm ones */
 		for (int i = 0; i < 2; i++)
 			if (syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof(attr)))
 				_exit(6);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Stacks that are easy to get wrong. Each scenario ends in odd_bottom(), so that callers who only
- * look there see all of them too.
+ * Stacks that are easy to get wrong. Each scenario ends in odd_bottom(), so a caller that only
+ * looks there sees all of them.
  */
 #define _GNU_SOURCE
 #include "odd.h"
@@ -41,7 +41,7 @@ NOINLINE long wrapped(long n)
 	return r + n;
 }
 
-/* A stack that must be aligned beyond what callers promise, of a size not known before. */
+/* A frame aligned beyond the ABI's promise, of variable size. */
 NOINLINE long realigned(long n)
 {
 	char wide[128] __attribute__((aligned(64)));
@@ -53,7 +53,7 @@ NOINLINE long realigned(long n)
 	return r;
 }
 
-/* The same where r10 is taken: a nested function needs it for its frame of reference. */
+/* The same where r10 is taken: a nested function needs it for its static chain. */
 NOINLINE long nested(long n)
 {
 	long seen = n;
@@ -70,7 +70,7 @@ NOINLINE long nested(long n)
 	return r + seen;
 }
 
-/* One frame larger than any chunk that is read at once. */
+/* A frame larger than any chunk of one read. */
 NOINLINE long large(long n)
 {
 	volatile char buffer[65536];
@@ -82,7 +82,7 @@ NOINLINE long large(long n)
 }
 
 #ifndef KEEP_RBP
-/* %rbp holds a number, neither a frame nor zero. */
+/* %rbp holds a number that is neither a frame nor zero. */
 NOINLINE long rbp_as_number(long n)
 {
 	long r;

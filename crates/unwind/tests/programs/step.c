@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Runs the scenarios one instruction at a time. After each it tells the test, on descriptor 3, the
- * interrupted registers and what glibc's backtrace() says, and waits for a byte on descriptor 4
- * while the test reads its memory:
+ * Runs the scenarios one instruction at a time. After each it writes the interrupted registers and
+ * glibc's backtrace() to the test on descriptor 3. It waits for a byte on descriptor 4 while the
+ * test reads its memory:
  *
- *   'M'                                        mappings are new: look
+ *   'M'                                        mappings are new: read them
  *   'S' registers[17] (DWARF order, then rip), n, frames[n]; all of 64 bits
  */
 #define _GNU_SOURCE
@@ -47,8 +47,8 @@ void odd_mapped(void)
 	tell(&kind, sizeof(kind));
 }
 
-/* The flag is set here, but cleared by the handler: between pushfq and popfq the unwind information
- * would not be true. */
+/* The flag is set here, but the handler clears it: between pushfq and popfq the unwind information
+ * would be wrong. */
 void odd_step(int on)
 {
 	off = !on;
@@ -74,9 +74,9 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 	if (++steps > DENSE && (steps % SPARSE || steps > LAST))
 		return;
 	if (!memcmp(code, end, 5) || !memcmp(code - 4, end, 5)) {
-		/* `lea -8(%r10), %rsp; ret`, the end of a function that realigned its stack: what gcc
-		 * says about rbp is no longer true there, and glibc follows it astray. The callers
-		 * are those of the instruction before. */
+		/* `lea -8(%r10), %rsp; ret`, the end of a function that realigned its stack: gcc's
+		 * rule for rbp no longer holds, and glibc follows it astray. The callers are those
+		 * of the previous instruction. */
 		if (seen != steps - 1)
 			return;
 		pcs[at] = (void *)code;
@@ -84,7 +84,7 @@ static void on_trap(int sig, siginfo_t *info, void *context)
 		n = backtrace(pcs, MOST);
 		for (at = 1; at < n && (greg_t)pcs[at] != g[REG_RIP]; at++)
 			;
-		/* backtrace() could not even leave this handler: nothing to compare with */
+		/* backtrace() could not leave this handler: there is nothing to compare */
 		if (at == n)
 			return;
 	}

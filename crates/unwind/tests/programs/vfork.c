@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Waits in vfork(), whose return address is in a register meanwhile, until standard input ends.
- * Before, it writes n and the n frames of backtrace() to standard output, all of 64 bits.
+ * Waits in vfork(), while a register holds its return address, until standard input ends. First
+ * writes n and the n frames of backtrace() to standard output, all of 64 bits.
  */
 #define _GNU_SOURCE
 #include <execinfo.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Waits in read() until standard input ends, below functions that keep frame pointers. Before, it writes
+ * Waits in read() until standard input ends, below functions that keep frame pointers. First writes
  * n and the n frames of backtrace() to standard output, all of 64 bits.
  */
 #define _GNU_SOURCE
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A frame with room for more than what is saved, and a way around the wait. */
+/* A frame larger than its saved registers, and a path around the wait. */
 __attribute__((noinline)) long waits(long n, volatile char *sink)
 {
 	static long record[65];
@@ -35,7 +35,7 @@ __attribute__((noinline)) long many(long a, long b, long c, long d, long e, long
 	return r + g;
 }
 
-/* Whose frame is as large as its caller says. */
+/* The size of its frame depends on its argument. */
 __attribute__((noinline)) long grows(long n)
 {
 	volatile char *p = alloca(n * 16 + 32);

@@ -1,4 +1,4 @@
-//! What the tests share: compiling the programs, and telling a store what a process has mapped.
+//! Shared test code: compiles the programs, and loads a process's mappings into a store.
 
 use std::fs::{self, File};
 use std::io;
@@ -63,7 +63,7 @@ pub fn executable(pid: u32) -> Vec<Mapped> {
         .collect()
 }
 
-/// Tells `store` all executable mappings of `pid`; returns them with the ids of their files.
+/// Loads all executable mappings of `pid` into `store`; returns them with the ids of their files.
 pub fn load<S: TableSink>(
     store: &mut TableStore<S>,
     pid: u32,
@@ -113,7 +113,7 @@ pub fn load<S: TableSink>(
     Ok(mapped.into_iter().zip(ids).collect())
 }
 
-/// The address that a frame stands for in a process with these mappings.
+/// The address of a frame in a process with these mappings.
 pub fn address(frame: FrameWord, mapped: &[(Mapped, u16)]) -> u64 {
     if frame.file() == 0 {
         return frame.offset();
@@ -127,7 +127,7 @@ pub fn address(frame: FrameWord, mapped: &[(Mapped, u16)]) -> u64 {
         .map_or(0, |(m, _)| frame.offset() - m.pgoff + m.start)
 }
 
-/// Reads another process's memory; as much as there is.
+/// Reads another process's memory; returns the bytes read.
 pub fn read_process(pid: u32, addr: u64, to: &mut [u8]) -> usize {
     let page = 4096 - (addr as usize & 4095);
     for len in [to.len(), page.min(to.len())] {

@@ -9,7 +9,7 @@
 //! printed beside: it says more of how often the change is found than twenty trials can.
 //!
 //! It needs a quiet machine and less than half an hour at full length. The short form, by resampling,
-//! is `crates/report/tests/compare.rs`.
+//! is `crates/render/tests/compare.rs`.
 
 mod lanes;
 mod runs;

@@ -8,6 +8,8 @@ use std::{io, os::fd::OwnedFd};
 
 use perf_event_open_sys::bindings as b;
 
+use wallscope_procfs::target_file::MappedAt;
+
 use super::timer::open_on;
 use crate::backend::ring::Ring;
 
@@ -48,6 +50,20 @@ pub struct Mapping {
     pub inode: u64,
     /// Path as the target sees it, `[vdso]`, `//anon` …
     pub path: String,
+}
+
+impl Mapping {
+    /// The file that is mapped.
+    pub fn file(&self) -> MappedAt<'_> {
+        MappedAt {
+            pid: self.pid,
+            start: self.start,
+            end: self.end,
+            device: self.device,
+            inode: self.inode,
+            path: &self.path,
+        }
+    }
 }
 
 /// The rings of all CPUs.

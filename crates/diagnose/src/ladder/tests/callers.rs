@@ -1,9 +1,9 @@
-//! Who is asked, who asks, and who is left without an answer.
+//! Callers, upstreams, and callers without an answer.
 
 use super::*;
 
 #[test]
-fn who_is_fed_by_somebody_unmeasured_has_no_bottleneck_of_its_own() {
+fn a_process_fed_by_an_unmeasured_one_has_no_bottleneck_of_its_own() {
     use BlockReason::{Lock, Pipe};
     let stranger = || Actor::Stranger {
         pid: 7,
@@ -17,7 +17,7 @@ fn who_is_fed_by_somebody_unmeasured_has_no_bottleneck_of_its_own() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("input", false), "{}", v.cause);
     assert!(v.outside && v.more.iter().any(|m| m.contains("feeder")));
-    // What it writes and nobody takes is not brought.
+    // Data that it writes and nobody takes is not brought.
     let name = |rec: &mut Recording, kind, name: &str| {
         let libc = rec.stacks[0].frames[0].0 as usize;
         rec.frames[libc].kind = kind;
@@ -47,7 +47,7 @@ fn who_is_fed_by_somebody_unmeasured_has_no_bottleneck_of_its_own() {
 }
 
 #[test]
-fn who_only_owes_answers_and_polls_does_not_wait_for_answers() {
+fn a_process_that_only_owes_answers_and_polls_does_not_wait_for_answers() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
     let label = |rec: &mut Recording, value: &str| {
         rec.label_sets = vec![vec![Label {
@@ -108,7 +108,7 @@ fn a_server_s_processes_come_before_its_own_wait_for_callers() {
     // The parent's polls are ended by a child that ends; that of its children by each other.
     let children = [(2, 0, 0, Poll, 40); 3];
     let mut rec = recording(&[&[(1, 0, 0, Poll, 80)], &children[..]].concat());
-    // What ends them is an event.
+    // An event ends them.
     let kernel = rec.stacks[0].frames[0].0 as usize;
     rec.frames.push(Frame {
         kind: FrameKind::Kernel,
@@ -161,7 +161,7 @@ fn a_server_s_processes_come_before_its_own_wait_for_callers() {
 }
 
 #[test]
-fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
+fn without_kernel_programs_a_process_that_answers_at_once_and_asks_nobody_is_healthy() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
     rec.domain.backend = "proc".into();
     assert_eq!(climb(&rec).verdict.rule, "events");
@@ -173,7 +173,7 @@ fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
     }];
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("healthy", false), "{}", v.cause);
-    // Who asks others may well wait for these.
+    // A process that asks others may well wait for these.
     rec.peers.push(Peer {
         pid: 1,
         asks: true,
@@ -190,7 +190,7 @@ fn without_kernel_programs_who_answers_at_once_and_asks_nobody_is_healthy() {
 }
 
 #[test]
-fn a_file_system_that_is_served_by_somebody_is_no_disk() {
+fn a_file_system_that_a_process_serves_is_no_disk() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Disk, 98)]);
     assert!(climb(&rec).verdict.cause.contains("the disk"));
     rename(&mut rec, 0, FrameKind::Kernel, "__fuse_simple_request");
@@ -202,7 +202,7 @@ fn a_file_system_that_is_served_by_somebody_is_no_disk() {
 }
 
 #[test]
-fn who_answers_at_once_and_hardly_polls_for_others_is_healthy() {
+fn a_process_that_answers_at_once_and_hardly_polls_for_others_is_healthy() {
     // Of two tenths and a half that were not idle.
     let mut rec = recording(&[(1, 0, 0, BlockReason::Poll, 2)]);
     rec.domain.backend = "proc".into();
@@ -220,7 +220,7 @@ fn who_answers_at_once_and_hardly_polls_for_others_is_healthy() {
 }
 
 #[test]
-fn whoever_answers_without_a_connection_is_outside_unless_it_is_measured() {
+fn a_peer_without_a_connection_is_outside_unless_it_is_measured() {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Network, 98),
         (2, 0, 0, BlockReason::Timer, 98),
@@ -260,7 +260,7 @@ fn callers_that_wait_longer_than_the_upstream_takes_queue_here() {
     rec.peers[0].connections = 201;
     assert!(!told(&rec, "requests to it took"));
     rec.peers[0].connections = 1;
-    // What is known of few of them is not said of all.
+    // A fact about few of them is not said of all.
     rec.peers[0].in_flight_ns = 9 * TENTH;
     assert!(!told(&rec, "requests to it took"));
 }
@@ -282,7 +282,7 @@ fn a_process_of_which_nothing_moves_while_callers_get_no_answer_hangs() {
     assert_eq!((v.rule, v.bottleneck), ("hung", true), "{}", v.cause);
     assert_eq!(v.function.as_deref(), Some("program::f0"));
     assert!(v.more.iter().any(|m| m.contains("13.0 s")), "{:?}", v.more);
-    // One that reads there may wait for work, so that it is only said who waits.
+    // A thread that reads there may wait for work, so only the waiter is told.
     rename(&mut rec, 0, FrameKind::Kernel, "pipe_read");
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("idle", false), "{}", v.cause);
@@ -299,7 +299,7 @@ fn a_process_of_which_nothing_moves_while_callers_get_no_answer_hangs() {
 }
 
 #[test]
-fn what_is_sent_and_not_taken_is_told_without_the_kernel_s_functions() {
+fn data_that_is_not_taken_is_told_without_the_kernel_s_functions() {
     use BlockReason::{Network, Pipe};
     let told = |reason, call: &str| {
         let mut rec = recording(&[(2, 0, 0, reason, 98)]);
@@ -315,7 +315,7 @@ fn what_is_sent_and_not_taken_is_told_without_the_kernel_s_functions() {
     let (_, _, cause) = told(Network, "__GI___connect");
     assert!(cause.contains("connections to be made"), "{cause}");
     let (_, _, cause) = told(Pipe, "mq_timedsend");
-    assert!(cause.contains("queue of messages that it fills"), "{cause}");
+    assert!(cause.contains("message queue that it fills"), "{cause}");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_thread_that_never_gets_its_answer_while_callers_wait_is_not_parked() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("upstream", true), "{}", v.cause);
     assert_eq!(v.function.as_deref(), Some("program::f0"));
-    // What was asked before the window is nobody's own request: the connection tells that it is one.
+    // A request from before the window is no thread's own: the connection tells that there is one.
     rec.label_sets[0][0].value = LabelValue::Text("owed".into());
     rec.label_sets[0].push(Label {
         key: "resource".into(),
@@ -358,7 +358,7 @@ fn a_thread_that_never_gets_its_answer_while_callers_wait_is_not_parked() {
 }
 
 #[test]
-fn who_awaited_an_answer_before_the_window_and_never_got_it_is_not_idle() {
+fn a_thread_that_awaited_an_answer_before_the_window_and_never_got_it_is_not_idle() {
     let mut rec = recording(&[(0, 0, 0, BlockReason::Network, 100)]);
     rec.label_sets.push(vec![Label {
         key: "resource".into(),
@@ -382,7 +382,7 @@ fn who_awaited_an_answer_before_the_window_and_never_got_it_is_not_idle() {
     }];
     crate::idle::mark(&mut rec, &seen);
     assert!(!rec.samples[0].idle);
-    // Most of what was asked there was answered.
+    // Most requests there were answered.
     rec.peers[0].requests = 50;
     crate::idle::mark(&mut rec, &seen);
     assert!(rec.samples[0].idle);
@@ -402,7 +402,7 @@ fn a_sleep_in_an_event_loop_s_step_is_said_to_hold_it_up() {
 }
 
 #[test]
-fn without_kernel_programs_a_sleep_is_held_against_who_owes_answers_as_long() {
+fn without_kernel_programs_a_sleep_counts_against_a_process_that_owes_answers_as_long() {
     let mut rec = recording(&[(1, 0, 0, BlockReason::Timer, 90); 2]);
     rec.domain.backend = "perf".into();
     assert_eq!(climb(&rec).verdict.rule, "sleeping");
@@ -420,7 +420,7 @@ fn without_kernel_programs_a_sleep_is_held_against_who_owes_answers_as_long() {
         v.cause
     );
     assert!(v.confidence.contains("suspected"), "{}", v.confidence);
-    // Somebody who sleeps beside, and answers at once.
+    // A thread that sleeps beside, and answers at once.
     rec.peers[0].in_flight_ns = TENTH;
     assert!(!climb(&rec).verdict.bottleneck);
 }

@@ -1,6 +1,6 @@
-//! Each cause by its rule; who rests.
+//! Each cause by its rule, and threads at rest.
 
-use super::super::Why;
+use super::super::Exclusion;
 use super::*;
 
 #[test]
@@ -48,7 +48,7 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
             "waiting",
             Some("program::f0"),
         ),
-        // One that gets nowhere, among many that sleep.
+        // A thread that gets nowhere, among many that sleep.
         (
             [vec![(5, 0, 0, Timer, 95); 5], vec![(2, 0, 0, Lock, 98)]].concat(),
             "waiting",
@@ -62,14 +62,14 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
         let v = &ladder.verdict;
         assert_eq!(v.rule, rule, "{}", v.cause);
         assert_eq!(v.function.as_deref(), function, "{}", v.cause);
-        let applied: Vec<_> = ladder.fired.iter().filter(|f| f.spoke).collect();
+        let applied: Vec<_> = ladder.tried.iter().filter(|f| f.spoke).collect();
         assert_eq!(applied.len(), 1, "one rule speaks");
         assert!(v.share <= 1.0 && !v.cause.ends_with('.'), "{}", v.cause);
     }
 }
 
 #[test]
-fn parked_threads_are_set_apart() {
+fn parked_threads_are_left_out() {
     let ladder = climb(&recording(&[
         (60, 0, 0, BlockReason::Lock, 40),
         (0, 0, 0, BlockReason::Lock, 100),
@@ -80,15 +80,15 @@ fn parked_threads_are_set_apart() {
     assert_eq!(b.active_ns(), 100 * TENTH);
     assert_eq!(b.reading(), Reading::CpuFirst);
     assert_eq!(ladder.verdict.rule, "computing");
-    let apart: Vec<_> = (ladder.apart.iter())
-        .map(|a| (a.why, a.reason, &*a.function, a.ns))
+    let excluded: Vec<_> = (ladder.excluded.iter())
+        .map(|a| (a.exclusion, a.reason, &*a.function, a.ns))
         .collect();
-    let each = |function| (Why::Parked, Some("lock"), function, 100 * TENTH);
-    assert_eq!(apart, [each("program::f1"), each("program::f2")]);
+    let each = |function| (Exclusion::Parked, Some("lock"), function, 100 * TENTH);
+    assert_eq!(excluded, [each("program::f1"), each("program::f2")]);
 }
 
 #[test]
-fn who_was_not_seen_is_not_said_to_rest() {
+fn an_unseen_thread_is_not_said_to_rest() {
     let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 0)]);
     let ledger = &mut rec.contexts[0].ledger;
     (ledger.unknown[0], ledger.wall_ns) = (100 * TENTH, 100 * TENTH);
@@ -98,7 +98,7 @@ fn who_was_not_seen_is_not_said_to_rest() {
 }
 
 #[test]
-fn who_stands_with_something_to_give_or_at_a_disk_is_not_parked() {
+fn a_thread_with_data_to_send_or_at_a_disk_is_not_parked() {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Timer, 98),
         (0, 0, 0, BlockReason::Pipe, 100),
@@ -140,7 +140,7 @@ fn causes_sum_to_the_active_time_and_have_intervals_around_their_shares() {
 }
 
 #[test]
-fn who_polls_for_a_child_or_a_disk_does_not_rest() {
+fn a_thread_that_polls_for_a_child_or_a_disk_does_not_rest() {
     use BlockReason::{Poll, Timer};
     let mut rec = recording(&[(2, 0, 0, Poll, 98), (3, 0, 0, Timer, 40)]);
     rec.processes = [(1, 0), (2, 1)]
@@ -172,7 +172,7 @@ fn who_polls_for_a_child_or_a_disk_does_not_rest() {
 }
 
 #[test]
-fn who_has_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus() {
+fn a_thread_with_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus() {
     let busy = recording(&[(10, 30, 0, BlockReason::Timer, 60)]);
     assert_eq!(climb(&busy).verdict.rule, "cpu-shortage");
     // The same share of its time, and 3 % of the window.
@@ -189,7 +189,7 @@ fn who_has_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus() {
 }
 
 #[test]
-fn who_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
+fn a_process_that_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
     let mut rec = recording(&[(1, 0, 0, BlockReason::Network, 97)]);
     rec.domain.backend = "ebpf".into();
     rec.peers = vec![Peer {
@@ -201,7 +201,7 @@ fn who_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
         ..Peer::default()
     }];
     // By its own name it may be anything: that is said, and no more.
-    let hint = |v: &super::super::Verdict| v.more.iter().any(|m| m.contains("it has none to do"));
+    let hint = |v: &Verdict| v.more.iter().any(|m| m.contains("it has none to do"));
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("upstream", true), "{}", v.cause);
     assert!(hint(&v), "{:?}", v.more);
@@ -215,7 +215,7 @@ fn who_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("fed", false), "{}", v.cause);
     assert!(v.cause.contains("10.0.0.2:6379"), "{}", v.cause);
-    // Who is asked himself passes on what he is asked for.
+    // A process with callers passes their requests on.
     rec.peers.push(Peer {
         pid: 1,
         requests: 4,
@@ -228,13 +228,14 @@ fn who_asks_for_work_and_is_asked_for_nothing_has_no_bottleneck() {
 }
 
 #[test]
-fn what_was_done_by_threads_that_nobody_saw_is_not_called_idle() {
+fn a_process_with_unseen_busy_threads_is_not_called_idle() {
     let mut rec = recording(&[(0, 0, 0, BlockReason::Poll, 100)]);
     rec.domain.backend = "proc".into();
     assert_eq!(climb(&rec).verdict.rule, "idle");
     rec.processes = vec![Process {
         pid: 1,
         unattributed_on_cpu_ns: 5 * TENTH,
+        user: None,
         ..Process::default()
     }];
     let v = climb(&rec).verdict;

@@ -1,4 +1,4 @@
-//! What a CPU was used for, and what it was not free for.
+//! Uses of CPUs, and shortage of them.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn computes_in(rec: &mut Recording, kind: FrameKind, name: &str) {
     rec.samples[0].stack = StackId(rec.stacks.len() as u32 - 1);
 }
 
-/// What both CPUs were used in the whole window, seconds, of one that `cpus` of it were allowed.
+/// Both CPUs were used for `seconds` of the window, by a process that may use `cpus`.
 fn used(rec: &mut Recording, seconds: u64, cpus: &str) {
     let sample = |time_ns, busy| HostSample {
         time_ns,
@@ -72,7 +72,7 @@ fn a_quota_that_binds_is_told_by_the_cgroup_s_own_counters() {
     assert!(v.cause.contains("not told apart"), "{}", v.cause);
     rec.host[1] = sample(end, 100, 5);
     assert_ne!(climb(&rec).verdict.rule, "quota");
-    // With them it is known that it was not for the quota.
+    // With kernel programs it is known that it was not for the quota.
     rec.host[1] = sample(end, 100, 90);
     rec.domain.backend = "ebpf".into();
     assert_ne!(climb(&rec).verdict.rule, "quota");
@@ -108,7 +108,7 @@ fn a_memory_limit_that_is_met_is_told_where_the_kernel_computes() {
 }
 
 #[test]
-fn work_that_is_none_of_the_program_s_own_is_told_by_the_kernel_s_functions() {
+fn work_of_the_kernel_is_told_by_its_functions() {
     use BlockReason::{Lock, Timer};
     let cases = [
         ("asm_exc_page_fault", "page-faults", Timer),
@@ -144,7 +144,7 @@ fn pages_that_come_from_a_disk_are_awaited_and_not_handled() {
 }
 
 #[test]
-fn threads_that_are_started_all_the_time_are_told_where_that_is_what_they_compute() {
+fn threads_that_are_started_all_the_time_are_told_where_that_is_most_of_the_computing() {
     let mut rec = recording(&[(60, 0, 0, BlockReason::Child, 40)]);
     computes_in(&mut rec, FrameKind::Kernel, "kernel_clone");
     let stays = climb(&rec).verdict.rule;
@@ -196,7 +196,7 @@ fn locks_that_waiters_give_each_other_make_the_program_serial() {
 }
 
 #[test]
-fn what_was_not_seen_leaves_nothing_firm_to_say() {
+fn unseen_time_leaves_nothing_firm_to_say() {
     let mut rec = recording(&[(30, 0, 0, BlockReason::Lock, 50)]);
     assert_ne!(climb(&rec).verdict.rule, "unseen");
     rec.contexts[0].ledger.unknown[0] = 20 * TENTH;
@@ -212,7 +212,7 @@ fn what_was_not_seen_leaves_nothing_firm_to_say() {
 }
 
 #[test]
-fn whose_cpus_were_short_is_told_by_who_used_them() {
+fn a_shortage_of_cpus_is_blamed_on_the_process_that_used_them() {
     let told = |own: u64, seconds, cpus| {
         let mut rec = recording(&[(own, 60, 0, BlockReason::Timer, 40 - own); 2]);
         used(&mut rec, seconds, cpus);

@@ -1,4 +1,4 @@
-//! Locks, and what only looks like one.
+//! Locks, and waits that only look like one.
 
 use super::*;
 
@@ -39,8 +39,8 @@ fn threads_that_have_each_others_locks_are_in_a_deadlock_though_they_wake_now_an
         .filter(|(_, s)| s.state == State::Blocked)
         .map(|(i, s)| (i, s.context))
         .collect();
-    for (sample, who) in waits {
-        let other = ContextId(1 - who.0);
+    for (sample, thread) in waits {
+        let other = ContextId(1 - thread.0);
         rec.actors.push(Actor::Context(other));
         rec.hops.push(Hop {
             above: Above::Sample(sample),
@@ -65,7 +65,7 @@ fn threads_that_have_each_others_locks_are_in_a_deadlock_though_they_wake_now_an
     assert!(!other.cause.contains("deadlock"), "{}", other.cause);
     let told = v.more.iter().any(|m| m.contains("waits for a lock that"));
     assert!(told, "{:?}", v.more);
-    // Of one alone it is known who holds it up, and no more.
+    // With one owner alone there is no cycle.
     rec.hops.truncate(1);
     assert_ne!(climb(&rec).verdict.rule, "stuck");
 }
@@ -107,14 +107,14 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     assert_eq!(v.function.as_deref(), Some("program::f0"));
     assert!((v.share - 250.0 / 640.0).abs() < 1e-9, "{}", v.share);
     assert!(v.more.iter().any(|m| m.contains("timer, 0.9 of them")));
-    // So is sending to somebody slow, and not to wait for what is sent.
+    // So is sending to a slow receiver, and not waiting for a sender.
     let sends = &mut rec.tasks[0].times[0];
     (sends.reason, sends.detail) = ("channel".into(), "chan send".into());
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
     rec.tasks[0].times[0].detail = "chan receive".into();
     assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
-    // Unless it is a request that it handles, whose caller waits.
+    // Unless it handles a request: its caller waits.
     let std = rec.frames[rec.stacks[0].frames[1].0 as usize].lines[0].function;
     let was = std::mem::replace(
         &mut rec.functions[std.0 as usize].name,
@@ -158,7 +158,7 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
 }
 
 #[test]
-fn rows_that_other_transactions_have_locked_are_told_by_who_ends_the_waits() {
+fn rows_that_other_transactions_have_locked_are_told_by_their_wakers() {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Lock, 98),
         (40, 0, 0, BlockReason::Timer, 60),
@@ -184,7 +184,7 @@ fn rows_that_other_transactions_have_locked_are_told_by_who_ends_the_waits() {
 }
 
 #[test]
-fn who_is_waited_for_in_another_process_in_the_end_has_its_name_there() {
+fn a_waker_of_another_process_is_named_with_its_pid() {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Lock, 98),
         (2, 0, 0, BlockReason::Pipe, 98),
@@ -206,13 +206,13 @@ fn who_is_waited_for_in_another_process_in_the_end_has_its_name_there() {
         assert_eq!(v.reason, Some("lock"), "{}", v.cause);
         assert!(v.more.iter().any(|m| m.contains(what)), "{:?}", v.more);
     };
-    told(&rec, "waited for waits for reader (pid 7), which sleeps");
+    told(&rec, "the waker waits for reader (pid 7), which sleeps");
     rec.contexts[2].pid = 1;
-    told(&rec, "waited for sleeps");
+    told(&rec, "the waker sleeps");
 }
 
 #[test]
-fn whoever_waits_in_a_runtime_of_openmp_waits_for_its_fellows() {
+fn a_thread_in_a_runtime_of_openmp_waits_for_its_fellows() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
     let told = |rec: &Recording| climb(rec).verdict.cause.contains("OpenMP");
     assert!(!told(&rec));
@@ -221,13 +221,13 @@ fn whoever_waits_in_a_runtime_of_openmp_waits_for_its_fellows() {
     let inner = rec.stacks[0].frames[0].0 as usize;
     rec.frames[inner].lines.clear();
     assert!(told(&rec), "{}", climb(&rec).verdict.cause);
-    // Not what a loop waits for that runs in it.
+    // Not a wait of a loop that runs in it.
     rec.stacks[0].frames.swap(0, 2);
     assert!(!told(&rec));
 }
 
 #[test]
-fn without_wakers_what_is_waited_for_beside_the_lock_is_told() {
+fn without_wakers_the_wait_beside_the_lock_is_told() {
     let mut rec = recording(&[
         (1, 0, 0, BlockReason::Lock, 99),
         (1, 0, 0, BlockReason::Lock, 99),
@@ -245,13 +245,13 @@ fn without_wakers_what_is_waited_for_beside_the_lock_is_told() {
         sample.stack = StackId(0);
     }
     assert!(told(&rec), "{:?}", climb(&rec).verdict.more);
-    // Who gave it up is better than that.
+    // A known waker is better than that.
     ended_by(&mut rec, Actor::Context(ContextId(2)));
     assert!(!told(&rec));
 }
 
 #[test]
-fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
+fn a_thread_that_sleeps_between_tries_to_get_a_lock_does_not_rest() {
     let mut rec = recording(&[(5, 0, 0, BlockReason::Timer, 95)]);
     assert_eq!(climb(&rec).verdict.rule, "sleeping");
     let libc = rec.frames[rec.stacks[0].frames[0].0 as usize].lines[0].function;
@@ -265,7 +265,7 @@ fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
     );
     assert!(v.bottleneck && v.function.as_deref() == Some("program::f0"));
     assert!(v.more.iter().any(|m| m.contains("lslocks")), "{:?}", v.more);
-    // Seen at two looks; the other may be held by several at once.
+    // Seen in two polls; a shared lock may be held by several processes at once.
     let lock = |pid, exclusive| FileLock {
         pid,
         name: "writer".into(),
@@ -286,7 +286,7 @@ fn who_sleeps_between_tries_to_get_a_lock_does_not_rest() {
         .collect();
     let v = climb(&rec).verdict;
     assert_eq!(v.holder.as_deref(), Some("writer (pid 7, not measured)"));
-    let said = "At 2 looks /data/app.db was locked by writer (pid 7, not measured)";
+    let said = "In 2 polls /data/app.db was locked by writer (pid 7, not measured)";
     assert!(v.more.iter().any(|m| m.starts_with(said)), "{:?}", v.more);
 }
 
@@ -323,7 +323,7 @@ fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("stuck", true), "{}", v.cause);
     assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
-    // Where others let it go on now and then, and nobody tells who.
+    // Where others let it go on now and then, and wakers are unknown.
     let mut rec = recording(&[(2, 0, 0, BlockReason::Poll, 98)]);
     rec.domain.backend = "proc".into();
     assert!(climb(&rec).verdict.cause.contains("waits for events"));
@@ -362,7 +362,7 @@ fn a_script_that_waits_in_vain_is_idle_unless_its_function_says_that_it_locks() 
     rec.functions[function].file = "/srv/app/arbiter.py".into();
     rec.functions[function].name = "wait_for_signals".into();
     assert!(climb(&rec).verdict.bottleneck);
-    // An endless queue's own function tells it where nobody knows who ends waits.
+    // An endless queue's own function tells it where wakers are unknown.
     let mut named = rec.clone();
     let libc = named.stacks[0].frames[0].0 as usize;
     let get = named.frames[libc].lines[0].function.0 as usize;
@@ -376,7 +376,7 @@ fn a_script_that_waits_in_vain_is_idle_unless_its_function_says_that_it_locks() 
     assert!(!v.bottleneck, "{}", v.cause);
     rec.functions[function].name = "take_lock".into();
     assert!(climb(&rec).verdict.bottleneck);
-    // Somebody gave it: it was held before.
+    // Another process gave it: it was held before.
     given.actors.push(Actor::Stranger {
         pid: 7,
         tid: 7,
@@ -394,12 +394,12 @@ fn a_script_that_waits_in_vain_is_idle_unless_its_function_says_that_it_locks() 
 }
 
 #[test]
-fn who_waits_for_a_mutex_of_ruby_does_not_wait_for_work() {
+fn a_thread_that_waits_for_a_ruby_mutex_does_not_wait_for_work() {
     use BlockReason::{Lock, Timer};
     let mut rec = recording(&[(1, 0, 0, Lock, 99), (1, 0, 0, Timer, 99)]);
     rename(&mut rec, 0, FrameKind::Native, "pthread_cond_wait");
     rename(&mut rec, 1, FrameKind::Ruby, "Thread::Mutex#synchronize");
-    // Ended by the one that sleeps.
+    // Ended by the thread that sleeps.
     rec.actors = vec![Actor::Context(ContextId(1))];
     let hop = |above, role, reason, ns| Hop {
         above,
@@ -427,7 +427,7 @@ fn who_waits_for_a_mutex_of_ruby_does_not_wait_for_work() {
     assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
 }
 
-/// What threads of one pool do: they wait at a condition, and one of them, that polls meanwhile, ends that.
+/// Threads of one pool: they wait at a condition, and one of them, which polls meanwhile, ends these waits.
 fn led(reason: BlockReason) -> Recording {
     let mut rec = recording(&[
         (2, 0, 0, BlockReason::Lock, 98),
@@ -456,7 +456,7 @@ fn led(reason: BlockReason) -> Recording {
     for i in waits {
         let ns = rec.samples[i as usize].ns;
         let by = ActorId(u32::from(rec.samples[i as usize].context == ContextId(0)));
-        // Only the second polls: what the first did meanwhile is not known.
+        // Only the second polls: the first thread's activity is unknown.
         let (above, below) = (rec.hops.len() as u32, by == ActorId(1));
         let hop = |above, role, reason| Hop {
             above,
@@ -479,10 +479,10 @@ fn led(reason: BlockReason) -> Recording {
 }
 
 #[test]
-fn who_waits_for_the_one_that_polls_for_all_of_them_has_no_work() {
+fn threads_that_wait_for_the_one_that_polls_for_all_have_no_work() {
     let v = climb(&led(BlockReason::Poll)).verdict;
     assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);
-    // Who sleeps meanwhile may well have what the others want.
+    // A thread that sleeps meanwhile may well have the thing that the others want.
     let v = climb(&led(BlockReason::Timer)).verdict;
     assert_eq!(
         (v.bottleneck, v.reason),
@@ -506,7 +506,7 @@ fn script(rec: &mut Recording, own: &str, library: (&str, &str)) {
 }
 
 #[test]
-fn without_wakers_who_takes_from_a_queue_and_hardly_works_has_none() {
+fn without_wakers_consumers_that_hardly_work_have_no_work() {
     let with = |on_cpu, own| {
         let mut rec = recording(&[(on_cpu, 0, 0, BlockReason::Lock, 100 - on_cpu); 2]);
         for sample in &mut rec.samples {
@@ -517,7 +517,7 @@ fn without_wakers_who_takes_from_a_queue_and_hardly_works_has_none() {
     };
     let v = with(2, "consume");
     assert!(!v.bottleneck, "{}", v.cause);
-    // What is lent: those who have it work, or its name says so.
+    // Things that are lent: the borrowers work, or the function's name says so.
     for (on_cpu, own) in [(40, "consume"), (2, "borrow_connection")] {
         let v = with(on_cpu, own);
         assert_eq!(
@@ -530,7 +530,7 @@ fn without_wakers_who_takes_from_a_queue_and_hardly_works_has_none() {
 }
 
 #[test]
-fn without_wakers_who_waits_for_news_has_none_while_all_others_rest() {
+fn without_wakers_a_consumer_is_starved_while_all_others_rest() {
     use BlockReason::{Disk, Lock, Timer};
     let with = |others: (u64, BlockReason), asked| {
         let (on_cpu, reason) = others;
@@ -562,12 +562,12 @@ fn without_wakers_who_waits_for_news_has_none_while_all_others_rest() {
             v.cause
         );
     }
-    // They wake twenty times a second and more: somebody may be slow to answer each time.
+    // They wake twenty times a second and more: another thread may be slow to answer each time.
     let mut rec = recording(&[(2, 0, 0, Lock, 98), (1, 0, 0, Timer, 99)]);
     script(&mut rec, "work", ("Event.wait", "threading.py"));
     rec.contexts[0].ledger.voluntary_switches = 300;
     assert!(climb(&rec).verdict.bottleneck);
-    // Nobody is there who could bring any.
+    // No other thread could bring any.
     let mut rec = recording(&[(2, 0, 0, Lock, 98)]);
     script(&mut rec, "work", ("Event.wait", "threading.py"));
     assert!(climb(&rec).verdict.bottleneck);
@@ -617,7 +617,7 @@ fn a_pool_s_results_are_no_news() {
 }
 
 #[test]
-fn a_future_is_no_full_queue_and_whoever_is_asked_for_it_is_named() {
+fn a_future_is_no_full_queue_and_the_peer_that_is_asked_for_it_is_named() {
     let mut rec = recording(&[(2, 0, 0, BlockReason::Lock, 98)]);
     rename(
         &mut rec,

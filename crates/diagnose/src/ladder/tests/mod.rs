@@ -1,4 +1,4 @@
-//! The ladder over recordings made up for it.
+//! The ladder over made-up recordings.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use wallscope_model::{
     Stack, StackEnd, StackId, State, TaskGroup, TaskTime, WaitSeen, Window,
 };
 
-use super::{Reading, climb};
+use super::{Ladder, Reading, Verdict};
 
 mod callers;
 mod causes;
@@ -17,6 +17,10 @@ mod cpu;
 mod locks;
 
 const TENTH: u64 = 100_000_000;
+
+fn climb(rec: &Recording) -> Ladder {
+    Ladder::new(rec)
+}
 
 /// A recording of 10 s on two CPUs. Each thread: (on-CPU, woken, throttled, reason, blocked) in
 /// tenths of a second; each of its states has samples in `program::<thread>` called through libc.
@@ -129,7 +133,7 @@ fn ended_by(rec: &mut Recording, actor: Actor) {
     });
 }
 
-/// Calls the frame at `depth` of the first stack `name`, of `kind`.
+/// Names the frame at `depth` of the first stack, and sets its kind.
 fn rename(rec: &mut Recording, depth: usize, kind: FrameKind, name: &str) {
     let frame = rec.stacks[0].frames[depth].0 as usize;
     rec.frames[frame].kind = kind;

@@ -1,16 +1,14 @@
-//! V8's own functions, which it made when it was built: how their frames are left.
+//! CFI synthesis for V8's builtins: functions that V8 compiles when it is built.
 //!
-//! They lie in one stretch that nothing describes, and keep frame pointers as all of V8's code does; but
-//! small ones, and the short ways through large ones, make no frame at all. While they run the frame
-//! pointer is their caller's, and leaving them by it would pass over the caller. So each is followed from
-//! its first instruction: as long as the frame pointer is untouched the caller is found by the stack
-//! pointer, or where the return address was taken off the stack to put arguments under it, by the
-//! register that has it meanwhile. What leaves a frame that it has not made goes on in its caller's, and
-//! has that from the beginning.
+//! They lie in one undescribed range. Like all V8 code they keep frame pointers, but small builtins
+//! and the fast paths of large ones make no frame. While these run, rbp is their caller's, and
+//! unwinding by it would skip the caller. So each builtin is walked from its first instruction.
+//! While rbp is untouched, the caller is found by the stack pointer. Where the return address was
+//! popped to put arguments below it, the caller is found by the register that holds it. A builtin
+//! that leaves a frame which it did not make runs in its caller's frame from the start.
 //!
-//! Where functions begin is told by symbols; where these were removed, by what V8 fills the room between
-//! them with. What is not reached (what tables of jumps lead to), and where two ways disagree, is left by
-//! the frame pointer.
+//! Symbols tell where builtins begin; in stripped files the padding between them does. Code that is
+//! not reached (by jump tables) and code where two paths disagree is unwound by frame pointer.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
@@ -23,18 +21,18 @@ use super::state::{ENTRY, RBP, State};
 use crate::native::abi::{KIND_FP, RA_IN_REG, Rule};
 use crate::native::rules::{Row, RuleSet};
 
-/// Instructions that are followed at most, each as often as something else is learnt of it: several times
-/// what a build has.
+/// Maximum instructions walked; one counts again when its state changes. It is several times the
+/// number in a build.
 const BUDGET: usize = 4 << 20;
-/// V8's functions begin at multiples of it, behind at least one byte of [`FILL`].
+/// Builtins begin at multiples of it, behind at least one byte of [`FILL`].
 const ALIGNMENT: usize = 64;
 const FILL: u8 = 0xcc;
 
-/// What is known in front of an instruction.
+/// State before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Here {
     state: State,
-    /// Which register has the return address, taken off the stack.
+    /// The register that holds the popped return address.
     returns: Option<Register>,
 }
 
@@ -44,7 +42,7 @@ impl Here {
         returns: None,
     };
 
-    /// In a frame that another function has made.
+    /// The state in a frame that another function made.
     fn framed() -> Here {
         let mut state = State::framed(16);
         state.height = None;
@@ -54,7 +52,7 @@ impl Here {
         }
     }
 
-    /// Whether the frame pointer has not been touched, or is the caller's again.
+    /// Whether rbp has not been touched, or is the caller's again.
     fn is_frameless(&self) -> bool {
         self.state.is_callers(Register::RBP)
     }
@@ -69,7 +67,7 @@ impl Here {
         leaves && self.is_frameless()
     }
 
-    /// What an instruction that does not jump does.
+    /// Applies an instruction that does not branch.
     fn step(&mut self, i: &Instruction, info: &mut InstructionInfoFactory) {
         let register = match i.op0_kind() {
             OpKind::Register if i.op0_register().is_gpr64() => Some(i.op0_register()),
@@ -79,7 +77,7 @@ impl Here {
             Mnemonic::Pop if self.is_frameless() && self.state.height == Some(8) => {
                 self.returns = register.filter(|r| ![Register::RSP, Register::RBP].contains(r));
             }
-            // It is on top of the stack again: as at the beginning, whatever lies beneath.
+            // It is on top of the stack again, as at entry.
             Mnemonic::Push if self.returns.is_some() && register == self.returns => {
                 *self = Here::ENTRY;
                 return;
@@ -93,11 +91,11 @@ impl Here {
             }
         }
         self.state.step(i, info);
-        // V8 keeps no other register for its callers.
+        // V8 preserves no other register for its callers.
         self.state.forget_all_but(RBP);
     }
 
-    /// What holds in both; whether anything of `self` went.
+    /// Keeps the facts that hold in both; returns whether `self` lost any.
     fn meet(&mut self, other: &Here) -> bool {
         let before = *self;
         self.state.meet(&other.state);
@@ -128,7 +126,7 @@ impl Here {
                 cfa_off: height,
                 ..by_stack
             }),
-            // Pushed, and about to be set, or to be popped.
+            // Pushed; about to be set or popped.
             (Some(height), None) if height >= 16 && kept > 0 => {
                 let mut rule = Rule {
                     cfa_off: height,
@@ -143,7 +141,7 @@ impl Here {
     }
 }
 
-/// Whether `i` changes `register`.
+/// Whether `i` writes `register`.
 fn writes(i: &Instruction, info: &mut InstructionInfoFactory, register: Register) -> bool {
     let used = info.info(i).used_registers();
     used.iter().any(|u| {
@@ -152,7 +150,7 @@ fn writes(i: &Instruction, info: &mut InstructionInfoFactory, register: Register
     })
 }
 
-/// A register's number in unwind tables.
+/// A register's DWARF number.
 fn dwarf(register: Register) -> Option<u8> {
     use Register::*;
     const ORDER: [Register; 16] = [
@@ -161,7 +159,7 @@ fn dwarf(register: Register) -> Option<u8> {
     ORDER.iter().position(|r| *r == register).map(|at| at as u8)
 }
 
-/// Where functions begin in `code`, by what stands between them.
+/// Addresses in `code` where functions begin, found by the padding before them.
 fn beginnings(code: &Stretch<'_>) -> Vec<u64> {
     let first = code.address.next_multiple_of(ALIGNMENT as u64);
     let all = (first..code.end()).step_by(ALIGNMENT);
@@ -172,8 +170,8 @@ fn beginnings(code: &Stretch<'_>) -> Vec<u64> {
     all.filter(begins).collect()
 }
 
-/// How the frames of V8's own functions in `code` are left: (file offset, rule id), sorted, for all of it.
-/// `symbols` are addresses at which functions begin, of this stretch or others.
+/// Infers rules for all of `code`: (file offset, rule id), sorted. `symbols` are addresses of
+/// functions, in this range or elsewhere.
 pub(crate) fn builtins(
     code: &Stretch<'_>,
     symbols: impl Iterator<Item = u64>,
@@ -188,10 +186,10 @@ pub(crate) fn builtins(
     if guessed {
         entries = beginnings(code);
     }
-    // Guessed ones may lie in the middle of a function.
+    // Guessed entries may lie in the middle of a function.
     let mut walk = Walk::new(code, if guessed { &[] } else { &entries });
     for entry in &entries {
-        // What is in the middle of a function that was followed is no beginning of one.
+        // An address inside a walked function is not an entry.
         if guessed && walk.is_known(*entry) {
             continue;
         }
@@ -203,19 +201,19 @@ pub(crate) fn builtins(
     walk.rows(rules)
 }
 
-/// Walks all ways through one stretch.
+/// Walks all paths through one range.
 struct Walk<'s, 'd> {
     code: &'s Stretch<'d>,
-    /// Where functions begin, sorted.
+    /// Addresses of functions, sorted.
     entries: &'s [u64],
-    /// For each byte: 0, not reached; 1, within an instruction; else what is known at its first byte, by
-    /// its place in `states` + 2.
+    /// For each byte: 0, not reached; 1, inside an instruction; else the index + 2 in `states` of
+    /// the state at an instruction's first byte.
     known: Vec<u16>,
     states: Vec<Here>,
     ids: FxHashMap<Here, u16>,
     info: InstructionInfoFactory,
     steps: usize,
-    /// What the last function changed: where, how many bytes, and what was known there.
+    /// Changes made by the last function: offset, length, and the earlier value of `known`.
     trail: Vec<(usize, usize, u16)>,
 }
 
@@ -235,7 +233,7 @@ impl<'s, 'd> Walk<'s, 'd> {
         }
     }
 
-    /// What the last function changed is as before.
+    /// Undoes the changes of the last function.
     fn forget(&mut self) {
         for (offset, len, before) in self.trail.drain(..).rev() {
             if before == 0 {
@@ -250,7 +248,7 @@ impl<'s, 'd> Walk<'s, 'd> {
         at.is_some_and(|at| self.known.get(at as usize).is_some_and(|k| *k != 0))
     }
 
-    /// The number of a state; there are some hundred, and no more are kept than there are numbers.
+    /// The number of a state; `None` when all numbers are used (builds have some hundred states).
     fn id(&mut self, here: Here) -> Option<u16> {
         if let Some(id) = self.ids.get(&here) {
             return Some(*id);
@@ -261,7 +259,7 @@ impl<'s, 'd> Walk<'s, 'd> {
         Some(id)
     }
 
-    /// Follows the function at `entry`; `false`: it leaves a frame that it has not made.
+    /// Walks the function at `entry`; `false`: it leaves a frame that it did not make.
     fn follow(&mut self, entry: u64, begin: Here) -> bool {
         self.trail.clear();
         let mut ways = vec![(entry, begin)];
@@ -277,13 +275,13 @@ impl<'s, 'd> Walk<'s, 'd> {
             if self.steps > BUDGET {
                 return true;
             }
-            // Another function, which is entered as by a call.
+            // Another function, which is entered like a call.
             if at != entry && self.entries.binary_search(&at).is_ok() {
                 continue;
             }
             match self.known[offset] {
                 0 => {}
-                // Two ways that see other instructions in the same bytes: the first one stands.
+                // Two paths decode these bytes differently: keep the first.
                 WITHIN => continue,
                 id => {
                     let mut met = self.states[usize::from(id) - 2];
@@ -302,7 +300,7 @@ impl<'s, 'd> Walk<'s, 'd> {
                 i.flow_control(),
                 FlowControl::Call | FlowControl::IndirectCall
             ) {
-                // Registers are the callee's.
+                // The callee owns the registers.
                 here.returns = None;
             }
             let Some(id) = self.id(here) else {
@@ -334,8 +332,8 @@ impl<'s, 'd> Walk<'s, 'd> {
         true
     }
 
-    /// Whether the code from `offset` on only hands on, or returns: then the return address is on top of
-    /// the stack, whatever was done to that before.
+    /// Whether the code from `offset` on only tail-calls or returns. The return address is then on
+    /// top of the stack, whatever happened before.
     fn hands_on(&self, offset: usize) -> bool {
         const LONGEST: usize = 8;
         let bytes = &self.code.bytes[offset..];
@@ -387,9 +385,8 @@ mod tests {
     use super::*;
     use crate::native::abi::RULE_FP;
 
-    /// How a frame is left at `offset`: `None`, by its frame pointer; else what is added to the stack
-    /// pointer, where the frame pointer is kept (words from the CFA), and which register has the return
-    /// address.
+    /// The rule at `offset`: `None`, by frame pointer; else the CFA offset, the slot of rbp in
+    /// words, and the register of the return address.
     fn at(rows: &[(u32, u32)], rules: &RuleSet, offset: u32) -> Option<(i32, i16, u8)> {
         let after = rows.partition_point(|r| r.0 <= offset);
         let id = rows[after - 1].1;
@@ -402,7 +399,7 @@ mod tests {
         Some((rule.cfa_off, kept, rule.ra))
     }
 
-    /// Four functions, as V8 lays them out.
+    /// Four functions in V8's layout.
     fn code() -> Vec<u8> {
         let functions: [&[u8]; 4] = [
             &[
@@ -479,17 +476,17 @@ mod tests {
         for framed in [10, 12, 13, 14, 17] {
             assert_eq!(at(framed), None, "{framed}");
         }
-        // While arguments are put under the return address, that is in r10.
+        // While arguments go below the return address, r10 holds it.
         for moved in [66, 67, 68] {
             assert_eq!(at(moved), Some((0, 0, RA_IN_REG | 10)), "{moved}");
         }
-        // A call without a frame; then two ways with stacks of two heights.
+        // A call without a frame; then two paths with different CFA offsets.
         assert_eq!(at(129), Some((16, 0, 0)));
         assert_eq!(at(132), Some((8, 0, 0)));
         assert_eq!(at(135), None);
-        // It goes on elsewhere, where the return address is expected on top.
+        // A tail call expects the return address on top.
         assert_eq!(at(136), Some((8, 0, 0)));
-        // A frame that it has not made is there from the beginning.
+        // The frame was there from the start.
         for framed in [192, 193, 196] {
             assert_eq!(at(framed), None, "{framed}");
         }
@@ -507,7 +504,7 @@ mod tests {
         let (rows, rules) = follow(&[]);
         assert_eq!(at(&rows, &rules, 66), Some((0, 0, RA_IN_REG | 10)));
         assert_eq!(at(&rows, &rules, 129), Some((16, 0, 0)));
-        // Nothing stands in front of the first one.
+        // No padding stands before the first one.
         assert_eq!(at(&rows, &rules, 0), None);
     }
 

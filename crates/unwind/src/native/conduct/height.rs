@@ -1,19 +1,20 @@
-//! How far the stack pointer is below the CFA, in code that finds its frame by rbp.
+//! CFA offset: the distance from the stack pointer to the CFA, in code that uses rbp as the CFA's
+//! base.
 //!
-//! Of a thread that waits, `/proc` tells the stack pointer and no other register that calls preserve. Code
-//! built with frame pointers is described by rbp alone, and what it calls last need not have saved it: a
-//! stack through `read` would end right there. So its instructions are followed from where rbp was set,
-//! which the description tells: up to there the frame is found by the stack pointer, from there on by rbp.
+//! For a blocked thread, `/proc` gives the stack pointer and no other callee-saved register. Code
+//! built with frame pointers has rules that need rbp, and its last callee may not have saved it. A
+//! stack through `read` would end right there. So the instructions are walked from the point where
+//! rbp is set. The unwind information gives that point: up to it the rules use rsp, from it on rbp.
 //!
-//! All ways from there are walked as far as the description stays the same, so that nothing outside the
-//! function counts. Where two ways disagree (`alloca` on one of them), nothing is said. What only jumps
-//! through tables lead to, and what catches exceptions, has the stack that all calls of the function have,
-//! if that is one and the same.
+//! All paths are walked as far as the rule stays the same, so only this function's code counts.
+//! Where two paths disagree (`alloca` on one of them), there is no result. Code reached only by
+//! jump tables, and exception handlers, are taken to have the CFA offset of the function's calls,
+//! if all calls agree.
 //!
-//! Code that nothing describes, of files with frame pointers, does not say where rbp is set either. There the
-//! places in front that save and set it are tried, the nearest first: that of the function is one from which a
-//! way leads to the thread's place. What no way leads to counts as the same function only if nothing tells that
-//! another one begins there.
+//! In files with frame pointers, code without unwind information does not give that point either.
+//! There the nearest prologues before the thread's address are tried: the function's own is one
+//! from which a path leads to that address. Code that no path reaches counts as the function's only
+//! if nothing suggests that another function begins there.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
@@ -27,46 +28,46 @@ use crate::native::abi::{KIND_REG, RULE_FP, RULE_USER, Rule};
 
 const RSP: u8 = 7;
 const RBP: u8 = 6;
-/// Instructions that are followed at most, each as often as more is learnt of it.
+/// Maximum instructions walked; one counts again when its state changes.
 const LONGEST: usize = 40_000;
-/// Rows of the description in front of a place that are looked at at most.
+/// Maximum rows searched before an address.
 const MOST_ROWS: usize = 1 << 14;
-/// Places before it in which rbp is set that are tried.
+/// Maximum candidates for the point that sets rbp.
 const STARTS: usize = 8;
-/// The same, saved and set, in front of a place in undescribed code, bytes.
+/// Maximum bytes before an address that are searched for a prologue.
 const FAR: u64 = 64 << 10;
-/// `push %rbp; mov %rsp,%rbp`, in its two encodings.
+/// `push %rbp; mov %rsp,%rbp`, in both encodings.
 const HEADS: [[u8; 4]; 2] = [[0x55, 0x48, 0x89, 0xe5], [0x55, 0x48, 0x8b, 0xec]];
-/// Where compilers have functions begin.
+/// Alignment of functions, bytes.
 const ALIGNED: u64 = 16;
-/// The longest instruction, bytes.
+/// Maximum length of an instruction, bytes.
 const INSTRUCTION: usize = 15;
-/// Bytes of code that are read at a time.
+/// Bytes of code per read.
 const CHUNK: usize = 512;
 
-/// Code of a process and its description.
+/// Code of a process, and its unwind rules.
 pub(crate) struct Described<'t, F> {
-    /// Offset in the file << 32 | rule id, sorted.
+    /// Rows, each offset in the file << 32 | rule id, sorted.
     pub rows: &'t [u64],
     pub rules: &'t [Rule],
     /// Address + delta = offset in the file.
     pub delta: u64,
-    /// Fills a buffer from an address on; says how much.
+    /// Fills a buffer from an address on; returns the bytes read.
     pub read: F,
 }
 
-/// What is known of an instruction.
+/// An instruction that was walked.
 struct Node {
     state: State,
     next: u64,
     calls: bool,
-    /// Control comes out of it at its end.
+    /// Control flow continues after it.
     goes_on: bool,
 }
 
 impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
-    /// CFA − stack pointer, bytes, where a thread is at `ip`; `exact`: the instruction there is the next
-    /// one, else a call has just to return there. `None` where the code does not tell.
+    /// The CFA offset in bytes of a thread at `ip`. With `exact`, the instruction at `ip` runs
+    /// next; otherwise a call is about to return there. `None` if the code does not determine it.
     pub(crate) fn height(&mut self, ip: u64, exact: bool) -> Option<i64> {
         let row = self.row(ip.wrapping_sub(u64::from(!exact)).wrapping_add(self.delta))?;
         let rule = self.by_rbp(row)?;
@@ -100,7 +101,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
         (described || id == RULE_FP).then_some(*rule)
     }
 
-    /// Whether a row is more than that the file has frame pointers.
+    /// Whether a row is more than "this file keeps frame pointers".
     fn is_described(&self, row: usize) -> bool {
         self.rows.get(row).is_some_and(|w| *w as u32 != RULE_FP)
     }
@@ -109,7 +110,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
         self.rule(row).filter(|r| r.reg == RBP)
     }
 
-    /// Where rbp is set in front of a row, nearest first.
+    /// Addresses before a row at which rbp is set, nearest first.
     fn starts(&mut self, row: usize, cfa_off: i32) -> Vec<u64> {
         let mut starts = Vec::new();
         for at in (row.saturating_sub(MOST_ROWS)..=row).rev() {
@@ -127,13 +128,13 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
         starts
     }
 
-    /// Where rbp has been saved and set in front of `ip`, nearest first.
+    /// Addresses before `ip` behind a prologue, nearest first.
     fn heads(&mut self, ip: u64) -> Vec<u64> {
         let mut starts = Vec::new();
         let mut end = ip;
         while starts.len() < STARTS && end > ip.saturating_sub(FAR) {
-            // Within a page, as the one before it may not be there; and so much of the next chunk that none is missed
-            // between the two.
+            // Read within one page, as the page before it may be missing. The overlap with the next
+            // chunk keeps prologues on the boundary.
             let from = (end - 1) / CHUNK as u64 * CHUNK as u64;
             let mut code = vec![0; (end - from) as usize + HEADS[0].len() - 1];
             let n = (self.read)(from, &mut code);
@@ -156,8 +157,8 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
         starts
     }
 
-    /// Whether another function may begin at `at`, behind an end of a way at `end`, where nothing describes the
-    /// code.
+    /// Whether another function may begin at `at`, in undescribed code after a path that ended at
+    /// `end`.
     fn may_begin(&mut self, end: u64, at: u64) -> bool {
         let mut code = [0; 4];
         let described = self
@@ -170,14 +171,14 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
                 || HEADS.contains(&code))
     }
 
-    /// Whether the instruction that ends at `address` is `mov %rsp,%rbp`, in one of its two encodings.
+    /// Whether the instruction that ends at `address` is `mov %rsp,%rbp`, in either encoding.
     fn sets_rbp(&mut self, address: u64) -> bool {
         let mut code = [0; 3];
         (self.read)(address.wrapping_sub(3), &mut code) == 3
             && matches!(code, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec])
     }
 
-    /// Walks all ways from `start`, where rbp has just been set.
+    /// Walks all paths from `start`, where rbp has just been set.
     fn follow(&mut self, start: u64, cfa_off: i32, wanted: u64) -> Option<FxHashMap<u64, Node>> {
         let mut nodes: FxHashMap<u64, Node> = FxHashMap::default();
         let mut info = InstructionInfoFactory::new();
@@ -233,7 +234,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
             if nodes.contains_key(&wanted) {
                 return Some(nodes);
             }
-            // What stands behind an end of the ways and was not reached.
+            // Continue with unreached code behind the end of a path.
             let calls = nodes.values().filter(|n| n.calls).map(|n| n.state);
             let mut all = calls.chain(jumps.iter().copied());
             let one = all.next()?;
@@ -261,7 +262,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
         }
     }
 
-    /// The instruction at an address; `chunk` keeps code that was read.
+    /// Decodes the instruction at an address; `chunk` caches the code.
     fn decode(&mut self, chunk: &mut (u64, Vec<u8>), at: u64) -> Option<Instruction> {
         let (from, bytes) = chunk;
         let offset = at.wrapping_sub(*from);
@@ -277,7 +278,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> Described<'_, F> {
     }
 }
 
-/// Whether what stands behind an instruction may come next.
+/// Whether the next instruction in memory may run next.
 fn goes_on(i: &Instruction) -> bool {
     match i.flow_control() {
         FlowControl::Next => i.mnemonic() != Mnemonic::Hlt,
@@ -295,14 +296,15 @@ mod tests {
     const START: u64 = 0x40_0000;
     const RULES: usize = RULE_USER as usize;
 
-    /// The height at `at` of `code`: rbp is set at its fourth byte, the frame is left at its last.
+    /// The CFA offset at `at` in `code`, which sets rbp at its fourth byte and leaves its frame at
+    /// its last.
     fn height(code: &[u8], at: usize, exact: bool) -> Option<i64> {
         let row = |at: usize, rule: usize| (at as u64) << 32 | (RULES + rule) as u64;
         let rows = [row(0, 0), row(1, 1), row(4, 2), row(code.len() - 1, 0)];
         height_by(&rows, code, at, exact)
     }
 
-    /// The same of code that nothing describes.
+    /// The CFA offset in code without unwind information.
     fn untold(code: &[u8], at: usize) -> Option<i64> {
         height_by(&[RULE_FP.into()], code, at, false)
     }
@@ -361,7 +363,7 @@ mod tests {
         let code = [&HEAD[..], &alloca, &CALL, &TAIL].concat();
         assert_eq!(height(&code, 8, true), Some(16));
         assert_eq!(height(&code, 16, false), None);
-        // Pushed on one way only: push %rax in its place.
+        // Only one path pushes: push %rax in place of the subtraction.
         let one_way = [0x85, 0xff, 0x74, 0x01, 0x50];
         let code = [&HEAD[..], &one_way, &CALL, &TAIL].concat();
         assert_eq!(height(&code, 14, false), None);
@@ -382,10 +384,10 @@ mod tests {
         let body = [0x41, 0x54, 0x48, 0x83, 0xec, 0x18];
         let one = [&HEAD[..], &body, &CALL, &TAIL].concat();
         assert_eq!(untold(&one, 15), Some(16 + 8 + 24));
-        // What is in front of it is another function, though a call at its end does not return.
+        // The code before it is another function, though its last call does not return.
         let two = [&HEAD[..], &CALL, &HEAD, &body, &CALL, &TAIL].concat();
         assert_eq!(untold(&two, 24), Some(16 + 8 + 24));
-        // The nearest head may be that of another one, which this is not reached from.
+        // The nearest prologue may belong to another function, from which no path leads here.
         let none = [&one[..], &[0x66, 0x90], &CALL, &TAIL].concat();
         assert_eq!(untold(&none, 24), None);
         assert_eq!(untold(&CALL, 5), None);
@@ -401,7 +403,7 @@ mod tests {
         let switch = [&HEAD[..], &body, &CALL, &[0xff, 0xe0]].concat();
         let close = [&switch[..], &CALL, &TAIL].concat();
         assert_eq!(untold(&close, 20), Some(48));
-        // Behind padding, and where functions begin.
+        // Behind padding, and at aligned addresses.
         let padded = [&switch[..], &[0x90, 0x90], &CALL, &TAIL].concat();
         assert_eq!(untold(&padded, 22), None);
         let aligned = [&HEAD[..], &body, &[0x90], &CALL, &[0xff, 0xe0], &CALL].concat();
@@ -412,10 +414,10 @@ mod tests {
     fn code_that_cannot_be_read_or_makes_no_sense_tells_nothing() {
         let code = [&HEAD[..], &[0x06, 0x06, 0x06], &CALL, &TAIL].concat();
         assert_eq!(height(&code, 12, false), None);
-        // Without a head there is nothing to follow from.
+        // Without a prologue there is no starting point.
         let code = [&[0x90; 4][..], &CALL, &TAIL].concat();
         assert_eq!(height(&code, 9, false), None);
-        // Round and round: jmp to itself.
+        // An endless loop: jmp to itself.
         let code = [&HEAD[..], &[0xeb, 0xfe], &TAIL].concat();
         assert_eq!(height(&code, 4, true), Some(16));
     }

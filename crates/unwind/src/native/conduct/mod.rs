@@ -1,24 +1,25 @@
-//! Code that nothing describes: how its frames are left, told from what its instructions do.
+//! CFI synthesis: unwind rules for code without unwind information, inferred from its instructions.
 //!
-//! Some C libraries (musl), browsers and programs built with `-fno-asynchronous-unwind-tables` have no
-//! unwind information for most of their code, and each stack that passes through would end there.
+//! Some C libraries (musl), browsers and programs built with `-fno-asynchronous-unwind-tables` have
+//! no unwind information for most of their code. Every stack through such code would end there.
 //!
-//! * **By following it**: from each function's first instruction all ways are walked, counting what
-//!   pushes, pops and additions do to the stack pointer, and where preserved registers are kept. A
-//!   function counts only if it returns with the stack as it was; where two ways disagree, nothing is
-//!   said. Where functions begin is told by symbols and direct calls; stretches that nobody is seen to
-//!   call are tried as functions, and as targets of the jump table before them, and count only if they
-//!   prove it by returning, or by joining what is known, or where their address is taken. Code that goes on
-//!   where its caller's registers lead (Haskell's continuations) is no such function.
-//! * **By frame pointer**, in files whose undescribed functions begin by making a frame.
+//! * **By control flow**: all paths from a function's first instruction are walked. Pushes, pops
+//!   and additions give the CFA offset and the slots of saved registers. A function counts only if
+//!   it returns with the stack pointer restored. Where two paths disagree, no rule is given.
+//!   Symbols and direct calls tell where functions begin. Code that nothing is seen to call is
+//!   tried as a function, and as a target of the jump table before it. It counts only if it
+//!   returns, joins known code, or has its address taken. Code that continues where its caller's
+//!   registers point (Haskell's continuations) is not a function in this sense.
+//! * **By frame pointer**: in files where undescribed functions begin with a frame-pointer
+//!   prologue.
+//! * **V8's builtins**: by control flow too, but only where they have no frame of their own
+//!   (`builtins.rs`).
 //!
-//! * **V8's own functions** likewise, but only for where they have no frame of their own (`builtins.rs`).
+//! If rbp is unknown, `height.rs` infers the **CFA offset** of described code that uses rbp as its
+//! base.
 //!
-//! **How high a frame is**, of described code that finds it by rbp, is told in the same way where rbp is
-//! not known (`height.rs`).
-//!
-//! Held against compilers' own descriptions of the same code (`tests.rs`). It is not done for
-//! more than [`MOST`] bytes of a file, and does not read tables of jumps.
+//! `tests.rs` compares the results with the compilers' own information for the same code. At most
+//! [`MOST`] bytes of a file are walked, and jump tables are not read.
 
 mod builtins;
 pub(crate) mod height;
@@ -30,15 +31,15 @@ use crate::native::rules::RuleSet;
 pub(crate) use builtins::builtins;
 use walk::Follower;
 
-/// Bytes of a file that are followed at most.
+/// Maximum bytes of a file that are walked.
 pub(crate) const MOST: usize = 1 << 20;
 
-/// A stretch of undescribed code.
+/// A range of code without unwind information.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch<'d> {
-    /// Where it is linked at.
+    /// Its link-time address.
     pub address: u64,
-    /// Where it lies in the file.
+    /// Its offset in the file.
     pub offset: u32,
     pub bytes: &'d [u8],
 }
@@ -49,8 +50,8 @@ impl Stretch<'_> {
     }
 }
 
-/// How the frames of `code` (sorted, at most [`MOST`] bytes) are left: (file offset, rule id), sorted,
-/// for all of it. `entries` are addresses at which functions are known to begin.
+/// Infers rules for all of `code` (sorted, at most [`MOST`] bytes): for each range its (file
+/// offset, rule id) pairs, sorted. `entries` are the addresses of known functions.
 pub(crate) fn follow(
     code: &[Stretch<'_>],
     entries: impl Iterator<Item = u64>,
@@ -76,7 +77,7 @@ pub(crate) fn follow(
                 .iter()
                 .take_while(|(at, _)| *at < stretch.end());
             for (at, known) in here {
-                // Instructions may overlap where one way skips a prefix.
+                // Instructions may overlap where one path skips a prefix.
                 if *at < reached {
                     continue;
                 }
@@ -92,8 +93,9 @@ pub(crate) fn follow(
         .collect()
 }
 
-/// Whether functions in `code` (sorted) begin by making a frame: of the targets of direct calls, found in
-/// samples of it, most do. Where one calls what does not, its frame is passed over.
+/// Whether functions in `code` (sorted) begin with a frame-pointer prologue. The test samples
+/// targets of direct calls; three fifths of them must do so. A caller is missed where such a
+/// function calls one without a frame.
 pub(crate) fn keeps_frame_pointers<'d>(
     code: &[(u64, u64)],
     bytes: impl Fn(u64, u64) -> Option<&'d [u8]>,
@@ -136,7 +138,7 @@ pub(crate) fn keeps_frame_pointers<'d>(
                 .strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa])
                 .unwrap_or(first);
             all += 1;
-            // push %rbp; mov %rsp, %rbp in its two encodings
+            // push %rbp; mov %rsp, %rbp in both encodings
             let made = first.starts_with(&[0x55, 0x48, 0x89, 0xe5])
                 || first.starts_with(&[0x55, 0x48, 0x8b, 0xec]);
             frames += usize::from(made);

@@ -1,11 +1,11 @@
-//! What is known of the stack in front of an instruction, and what the instruction makes of it.
+//! Abstract state of the stack before an instruction, and the effect of an instruction on it.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::native::abi::{End, KIND_REG, Rule};
 use crate::native::rules::Row;
 
-/// The registers that calls preserve, in the order of [`Rule::slot`].
+/// The callee-saved registers, in the order of [`Rule::slot`].
 const PRESERVED: [Register; 6] = [
     Register::RBX,
     Register::RBP,
@@ -15,27 +15,27 @@ const PRESERVED: [Register; 6] = [
     Register::R15,
 ];
 pub(super) const RBP: usize = 1;
-/// No frame is larger, bytes; so sums of two of these fit.
+/// Maximum bytes of a frame; the sum of two such values does not overflow.
 const FARTHEST: i32 = 1 << 29;
 
-/// What is known of the stack in front of an instruction.
+/// State of the stack before an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     /// CFA − rsp, bytes.
     pub(super) height: Option<i32>,
-    /// CFA − rbp, while rbp points into the frame.
+    /// CFA − rbp, bytes, while rbp points into the frame.
     pub(super) frame: Option<i32>,
-    /// How many words below the CFA a register's caller's value is kept; 0: in the register.
+    /// Words below the CFA at which a register's caller value is saved; 0: in the register.
     pub(super) kept: [i16; 6],
-    /// Bit per register: the caller's value is nowhere known.
+    /// Bit per register: the caller's value is not recoverable.
     lost: u8,
-    /// rbp was set to zero and never kept: the mark of an outermost frame…
+    /// rbp was set to zero and never saved, as in an outermost frame…
     marked: bool,
-    /// …and then the stack was left as it never is by a function that returns.
+    /// …and then the stack pointer moved as in no function that returns.
     pub(super) bottom: bool,
 }
 
-/// At a function's first instruction.
+/// The state at a function's first instruction.
 pub(super) const ENTRY: State = State {
     height: Some(8),
     frame: None,
@@ -46,7 +46,7 @@ pub(super) const ENTRY: State = State {
 };
 
 impl State {
-    /// Where rbp has just been saved and set, and points so far below the CFA as the stack pointer does.
+    /// The state after rbp was saved and set to the stack pointer, `height` bytes below the CFA.
     pub(super) fn framed(height: i32) -> State {
         let mut state = State {
             height: Some(height),
@@ -57,7 +57,7 @@ impl State {
         state
     }
 
-    /// Whether both find the caller alike.
+    /// Whether both states lead to one caller.
     pub(super) fn agrees(&self, other: &State) -> bool {
         let kept = |(a, b): (&i16, &i16)| a == b || *a == 0 || *b == 0;
         self.height == other.height
@@ -65,7 +65,7 @@ impl State {
             && self.kept.iter().zip(&other.kept).all(kept)
     }
 
-    /// What holds in both; whether anything of `self` went.
+    /// Keeps the facts that hold in both; returns whether `self` lost any.
     pub(super) fn meet(&mut self, other: &State) -> bool {
         let before = *self;
         if self.height != other.height {
@@ -109,9 +109,9 @@ impl State {
         Row::Rule(rule)
     }
 
-    /// The stack pointer moves so far from the CFA.
+    /// Sets the CFA offset.
     pub(super) fn move_to(&mut self, height: Option<i32>) {
-        // A word that is popped without being read is gone.
+        // A saved word that is popped without being read is gone.
         if let Some(height) = height {
             for k in 0..PRESERVED.len() {
                 if i32::from(self.kept[k]) * 8 > height {
@@ -124,13 +124,13 @@ impl State {
         self.height = height.filter(|h| h % 8 == 0 && (-FARTHEST..FARTHEST).contains(h));
     }
 
-    /// Where register `k` was kept is no more.
+    /// Register `k` is no longer in its slot.
     fn forget(&mut self, k: usize) {
         self.kept[k] = 0;
         self.lost |= 1 << k;
     }
 
-    /// Nothing is to be known of other registers than `k`.
+    /// Forgets all registers but `k`.
     pub(super) fn forget_all_but(&mut self, k: usize) {
         for (other, kept) in self.kept.iter_mut().enumerate() {
             if other != k {
@@ -140,7 +140,7 @@ impl State {
         self.lost &= 1 << k;
     }
 
-    /// Register `k` gets a value of this function's own.
+    /// Register `k` gets a value of this function.
     fn overwrite(&mut self, k: usize) {
         if self.kept[k] == 0 {
             self.lost |= 1 << k;
@@ -151,7 +151,7 @@ impl State {
         }
     }
 
-    /// CFA − address of a memory operand on the stack.
+    /// CFA − address of a memory operand on the stack, bytes.
     fn place(&self, i: &Instruction) -> Option<i32> {
         if i.memory_index() != Register::None || i.segment_prefix() != Register::None {
             return None;
@@ -165,7 +165,7 @@ impl State {
         (i32::try_from(place).ok()).filter(|p| (-FARTHEST..FARTHEST).contains(p))
     }
 
-    /// What an instruction that does not jump does.
+    /// Applies an instruction that does not branch.
     pub(super) fn step(&mut self, i: &Instruction, info: &mut InstructionInfoFactory) {
         let to = match i.op0_kind() {
             OpKind::Register => i.op0_register(),
@@ -236,7 +236,7 @@ impl State {
                 self.overwrite(RBP);
                 self.marked = !kept;
             }
-            // Most instructions write what they name first, and nothing else.
+            // Most instructions write their first operand only.
             Mnemonic::Mov
             | Mnemonic::Movzx
             | Mnemonic::Movsx
@@ -286,7 +286,7 @@ impl State {
         }
     }
 
-    /// Whether `register` is one that calls preserve, and still has what the caller had in it.
+    /// Whether `register` is callee-saved and still holds the caller's value.
     pub(super) fn is_callers(&self, register: Register) -> bool {
         let k = PRESERVED.iter().position(|p| *p == register);
         k.is_some_and(|k| {
@@ -295,7 +295,7 @@ impl State {
         })
     }
 
-    /// Register `k` is written to memory so far below the CFA.
+    /// Register `k` is stored `place` bytes below the CFA.
     fn keep(&mut self, k: usize, place: i32) {
         let own = self.kept[k] != 0 || self.lost & 1 << k != 0;
         let words = i16::try_from(place / 8);
@@ -304,7 +304,7 @@ impl State {
         }
     }
 
-    /// Register `k` is read from memory so far below the CFA.
+    /// Register `k` is loaded from `place` bytes below the CFA.
     fn fetch(&mut self, k: usize, place: Option<i32>) {
         let own = place.is_some_and(|p| self.kept[k] != 0 && i32::from(self.kept[k]) * 8 == p);
         self.overwrite(k);

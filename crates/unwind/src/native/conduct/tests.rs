@@ -1,4 +1,4 @@
-//! What instructions tell, held against what compilers say of the same code.
+//! Compares synthesised rules with those that compilers wrote for the same code.
 
 use super::*;
 use crate::native::abi::{KIND_REG, Rule};
@@ -8,8 +8,8 @@ use iced_x86::{Decoder, DecoderOptions};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::process::Command;
 
-/// Of code that is described: bytes that are told alike, instructions that are told otherwise, and bytes
-/// of which nothing is told.
+/// Result of a comparison over code with unwind information: bytes with equal rules, instructions
+/// with different rules, bytes without a synthesised rule.
 #[derive(Debug, Default)]
 struct Score {
     alike: usize,
@@ -23,7 +23,8 @@ fn rule_at<'r>(rows: &[(u32, u32)], rules: &'r RuleSet, at: u32) -> Option<&'r R
     (rules.rules().get(id as usize)).filter(|r| r.kind == KIND_REG)
 }
 
-/// Follows `bare`'s code, and compares with what `described`, the same code, says of itself.
+/// Synthesises rules for `bare`, and compares them with those of `described`, which has the same
+/// code.
 fn score(described: &[u8], bare: &[u8]) -> Score {
     let mut rules = RuleSet::new(1 << 20);
     let table = |bytes: &[u8], rules: &mut RuleSet| match from_bytes(bytes, rules) {
@@ -57,7 +58,7 @@ fn score(described: &[u8], bare: &[u8]) -> Score {
     score
 }
 
-/// Whether two rules find the same caller, as far as can be told: the CFA may be found by rsp or rbp.
+/// Whether two rules lead to one caller, as far as can be decided: the base may be rsp or rbp.
 fn alike(a: &Rule, b: &Rule) -> bool {
     let kept = |r: &Rule, k: usize| (r.saved & !r.rbp_rel & 1 << k != 0).then_some(r.slot[k]);
     let agree = |k: usize| match (kept(a, k), kept(b, k)) {
@@ -80,13 +81,13 @@ fn libraries_without_their_descriptions_are_told_alike() {
         };
         let score = score(&bytes, &bytes);
         let all = score.alike + score.silent;
-        // Code that follows what never returns is reached by nobody, and described all the same.
+        // Code after a call that never returns is unreached, but described all the same.
         assert!(score.alike * 10 >= all * 9, "{path}: {score:?}");
         assert!(score.unlike.len() * 1000 <= all / 4, "{path}: {score:?}");
     }
 }
 
-/// What makes functions hard to follow: many exits, no return, jump tables, large and growing frames,
+/// Functions that are hard to walk: many exits, no return, jump tables, large and growing frames,
 /// callbacks, tail calls, recursion.
 const SOURCE: &str = r#"
 #include <alloca.h>
@@ -159,7 +160,7 @@ fn functions_are_followed_at_each_level_of_optimisation() {
 
 #[test]
 fn files_that_keep_frame_pointers_are_known_by_their_functions() {
-    // Enough calls to tell.
+    // Enough calls for the test to decide.
     let functions = (1..80).map(|n| {
         let before = n - 1;
         format!(
@@ -218,7 +219,7 @@ fn id(rows: &[(u32, u32)], at: u32) -> u32 {
 
 #[test]
 fn the_bottom_of_a_thread_is_a_root() {
-    // As C libraries begin a thread: the child has a stack of its own.
+    // As C libraries start a thread: the child has a stack of its own.
     let (rows, begin, _) = rows_of(
         "mov $56, %eax\nsyscall\ntest %eax, %eax\njnz 1f\nxor %ebp, %ebp\npop %rdi\ncall *%r9\n\
          mov %eax, %edi\nmov $60, %eax\nsyscall\nhlt\n1: ret",
@@ -226,7 +227,7 @@ fn the_bottom_of_a_thread_is_a_root() {
     let call = begin + 5 + 2 + 2 + 2 + 2 + 1;
     assert_eq!(id(&rows, call), End::Root as u32);
     assert_ne!(id(&rows, begin), End::Root as u32);
-    // Zero in a register that was kept is a number.
+    // Zero in a register that was saved is an ordinary value.
     let (rows, begin, rules) = rows_of("push %rbp\nxor %ebp, %ebp\ncall *%rax\npop %rbp\nret");
     let rule = rules.rules()[id(&rows, begin + 3) as usize];
     assert_eq!((rule.kind, rule.cfa_off, rule.slot[1]), (KIND_REG, 16, -2));
@@ -234,7 +235,7 @@ fn the_bottom_of_a_thread_is_a_root() {
 
 #[test]
 fn what_contradicts_itself_is_left_out() {
-    // Returns with a word too many on one of its ways, and nothing that may not have returned.
+    // Returns with a word too many on one path, and no call that may not have returned.
     let (rows, begin, _) =
         rows_of("test %eax, %eax\njz 1f\npush %rax\nnop\n1: ret\n.skip 24, 0xcc");
     assert_eq!(id(&rows, begin), End::NoInfo as u32);
@@ -242,12 +243,12 @@ fn what_contradicts_itself_is_left_out() {
 
 #[test]
 fn code_that_goes_on_where_its_callers_registers_lead_is_no_function() {
-    // As GHC makes it: rbp is Haskell's stack, and the next piece of code the word on its top.
+    // As GHC compiles it: rbp is Haskell's stack pointer, and its top word the next piece of code.
     let haskell = "sub $8, %rsp\ncall *%rdx\nadd $8, %rsp\nmov %rax, %rbx\njmp *(%rbp)";
     let (rows, begin, _) = rows_of(haskell);
     assert_eq!(id(&rows, begin), End::NoInfo as u32);
     assert_eq!(id(&rows, begin + 4), End::NoInfo as u32);
-    // In C's manner the register was set, or another one.
+    // As in C: the register was set first, or is another one.
     for ours in [
         "push %rbp\nmov %rdi, %rbp\ncall *%rdx\njmp *(%rbp)",
         "sub $8, %rsp\ncall *%rdx\nadd $8, %rsp\njmp *(%rax)",

@@ -1,4 +1,4 @@
-//! Walking all ways through functions, and finding where functions are.
+//! Walks all paths through functions, and finds where functions begin.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
@@ -10,63 +10,65 @@ use std::collections::BTreeMap;
 use super::Stretch;
 use super::state::{ENTRY, State};
 
-/// Instructions of one function that are followed at most.
+/// Maximum instructions walked in one function.
 const LONGEST: usize = 100_000;
-/// The same of one file, each as often as it is tried: some 0.3 s.
+/// Maximum instructions walked in one file, repeats included: some 0.3 s.
 const BUDGET: usize = 1 << 20;
-/// What nothing calls is tried while more comes of it than this, less what was in vain.
+/// Unreached code is tried while fewer instructions were wasted than this plus those that gave a
+/// result.
 const PATIENCE: usize = 32 << 10;
-/// Rounds in which calls are found, and which functions never return.
+/// Maximum rounds in which new calls and functions that never return are found.
 const ROUNDS: usize = 8;
-/// How often a function that makes no sense is tried again when more is known of others.
+/// Maximum attempts on a function that contradicts itself.
 const TRIES: u32 = 2;
 
-/// One instruction that was reached.
+/// An instruction that was walked.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     state: State,
     len: u8,
-    /// It is known only from behind a call that may never return.
+    /// Reached only through a call that may never return.
     after_call: bool,
     replaced: bool,
-    /// The last call on the way here; 0: none.
+    /// The last call on the path here; 0: none.
     via: u64,
 }
 
-/// The same, kept: there are hundreds of thousands of instructions, and few states.
+/// The part of a node that is kept: a file has hundreds of thousands of instructions, and few
+/// states.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) state: u32,
     pub(super) len: u8,
 }
 
-/// What came of following a function.
+/// Result of walking a function.
 #[derive(Default)]
 struct Found {
     nodes: FxHashMap<u64, Node>,
-    /// It was seen to return with the stack as it was.
+    /// It returned with the stack pointer restored.
     proven: bool,
-    /// Something contradicts that this is a function, or that the stack was understood: the last call on
-    /// the way there, or 0.
+    /// A contradiction shows that this is not a function, or that the stack was misread. The value
+    /// is the last call on the path there, or 0.
     wrong: Option<u64>,
     returns: bool,
     calls: Vec<u64>,
-    /// Addresses of code that it takes.
+    /// Code addresses that it takes.
     taken: Vec<u64>,
-    /// At jumps whose targets are not known.
+    /// States at jumps with unknown targets.
     jumps: Vec<State>,
 }
 
-/// What is kept of a function, or of a part that was tried.
+/// Facts kept of a function, or of a part of one.
 struct Function {
     calls: Vec<u64>,
     taken: Vec<u64>,
     reached: Vec<u64>,
-    /// What is known at its jumps to unknown places, if it is the same at all.
+    /// The state at its jumps with unknown targets, if all agree.
     jumps: Option<State>,
 }
 
-/// A way to go on.
+/// A path to continue.
 #[derive(Clone, Copy)]
 struct Way {
     at: u64,
@@ -75,34 +77,34 @@ struct Way {
     via: u64,
 }
 
-/// Follows the code of one file.
+/// Walks the code of one file.
 pub(super) struct Follower<'s, 'd> {
     code: &'s [Stretch<'d>],
     entries: FxHashSet<u64>,
-    /// Where functions are likely to begin: their addresses are taken.
+    /// Addresses that the code takes, where functions likely begin.
     likely: FxHashSet<u64>,
     endless: FxHashSet<u64>,
-    /// Calls that are known not to return, by where they stand.
+    /// Call instructions known not to return.
     cut: FxHashSet<u64>,
-    /// How many such calls there are to a place; after two, no call there is taken to return.
+    /// Number of such calls by target; after two, no call of the target is taken to return.
     blamed: FxHashMap<u64, u32>,
-    /// Whether a function begins where padding ends.
+    /// Whether a function begins after padding, by address.
     begins: FxHashMap<u64, bool>,
     known: FxHashMap<u64, Known>,
-    /// The states of what is known, each once.
+    /// The distinct states of `known`.
     states: Vec<State>,
     ids: FxHashMap<State, u32>,
     functions: BTreeMap<u64, Function>,
-    /// How often an entry was followed in vain.
+    /// Failed attempts by entry.
     tries: FxHashMap<u64, u32>,
-    /// Instructions followed so far, and those that led to nothing, which are forgiven by and by.
+    /// Instructions walked so far, and those that gave no result; the latter are halved each round.
     steps: usize,
     wasted: usize,
     info: InstructionInfoFactory,
 }
 
 impl<'s, 'd> Follower<'s, 'd> {
-    /// `entries`: where functions are known to begin.
+    /// `entries`: addresses of known functions.
     pub(super) fn new(
         code: &'s [Stretch<'d>],
         entries: impl Iterator<Item = u64>,
@@ -142,8 +144,8 @@ impl<'s, 'd> Follower<'s, 'd> {
         self.code[..after].last().is_some_and(|s| at < s.end())
     }
 
-    /// Walks all ways from `start`; where they contradict each other, without a call on the way there that
-    /// then cannot have returned. Returns these calls too.
+    /// Walks all paths from `start`. If they contradict each other, it walks again without a call
+    /// on the path, which cannot have returned. Returns these calls too.
     fn follow(&mut self, start: u64, state: State, outer: bool) -> (Found, FxHashSet<u64>) {
         const MOST_CUT: usize = 16;
         let mut cut = FxHashSet::default();
@@ -153,7 +155,7 @@ impl<'s, 'd> Follower<'s, 'd> {
             let Some(via) = blamed else {
                 return (found, cut);
             };
-            // Of all calls on the way rather one behind which a function may begin.
+            // Of the calls on the path, prefer one behind which a function may begin.
             let way = std::iter::successors(Some(via), |call| {
                 found.nodes.get(call).map(|n| n.via).filter(|v| *v != 0)
             });
@@ -225,7 +227,7 @@ impl<'s, 'd> Follower<'s, 'd> {
                     }
                     *node
                 }
-                // The call before did not return.
+                // The call before it did not return.
                 Some(_) if after_call => continue,
                 Some(node) if node.after_call && !node.replaced => {
                     node.state = state;
@@ -234,7 +236,7 @@ impl<'s, 'd> Follower<'s, 'd> {
                     node.via = via;
                     *node
                 }
-                // What stood on neither way differs: nothing is known of it from here on.
+                // The paths differ where neither knows the offset: nothing is known from here on.
                 Some(node) if node.state.height.is_none() || state.height.is_none() => {
                     if !node.state.meet(&state) {
                         continue;
@@ -256,7 +258,7 @@ impl<'s, 'd> Follower<'s, 'd> {
         found
     }
 
-    /// Whether a way has come to other code than this function's; what that tells is noted.
+    /// Whether a path left this function; records the evidence in `found`.
     fn leaves(&self, way: &Way, found: &mut Found) -> bool {
         let Way {
             at,
@@ -275,7 +277,7 @@ impl<'s, 'd> Follower<'s, 'd> {
         found.returns = true;
         let agrees = match other {
             Some(other) if !entry => other.agrees(state),
-            // Parts of functions that are put elsewhere may lie outside.
+            // Cold parts of functions may lie elsewhere.
             _ if !entry => state.height == Some(8) && state.kept == [0; 6],
             _ => state.agrees(&ENTRY) && state.kept == [0; 6],
         };
@@ -286,7 +288,7 @@ impl<'s, 'd> Follower<'s, 'd> {
         true
     }
 
-    /// Whether behind a call, and padding, another function begins; unless `tries`, it is taken to.
+    /// Whether another function begins after a call and padding. Unless `tries`, it is assumed to.
     fn is_last(&mut self, mut at: u64, tries: bool) -> bool {
         while let Some(i) = self.decode(at)
             && is_padding(&i)
@@ -346,7 +348,7 @@ impl<'s, 'd> Follower<'s, 'd> {
             }
             FlowControl::Call if matches!(i.code(), Code::Syscall) => ways.push(to(next, state)),
             FlowControl::Call if i.is_call_near() && i.near_branch_target() == next => {
-                // It only learns where it is.
+                // A call to the next instruction only reads the address.
                 state.move_to(state.height.map(|h| h + 8));
                 ways.push(to(next, state));
             }
@@ -372,11 +374,11 @@ impl<'s, 'd> Follower<'s, 'd> {
             FlowControl::IndirectBranch => {
                 found.returns = true;
                 if i.op0_kind() == OpKind::Memory && state.is_callers(i.memory_base()) {
-                    // Where to go on is found through a register that was never set here. Code in C's
-                    // manner does not know what is in it; Haskell's has a stack of its own there.
+                    // The jump target comes from a register that this function never set. C code
+                    // does not know its content; in Haskell code it is a stack pointer.
                     found.wrong = Some(0);
                 }
-                // What it had kept is back: it hands on to another function.
+                // The saved registers are restored: a tail call.
                 let kept = || found.nodes.values().any(|n| n.state.kept != [0; 6]);
                 found.proven |= state.height == Some(8) && state.kept == [0; 6] && kept();
                 found.jumps.push(state);
@@ -397,7 +399,7 @@ impl<'s, 'd> Follower<'s, 'd> {
         }
     }
 
-    /// Keeps what was found of the function at `start`.
+    /// Keeps the result for the function at `start`.
     fn commit(&mut self, start: u64, (found, cut): (Found, FxHashSet<u64>)) {
         for at in cut {
             let target = self.decode(at).and_then(|i| target_of(&i));
@@ -431,9 +433,8 @@ impl<'s, 'd> Follower<'s, 'd> {
         }
     }
 
-    /// Follows all code; again what looks different in the light of what was found, as often as it does.
-    /// Returns what is known of each instruction, by address: its length, and which of the states, which
-    /// are returned too, holds in front of it.
+    /// Walks all code, and walks functions again while new results change theirs. Returns the known
+    /// instructions, by address, and the states that they refer to.
     pub(super) fn follow_all(mut self) -> (Vec<(u64, Known)>, Vec<State>) {
         for _ in 0..ROUNDS {
             self.wasted /= 2;
@@ -469,7 +470,7 @@ impl<'s, 'd> Follower<'s, 'd> {
             let taken = self.functions.values().flat_map(|f| &f.taken);
             let likely: FxHashSet<u64> = taken.copied().filter(|at| self.holds(*at)).collect();
             let settled = new.is_empty() && stale.is_empty() && likely.len() == self.likely.len();
-            // What could not be followed once more is better than nothing: it agreed with itself.
+            // A result from before is better than none: it agreed with itself.
             if settled || self.steps > BUDGET {
                 break;
             }
@@ -492,7 +493,7 @@ impl<'s, 'd> Follower<'s, 'd> {
         (known, self.states)
     }
 
-    /// Stretches that were not reached.
+    /// Tries code that was not reached.
     fn follow_rest(&mut self) {
         for stretch in self.code {
             let mut at = stretch.address;
@@ -531,7 +532,7 @@ impl<'s, 'd> Follower<'s, 'd> {
                     continue;
                 }
                 self.wasted += self.steps - begun;
-                // Behind what ends this one, the next may begin.
+                // The next function may begin after the end of this one.
                 while let Some(i) = self.decode(at)
                     && !self.known.contains_key(&at)
                 {
@@ -552,7 +553,7 @@ impl<'s, 'd> Follower<'s, 'd> {
     }
 }
 
-/// What a call calls: a place in the code, or the word that holds its address.
+/// The target of a call: an address in the code, or of the word that holds it.
 fn target_of(i: &Instruction) -> Option<u64> {
     if i.is_call_near() {
         return Some(i.near_branch_target());
@@ -560,7 +561,7 @@ fn target_of(i: &Instruction) -> Option<u64> {
     (i.is_call_near_indirect() && i.is_ip_rel_memory_operand()).then(|| i.ip_rel_memory_address())
 }
 
-/// What fills the room between functions, and in front of loops.
+/// Whether `i` is padding between functions or before loops.
 pub(super) fn is_padding(i: &Instruction) -> bool {
     matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }

@@ -1,15 +1,15 @@
-//! Labels of a goroutine, as `runtime/pprof` keeps them: to Go 1.23 in a map, later in a list. Both
-//! are never changed once a goroutine has them.
+//! Labels of a goroutine, in the layout of `runtime/pprof`: a map up to Go 1.23, a list since.
+//! Neither changes once a goroutine has it.
 
 use crate::runtime::tasks::{Label, Memory};
 
-/// Most labels that are read, and the longest text.
+/// Maximum labels, and maximum bytes of a text.
 const MOST: u64 = 64;
 const LONGEST: u64 = 1024;
-/// Most chunks of a map that are read.
+/// Maximum chunks of a map.
 const MOST_CHUNKS: u64 = 64;
 
-/// The labels at `address`, ascending; empty where what is there cannot be labels.
+/// Reads the labels at `address`, sorted; empty if the data there cannot be labels.
 pub(super) fn read(memory: &mut dyn Memory, address: u64) -> Vec<Label> {
     let mut labels = list(memory, address)
         .or_else(|| map(memory, address))
@@ -39,7 +39,7 @@ fn text(memory: &mut dyn Memory, address: u64, length: u64) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A slice of pairs of strings.
+/// Reads a slice of string pairs.
 fn list(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
     let [first, length, capacity] = words(memory, address)?;
     if length == 0 || length > capacity || capacity > MOST {
@@ -54,13 +54,13 @@ fn list(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
         .collect()
 }
 
-/// A map of strings to strings, with buckets of eight.
+/// Reads a map of strings to strings, with buckets of eight.
 fn map(memory: &mut dyn Memory, address: u64) -> Option<Vec<Label>> {
-    /// Marks of free places are below.
+    /// Slot marks below this mean that a slot is free.
     const LEAST_USED: u8 = 5;
     let [map] = words(memory, address)?;
     let [count, flags, buckets, old] = words(memory, map)?;
-    // While it grows its content is in two places: maps of labels are made in one go.
+    // A growing map is in two places; label maps are built in one step.
     let shift = flags >> 8 & 0xff;
     if count == 0 || count > MOST || old != 0 || shift > 6 {
         return None;

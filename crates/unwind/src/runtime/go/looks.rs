@@ -1,9 +1,8 @@
-//! One look at all goroutines of a process, while it runs on.
+//! Takes a snapshot of all goroutines of a running process.
 //!
-//! Places in a goroutine are learnt from the first one: it points at itself where its registers are
-//! kept, it began with `runtime.main`, and its number is 1, with a valid status in front. What was
-//! read half-way through a change shows as a stack that does not end in a goroutine's first function:
-//! such a stack is left out and counted.
+//! The first goroutine reveals the layout. It points to itself where its registers are saved, it
+//! started with `runtime.main`, and its id is 1 behind a valid status. A stack read during a change
+//! does not end in a goroutine's first function. Such a stack is left out and counted.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_binfmt::gopclntab::Pclntab;
@@ -14,22 +13,23 @@ use crate::runtime::{
     tasks::{Doing, Label, Look, Looker, Memory, Task},
 };
 
-/// Most goroutines that are looked at, and most frames of each.
+/// Maximum goroutines, and maximum frames of each.
 const MOST: u64 = 1 << 18;
 const MOST_FRAMES: usize = 256;
-/// Bytes of a goroutine within which everything lies, and of its stack that are read at once.
+/// Bytes of a goroutine that contain all fields, and bytes of its stack per read.
 const HEAD: usize = 512;
 const STACK: usize = 2048;
-/// Where a goroutine keeps its registers: fixed since the linker knows what lies before.
+/// Offsets of the saved registers in a goroutine. They are fixed: the linker knows the fields
+/// before them.
 const SP: usize = 56;
 const SELF: usize = 72;
-/// From the number: why it waits. From the function it began with: its labels.
+/// From the id to the wait reason, and from the start function to the labels, bytes.
 const REASON_FROM_NUMBER: usize = 24;
 const LABELS_FROM_START: usize = 48;
-/// Set while its stack is looked through by the collector.
+/// Status bit: the collector is scanning its stack.
 const SCANNED: u32 = 0x1000;
 
-/// Where things are in a goroutine, and where the list of them is.
+/// Offsets in a goroutine, and the address of the list of goroutines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
     list: u64,
@@ -38,17 +38,17 @@ struct Places {
     start: usize,
 }
 
-/// Looks at the goroutines of one process.
+/// Snapshots of the goroutines of one process.
 pub struct Goroutines {
-    /// How far its addresses are moved.
+    /// Load bias of its addresses.
     bias: u64,
     places: Option<Places>,
-    /// By return address: bytes to the caller's stack pointer; `None`: nothing is above it.
+    /// By return address: bytes to the caller's stack pointer; `None` inside: no caller.
     known: FxHashMap<u64, Option<Option<u64>>>,
     broken: u64,
 }
 
-/// The same with what is known of its program.
+/// The snapshots together with the facts about the program.
 struct Reader<'l, 'f> {
     own: &'l mut Goroutines,
     facts: &'f Facts,
@@ -56,7 +56,7 @@ struct Reader<'l, 'f> {
 }
 
 impl Goroutines {
-    /// Of a process whose addresses are moved by `bias`.
+    /// Creates a value for a process with load bias `bias`.
     pub fn new(bias: u64) -> Goroutines {
         Goroutines {
             bias,
@@ -108,7 +108,7 @@ impl Looker for Goroutines {
 }
 
 impl Reader<'_, '_> {
-    /// All goroutines but dead ones; `None` where they cannot be found (yet).
+    /// All goroutines except dead ones; `None` if they cannot be found (yet).
     fn look(&mut self, memory: &mut dyn Memory) -> Option<Vec<Task>> {
         let places = match self.own.places {
             Some(places) => places,
@@ -155,7 +155,7 @@ impl Reader<'_, '_> {
         let found = self.facts.lists.iter().filter_map(|list| {
             let list = list.wrapping_add(self.own.bias);
             let all = pointers(memory, list)?;
-            // Other pointers to the same goroutines have no length behind them.
+            // Other pointers to these goroutines are not followed by a length.
             let wanted: Vec<_> = all.iter().map(|g| (g + SELF as u64, 8)).collect();
             let mut own = vec![0u8; 8 * all.len()];
             let readable = memory.read_all(&wanted, &mut own);
@@ -191,7 +191,7 @@ impl Reader<'_, '_> {
         found.max_by_key(|(n, _)| *n).map(|(_, places)| places)
     }
 
-    /// A goroutine with its stack pointer and instruction pointer; `None`: there is none any more.
+    /// A goroutine, its stack pointer and its instruction pointer; `None` if it has ended.
     fn one(&self, p: &Places, head: &[u8]) -> Option<(Task, u64, u64)> {
         let doing = match half(head, p.status) & !SCANNED {
             1 | 9 => Doing::Runnable,
@@ -210,7 +210,8 @@ impl Reader<'_, '_> {
         Some((task, word(head, SP), word(head, SP + 8)))
     }
 
-    /// Return addresses from `pc` on; `here` is the stack from `sp` on, as far as it was read.
+    /// Return addresses from `pc` on; `here` is the part of the stack from `sp` on that has been
+    /// read.
     fn walk(
         &mut self,
         memory: &mut dyn Memory,
@@ -230,7 +231,7 @@ impl Reader<'_, '_> {
             let slot = sp.checked_sub(8)?;
             let mut at = usize::try_from(slot.checked_sub(base)?).ok()?;
             if at + 8 > bytes.len() {
-                // Deep stacks are read on, a page's worth at a time.
+                // Read deep stacks further, up to a page at a time.
                 let room = 4096 - (slot % 4096) as usize;
                 let mut more = vec![0u8; room.max(8)];
                 if !memory.read(slot, &mut more) {
@@ -243,8 +244,8 @@ impl Reader<'_, '_> {
         Some(stack)
     }
 
-    /// How far the caller's stack pointer is above at return address `pc`: `None`: not known;
-    /// `Some(None)`: there is no caller.
+    /// Distance to the caller's stack pointer at return address `pc`: `None`: unknown;
+    /// `Some(None)`: no caller.
     fn up(&mut self, pc: u64) -> Option<Option<u64>> {
         let table = &self.table;
         *self.own.known.entry(pc).or_insert_with(|| {
@@ -261,7 +262,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The pointers of a slice at `address`.
+/// Reads the pointers of a slice at `address`.
 fn pointers(memory: &mut dyn Memory, address: u64) -> Option<Vec<u64>> {
     let mut slice = [0u8; 24];
     if !memory.read(address, &mut slice) {

@@ -1,18 +1,17 @@
-//! Go: the goroutines of a process, as its runtime has them.
+//! Go: the goroutines of a process.
 //!
 //! ```text
-//! mod.rs      what is known of a Go program: its table of functions, where its list of goroutines
-//!             may be, what its reasons to wait are called
-//! looks.rs    one look at all goroutines of a process
+//! mod.rs      facts about a Go program: function table, candidate addresses of the goroutine
+//!             list, names of wait reasons
+//! looks.rs    snapshot of all goroutines of a process
 //! labels.rs   labels that the program gave a goroutine (`runtime/pprof`)
 //! ```
 //!
-//! Go code is native code: its frames on threads are unwound and named as such. What threads do not
-//! show is goroutines that wait, as those have no thread.
+//! Go code is native code: its frames on threads are unwound and named as such. Waiting goroutines
+//! have no thread, so only the runtime's list shows them.
 //!
-//! No symbols are needed: the list of goroutines is found by what `runtime.allgadd` refers to, the
-//! places in a goroutine by what must be true of the first one, so that versions of Go need not be
-//! told apart.
+//! No symbols are needed. The instructions of `runtime.allgadd` refer to the list of goroutines.
+//! Properties of the first goroutine reveal the layout. So Go versions need not be distinguished.
 
 mod labels;
 mod looks;
@@ -23,35 +22,35 @@ use wallscope_binfmt::gopclntab::{GoFile, Pclntab, Relocations};
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 pub use looks::Goroutines;
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "Go",
     tried: &[],
     recognise,
 };
 
-/// What is known of a Go program.
+/// Facts about a Go program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     table: Vec<u8>,
     text: u64,
-    /// Code: virtual address, offset in the file, bytes.
+    /// Code ranges: virtual address, offset in the file, bytes.
     code: Vec<(u64, u64, u64)>,
-    /// Addresses, one of which may be that of the list of goroutines.
+    /// Candidate addresses of the list of goroutines.
     lists: Vec<u64>,
-    /// Entry of the function that the first goroutine begins with.
+    /// Entry of the first goroutine's start function.
     main: u64,
-    /// What the runtime calls its reasons to wait, by number.
+    /// The runtime's names of wait reasons, by number.
     reasons: Vec<String>,
 }
 
 impl Facts {
-    /// Its functions.
+    /// The function table.
     pub fn functions(&self) -> Option<Pclntab<'_>> {
         Pclntab::over(&self.table, self.text)
     }
 
-    /// The offset in the file of code at virtual address `address`.
+    /// Converts a virtual address of code to an offset in the file.
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         self.code.iter().find_map(|(start, offset, bytes)| {
             let into = address.checked_sub(*start)?;
@@ -59,23 +58,23 @@ impl Facts {
         })
     }
 
-    /// The runtime's word for reason `number`.
+    /// The runtime's name of wait reason `number`.
     pub fn reason(&self, number: u32) -> &str {
         self.reasons.get(number as usize).map_or("", |r| r)
     }
 }
 
-/// What a goroutine waits for, from the runtime's word for it and the functions it waits in,
-/// innermost first.
+/// Classifies a goroutine's wait by the runtime's name of the reason and by the functions in which
+/// it waits, innermost first.
 pub fn reason<'n>(word: &str, mut functions: impl Iterator<Item = &'n str>) -> &'static str {
     match word {
         "semacquire" => {
-            // Of several kinds; the function outside the runtime says which.
+            // Several kinds share this reason; the function outside the runtime decides.
             let caller = functions.find(|f| !f.starts_with("runtime."));
             match caller.unwrap_or_default() {
                 f if f.starts_with("sync.(*Mutex)") || f.starts_with("sync.(*RWMutex)") => "mutex",
                 f if f.starts_with("sync.(*WaitGroup)") => "waitgroup",
-                // Locks alone ask so; which one may have been inlined into who takes it.
+                // Only locks call these; the lock method may be inlined into its caller.
                 f if f.starts_with("sync.runtime_SemacquireMutex")
                     || f.starts_with("sync.runtime_SemacquireRWMutex") =>
                 {
@@ -164,11 +163,11 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     }))))
 }
 
-/// Data that the instructions in `code`, which is at `start`, refer to.
+/// Data addresses that the instructions in `code`, loaded at `start`, refer to.
 fn addresses(code: &[u8], start: u64) -> Vec<u64> {
     let mut found = Vec::new();
     for (i, bytes) in code.windows(7).enumerate() {
-        // mov, lea or cmp of 64 bits with what lies at a distance from the instruction's end.
+        // 64-bit mov, lea or cmp with a rip-relative operand
         let [
             0x48 | 0x4c,
             0x8b | 0x89 | 0x8d | 0x39 | 0x3b,
@@ -194,7 +193,7 @@ fn addresses(code: &[u8], start: u64) -> Vec<u64> {
     found
 }
 
-/// The runtime's list of reasons to wait, which is found by how it begins.
+/// Reads the runtime's list of wait reasons, found by its first entries.
 fn reasons(image: &Image<'_>) -> Vec<String> {
     const FIRST: &[u8] = b"GC assist marking";
     const MOST: usize = 64;
@@ -238,7 +237,7 @@ fn reasons(image: &Image<'_>) -> Vec<String> {
     Vec::new()
 }
 
-/// Where `what` first is in `bytes`.
+/// The offset of the first `what` in `bytes`.
 fn memchr(bytes: &[u8], what: &[u8]) -> Option<usize> {
     let first = *what.first()?;
     let mut from = 0;
@@ -266,7 +265,7 @@ mod tests {
             "sync.(*Mutex).lockSlow",
         ];
         assert_eq!(of("semacquire", &lock), "mutex");
-        // Taking a lock to read is inlined.
+        // The lock method for readers is inlined.
         let read = [
             "runtime.semacquire1",
             "sync.runtime_SemacquireMutex",
@@ -287,7 +286,7 @@ mod tests {
 
     #[test]
     fn data_that_code_refers_to_is_found() {
-        // mov 0x10(%rip), %rax at 0x1000: 0x1017, which is not aligned; lea 9(%rip): 0x1017 too.
+        // mov 0x10(%rip), %rax at 0x1000: 0x1018; lea -14(%rip): 0x1000.
         let code = [
             0x48, 0x8b, 0x05, 0x11, 0, 0, 0, 0x4c, 0x8d, 0x0d, 0xf2, 0xff, 0xff, 0xff,
         ];

@@ -1,9 +1,9 @@
-//! The values that the C side (`bpf/hotspot_abi.h`) and this side exchange. The test that both agree
-//! is with those of the native unwinder.
+//! Rust mirror of the structures and values in `bpf/hotspot_abi.h`. A test in the native unwinder's
+//! `abi.rs` compares both.
 
-/// Heaps of code.
+/// Maximum code heaps.
 pub(crate) const HEAPS: usize = 4;
-/// No offset in a blob may be larger: it is read as one piece.
+/// Maximum offset in a blob: a blob's header is read in one piece.
 pub(crate) const MOST_OFFSET: u64 = 480;
 
 pub(crate) const WORD_BYTECODE: u64 = 0xfff9 << 48;
@@ -14,66 +14,65 @@ pub(crate) const WORD_CODE: u64 = 0xfffd << 48;
 pub(crate) const WORD_METHOD: u64 = 0xfffe << 48;
 pub(crate) const WORD_BCP: u64 = 0xffff << 48;
 
-/// A heap of code (`struct hs_heap`).
+/// A code heap (`struct hs_heap`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Heap {
     /// First address.
     pub low: u64,
-    /// One past the last.
+    /// One past the last address.
     pub high: u64,
-    /// Its map of segments.
+    /// Address of its segment map.
     pub segmap: u64,
 }
 
-/// The VM of one process, HotSpot or V8 (`struct hs_proc`).
+/// The HotSpot or V8 runtime of one process (`struct hs_proc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proc {
     /// First address of all its code.
     pub low: u64,
-    /// One past the last.
+    /// One past the last address.
     pub high: u64,
-    /// Its heaps of code.
+    /// Its code heaps.
     pub heap: [Heap; HEAPS],
-    /// Offsets in a blob of code.
+    /// Offset in a blob: its name.
     pub blob_name: u16,
-    /// Of its code, from the blob's beginning.
+    /// Offset in a blob: the start of its code.
     pub blob_begin: u16,
-    /// Of its end.
+    /// Offset in a blob: the end of its code.
     pub blob_end: u16,
-    /// Of the size of its frames, in words.
+    /// Offset in a blob: the size of its frames, in words.
     pub blob_frame_size: u16,
-    /// Of the place in the code from which on the frame is complete.
+    /// Offset in a blob: the code offset from which a frame is complete.
     pub blob_complete: u16,
-    /// Offsets in the blob of a compiled method: of its deoptimisation handler,
+    /// Offset in a compiled method's blob: its deoptimisation handler.
     pub method_deopt: u16,
-    /// of where a frame keeps what it would have returned to,
+    /// Offset in a compiled method's blob: the frame slot of the original return address.
     pub method_orig_pc: u16,
-    /// and of the compilation's number.
+    /// Offset in a compiled method's blob: the compile id.
     pub method_id: u16,
-    /// Whether beginning, end and handler are offsets from the blob.
+    /// Whether start, end and handler are offsets from the blob.
     pub offsets: u8,
     /// Bytes of a segment, as a power of two.
     pub segment_shift: u8,
     /// Bytes before each blob.
     pub header: u8,
-    /// Instead of all this, V8: where its functions keep what they share with others of their
-    /// source; 0: not V8.
+    /// V8 instead: offset of the SharedFunctionInfo in a function; 0: not V8.
     pub js_shared: u8,
-    /// Where they keep their code.
+    /// V8: offset of the code in a function.
     pub js_code: u8,
-    /// How far below a frame's pointer its place in the bytecode is.
+    /// V8: distance below a frame pointer of the bytecode offset.
     pub js_bytecode: u8,
-    /// Zero.
+    /// Padding, zero.
     pub pad0: [u8; 2],
 }
 
 impl Proc {
     /// The bytes that the kernel programs get.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: only integers, without padding (16 + 96 + 16 + 6 + 2 bytes), read for as long as
-        // `self` is borrowed.
+        // SAFETY: only integers, without padding (16 + 96 + 16 + 6 + 2 bytes), read while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Proc>()) }
     }
 
@@ -85,7 +84,7 @@ impl Proc {
 
 const _: () = assert!(size_of::<Proc>() == 16 + 24 * HEAPS + 16 + 6 + 2);
 
-/// `struct hs_walk`.
+/// State of a walk (`struct hs_walk`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Walk {

@@ -1,10 +1,10 @@
-//! Compiled methods: which methods an address stands for.
+//! Compiled methods: address → methods, including inlined ones.
 //!
-//! The compiler keeps, for addresses at which the VM may have to know (calls, polls, traps), the
-//! chain of methods that were inlined there, with the bytecode of each. A return address is one of
-//! them. Code in between is taken for that of the next such address, as the VM itself does: in a loop
-//! without calls that is the poll at its end. So the compiled method is always the right one, those
-//! inlined into it are as near as the VM knows.
+//! For addresses where the VM may need it (calls, polls, traps), the compiler records the chain of
+//! inlined methods, with the bytecode of each. A return address is such an address. Other code is
+//! taken for that of the next such address, as the VM does: in a loop without calls this is the
+//! poll at its end. So the compiled method is always correct, and its inlined methods are as
+//! precise as the VM's own records.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,17 +15,17 @@ use super::{
 };
 use crate::{native::FrameWord, runtime::memory::Memory};
 
-/// Longest part of a compiled method's books, bytes.
+/// Maximum bytes of one part of a compiled method's debug data.
 const MOST: u64 = 4 << 20;
-/// Most methods inlined into one another.
+/// Maximum depth of inlining.
 const MOST_SCOPES: usize = 128;
 
-/// What the VM keeps about a compiled method.
+/// The VM's debug data of a compiled method.
 pub(super) struct Compiled {
     begin: u64,
     end: u64,
     method: u64,
-    /// Those of its methods that have been read. They live as long as the code does.
+    /// Its methods that have been read. They live as long as the code.
     methods: HashMap<u64, Arc<Method>>,
     /// (Offset in the code, offset in `scopes`).
     pcs: Vec<(i32, u32)>,
@@ -42,7 +42,7 @@ impl Vm {
     ) -> Result<Vec<Scope>, Miss> {
         let pc = word.offset();
         let address = word.lookup_offset();
-        // Of a known compilation nothing is read again: its process may be gone by now.
+        // A known compilation is not read again: its process may have ended.
         let known = self.compiled.get(&id);
         let known = known.and_then(|all| all.iter().position(|c| c.holds(address)));
         let index = match known {
@@ -89,7 +89,7 @@ impl Vm {
         };
         let (begin, end) = (code(l.blob_begin)?, code(l.blob_end)?);
         let method = get(l.compiled_method, memory)?;
-        // Each as (from, to).
+        // Each range as (from, to).
         let (metadata, scopes, pcs) = match l.debug {
             Debug::InBlob {
                 metadata,
@@ -125,7 +125,7 @@ impl Vm {
                         (at.wrapping_add(skip), at.wrapping_add(size))
                     }
                 };
-                // The pairs come first; what follows the scopes is never referred to.
+                // The pc descriptors come first; data after the scopes is not referenced.
                 (metadata, (scopes, end), (pcs, scopes))
             }
         };
@@ -160,7 +160,7 @@ impl Vm {
                 .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
                 .collect(),
         };
-        // It may have been replaced meanwhile.
+        // The code may have been replaced meanwhile.
         if get(l.compiled_id, memory)? as u32 != id {
             return Err(Miss::Changed);
         }
@@ -174,10 +174,10 @@ impl Compiled {
         (self.begin..self.end).contains(&address)
     }
 
-    /// The methods at `pc`, innermost first, each with the index of its bytecode.
+    /// The methods at `pc`, innermost first, each with its bytecode index.
     fn chain(&self, pc: u64, exact: bool, first: u8) -> Vec<(u64, Option<u32>)> {
         let offset = pc.wrapping_sub(self.begin) as i64;
-        // What runs is before the address that its state was noted for, but for a call's own.
+        // Running code lies before the address of its record; a return address equals it.
         let from = offset + i64::from(exact);
         let found = self.pcs.iter().filter(|(at, _)| i64::from(*at) >= from);
         let Some((_, scope)) = found.min_by_key(|(at, _)| *at) else {
@@ -185,7 +185,7 @@ impl Compiled {
         };
         let mut chain = Vec::new();
         let mut at = *scope as usize;
-        // Senders were written before those they called; 0 is none.
+        // Callers were written before their callees; 0 means none.
         let mut before = self.scopes.len();
         while at != 0 && at < before && chain.len() < MOST_SCOPES {
             before = at;
@@ -196,7 +196,7 @@ impl Compiled {
             };
             let index = (method as usize).checked_sub(1);
             if let Some(method) = index.and_then(|i| self.metadata.get(i)) {
-                // The one before the first stands for the method's entry.
+                // Bytecode index -1 stands for the method's entry.
                 chain.push((*method, bci.checked_sub(1)));
             }
             at = sender as usize;

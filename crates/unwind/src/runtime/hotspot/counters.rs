@@ -1,12 +1,12 @@
-//! What the VM counts about itself: how often and for how long it stopped its threads.
+//! The VM's own counters of pauses: their number and duration.
 //!
-//! The counters that `jstat` shows lie in the VM's memory, as entries of a name and a value. A VM
-//! that was told to have none (`-XX:-UsePerfData`) has none here either.
+//! The counters that `jstat` shows lie in the VM's memory, as pairs of name and value. A VM started
+//! with `-XX:-UsePerfData` has none.
 
 use super::vm::Vm;
 use crate::runtime::memory::Memory;
 
-/// Longest list of entries, bytes.
+/// Maximum bytes of the list of counters.
 const MOST: usize = 1 << 18;
 const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 const NAMES: [&str; 4] = [
@@ -16,19 +16,19 @@ const NAMES: [&str; 4] = [
     "sun.rt.safepointSyncTime",
 ];
 
-/// How the VM has stopped its Java threads since it began.
+/// Pauses of the Java threads since the VM started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pauses {
-    /// How often.
+    /// Number of pauses.
     pub times: u64,
-    /// For how long in all, ns.
+    /// Total duration of the pauses, ns.
     pub stopped_ns: u64,
-    /// How long it took until all of them stood still, ns; apart from the former.
+    /// Total time until all threads had stopped, ns; not part of `stopped_ns`.
     pub reaching_ns: u64,
 }
 
 impl Pauses {
-    /// What has come since `earlier`.
+    /// The difference to `earlier`.
     pub fn since(self, earlier: Pauses) -> Pauses {
         Pauses {
             times: self.times.saturating_sub(earlier.times),
@@ -39,7 +39,7 @@ impl Pauses {
 }
 
 impl Vm {
-    /// Its pauses so far; `None` where it does not count them, or not yet.
+    /// Reads the pauses so far; `None` if the VM does not count them, or not yet.
     pub fn pauses(&mut self, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<Pauses> {
         let mut memory = Memory(read);
         if self.counters.is_none() {
@@ -64,7 +64,7 @@ impl Vm {
     }
 }
 
-/// The addresses of the values of [`NAMES`].
+/// Finds the addresses of the values of [`NAMES`].
 fn find(start: u64, memory: &mut Memory<'_>) -> Option<[u64; NAMES.len()]> {
     let mut head = [0u8; 32];
     memory.bytes(start, &mut head)?;

@@ -3,10 +3,10 @@
 use super::structs::Tables;
 use crate::runtime::memory::Memory;
 
-/// Most flags of a VM.
+/// Maximum flags of a VM.
 const MOST_FLAGS: u64 = 4096;
 
-/// Which of the flags `wanted`, all of them yes or no, are set; `None` for those that the VM does not have.
+/// Reads the boolean flags `wanted`; `None` for a flag that the VM does not have.
 pub(super) fn are_set<const N: usize>(
     tables: &Tables,
     wanted: [&str; N],

@@ -1,49 +1,52 @@
-//! Monitors that Java threads wait to enter: of which class, and whose they are.
+//! Java monitors: the class of a monitor's object, and its owner.
 //!
-//! The VM's own record of a thread says which monitor it is about to enter, and a monitor's record who
-//! has it: by that one's record, or, where the monitor was a mere mark on its stack before, by a
-//! place on that stack. From JDK 24 on it is a number of the thread's; and where the owner locked the object
-//! before anybody else came, nobody may have said so since: then the object stands in the owner's list of locked
-//! objects, from JDK 21 on. The threads stand in a list that is made anew with each change, before JDK 12 or so in
-//! a chain.
+//! The VM's record of a thread names the monitor that it is about to enter, and a monitor names its
+//! owner. The owner is a thread's record. If the monitor was a stack lock before, it is an address
+//! on the owner's stack. From JDK 24 on it is a number of the thread. If the owner locked the
+//! object before any contention, the monitor may not name it yet. From JDK 21 on the owner's list
+//! of locked objects then contains the object.
+//!
+//! The threads are in a list that is replaced at each change; before about JDK 12, in a chain.
 
 use super::{flags, method::class_name, parking::Objects, structs::Tables, vm::Vm};
 use crate::runtime::memory::Memory;
 
-/// Most threads of one VM.
+/// Maximum threads of one VM.
 const MOST_THREADS: u32 = 1 << 16;
 
-/// Where that is kept.
+/// Offsets and addresses for monitors and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     list: List,
-    /// In a thread's record: the system's part, its stack, the monitor it is about to enter.
+    /// In a thread's record: the OS thread, the stack, the monitor that it is about to enter.
     system: u64,
     stack_base: u64,
     stack_size: u64,
     pending: u64,
-    /// In the system's part: the thread's id.
+    /// In the OS thread: its id.
     id: u64,
-    /// In a monitor: the object, and who has it.
+    /// In a monitor: the object and the owner.
     object: u64,
     owner: u64,
-    /// In a thread's record: the number that it owns monitors by; from JDK 24 on.
+    /// In a thread's record: its number as an owner of monitors; from JDK 24 on.
     owner_id: Option<u64>,
-    /// In a thread's record: where its list of locked objects begins, and how far from the record it ends.
+    /// In a thread's record: the offset of the list of locked objects, and the offset of the list's
+    /// end offset.
     locked: Option<(u64, u64)>,
     /// In an object.
     pub(super) class: ClassWord,
-    /// The addresses of what makes a pointer of a class's four bytes.
+    /// Addresses of the base and shift of compressed class pointers.
     base: u64,
     shift: u64,
 }
 
-/// Where the records of all Java threads are found.
+/// Location of the records of all Java threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
-    /// At this address the pointer to an array that is never changed; in it, its length and its entries.
+    /// The address of a pointer to an immutable array, and the offsets of its length and entries.
     Array { at: u64, length: u64, threads: u64 },
-    /// At these addresses the pointer to the newest, and how many there are; in a record, the next older one.
+    /// The addresses of the newest record and of the count, and the offset of the next older
+    /// record.
     Chain { newest: u64, count: u64, next: u64 },
 }
 
@@ -66,8 +69,8 @@ impl List {
         array().or_else(chain)
     }
 
-    /// What changes with it. Two changes of a chain that leave its length and its newest thread alone are seen
-    /// with the next one.
+    /// A value that changes with the list. It misses changes of a chain that keep its length and
+    /// newest thread, until the next change.
     fn state(self, memory: &mut Memory<'_>) -> Option<u64> {
         match self {
             List::Array { at, .. } => memory.word(at),
@@ -78,7 +81,7 @@ impl List {
         }
     }
 
-    /// The threads' records.
+    /// Reads the threads' records.
     fn records(self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
         match self {
             List::Array {
@@ -100,7 +103,7 @@ impl List {
                 let mut record = memory.word(newest)?;
                 while record != 0 && all.len() < MOST_THREADS as usize {
                     all.push(record);
-                    // One that goes meanwhile cuts it short: the next time it is whole.
+                    // A record that ends meanwhile cuts the chain; the next read is complete.
                     record = record
                         .checked_add(next)
                         .and_then(|at| memory.word(at))
@@ -112,22 +115,23 @@ impl List {
     }
 }
 
-/// Where an object says of which class it is.
+/// Location of the class in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClassWord {
-    /// The offset in it.
+    /// Offset in the object.
     pub(super) at: u64,
-    /// Of four bytes, so many bits are something else (`-XX:+UseCompactObjectHeaders`).
+    /// Number of low bits of the four bytes that are not the class
+    /// (`-XX:+UseCompactObjectHeaders`).
     pub(super) below: u32,
-    /// It is a whole pointer (`-XX:-UseCompressedClassPointers`).
+    /// The class is a full pointer (`-XX:-UseCompressedClassPointers`).
     pub(super) whole: bool,
 }
 
-/// The bit of an object's first word at which its class begins, with compact heads.
+/// Bit of the object's first word at which its class begins, with compact headers.
 const CLASS_IN_MARK: u32 = 42;
 
 impl ClassWord {
-    /// `short`: where it is in four bytes of its own. `compact`, `compressed`: the VM's flags.
+    /// `short`: offset of a separate 4-byte class. `compact`, `compressed`: the VM's flags.
     fn of(short: u64, compact: bool, compressed: bool) -> ClassWord {
         match compact {
             true => ClassWord {
@@ -145,7 +149,7 @@ impl ClassWord {
 }
 
 impl Places {
-    /// What the tables say; `None` where they do not say all of it.
+    /// Builds the offsets from the tables; `None` if any is missing.
     pub(super) fn of(tables: &Tables, memory: &mut Memory<'_>) -> Option<Places> {
         let thread = |field: &str| {
             let of = ["JavaThread", "Thread"].into_iter();
@@ -183,14 +187,14 @@ impl Places {
 }
 
 impl Places {
-    /// The address of the class that `narrow` stands for.
+    /// Converts a compressed class pointer to an address.
     pub(super) fn class(&self, narrow: u32, memory: &mut Memory<'_>) -> Option<u64> {
         let base = memory.word(self.base)?;
         let shift = memory.half(self.shift)?;
         u64::from(narrow).checked_shl(shift)?.checked_add(base)
     }
 
-    /// The thread that has locked the object of `monitor`, by the threads' own lists.
+    /// Finds the thread that lists the object of `monitor` among its locked objects.
     fn locker(&self, monitor: u64, threads: &[JavaThread], memory: &mut Memory<'_>) -> Option<u32> {
         let (first, top) = self.locked?;
         let handle = memory.word(monitor.checked_add(self.object)?)?;
@@ -204,7 +208,7 @@ impl Places {
         threads.iter().find(|t| has(t)).map(|t| t.tid)
     }
 
-    /// The class of the object at `object`.
+    /// Reads the class of the object at `object`.
     pub(super) fn class_of(&self, object: u64, memory: &mut Memory<'_>) -> Option<u64> {
         let at = object.checked_add(self.class.at)?;
         if self.class.whole {
@@ -215,29 +219,30 @@ impl Places {
     }
 }
 
-/// A Java thread, by what the system and the VM know it by.
+/// A Java thread, with its OS and VM identities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JavaThread {
-    /// The system's id, as the process itself sees it.
+    /// The OS thread id, as seen in the process.
     pub tid: u32,
     /// Address of the VM's record.
     pub record: u64,
     /// Its stack: first address, and one past the last.
     stack: (u64, u64),
-    /// Where the pointer to its object is; 0: not known.
+    /// Address of the pointer to its `java.lang.Thread`; 0: unknown.
     pub object: u64,
-    /// The number that it owns monitors by; 0: by its record.
+    /// Its number as an owner of monitors; 0: it owns them by its record.
     owner_id: u64,
 }
 
-/// What a monitor has for an owner who has not been told that it is one now, and the largest such mark.
+/// A monitor's owner value if the owner has not registered yet, and the largest such special value.
 const UNSAID: u64 = 1;
 const MARKS: u64 = 2;
-/// Most objects in a thread's list of locked ones.
+/// Maximum objects in a thread's list of locked objects.
 const MOST_LOCKED: u64 = 64;
 
 impl Vm {
-    /// Its Java threads; `None` where they are the same as when asked last, or cannot be read.
+    /// Returns the Java threads; `None` if they did not change since the last call, or cannot be
+    /// read.
     pub fn new_threads(
         &mut self,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
@@ -251,7 +256,7 @@ impl Vm {
         let records = places.list.records(&mut memory)?;
         let mut all = Vec::with_capacity(records.len());
         for record in records {
-            // One that is just coming or going has no place yet, or none any more.
+            // A thread that is starting or ending may have no record.
             all.extend(thread(&places, record, self.objects.as_ref(), &mut memory));
         }
         self.thread_list = list;
@@ -259,13 +264,12 @@ impl Vm {
         Some(&self.threads)
     }
 
-    /// Where in a thread's record the monitor is that it is about to enter, and where in a monitor
-    /// its owner.
+    /// Offsets of the pending monitor in a thread's record, and of the owner in a monitor.
     pub fn lock_places(&self) -> Option<(u64, u64)> {
         self.locks.as_ref().map(|p| (p.pending, p.owner))
     }
 
-    /// The thread, as its process sees it, that `owner` in a monitor stands for.
+    /// The thread id, as seen in the process, of a monitor's `owner` value.
     pub fn owner(&self, owner: u64) -> Option<u32> {
         let mut threads = self.threads.iter();
         let found = threads.find(|t| {
@@ -275,7 +279,7 @@ impl Vm {
         found.map(|t| t.tid)
     }
 
-    /// The thread, as its process sees it, that has the monitor at `monitor` now.
+    /// The thread id, as seen in the process, of the present owner of the monitor at `monitor`.
     pub fn has_monitor(
         &self,
         monitor: u64,
@@ -290,7 +294,7 @@ impl Vm {
         places.locker(monitor, &self.threads, &mut memory)
     }
 
-    /// The class of the object that a monitor is of.
+    /// Reads the class of a monitor's object.
     pub fn monitor_class(
         &self,
         monitor: u64,
@@ -299,7 +303,7 @@ impl Vm {
         let mut memory = Memory(read);
         let places = self.locks.as_ref()?;
         let handle = memory.word(monitor.checked_add(places.object)?)?;
-        // From 16 on a weak handle, before the object itself.
+        // From JDK 16 on a weak handle, before the object itself.
         let object = memory.word(handle);
         let mut class = |object: u64| {
             let class = places.class_of(object, &mut memory)?;
@@ -342,7 +346,7 @@ mod tests {
         threads: 0,
     };
 
-    /// A process's memory that has these words, by address.
+    /// A process's memory with these words, by address.
     fn of_words(words: &[(u64, u64)]) -> impl Fn(u64, &mut [u8]) -> bool {
         move |at, to| {
             let Some((_, word)) = words.iter().find(|(a, _)| *a == at) else {
@@ -363,7 +367,7 @@ mod tests {
             (0x3000, 0xa000),
             (0x3008, 0xb000),
             (0x3010, 0xc000),
-            // The newest of a chain, and how many there are.
+            // The newest of a chain, and the count.
             (0x4000, 0xc000),
             (0x4008, 3),
             (0xc020, 0xb000),
@@ -462,7 +466,7 @@ mod tests {
             object: 0,
             owner_id: 0,
         };
-        // The monitor's handle, and the object; of the first thread a list whose second entry is left over.
+        // The monitor's handle and object. The second entry of the first thread's list is stale.
         let words = [
             (0x7108u64, 0x7200u64),
             (0x7200, 0x5000),

@@ -3,9 +3,9 @@
 use super::structs::Layout;
 use crate::runtime::memory::Memory;
 
-/// Longest line table, bytes.
+/// Maximum bytes of a line table.
 const MOST_TABLE: usize = 1 << 18;
-/// Bit of a method's flags: it has a line table. The same in all versions.
+/// Method flag, in all versions: it has a line table.
 const HAS_LINES: u8 = 1;
 
 /// A Java method.
@@ -13,31 +13,31 @@ const HAS_LINES: u8 = 1;
 pub struct Method {
     /// `java.util.HashMap.get`.
     pub name: String,
-    /// `java/util/HashMap.java`; empty where the class does not tell.
+    /// `java/util/HashMap.java`; empty if the class has no source file.
     pub file: String,
-    /// The lowest of its lines; 0: none known.
+    /// Its lowest line; 0: unknown.
     pub line: u32,
-    /// Where its bytecode begins, and how many bytes it is long.
+    /// Address and size in bytes of its bytecode.
     pub(super) code: u64,
     pub(super) code_size: u32,
-    /// (Index of a bytecode, line), as the class has them.
+    /// The class's line table: (bytecode index, line).
     lines: Vec<(u32, u32)>,
 }
 
 impl Method {
-    /// The line of the bytecode with index `bci`; 0: not known.
+    /// The line of the bytecode with index `bci`; 0: unknown.
     pub fn line_at(&self, bci: u32) -> u32 {
         let before = self.lines.iter().filter(|(b, _)| *b <= bci);
         before.max_by_key(|(b, _)| *b).map_or(0, |(_, line)| *line)
     }
 
-    /// The index of the bytecode at `bcp`, if it is one of this method's.
+    /// The index of the bytecode at `bcp`, if it belongs to this method.
     pub(super) fn bci(&self, bcp: u64) -> Option<u32> {
         let index = bcp.wrapping_sub(self.code);
         (index < u64::from(self.code_size)).then_some(index as u32)
     }
 
-    /// Reads the method at `address`; `first`: the least byte of a number (see [`number`]).
+    /// Reads the method at `address`; `first`: the smallest byte of a number (see [`number`]).
     pub(super) fn read(
         layout: &Layout,
         first: u8,
@@ -79,7 +79,8 @@ impl Method {
     }
 }
 
-/// A class's name as it is written. Hidden ones have a number in it, of no meaning elsewhere.
+/// A class name in source form. The number in a hidden class's name is removed: it means nothing
+/// elsewhere.
 fn dotted(class: &str) -> String {
     let known = match class.split_once("+0x").or_else(|| class.split_once("/0x")) {
         Some((known, number)) if number.bytes().all(|b| b.is_ascii_hexdigit()) => known,
@@ -88,7 +89,7 @@ fn dotted(class: &str) -> String {
     known.replace('/', ".")
 }
 
-/// The name of the class at `class`, as it is written.
+/// Reads the name of the class at `class`, in source form.
 pub(super) fn class_name(layout: &Layout, class: u64, memory: &mut Memory<'_>) -> Option<String> {
     let name = memory.word(class.checked_add(layout.class_name)?)?;
     Some(dotted(&symbol(layout, name, memory)?))
@@ -102,7 +103,7 @@ pub(super) fn constant(
 ) -> Option<String> {
     let at = pool.checked_add(layout.pool_size + 8 * u64::from(index))?;
     let value = memory.word(at)?;
-    // The lowest bit has meant different things.
+    // The lowest bit has version-dependent meanings.
     symbol(layout, value & !1, memory)
 }
 
@@ -113,12 +114,13 @@ fn symbol(layout: &Layout, at: u64, memory: &mut Memory<'_>) -> Option<String> {
     }
     let mut text = vec![0u8; usize::from(length)];
     memory.bytes(at.checked_add(layout.symbol_body)?, &mut text)?;
-    // Garbage has bytes that no name has. Names are in UTF-8 but for rare characters.
+    // No name has control characters. Names are UTF-8 except for rare characters.
     let text = String::from_utf8_lossy(&text);
     (!text.chars().any(char::is_control)).then(|| text.into_owned())
 }
 
-/// The line table that begins at `at`: differences, a byte for small ones, a number each for others.
+/// Reads the line table at `at`. It holds differences: small ones in one byte, others as a number
+/// each.
 fn lines(at: u64, first: u8, memory: &mut Memory<'_>) -> Vec<(u32, u32)> {
     let mut stream = Stream::new(at, MOST_TABLE, memory);
     let (mut bci, mut line) = (0u32, 0u32);
@@ -144,7 +146,7 @@ fn lines(at: u64, first: u8, memory: &mut Memory<'_>) -> Vec<(u32, u32)> {
     lines
 }
 
-/// Bytes of a process one after the other.
+/// A stream of bytes of a process.
 pub(super) struct Stream<'m, 'r> {
     memory: &'m mut Memory<'r>,
     at: u64,
@@ -176,8 +178,8 @@ impl<'m, 'r> Stream<'m, 'r> {
     }
 }
 
-/// A number of one to five bytes ("UNSIGNED5"): six bits of each but the last; bytes are counted
-/// from `first` on, which is 1 from JDK 20 on, so that none is zero.
+/// Decodes a number of one to five bytes ("UNSIGNED5"): six bits of each byte but the last. Byte
+/// values count from `first`, which is 1 from JDK 20 on, so that no byte is zero.
 pub(super) fn number(first: u8, mut byte: impl FnMut() -> Option<u8>) -> Option<u32> {
     const HIGH: u8 = 192;
     let mut sum = 0u32;

@@ -1,26 +1,24 @@
 //! HotSpot, the virtual machine of OpenJDK.
 //!
 //! ```text
-//! abi.rs      what the walk in C (`bpf/hotspot_core.h`) is told and tells
-//! structs.rs  where things are in the VM's structures, as the VM itself exports it
-//! vm.rs       the VM of one process: its code, and what to look things up by
-//! code.rs     compiled methods: an address in them → the methods inlined there
+//! abi.rs      mirror of the C side (`bpf/hotspot_abi.h`)
+//! structs.rs  layout of the VM's structures, from the VM's own exported tables
+//! vm.rs       the VM of one process: its code, stubs and caches
+//! code.rs     compiled methods: address → inlined methods
 //! method.rs   methods → names and lines
-//! locks.rs    monitors that threads wait to enter; of which class objects are
-//! parking.rs  what threads are parked for
-//! vthreads/   virtual threads: which there are, what they wait for, the stacks of those not mounted
-//! flags.rs    how the VM was started
-//! counters.rs how often and how long the VM stopped its threads
+//! locks.rs    monitors that threads wait to enter, and classes of objects
+//! parking.rs  objects that threads are parked for
+//! vthreads/   virtual threads: their list, wait reasons, and the stacks of unmounted ones
+//! flags.rs    flags of the VM
+//! counters.rs number and duration of VM pauses
 //! ```
 //!
-//! The frames are walked by the native unwinder, which comes to the VM's code like to any other; so
-//! they stand among its words ([`items`]). Names are read from the process soon after: a compiled
-//! method is recognised by the number of its compilation, an interpreted one by where its bytecode
-//! is.
+//! The native unwinder walks the frames when it reaches the VM's code, so their words stand among
+//! its own ([`items`]). Names are read from the process soon after. A compiled method is identified
+//! by its compile id, an interpreted one by its bytecode's address.
 //!
-//! Nothing has to be told to the VM, nothing is started in it: its debugging tables
-//! (`gHotSpotVMStructs`) are part of every build. Read with the tables of 17 and 25; those of
-//! others are read in the same way.
+//! Nothing is started in the VM: its debugging tables (`gHotSpotVMStructs`) are part of every
+//! build. Tested with the tables of 17 and 25; those of other versions are read in the same way.
 
 pub mod abi;
 mod code;
@@ -43,31 +41,31 @@ pub use parking::Parking;
 pub use vm::{Miss, Opening, Scope, Vm};
 pub use vthreads::{CUT, Told, VirtualThreads, reason};
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "HotSpot",
     tried: &["11", "17", "21", "25"],
     recognise,
 };
 
-/// Virtual addresses of what describes one of the VM's tables.
+/// Virtual addresses of the symbols that describe one of the VM's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Of the pointer to the first entry.
+    /// Address of the pointer to the first entry.
     pub first: u64,
-    /// Of the size of an entry; then of offsets in it, by the order of the names asked for.
+    /// Addresses of the entry's size, and of the offsets of its fields in the requested order.
     pub stride: u64,
     pub fields: Vec<u64>,
 }
 
-/// What is known of a file with a HotSpot VM: where it describes itself.
+/// Facts about a file with a HotSpot VM: the addresses of its tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub(crate) structs: Table,
     pub(crate) types: Table,
 }
 
-/// Names of the fields of an entry of `gHotSpotVMStructs`, in [`Table::fields`]' order.
+/// Names of the fields of a `gHotSpotVMStructs` entry, in the order of [`Table::fields`].
 const STRUCT_FIELDS: [&str; 5] = [
     "TypeNameOffset",
     "FieldNameOffset",
@@ -75,7 +73,7 @@ const STRUCT_FIELDS: [&str; 5] = [
     "OffsetOffset",
     "AddressOffset",
 ];
-/// The same of `gHotSpotVMTypes`.
+/// Names of the fields of a `gHotSpotVMTypes` entry.
 const TYPE_FIELDS: [&str; 2] = ["TypeNameOffset", "SizeOffset"];
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
@@ -101,45 +99,44 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     })
 }
 
-/// One frame of a stack that may run through a VM, HotSpot or V8.
+/// A frame of a stack that may run through HotSpot or V8 code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Item {
-    /// A native frame, or in other code of the VM.
+    /// A native frame, or a frame of other VM code.
     Native(FrameWord),
-    /// In a compiled method.
+    /// A frame of a compiled method, with its compile id.
     Compiled(FrameWord, u32),
-    /// In an interpreted method.
+    /// A frame of an interpreted method.
     Interpreted {
         /// Address of the method.
         method: u64,
-        /// Address of the bytecode that runs, as far as could be seen.
+        /// Address of the running bytecode, as far as known.
         bcp: u64,
     },
-    /// In a function of V8's.
+    /// A frame of a V8 function.
     Script {
-        /// The machine code that runs.
+        /// The running machine code.
         frame: FrameWord,
-        /// Address of what it shares with others of its source.
+        /// Address of its SharedFunctionInfo.
         function: u64,
-        /// Where in it.
+        /// Position in the function.
         place: Place,
     },
 }
 
-/// Where in a function of V8's.
+/// Position in a V8 function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// Interpreted: from the bytecode's object on.
+    /// Interpreted: bytes from the start of the bytecode array object.
     Bytecode(u32),
-    /// In machine code; the object that the function has for its own: its address, or the number by which
-    /// V8 knows it.
+    /// Compiled: the function's code object, as its address or V8's number for it.
     Code(u64),
-    /// One or the other: in no file, where machine code lies, but with what an interpreted function
-    /// would have.
+    /// Undecided: anonymous machine code, in a frame that could be an interpreted one.
     Unsure(u32, u64),
 }
 
-/// The frames among `words`, innermost first, and the process that the VM's are of.
+/// Decodes `words` into frames, innermost first; also returns the process that VM addresses belong
+/// to.
 pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
     let kind_of = |word: u64| word & 0xffff << 48;
     let value = |word: u64| word & !(0xffff << 48);
@@ -174,7 +171,7 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
                         }
                     }
                     Some((abi::WORD_SCRIPT_CODE, code)) => Place::Code(code),
-                    // The rest of it was cut off.
+                    // The rest was cut off.
                     _ => Place::Code(0),
                 };
                 items.push(Item::Script {
@@ -191,7 +188,7 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
     (pid.map(|w| value(*w) as u32), items)
 }
 
-/// Whether a stack runs through a VM.
+/// Whether a stack runs through VM code.
 pub fn are_managed(words: &[u64]) -> bool {
     words.iter().any(|w| w >> 48 == abi::WORD_PID >> 48)
 }

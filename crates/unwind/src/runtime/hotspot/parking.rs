@@ -1,8 +1,9 @@
-//! What parked Java threads wait for: `java.util.concurrent`'s locks, queues, latches.
+//! Objects that Java threads are parked for: the locks, queues and latches of
+//! `java.util.concurrent`.
 //!
-//! A thread that parks notes the object that it parks for in its `java.lang.Thread`. Where that field is,
-//! the class itself says: its list of fields is read once, from the first thread that has a class. Objects
-//! move, classes do not: what is told of such an object is its class.
+//! A parking thread stores the object in a field of its `java.lang.Thread`. The class itself
+//! describes that field's offset. It is read once, from the first thread with a class. Objects move
+//! but classes do not, so an object is reported by its class.
 
 use super::{
     flags,
@@ -12,66 +13,66 @@ use super::{
 };
 use crate::runtime::memory::Memory;
 
-/// The class and its field.
+/// The class, and its field.
 const CLASS: &str = "java.lang.Thread";
 const FIELD: &str = "parkBlocker";
-/// Most classes between a thread's and that one, and most fields of it.
+/// Maximum superclasses up to that class, and maximum fields of a class.
 const MOST_CLASSES: usize = 16;
 const MOST_FIELDS: u32 = 512;
-/// Words of two bytes of a field, to JDK 20: access, name, type, value, and its offset in two.
+/// Field entry up to JDK 20, in 2-byte words: access, name, type, value, and the offset in two.
 const FIELD_WORDS: u64 = 6;
-/// Longest description of fields, bytes, from JDK 21 on.
+/// Maximum bytes of a field description, from JDK 21 on.
 pub(super) const MOST_STREAM: usize = 1 << 14;
-/// The first version in which a thread's record has a handle of its object, instead of a pointer.
+/// First JDK version in which a thread's record holds a handle of its object, not a pointer.
 const FIRST_HANDLES: u32 = 16;
-/// How often the field is looked for before it is given up.
+/// Maximum attempts to find the field.
 const TRIES: u32 = 16;
 
-/// Where a class describes its fields.
+/// Location of a class's field description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fields {
-    /// To JDK 20: an array, and how many of it are the class's own.
+    /// Up to JDK 20: an array, and the count of the class's own fields.
     Array { at: u64, data: u64, count: u64 },
-    /// From 21 on: numbers.
+    /// From JDK 21 on: a stream of numbers.
     Stream { at: u64, data: u64 },
 }
 
-/// Where all that is kept.
+/// Offsets and addresses for objects of threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Objects {
-    /// In the VM's record of a thread: where the pointer to its object is.
+    /// In the VM's record of a thread: the offset of the pointer to its object.
     pub(super) thread: u64,
-    /// It is the pointer itself, instead of a handle's address; to JDK 15.
+    /// It is the pointer itself, not a handle's address; up to JDK 15.
     pub(super) direct: bool,
     superclass: u64,
     pool: u64,
     fields: Fields,
-    /// Addresses of what makes a pointer to an object of four bytes; `None`: pointers have eight.
+    /// Addresses of the base and shift of compressed object pointers; `None`: pointers have eight
+    /// bytes.
     short: Option<(u64, u64)>,
     tries: u32,
     found: Option<u32>,
 }
 
-/// Where to look for what a thread is parked for.
+/// Location of the object that a thread is parked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parking {
-    /// In its object: where the pointer is to what it is parked for.
+    /// Offset in the thread's object of the pointer to the parked-for object, bytes.
     pub blocker: u32,
-    /// Whether that has eight bytes, instead of four.
+    /// Whether that pointer has eight bytes; otherwise four.
     pub long: bool,
-    /// In any object: four bytes that stand for its class.
+    /// Offset in any object of its 4-byte class.
     pub class: u32,
-    /// So many bits of those, the lower ones, are something else.
+    /// Number of low bits of those four bytes that are not the class.
     pub below: u32,
-    /// Pointers of four bytes are shifted so far, and count from here.
+    /// Shift of compressed pointers, bits.
     pub shift: u32,
-    /// See there.
+    /// Base of compressed pointers.
     pub base: u64,
 }
 
 impl Objects {
-    /// What the tables say; `None` where they do not say all of it.
-    /// `major`: the VM's version.
+    /// Builds the offsets from the tables; `None` if any is missing. `major`: the JDK version.
     pub(super) fn of(tables: &Tables, major: u32, memory: &mut Memory<'_>) -> Option<Objects> {
         let oops = |field: &str| {
             let names = [format!("_narrow_oop.{field}"), field.to_owned()];
@@ -90,7 +91,7 @@ impl Objects {
             },
         };
         let [compressed, moving] = flags::are_set(tables, ["UseCompressedOops", "UseZGC"], memory)?;
-        // There pointers carry marks, and objects may have left where they point to.
+        // ZGC's pointers carry tag bits, and objects may have moved away from their address.
         if moving == Some(true) {
             return None;
         }
@@ -110,7 +111,7 @@ impl Objects {
         })
     }
 
-    /// Where the field is in objects of `class` or one that it is derived from.
+    /// Finds the field's offset in `class` or one of its superclasses.
     fn field(
         &self,
         layout: &Layout,
@@ -166,14 +167,14 @@ impl Objects {
     }
 }
 
-/// Name (its index) and offset of a field: its second word, and the last two, above two bits that say that
-/// it has one.
+/// Decodes an array entry: the field's name index (its second word), and its offset (the last two
+/// words, above two flag bits).
 fn of_words(words: &[u8; 2 * FIELD_WORDS as usize]) -> (u32, u32) {
     let word = |i: usize| u32::from(u16::from_le_bytes([words[2 * i], words[2 * i + 1]]));
     (word(1), (word(5) << 16 | word(4)) >> 2)
 }
 
-/// Names and offsets of all fields that a class has itself.
+/// Decodes a stream: name index and offset of all fields that the class declares.
 pub(super) fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u32, u32)>> {
     let own = next()?;
     let _injected = next()?;
@@ -181,7 +182,7 @@ pub(super) fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u
     for _ in 0..own.min(MOST_FIELDS) {
         let (name, _type, offset) = (next()?, next()?, next()?);
         let (_access, flags) = (next()?, next()?);
-        // Each more: a first value, a generic type, a group of its own.
+        // One more number each for an initial value, a generic type and a contention group.
         for _ in 0..(flags & 0b1_0101).count_ones() {
             next()?;
         }
@@ -191,7 +192,7 @@ pub(super) fn of_numbers(mut next: impl FnMut() -> Option<u32>) -> Option<Vec<(u
 }
 
 impl Vm {
-    /// Where its threads note what they are parked for; `None` where that is not known (yet).
+    /// Returns the location of the parked-for object; `None` if it is unknown (yet).
     pub fn parking(&mut self, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<Parking> {
         let mut memory = Memory(read);
         let (objects, places) = (self.objects.as_mut()?, self.locks.as_ref()?);
@@ -209,7 +210,7 @@ impl Vm {
             Some((base, shift)) => (memory.word(base)?, memory.half(shift)?),
             None => (0, 0),
         };
-        // Only what stands for a class in four bytes can be told with a wait.
+        // A wait can only report a class of four bytes.
         (!places.class.whole).then_some(())?;
         Some(Parking {
             blocker: objects.found?,
@@ -221,7 +222,7 @@ impl Vm {
         })
     }
 
-    /// The name of the class that `narrow` stands for.
+    /// Returns the name of the class with compressed pointer `narrow`.
     pub fn class(
         &self,
         narrow: u32,
@@ -249,15 +250,15 @@ mod tests {
     fn fields_as_newer_vms_describe_them() {
         let mut numbers = [
             3, 1, // own, injected
-            7, 8, 16, 2, 0, // plain
-            9, 8, 24, 2, 0b1_0101, 1, 2, 3, // with all there may be
-            5, 8, 40, 2, 0b1010, // injected and stable say nothing more
+            7, 8, 16, 2, 0, // no optional parts
+            9, 8, 24, 2, 0b1_0101, 1, 2, 3, // all optional parts
+            5, 8, 40, 2, 0b1010, // injected and stable have no number
         ]
         .into_iter();
         let fields = of_numbers(|| numbers.next()).unwrap();
         assert_eq!(fields, [(7, 16), (9, 24), (5, 40)]);
         assert_eq!(of_numbers(|| None), None);
-        // Garbage ends with what can be read of it, or at the most that there may be.
+        // Garbage ends where it can no longer be read, or at the limit.
         assert_eq!(
             of_numbers(|| Some(u32::MAX)).unwrap().len(),
             MOST_FIELDS as usize

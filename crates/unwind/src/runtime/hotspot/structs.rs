@@ -1,22 +1,22 @@
-//! Where things are in the VM's structures.
+//! Layout of the VM's structures.
 //!
-//! The VM exports tables of its own types and fields for its debugging agent: pointers to entries of
-//! (type, field, static or not, offset or address). Which of them exist depends on the version, and
-//! that is how versions are told apart here; nothing is known by number but what no table says.
+//! The VM exports tables of its types and fields for its debugging agent: entries of (type, field,
+//! static or not, offset or address). The set of fields depends on the version, and versions are
+//! distinguished by it. Only facts that no table contains are tied to a version number.
 
 use std::collections::BTreeMap;
 
 use super::{Facts, Table};
 
-/// Most entries of a table; a VM has some three thousand.
+/// Maximum entries of a table; a VM has some three thousand.
 const MOST_ENTRIES: usize = 1 << 15;
-/// Longest entry, bytes.
+/// Maximum bytes of an entry.
 const MOST_STRIDE: u64 = 256;
-/// Longest name.
+/// Maximum bytes of a name.
 const MOST_NAME: usize = 128;
 const PAGE: u64 = 4096;
 
-/// Memory of a process, by pages that are read once: for tables, which do not change.
+/// Page cache of a process's memory, for tables that do not change.
 pub(super) struct Pages<'r> {
     read: &'r mut dyn FnMut(u64, &mut [u8]) -> bool,
     pages: BTreeMap<u64, Option<Box<[u8]>>>,
@@ -52,7 +52,7 @@ impl<'r> Pages<'r> {
         self.word(at).map(|w| w as u32)
     }
 
-    /// A text that ends with zero.
+    /// Reads a zero-terminated text.
     pub(super) fn text(&mut self, at: u64) -> Option<String> {
         let mut text = Vec::new();
         while text.len() < MOST_NAME {
@@ -65,14 +65,14 @@ impl<'r> Pages<'r> {
     }
 }
 
-/// What the tables say: by type and field, an offset, or the address of a static field.
+/// Contents of the tables: an offset, or the address of a static field, by type and field.
 pub(super) struct Tables {
     fields: BTreeMap<(String, String), u64>,
     sizes: BTreeMap<String, u64>,
 }
 
 impl Tables {
-    /// Reads them; `None` where they are not there (yet) or make no sense.
+    /// Reads the tables; `None` if they are not there (yet) or make no sense.
     pub(super) fn read(facts: &Facts, bias: u64, pages: &mut Pages<'_>) -> Option<Tables> {
         let mut fields = BTreeMap::new();
         entries(&facts.structs, bias, pages, |pages, at| {
@@ -106,7 +106,7 @@ impl Tables {
         self.fields.get(&key).copied()
     }
 
-    /// The first of several that exists.
+    /// The first of several fields that exists.
     fn any(&self, names: &[(&str, &str)]) -> Option<u64> {
         names.iter().find_map(|(of, field)| self.get(of, field))
     }
@@ -124,7 +124,7 @@ impl Tables {
     }
 }
 
-/// Calls `each` with the addresses of an entry's fields until it says that the table ends.
+/// Calls `each` with the addresses of an entry's fields until it reports the table's end.
 fn entries(
     table: &Table,
     bias: u64,
@@ -149,17 +149,17 @@ fn entries(
     Some(())
 }
 
-/// Where a compiled method keeps what its addresses stand for.
+/// Location of a compiled method's debug data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Debug {
-    /// To JDK 22: in the blob, by offsets of four bytes, but for a pointer to the scopes.
+    /// Up to JDK 22: in the blob, by 4-byte offsets, except for a pointer to the scopes.
     InBlob {
         metadata: u64,
         scopes: u64,
         pcs: u64,
         end: u64,
     },
-    /// From 23 on: beside it.
+    /// From JDK 23 on: outside the blob.
     Apart {
         pcs: u64,
         scopes: u64,
@@ -169,16 +169,16 @@ pub(super) enum Debug {
     },
 }
 
-/// Where its methods are, from JDK 23 on.
+/// Location of the method pointers, from JDK 23 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metadata {
-    /// In the blob: at its data and an offset of two bytes.
+    /// In the blob, at its data plus a 2-byte offset.
     InBlob { offset: u64, data: u64, size: u64 },
-    /// From 25 on: in data of its own, after the relocations.
+    /// From JDK 25 on: in the mutable data, after the relocations.
     Mutable { at: u64, size: u64, skip: u64 },
 }
 
-/// Offsets of what is read to name a frame.
+/// Offsets needed to name a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) blob_name: u64,
@@ -186,7 +186,7 @@ pub(super) struct Layout {
     pub(super) blob_end: u64,
     pub(super) blob_frame_size: u64,
     pub(super) blob_complete: u64,
-    /// `blob_begin`, `blob_end` and `method_deopt` are offsets.
+    /// `blob_begin`, `blob_end` and `method_deopt` are offsets, not pointers.
     pub(super) offsets: bool,
     pub(super) compiled_id: u64,
     pub(super) compiled_method: u64,
@@ -212,7 +212,8 @@ pub(super) struct Layout {
     pub(super) name_index: u64,
     pub(super) pool_size: u64,
     pub(super) pool_holder: u64,
-    /// In the pool, or, to JDK 14, in the class.
+    /// Offset of the source file's index, and whether it is in the pool; up to JDK 14 it is in the
+    /// class.
     pub(super) source_file: (bool, u64),
     pub(super) class_name: u64,
     pub(super) symbol_length: u64,
@@ -220,7 +221,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// What the tables say, or the name of what they lack.
+    /// Builds the layout from the tables, or names a missing field.
     pub(super) fn of(tables: &Tables) -> Result<Layout, String> {
         let need = |of: &str, field: &str| {
             tables

@@ -13,63 +13,63 @@ use super::{
 };
 use crate::runtime::{Refusal, memory::Memory};
 
-/// Most methods, and most compiled methods, that are kept.
+/// Maximum cached methods, and cached compiled methods.
 const MOST_KEPT: usize = 1 << 16;
-/// Most compiled methods of one number that are kept.
+/// Maximum cached compiled methods of one compile id.
 const MOST_OF_ONE: usize = 64;
-/// Longest name of a stub.
+/// Maximum bytes of a stub's name.
 const MOST_NAME: usize = 96;
-/// As in `hotspot_core.h`.
+/// Equal to `HS_LEAPS` of `hotspot_core.h`.
 const LEAPS: usize = 24;
 
-/// Why a frame has no name.
+/// Reason why a frame has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Miss {
-    /// The memory is not there (any more), or what is there is not what it should be.
+    /// The memory is gone, or its content has the wrong type.
     Unreadable,
-    /// Other code is there than what ran.
+    /// Other code has replaced the code that ran.
     Changed,
 }
 
-/// A method at one place in it.
+/// A method, at one line.
 #[derive(Clone, Debug)]
 pub struct Scope {
     /// The method.
     pub method: Arc<Method>,
-    /// The line; 0: not known.
+    /// The line; 0: unknown.
     pub line: u32,
 }
 
-/// The VM of one process: where its code is, and how its structures are laid out.
+/// The VM of one process: the location of its code, and the layout of its structures.
 pub struct Vm {
-    /// What the walk is told.
+    /// Parameters of the walk.
     pub proc: Proc,
-    /// As the VM says it: `17.0.15+6-Debian-1deb12u1`.
+    /// The VM's own version text: `17.0.15+6-Debian-1deb12u1`.
     pub version: String,
     pub(super) layout: Layout,
-    /// The least byte of its numbers.
+    /// The smallest byte of its numbers (see `number`).
     pub(super) first: u8,
-    /// How the code begins to which the outermost frame of a virtual thread returns that the VM has brought
-    /// back from the heap; empty: not known.
+    /// First instruction of the code to which the outermost thawed frame of a virtual thread
+    /// returns; empty: unknown.
     barrier: Vec<u8>,
-    /// Stubs by the address of their first instruction, as the VM names them.
+    /// Stubs by the address of their first instruction, with the VM's names.
     stubs: Vec<(u64, String)>,
-    /// Where the address of its counters is; those it is asked for, once they are known.
+    /// Address of the pointer to its counters, and the counters' addresses once known.
     pub(super) counters_at: Option<u64>,
     pub(super) counters: Option<[u64; 4]>,
-    /// Where it keeps who waits for what, if its tables say; the list of threads as it was read
-    /// last, and where that was.
+    /// Offsets for monitors, if its tables have them; with the last list of threads and that list's
+    /// state.
     pub(super) locks: Option<Places>,
-    /// Where threads note what they are parked for, likewise.
+    /// Offsets for parked-for objects, if its tables have them.
     pub(super) objects: Option<Objects>,
     pub(super) threads: Vec<JavaThread>,
     pub(super) thread_list: u64,
     methods: HashMap<u64, (u64, Arc<Method>)>,
-    /// By the number of the compilation: several where loops of a method are numbered apart.
+    /// By compile id: several where loops of a method are numbered separately.
     pub(super) compiled: HashMap<u32, Vec<Compiled>>,
 }
 
-/// A VM's own description, read before the VM itself can be.
+/// A VM's description of itself, read before the VM can be.
 pub struct Opening {
     pub(super) tables: Tables,
     layout: Layout,
@@ -77,11 +77,11 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Of a process that has the file of `facts` mapped with its addresses moved by `bias`. `None`:
-    /// it is not there yet.
+    /// Reads the description in a process that maps the file of `facts` with load bias `bias`.
+    /// `None`: it is not there yet.
     ///
     /// # Errors
-    /// It lacks something. While the file is still being loaded that may come.
+    /// If it lacks a field. While the file is still being loaded, the field may yet appear.
     pub fn read(
         facts: &Facts,
         bias: u64,
@@ -113,10 +113,10 @@ fn refuse(version: &str, why: String) -> Refusal {
 }
 
 impl Vm {
-    /// The VM that `opening` describes. `None`: it is not ready yet.
+    /// Opens the VM that `opening` describes. `None`: it is not ready yet.
     ///
     /// # Errors
-    /// It is of an unknown kind.
+    /// If the VM has an unknown layout.
     pub fn open(
         opening: &Opening,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
@@ -160,10 +160,10 @@ impl Vm {
         }))
     }
 
-    /// The Java methods of a frame, the innermost first; none for a frame that is not Java's.
+    /// Returns the Java methods of a frame, innermost first; none for a frame that is not Java's.
     ///
     /// # Errors
-    /// The miss. Never fails for another reason.
+    /// The reason for the miss; no other errors.
     pub fn scopes(
         &mut self,
         item: &Item,
@@ -181,8 +181,8 @@ impl Vm {
         }
     }
 
-    /// Whether a frame that returns to `address` was called by one that the VM has left in the heap, where
-    /// a virtual thread's stack lies while it waits. Its own frames are missing in such a stack, up to its
+    /// Whether the frame that returns to `address` has callers that the VM left in the heap. A
+    /// waiting virtual thread's stack lies there. Such a stack lacks these frames, up to the
     /// carrier's.
     pub fn is_left_in_heap(
         &self,
@@ -196,7 +196,7 @@ impl Vm {
             && code[..length] == self.barrier
     }
 
-    /// What the VM calls its code at `address`: `StubRoutines (1): call_stub_entry`.
+    /// The VM's name for its code at `address`: `StubRoutines (1): call_stub_entry`.
     pub fn stub(
         &self,
         address: u64,
@@ -222,7 +222,7 @@ impl Vm {
         })
     }
 
-    /// The method at `address`. A known one is believed as long as it has the same bytecode.
+    /// Returns the method at `address`. A cached one is valid while it has the same bytecode.
     pub(super) fn method(&mut self, address: u64, memory: &mut Memory<'_>) -> Option<Arc<Method>> {
         if address == 0 || !address.is_multiple_of(8) {
             return None;
@@ -242,7 +242,7 @@ impl Vm {
         Some(method)
     }
 
-    /// The blob that `address` lies in.
+    /// Finds the blob that contains `address`.
     pub(super) fn blob(&self, address: u64, memory: &mut Memory<'_>) -> Option<u64> {
         let mut heaps = self.proc.heap.iter();
         let heap = heaps.find(|h| (h.low..h.high).contains(&address))?;
@@ -262,7 +262,7 @@ impl Vm {
         None
     }
 
-    /// Keeps what the VM keeps about compilation `id`; which of those with this number it is.
+    /// Caches the debug data of compilation `id`; returns its index among those with this id.
     pub(super) fn keep(&mut self, id: u32, compiled: Compiled) -> usize {
         if self.compiled.len() >= MOST_KEPT {
             self.compiled.clear();
@@ -276,14 +276,15 @@ impl Vm {
     }
 }
 
-/// Longest beginning of that code, bytes.
+/// Maximum bytes of the instruction that [`barrier`] returns.
 const LONGEST_BARRIER: usize = 7;
-/// The first version with virtual threads.
+/// First JDK version with virtual threads.
 const FIRST_VIRTUAL: u32 = 21;
 
-/// The instruction by which that code begins: it goes back to the carrier's stack pointer, which the VM's record of
-/// the thread has at `entry`. No other code does so. Where the VM does not say `entry`, the part of the
-/// instruction that is the same for all but the first places in that record; empty: there is no such code.
+/// The first instruction of the code behind thawed frames. It restores the carrier's stack pointer,
+/// which is at `entry` in the VM's record of the thread; no other code does so. If the VM does not
+/// export `entry`, the result is the instruction's prefix for all but the smallest offsets. Empty:
+/// the VM has no such code.
 fn barrier(entry: Option<u64>, major: u32) -> Vec<u8> {
     // mov entry(%r15), %rsp
     let Some(entry) = entry else {
@@ -299,7 +300,7 @@ fn barrier(entry: Option<u64>, major: u32) -> Vec<u8> {
     }
 }
 
-/// Where the VM's code is; `None`: not ready yet.
+/// Reads the location of the VM's code; `None`: not ready yet.
 fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<Proc, String>> {
     let small = |offset: u64| {
         u16::try_from(offset)
@@ -376,7 +377,7 @@ mod tests {
         assert_eq!(said(1560), [0x49, 0x8b, 0xa7, 0x18, 0x06, 0, 0]);
         assert_eq!(said(0x40), [0x49, 0x8b, 0x67, 0x40]);
         assert_eq!(said(u64::MAX), [0u8; 0]);
-        // JDK 21 does not say where it is.
+        // JDK 21 does not export the offset.
         assert_eq!(barrier(None, 21), [0x49, 0x8b, 0xa7]);
         assert_eq!(barrier(None, 17), [0u8; 0]);
     }

@@ -1,19 +1,19 @@
-//! Functions of PHP: their names and files.
+//! PHP functions: their names and files.
 
 use super::super::python::{Code, Miss, check};
 
-/// Longest text that is taken from a target, bytes.
+/// Maximum bytes of a text that is read from a target.
 const MOST_TEXT: u64 = 4096;
-/// What the code of a file is called that stands in no function.
+/// Name of a file's code outside functions.
 const MAIN: &str = "<main>";
-/// In place of the file, for functions that are written in C.
+/// Shown in place of the file for functions written in C.
 const INTERNAL: &str = "php:internal";
-/// What a function begins with (`bpf/python_abi.h`).
+/// The type byte of an internal function (`bpf/python_abi.h`).
 const IS_INTERNAL: u8 = 1;
 
 type Read<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> bool;
 
-/// Reads the function at `address`, which has its file at offset `file`.
+/// Reads the function at `address`; `file`: offset of its file in a function.
 pub(super) fn read(file: u16, address: u64, seen: u32, read: Read<'_>) -> Result<Code, Miss> {
     let mut head = [0u8; 24];
     if !read(address, &mut head) {
@@ -49,7 +49,7 @@ fn number(at: u64, read: Read<'_>) -> Result<u64, Miss> {
     }
 }
 
-/// A text's content: its length, and behind that its bytes.
+/// Reads a text: its length, followed by its bytes.
 fn text(at: u64, read: Read<'_>) -> Result<String, Miss> {
     let length = number(at.wrapping_add(16), read)?;
     if length > 1 << 40 {
@@ -59,7 +59,7 @@ fn text(at: u64, read: Read<'_>) -> Result<String, Miss> {
     if !bytes.is_empty() && !read(at.wrapping_add(24), &mut bytes) {
         return Err(Miss::Unreadable);
     }
-    // In names of classes without one what makes them unique stands behind a zero.
+    // In an anonymous class's name, a zero precedes the part that makes it unique.
     let shown = bytes.split(|b| *b == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(shown).into_owned())
 }

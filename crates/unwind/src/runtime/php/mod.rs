@@ -1,36 +1,37 @@
-//! PHP 7.3 to 8.5: as a program, in `php-fpm`, in Apache's module, embedded.
+//! PHP 7.3 to 8.5: command line, `php-fpm`, Apache module, embedded.
 //!
 //! ```text
 //! code.rs     functions → names, files
 //! ```
 //!
-//! The engine has one chain of frames for the whole process, from a fixed place on; functions written in C
-//! have frames in it too. The walk is the one of CPython's frames (`bpf/python_core.h`), as another kind of
-//! chain. A frame knows its line, so that no tables of lines are read.
+//! The engine has one chain of frames for the whole process, which starts at a fixed address and
+//! includes functions written in C. The walk is that of CPython's frames (`bpf/python_core.h`), as
+//! another kind of chain. A frame knows its line, so no line tables are read.
 //!
-//! Only where the chain begins and where a function has its file differ by version; the build does not tell, so
-//! that it stands in a table here. Not read: thread-safe builds (refused in words), which keep a chain for each thread.
-//! Machine code of the engine's own compiler (`opcache.jit`) is unwound as any other code.
+//! Only the chain's start and the offset of a function's file depend on the version. Builds do not
+//! export them, so they are in a table here. Thread-safe builds, which keep a chain for each
+//! thread, are refused with a message. Machine code of the engine's JIT (`opcache.jit`) is unwound
+//! as any other code.
 
 mod code;
 
 use super::python::{Code, Miss, abi};
 use super::{Facts as AnyFacts, Image, Refusal, Runtime};
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "PHP",
     tried: &["8.2"],
     recognise,
 };
 
-/// Where things are, by version.
+/// Offsets of one version, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     version: (u32, u32),
-    /// The innermost frame, in `executor_globals`.
+    /// In `executor_globals`: the innermost frame.
     current: u32,
-    /// A function's file; its first line is behind it.
+    /// In a function: its file; its first line follows.
     file: u16,
 }
 
@@ -42,7 +43,7 @@ const fn layout(version: (u32, u32), current: u32, file: u16) -> Layout {
     }
 }
 
-/// All versions that can be read; what is the same in all of them is in [`Facts::process`].
+/// All supported versions; offsets common to all of them are in [`Facts::process`].
 const LAYOUTS: &[Layout] = &[
     layout((7, 3), 488, 128),
     layout((7, 4), 488, 136),
@@ -54,23 +55,23 @@ const LAYOUTS: &[Layout] = &[
     layout((8, 5), 512, 168),
 ];
 
-/// What is known of a file with PHP's engine.
+/// Facts about a file with PHP's engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// `8.2.7`.
     pub version: String,
     /// Virtual address of `executor_globals`.
     globals: u64,
-    /// The engine's loop: offset in the file and length.
+    /// The engine's eval loop: offset in the file and length, bytes.
     execute: (u64, u64),
-    /// Functions that only pass calls on, likewise, ascending.
+    /// Functions that only pass calls on: offset in the file and length, ascending.
     pub(super) glue: Vec<(u64, u64)>,
     layout: Layout,
 }
 
 impl Facts {
-    /// What the walk is told of a process that has this file mapped with its addresses moved by `bias`;
-    /// `file` is the unwinder's id of the file.
+    /// The parameters of the walk for a process that maps this file with load bias `bias`. `file`
+    /// is the unwinder's id of the file.
     pub fn process(&self, bias: u64, file: u16) -> abi::Proc {
         let (offset, bytes) = self.execute;
         let execute = abi::Span {
@@ -93,10 +94,10 @@ impl Facts {
         }
     }
 
-    /// Reads the function at `address`. `check` is what the walk saw of it.
+    /// Reads the function at `address`. `check` is the checksum that the walk computed.
     ///
     /// # Errors
-    /// The miss.
+    /// The reason for the miss.
     pub fn read_code(
         &self,
         address: u64,
@@ -107,7 +108,7 @@ impl Facts {
     }
 }
 
-/// Functions between two calls of the engine's loop that only pass the call on.
+/// Functions between two calls of the eval loop that only pass the call on.
 const GLUE: &[&str] = &[
     "_call_user_function_impl",
     "zend_call_function",
@@ -117,12 +118,12 @@ const GLUE: &[&str] = &[
     "zend_execute",
 ];
 
-/// What each answer by HTTP says, unless it is told not to.
+/// Header that PHP adds to HTTP responses by default.
 const BANNER: &[u8] = b"X-Powered-By: PHP/";
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     let execute = image.exported("execute_ex")?;
-    // Extensions need one of the two.
+    // Extensions need one of the two symbols.
     let globals = image.exported("executor_globals");
     if globals.is_none() && image.exported("executor_globals_offset").is_none() {
         return None;
@@ -162,7 +163,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     }))))
 }
 
-/// The version that the constants of the program tell.
+/// The version in the program's constants.
 fn version(constants: &[u8]) -> Option<String> {
     let at = memchr::memmem::find(constants, BANNER)?;
     let rest = &constants[at + BANNER.len()..];
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(version(b"PHP/8.2"), None);
     }
 
-    /// A process: memory by address.
+    /// A process as memory by address.
     fn read(memory: &[(u64, Vec<u8>)]) -> impl FnMut(u64, &mut [u8]) -> bool + '_ {
         |at, to| {
             memory.iter().any(|(from, bytes)| {
@@ -206,7 +207,7 @@ mod tests {
         words.iter().flat_map(|w| w.to_le_bytes()).collect()
     }
 
-    /// A text as the engine keeps it.
+    /// A text in the engine's layout.
     fn string(text: &str) -> Vec<u8> {
         let mut bytes = words(&[1, 0, text.len() as u64]);
         bytes.extend(text.as_bytes());
@@ -216,8 +217,8 @@ mod tests {
 
     const TOP: u64 = 1 << 17;
 
-    /// The engine runs `Shop::total`, called by `array_map`, called by a script, which a generator and its
-    /// frame of no function stand before.
+    /// The engine runs `Shop::total`, called by `array_map`, called by a script. A generator's
+    /// frame without a function stands before the script's.
     fn process() -> Vec<(u64, Vec<u8>)> {
         let mut method = words(&[2, 0x30_000, 0x31_000]);
         method.resize(152, 0);
@@ -227,7 +228,7 @@ mod tests {
         script.extend(words(&[0x32_000, 1]));
         vec![
             (0x10_000 + 488, words(&[0x20_000])),
-            // opline, call, return value, function, this, mark, who called
+            // opline, call, return value, function, this, call info, caller
             (
                 0x20_000,
                 words(&[0x40_000, 0, 0, 0x50_000, 0, TOP, 0x20_100]),
@@ -299,7 +300,7 @@ mod tests {
             read_at(&memory, 0x50_000, check(0x30_000)),
             Err(Miss::Changed)
         );
-        // A chain that bites its tail, and one into nowhere.
+        // A cyclic chain, and one to unmapped memory.
         for (back, end) in [
             (0x20_000, abi::End::MaxFrames),
             (0x90_000, abi::End::Unreadable),

@@ -1,40 +1,40 @@
-//! The values that the C side (`bpf/python_abi.h`) and this side exchange. PHP's and Ruby's frames are
-//! walked by the same C.
+//! Rust mirror of the structures and values in `bpf/python_abi.h`. The C walk also serves PHP and
+//! Ruby.
 
-/// Most Python frames of one stack: more than Python itself allows unless it is told to.
+/// Maximum interpreter frames of one stack: above Python's default recursion limit.
 pub const MAX_FRAMES: usize = 1024;
-/// Bit of a frame's first word: the outermost function of a call of the interpreter.
+/// Bit of a frame's first word: the outermost function of an eval-loop call.
 pub const WORD_ENTRY: u64 = 1 << 48;
-/// Longest piece of memory that the walk reads at once.
+/// Maximum bytes that the walk reads at once.
 pub(crate) const BYTES: u32 = 256;
 
-/// `enum py_kind`.
+/// Values of `enum py_kind`.
 pub(crate) const KIND_OBJECTS: u8 = 1;
 pub(crate) const KIND_ENTRY: u8 = 2;
 pub(crate) const KIND_SHIM: u8 = 3;
 pub(crate) const KIND_PHP: u8 = 4;
 pub(crate) const KIND_RUBY: u8 = 5;
 
-/// How a walk ended (`enum py_end`).
+/// Why a walk ended (`enum py_end`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum End {
-    /// At the thread's outermost Python function.
+    /// At the thread's outermost function.
     Root = 1,
-    /// At the limit of frames.
+    /// At the frame limit.
     MaxFrames = 2,
-    /// No interpreter yet, or none any more.
+    /// There is no interpreter yet, or no longer.
     NotReady = 3,
-    /// The thread is none of the interpreter's.
+    /// The thread does not belong to the interpreter.
     NoThread = 4,
-    /// Memory that could not be read.
+    /// At memory that could not be read.
     Unreadable = 5,
-    /// What was read cannot be a frame.
+    /// An impossible value was read.
     Garbage = 6,
 }
 
 impl End {
-    /// The end with this value; `None` for values that C never writes.
+    /// Converts `raw`; `None` for values that C never writes.
     pub fn from_raw(raw: u32) -> Option<End> {
         Some(match raw {
             1 => End::Root,
@@ -47,7 +47,7 @@ impl End {
         })
     }
 
-    /// What it means for the stack, for people; `None` where nothing is missing.
+    /// The loss that this end means for the stack, for display; `None` if nothing is missing.
     pub fn loss(self) -> Option<&'static str> {
         match self {
             End::Root | End::NotReady => None,
@@ -61,25 +61,25 @@ impl End {
     }
 }
 
-/// `struct py_span`: instructions of a file, in the unwinder's frame words.
+/// A range of instructions of a file, in the unwinder's frame words (`struct py_span`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Span {
     /// The first frame word.
     pub first: u64,
-    /// How many bytes of code.
+    /// Bytes of code.
     pub bytes: u64,
 }
 
-/// `struct py_proc`: the interpreter of one process.
+/// The interpreter of one process (`struct py_proc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proc {
     /// Address of `_PyRuntime`; PHP: of `executor_globals`; Ruby: of `ruby_current_vm_ptr`.
     pub runtime: u64,
-    /// Address of the GIL's locks; 0: not known. Ruby: 8 in front of its holder.
+    /// Address of the GIL's locks; 0: unknown. Ruby: 8 before its holder.
     pub gil: u64,
-    /// The interpreter's loop, and its cold part.
+    /// The eval loop, and its cold part.
     pub eval: [Span; 2],
     pub(crate) gil_bytes: u32,
     pub(crate) interp_head: u32,
@@ -106,12 +106,12 @@ pub struct Proc {
 }
 
 impl Proc {
-    /// Whether its frames can only be the process's first thread's.
+    /// Whether only the process's first thread has frames.
     pub fn is_of_first_thread(&self) -> bool {
         self.kind == KIND_PHP
     }
 
-    /// Whether it is Ruby's, whose threads are found one by one.
+    /// Whether it is Ruby's, where threads are found one by one.
     pub fn is_ruby(&self) -> bool {
         self.kind == KIND_RUBY
     }
@@ -123,13 +123,13 @@ impl Proc {
 
     /// The bytes that the kernel programs get.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: only integers, without padding (the test compares the size with the sum of the
-        // fields), read for as long as `self` is borrowed.
+        // SAFETY: only integers, without padding (a test compares the size with the sum of the
+        // fields), read while `self` is borrowed.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Proc>()) }
     }
 }
 
-/// `struct py_stack`.
+/// Mirror of `struct py_stack`.
 #[repr(C)]
 pub(crate) struct RawStack {
     kind: u32,
@@ -142,7 +142,7 @@ pub(crate) struct RawStack {
     pub words: [u64; 2 * MAX_FRAMES],
 }
 
-/// `struct py_work`.
+/// Mirror of `struct py_work`.
 #[repr(C)]
 pub(crate) struct Work {
     pub proc: Proc,

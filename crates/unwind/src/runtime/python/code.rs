@@ -1,4 +1,4 @@
-//! Code objects: the name, file and lines behind a Python frame.
+//! Code objects: the name, file and lines of a Python frame.
 
 use super::{
     Facts,
@@ -6,46 +6,46 @@ use super::{
     lines,
 };
 
-/// Longest text that is taken from a target, in characters.
+/// Maximum characters of a text that is read from a target.
 const MOST_TEXT: u64 = 4096;
-/// Flag of the code of a coroutine function.
+/// Flag of a coroutine function's code.
 const COROUTINE: u32 = 0x80;
-/// Longest line table.
+/// Maximum bytes of a line table.
 const MOST_TABLE: u64 = 1 << 20;
 
-/// What the code of a module is called.
+/// Python's name of a module body.
 const MODULE: &str = "<module>";
 
-/// A function as its code object tells it; also one of PHP or Ruby.
+/// A function, from its code object; also a PHP or Ruby function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Its name, from 3.11 on with its class or enclosing function.
+    /// Its name; from 3.11 on with its class or enclosing function.
     pub name: String,
-    /// The file it was compiled from.
+    /// The source file.
     pub file: String,
     /// Its first line.
     pub line: u32,
-    /// Whether it is an `async def` (that yields nothing).
+    /// Whether it is an `async def` (that is no generator).
     pub coroutine: bool,
     table: Vec<u8>,
     format: Lines,
 }
 
-/// Why a code object could not be read.
+/// Reason why a code object could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Miss {
-    /// The memory is not there (any more).
+    /// The memory is gone.
     Unreadable,
-    /// Something else is there, or another code object than the one that ran.
+    /// Another object, or another code object than the one that ran, is there.
     Changed,
 }
 
 impl Code {
-    /// Reads the code object at `address` of a process whose addresses are moved by `bias`. `check`
-    /// is what the walk saw of it.
+    /// Reads the code object at `address` of a process with load bias `bias`. `check` is the
+    /// checksum that the walk computed.
     ///
     /// # Errors
-    /// The miss. Never fails for another reason.
+    /// The reason for the miss; no other errors.
     pub fn read(
         facts: &Facts,
         bias: u64,
@@ -63,14 +63,14 @@ impl Code {
             u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"))
         };
         let line = word(o.line) as u32;
-        // Every object's second word is its type.
+        // The second word of every object is its type.
         let of_code = word(8) == facts.code_type.wrapping_add(bias);
         if !of_code || self::check(word(o.name), line) != check {
             return Err(Miss::Changed);
         }
         let name = text(o, word(o.name), &mut read)?;
         let file = text(o, word(o.file), &mut read)?;
-        // Without its table a function still has its name and first line.
+        // A function without a line table still has its name and first line.
         let table = bytes(word(o.table), &mut read).unwrap_or_default();
         Ok(Code {
             name,
@@ -82,7 +82,7 @@ impl Code {
         })
     }
 
-    /// A function whose frames tell their lines themselves.
+    /// Creates a function for frames that contain their lines.
     pub(in crate::runtime) fn of_told_lines(name: String, file: String, line: u32) -> Code {
         Code {
             name,
@@ -94,7 +94,8 @@ impl Code {
         }
     }
 
-    /// A function whose lines are in a table of places (`ruby/lines.rs`); an empty one tells none.
+    /// Creates a function with a table of positions (`ruby/lines.rs`); an empty table gives no
+    /// line.
     pub(in crate::runtime) fn of_positions(
         name: String,
         file: String,
@@ -111,7 +112,7 @@ impl Code {
         }
     }
 
-    /// The body of a module, of which nothing else is known; files without a path look so to Python.
+    /// Placeholder for a module body that disappeared before we could read it.
     pub fn module_body() -> Code {
         Code {
             name: MODULE.into(),
@@ -123,26 +124,26 @@ impl Code {
         }
     }
 
-    /// Whether it is the body of a module. To 3.10 and from 3.13 on all of them have one name, in one place,
-    /// and mostly one first line, so that what the walk saw of one tells the others too, gone as they are
-    /// once they have run. Between these versions each has a name of its own.
+    /// Whether it is a module body. Up to 3.10, and from 3.13 on, all module bodies share one name
+    /// object and mostly one first line. So the checksum of one also identifies the others, which
+    /// disappear once they have run. In between, each has a name of its own.
     pub fn is_module_body(&self) -> bool {
         self.name == MODULE && self.line == 1
     }
 
-    /// The line of the instruction at `lasti` bytes; where the table does not say, the first one.
+    /// The line of the instruction at `lasti` bytes; the first line if the table does not tell.
     pub fn line_at(&self, lasti: i32) -> u32 {
         lines::line(self.format, &self.table, self.line, lasti).unwrap_or(self.line)
     }
 }
 
-/// Tells code objects that were at one address apart, as the walk does (`bpf/python_core.h`): by the
-/// address of the name and the first line.
+/// Checksum that distinguishes code objects at a reused address, by the address of the name and the
+/// first line. The walk computes the same value (`bpf/python_core.h`).
 pub(in crate::runtime) fn check(name: u64, line: u32) -> u32 {
     ((name ^ u64::from(line) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
-/// A `bytes` object's content.
+/// Reads the content of a `bytes` object.
 fn bytes(at: u64, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Result<Vec<u8>, Miss> {
     let mut size = [0u8; 8];
     if at == 0 || !read(at.wrapping_add(16), &mut size) {
@@ -159,7 +160,7 @@ fn bytes(at: u64, read: &mut impl FnMut(u64, &mut [u8]) -> bool) -> Result<Vec<u
     Ok(content)
 }
 
-/// A `str` object's content.
+/// Reads the content of a `str` object.
 pub(super) fn text(
     o: &Objects,
     at: u64,

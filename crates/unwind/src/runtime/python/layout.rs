@@ -1,36 +1,36 @@
-//! Where things are in CPython's structures, by version.
+//! Offsets in CPython's structures, by version.
 //!
-//! To 3.12 from tables (the structures are fixed within a minor version); from 3.13 on the runtime
-//! begins with a table of its own, `_Py_DebugOffsets`, which is read from the file.
+//! Up to 3.12 they are in tables here: the structures are fixed within a minor version. From 3.13
+//! on the runtime starts with a table of its own, `_Py_DebugOffsets`, which is read from the file.
 
 use super::abi::{self, Proc};
 
-/// How a code object tells lines.
+/// Line table format of a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// To 3.9, `co_lnotab`.
+    /// Up to 3.9, `co_lnotab`.
     Increments,
     /// 3.10, `co_linetable`.
     Ranges,
-    /// From 3.11, `co_linetable`.
+    /// From 3.11 on, `co_linetable`.
     Locations,
-    /// Not at all: each frame tells its own, in place of the instruction (PHP).
+    /// None: each frame holds its line, in place of the instruction (PHP).
     InFrame,
-    /// Pairs of place and line, for the address of the next instruction (Ruby; `ruby/lines.rs`).
+    /// Pairs of position and line, by the address of the next instruction (Ruby; `ruby/lines.rs`).
     Places,
 }
 
-/// Where the GIL's locks are.
+/// Location of the GIL's locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gil {
     /// At this offset in the runtime.
     InRuntime(u32),
-    /// Where the pointer at this offset of the main interpreter points, which is what the runtime
-    /// has at the second offset.
+    /// Behind the pointer at the first offset in the main interpreter. The runtime has that
+    /// interpreter's address at the second offset.
     Pointer(u32, u32),
 }
 
-/// What user space reads of code objects and texts.
+/// Offsets in code objects and texts that user space reads, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Objects {
     /// In a code object: flags, first line, file name, name, line table.
@@ -40,23 +40,23 @@ pub struct Objects {
     pub(crate) name: u16,
     pub(crate) table: u16,
     pub(crate) lines: Lines,
-    /// Bytes of an ASCII text's head, and of another compact one's.
+    /// Bytes of the header of an ASCII text, and of another compact one.
     pub(crate) ascii: u16,
     pub(crate) compact: u16,
 }
 
-/// A version's structures.
+/// Offsets of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// For the walk; addresses are left at zero.
+    /// Parameters of the walk, without addresses.
     pub(crate) walk: Proc,
     pub(crate) objects: Objects,
     pub(crate) gil: Gil,
-    /// Where an interpreter has `sys.modules`, if the runtime tells.
+    /// In an interpreter's state: `sys.modules`, if the runtime exports it.
     pub(crate) modules: Option<u32>,
 }
 
-/// Bytes of the GIL's structure: its condition variables and mutexes lie within.
+/// Bytes of the GIL's structure, which contains its condition variables and mutexes.
 const GIL_BYTES: u32 = 208;
 
 const OBJECTS: Objects = Objects {
@@ -70,7 +70,7 @@ const OBJECTS: Objects = Objects {
     compact: 72,
 };
 
-/// 3.9, which its neighbours differ little from.
+/// 3.9; its neighbours differ little.
 const V3_9: Layout = Layout {
     walk: Proc {
         runtime: 0,
@@ -104,7 +104,7 @@ const V3_9: Layout = Layout {
     modules: None,
 };
 
-/// The structures of CPython 3.`minor`, for versions without offsets of their own.
+/// The offsets of CPython 3.`minor`, for versions without a table of their own.
 pub(crate) fn of_version(minor: u32) -> Option<Layout> {
     let v = V3_9;
     Some(match minor {
@@ -195,12 +195,12 @@ pub(crate) fn of_version(minor: u32) -> Option<Layout> {
     })
 }
 
-/// The first bytes of a runtime that tells its own offsets.
+/// The first bytes of a runtime that exports its offsets.
 pub(crate) const COOKIE: &[u8; 8] = b"xdebugpy";
 /// Words of `_Py_DebugOffsets` that are read, from the cookie on.
 pub(crate) const WORDS: usize = 64;
 
-/// The structures that `_Py_DebugOffsets` of 3.13 or 3.14 tells; an error says why they cannot be used.
+/// The offsets in `_Py_DebugOffsets` of 3.13 or 3.14; an error says why they cannot be used.
 pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, String> {
     // The order of the fields: cookie, version, free_threaded, then a size and offsets for each
     // structure.
@@ -212,7 +212,7 @@ pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, Str
         13 => [3, 6, 19, 28, 34],
         _ => [3, 6, 22, 31, 39],
     };
-    // From 3.14 on an interpreter has one more field, in front of these.
+    // From 3.14 on an interpreter has one more field before these.
     let [modules, gil] = match minor {
         13 => [interp + 5, interp + 8],
         _ => [interp + 6, interp + 9],
@@ -267,7 +267,7 @@ pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, Str
             ascii: 40,
             compact: 56,
         },
-        // The main interpreter comes after the first one in the list.
+        // The main interpreter follows the list's head.
         gil: Gil::Pointer(large(gil, "the GIL")?, interp_head + 8),
         modules: Some(large(modules, "the modules")?),
     })
@@ -277,7 +277,7 @@ pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, Str
 pub(crate) mod tests {
     use super::*;
 
-    /// What 3.14.10 tells of itself.
+    /// The table of 3.14.10.
     pub(crate) const V3_14: [u64; WORDS] = [
         0x7970_6775_6265_6478,
         0x030e_0af0,

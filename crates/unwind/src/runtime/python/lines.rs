@@ -1,12 +1,12 @@
-//! A code object's line table: instruction → line.
+//! Line tables of code objects: instruction → line.
 //!
-//! Three formats (see `Lines`), each a list of steps from the code's first line on. Tables come
-//! from the target's memory, so they may be anything: what makes no sense ends the search.
+//! There are three formats (see `Lines`), each a list of steps from the code's first line on.
+//! Tables come from the target's memory and may hold anything: an invalid entry ends the search.
 
 use super::layout::Lines;
 
-/// The line of the instruction at `lasti` bytes; `None` where the table does not say. A code that
-/// has not begun stands at its first line.
+/// The line of the instruction at `lasti` bytes; `None` if the table does not tell. A function that
+/// has not started is at its first line.
 pub(crate) fn line(format: Lines, table: &[u8], first: u32, lasti: i32) -> Option<u32> {
     if format == Lines::Places {
         return super::super::ruby::line_at(table, lasti as u32);
@@ -23,7 +23,7 @@ pub(crate) fn line(format: Lines, table: &[u8], first: u32, lasti: i32) -> Optio
     found.and_then(|line| u32::try_from(line).ok())
 }
 
-/// Pairs of an instruction step and a signed line step; a line holds from its step on.
+/// Pairs of an instruction step and a signed line step; a line applies from its step on.
 fn increments(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
     let mut address = 0u32;
     for pair in table.chunks_exact(2) {
@@ -36,7 +36,7 @@ fn increments(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
     Some(line)
 }
 
-/// Pairs of a length and a signed line step, −128: no line.
+/// Pairs of a length and a signed line step; −128: no line.
 fn ranges(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
     let mut end = 0u32;
     for pair in table.chunks_exact(2) {
@@ -52,8 +52,8 @@ fn ranges(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
     None
 }
 
-/// Entries that begin with a byte whose high bit is set: kind in four bits, length − 1 in units of
-/// two bytes in three. Only the line is read of them.
+/// Entries that start with a byte that has its high bit set: kind in four bits, length − 1 in units of
+/// two bytes in three. Only the line is decoded.
 fn locations(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
     let mut bytes = table.iter().copied().peekable();
     let mut end = 0u32;
@@ -63,7 +63,8 @@ fn locations(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
         }
         let kind = head >> 3 & 15;
         match kind {
-            // Long form, and no columns: a signed number in groups of six bits, sign lowest.
+            // Long form, and form without columns: a signed number in groups of six bits, sign
+            // lowest.
             13 | 14 => {
                 let (mut value, mut shift) = (0u64, 0);
                 loop {
@@ -80,7 +81,7 @@ fn locations(table: &[u8], mut line: i64, at: u32) -> Option<i64> {
                 let size = (value >> 1) as i64;
                 line += if value & 1 == 1 { -size } else { size };
             }
-            // One line form: 0, 1 or 2 lines on.
+            // One-line form: 0, 1 or 2 lines on.
             10..=12 => line += i64::from(kind - 10),
             _ => {}
         }
@@ -100,8 +101,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // Tables made by `compile()` of CPython 3.8, 3.10, 3.11 and 3.12 of this source, a function that
-    // begins at line 3 after two blank ones; the lines are what `dis.findlinestarts` tells:
+    // Tables made by `compile()` of CPython 3.8, 3.10, 3.11 and 3.12 from this source, a function
+    // that begins at line 3 after two blank ones. The lines are those of `dis.findlinestarts`:
+    //
     //   def f(x):
     //       y = x
     //       if y:

@@ -1,18 +1,18 @@
 //! CPython 3.8 to 3.14: shared and static, as a program or embedded.
 //!
 //! ```text
-//! layout.rs   where things are in the interpreter's structures, by version
-//! abi.rs      what the walk in C (`bpf/python_core.h`) is told and tells
-//! walk.rs     the walk, for threads that can be read while they wait
+//! layout.rs   offsets in the interpreter's structures, by version
+//! abi.rs      mirror of the C side (`bpf/python_abi.h`)
+//! walk.rs     the walk in user space, for blocked threads
 //! code.rs     code objects → names; lines.rs: instructions → lines
-//! split.rs    the loop's other part, where the compiler has split it
-//! asyncio/    tasks and what they await
+//! split.rs    finds the eval loop's cold part
+//! asyncio/    tasks and the coroutines they await
 //! ```
 //!
-//! Not read: free-threaded builds (refused in words, as PyPy is by `runtime/pypy.rs`), names with their
-//! class before 3.11 (the interpreter does not keep them). Of a thread that calls one interpreter from
-//! another, frames of the inner one where the walk is not told the stack pointer, and before 3.10 and
-//! from 3.13 on.
+//! Not read: free-threaded builds (refused with a message, as PyPy is by `runtime/pypy.rs`), and
+//! class names before 3.11, which the interpreter does not keep. In a thread that calls one
+//! interpreter from another, frames of the inner one are missing before 3.10, from 3.13 on, and
+//! where the stack pointer is unknown.
 
 pub mod abi;
 pub mod asyncio;
@@ -28,20 +28,20 @@ pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
 pub use walk::{Listed, Stack, Walker, threads};
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "CPython",
     tried: &["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"],
     recognise,
 };
 
-/// What the walk is told of CPython 3.`minor`, without addresses, where that is in tables; for
-/// memory that was saved or made by hand.
+/// The walk's parameters for CPython 3.`minor`, without addresses, if a table has them. For saved
+/// or hand-made memory.
 pub fn template(minor: u32) -> Option<abi::Proc> {
     layout::of_version(minor).map(|layout| layout.walk)
 }
 
-/// What is known of a file with a CPython interpreter.
+/// Facts about a file with a CPython interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// `3.11`.
@@ -52,17 +52,17 @@ pub struct Facts {
     pub runtime: u64,
     /// Virtual address of the type of code objects.
     pub code_type: u64,
-    /// The interpreter's loop: offset in the file and length; the second one may be empty.
+    /// The eval loop and its cold part: offset in the file and length; the second may be empty.
     pub eval: [(u64, u64); 2],
-    /// Functions that only pass calls on, likewise, ascending.
+    /// Functions that only pass calls on: offset in the file and length, ascending.
     pub glue: Vec<(u64, u64)>,
-    /// Its structures.
+    /// Offsets in its structures.
     pub layout: Layout,
 }
 
 impl Facts {
-    /// What the kernel programs are told of a process that has this file mapped with its addresses
-    /// moved by `bias`; `file` is the unwinder's id of the file.
+    /// The kernel programs' parameters for a process that maps this file with load bias `bias`.
+    /// `file` is the unwinder's id of the file.
     pub fn process(&self, bias: u64, file: u16) -> abi::Proc {
         let span = |(offset, bytes): (u64, u64)| abi::Span {
             first: u64::from(file) << 48 | offset,
@@ -80,7 +80,7 @@ impl Facts {
         }
     }
 
-    /// Where the GIL is in a process whose runtime is at `runtime`, if that has to be read and can.
+    /// The GIL's address in a process with its runtime at `runtime`; `None` if it cannot be read.
     pub fn find_gil(
         &self,
         runtime: u64,
@@ -102,7 +102,7 @@ impl Facts {
     }
 }
 
-/// Functions between two calls of the interpreter's loop that only pass the call on.
+/// Functions between two calls of the eval loop that only pass the call on.
 const GLUE: &[&str] = &[
     "PyEval_EvalCode",
     "PyEval_EvalCodeEx",
@@ -145,7 +145,7 @@ const GLUE: &[&str] = &[
 ];
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
-    // Only what is called after Python is worth a look into the table that `strip` removes.
+    // Only a file named after Python is worth a search of the table that `strip` removes.
     let runtime = match image.exported("_PyRuntime") {
         Some(place) => place,
         None if image.name().contains("python") => image.symbol("_PyRuntime")?,
@@ -200,8 +200,8 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     }))))
 }
 
-/// The minor version of the interpreter in a file, told by itself where it does, else by the name
-/// that the file is known by, else by the version string in its constants.
+/// The minor version of the interpreter in a file: from its own data, else from the file's name,
+/// else from the version string in its constants.
 fn version(image: &Image<'_>, runtime: u64) -> Option<u32> {
     // 3.11 and later.
     if let Some(place) = image.exported("Py_Version") {
@@ -218,7 +218,7 @@ fn version(image: &Image<'_>, runtime: u64) -> Option<u32> {
     named.or_else(|| constant(image.section(".rodata")?))
 }
 
-/// The one minor version that the strings among `constants` tell.
+/// The minor version, if the version strings among `constants` agree on one.
 fn constant(constants: &[u8]) -> Option<u32> {
     let mut found = None;
     for text in constants.split(|b| *b == 0).filter(|t| t.len() < 16) {

@@ -1,18 +1,18 @@
-//! The interpreter's loop where the compiler has split it: the part that it took for seldom used is
-//! elsewhere, and may be the one that runs nearly always.
+//! Finds the cold part of the eval loop. The compiler may have split the loop, and the part that it
+//! took for cold may run nearly always.
 //!
-//! Its symbol goes with `strip`, its unwind table does not: it is the piece of code with a table of its
-//! own that the loop jumps into.
+//! `strip` removes the part's symbol, but not its unwind information: it is the range with an FDE
+//! of its own that the loop jumps into.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use rustc_hash::FxHashMap;
 
 use super::super::{Image, Place};
 
-/// Jumps into the other part, at least: bytes that look like one may be data.
+/// Minimum jumps into the cold part: bytes that look like a jump may be data.
 const JUMPS: usize = 4;
 
-/// The other part of the function at `whole`.
+/// The cold part of the function at `whole`.
 pub(super) fn other_part(image: &Image<'_>, whole: Place) -> Option<Place> {
     let targets = jumps(image.at(whole.address, whole.size as usize)?, whole);
     let (frames, at) = image.section_at(".eh_frame")?;
@@ -31,7 +31,7 @@ pub(super) fn other_part(image: &Image<'_>, whole: Place) -> Option<Place> {
         let end = start.saturating_add(bytes);
         let from = targets.partition_point(|t| *t < start);
         let into = targets[from..].iter().take_while(|t| **t < end).count();
-        // A function that is called at its end is jumped to at its beginning.
+        // A tail-called function is only jumped to at its start.
         let first = targets[from..].iter().take_while(|t| **t == start).count();
         if into - first >= JUMPS {
             found.insert((start, bytes), into);
@@ -42,11 +42,11 @@ pub(super) fn other_part(image: &Image<'_>, whole: Place) -> Option<Place> {
     Some(Place { address, size })
 }
 
-/// Where the code of a function may jump to outside itself, ascending.
+/// Targets outside the function of the jumps in its code, ascending.
 fn jumps(code: &[u8], whole: Place) -> Vec<u64> {
     let mut targets = Vec::new();
     for (i, bytes) in code.windows(6).enumerate() {
-        // jmp, and jcc, of 32 bits.
+        // jmp and jcc with 32-bit displacement
         let (length, distance) = match bytes {
             [0xe9, rest @ ..] => (5, rest),
             [0x0f, 0x80..=0x8f, rest @ ..] => (6, rest),

@@ -1,34 +1,35 @@
-//! The walk in user space: a waiting thread's Python frames, read from outside.
+//! The interpreter walk in user space: frames of a blocked thread of another process.
 
 use super::abi::{self, End, MAX_FRAMES, Proc, RawStack, Work};
 
-/// A thread's Python frames: two words each, innermost first (see `struct py_stack`).
+/// A thread's interpreter frames: two words each, innermost first (see `struct py_stack`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
     /// The frames.
     pub words: Vec<u64>,
-    /// How the walk ended.
+    /// Reason why the walk ended.
     pub end: End,
 }
 
-/// Most threads and interpreters that are listed.
+/// Maximum threads and interpreters that are listed.
 const MOST_HOPS: usize = 16_384;
-/// Where glibc on x86-64 keeps a thread's id, from its pointer on; the same in all its versions.
+/// Offset of the thread id in glibc's thread structure on x86-64, for all its versions.
 const GLIBC_TID: u64 = 720;
 
-/// A thread as the interpreter knows it.
+/// A thread in the interpreter's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The id by which it knows itself.
+    /// Its thread id, as seen in its process.
     pub tid: u32,
     /// Its pointer (`pthread_self()`).
     pub pointer: u64,
-    /// Where the interpreter keeps it.
+    /// Address of the interpreter's state of the thread.
     pub state: u64,
 }
 
-/// The threads of all interpreters of a CPython process, as far as they can be read: for those who cannot see
-/// a thread's registers. All at once, as each is found only by way of those before it.
+/// Lists the threads of all interpreters of a CPython process, for callers without access to
+/// registers. The list ends early where memory cannot be read. Each thread is found through those
+/// before it, so all are listed at once.
 pub fn threads(proc: &Proc, read: impl FnMut(u64, &mut [u8]) -> bool) -> Vec<Listed> {
     let mut all = Vec::new();
     list(proc, read, &mut all);
@@ -40,14 +41,14 @@ fn word_at(read: &mut impl FnMut(u64, &mut [u8]) -> bool, at: u64) -> Option<u64
     (at != 0 && at.is_multiple_of(8) && read(at, &mut bytes)).then(|| u64::from_ne_bytes(bytes))
 }
 
-/// `None`: something could not be read, or there are too many.
+/// Appends to `all`. `None`: some memory could not be read, or there are too many.
 fn list(
     proc: &Proc,
     mut read: impl FnMut(u64, &mut [u8]) -> bool,
     all: &mut Vec<Listed>,
 ) -> Option<()> {
     let (next, thread) = (usize::from(proc.ts_next), usize::from(proc.ts_thread));
-    // From 3.11 on the interpreter has the id itself, right behind the pointer.
+    // From 3.11 on the interpreter stores the id itself, right behind the pointer.
     let own_ids = proc.kind != abi::KIND_OBJECTS;
     let (from, to) = (next.min(thread), next.max(thread + 8) + 8);
     let mut known = vec![0u8; to - from];
@@ -67,7 +68,7 @@ fn list(
             let pointer = word(&known, thread - from)?;
             let tid = match own_ids {
                 true => word(&known, thread - from + 8)?,
-                // A thread that has ended has no memory any more.
+                // The memory of an ended thread is gone.
                 false => word_at(&mut read, pointer.wrapping_add(GLIBC_TID)).unwrap_or(0),
             };
             all.push(Listed {
@@ -83,13 +84,13 @@ fn list(
     Some(())
 }
 
-/// Walks one stack at a time; keep it, it is 17 KB.
+/// Walks one stack at a time. Reuse it: it has 17 KB.
 pub struct Walker {
     work: Box<Work>,
 }
 
 impl Walker {
-    /// A new walker.
+    /// Creates a walker.
     pub fn new() -> Walker {
         // SAFETY: all zeroes is a valid Work, which holds only integers.
         let work = unsafe { std::mem::zeroed::<Work>() };
@@ -98,9 +99,11 @@ impl Walker {
         }
     }
 
-    /// The frames of the thread whose pointer is `thread` (`pthread_self()`), in the process that
-    /// `proc` describes. `read` fills a buffer from an address on, whole or not at all. `state`
-    /// remembers where the interpreter keeps the thread; begin with 0.
+    /// Walks the frames of the thread with pointer `thread` (`pthread_self()`), in the process that
+    /// `proc` describes.
+    ///
+    /// `read` fills a buffer from an address on, completely or not at all. `state` caches the
+    /// address of the thread's state; start with 0.
     pub fn walk<F: FnMut(u64, &mut [u8]) -> bool>(
         &mut self,
         proc: &Proc,
@@ -111,8 +114,8 @@ impl Walker {
         self.walk_from(proc, thread, 0, state, read)
     }
 
-    /// The same, where the thread's stack pointer `sp` is known: that tells which of several
-    /// interpreters it runs, and what called that one.
+    /// Walks like [`Walker::walk`], with the thread's stack pointer `sp`. It tells which of several
+    /// interpreters the thread runs, and which one called it.
     pub fn walk_from<F: FnMut(u64, &mut [u8]) -> bool>(
         &mut self,
         proc: &Proc,
@@ -142,7 +145,8 @@ impl Default for Walker {
     }
 }
 
-/// Calls the closure behind `context`. A panic in it ends the process: it cannot cross C.
+/// Calls the closure behind `context`. A panic in it aborts the process: it cannot unwind through
+/// C.
 unsafe extern "C" fn read_into<F: FnMut(u64, &mut [u8]) -> bool>(
     context: *mut libc::c_void,
     address: u64,

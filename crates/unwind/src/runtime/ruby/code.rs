@@ -1,4 +1,4 @@
-//! Ruby's functions: names and files.
+//! Ruby functions: their names and files.
 
 use super::super::python::{Code, Miss, check};
 use super::{
@@ -7,23 +7,23 @@ use super::{
     objects::{self, Objects},
 };
 
-/// In a piece of code: its body.
+/// In an iseq: its body.
 pub(super) const BODY: u16 = 16;
-/// In the entry of a method: what it is called; in front of that its definition, behind it the class.
+/// In a method entry: the called name; its definition comes before it, the class after it.
 pub(super) const CALLED: u16 = 24;
-/// In place of the file, for methods that are written in C.
+/// Shown in place of the file for methods written in C.
 const INTERNAL: &str = "ruby:internal";
 
-/// In the body of a piece of code: where its file, its name and its first line are.
+/// In an iseq's body: its file, its name and its first line.
 const PATH: usize = 64;
 const LABEL: usize = 80;
 const FIRST_LINE: usize = 88;
 
-/// `RB_IMEMO` and what follows it (`bpf/python_abi.h`).
+/// `RB_IMEMO` and the kinds of such objects (`bpf/python_abi.h`).
 const IMEMO: u64 = 0x1a;
 const MENT: u64 = 6;
 const CODE: u64 = 7;
-/// What a method's definition says that is no code of Ruby.
+/// In a method definition: mask of the method's type, and the type of methods written in Ruby.
 const METHOD_KINDS: u32 = 15;
 const IN_RUBY: u32 = 0;
 
@@ -35,7 +35,7 @@ pub(super) struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// The function at `address`, of which the walk saw `seen`.
+    /// Reads the function at `address`; `seen` is the checksum that the walk computed.
     pub(super) fn read(&mut self, address: u64, seen: u32) -> Result<Code, Miss> {
         let mut head = [0u8; 40];
         let known = self.memory.bytes(address, &mut head);
@@ -80,7 +80,7 @@ impl Reader<'_> {
         ))
     }
 
-    /// A piece of code with its body at `body`, of a method of `class`.
+    /// Reads the iseq with its body at `body`, of a method of `class`.
     fn code(&mut self, body: u64, class: &str) -> Result<Code, Miss> {
         let layout = &self.facts.layout;
         let mut bytes = [0u8; 160];
@@ -103,7 +103,7 @@ impl Reader<'_> {
             words: (word(0) >> 32) as u32,
             first: word(8),
         };
-        // Without its table a function still has its name and first line.
+        // A function without a line table still has its name and first line.
         let table = lines::read(&mut self.memory, &found).unwrap_or_default();
         Ok(Code::of_positions(
             format!("{class}{name}"),
@@ -113,7 +113,7 @@ impl Reader<'_> {
         ))
     }
 
-    /// Where the names of identifiers are, in this process.
+    /// The address of the table of identifiers in this process.
     fn names(&mut self) -> Option<u64> {
         if let Some(at) = self.facts.names.get() {
             return Some(at.wrapping_add(self.bias));

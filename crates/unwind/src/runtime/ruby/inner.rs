@@ -1,11 +1,12 @@
-//! The interpreter's loop, where its symbol was removed: of the functions that are called by the function that makes
-//! a call of the interpreter, the longest one. Unwind tables tell how long functions are.
+//! Finds the eval loop in stripped files: the longest function that `vm_exec` calls. Unwind
+//! information gives the lengths of functions.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
 use super::super::{Image, Place};
 
-/// The loop is not shorter than that, bytes; where it is in its caller, nothing that is called is longer.
+/// Minimum bytes of the eval loop. If the compiler inlined the loop into its caller, every callee
+/// is shorter.
 const LEAST: u64 = 8 << 10;
 
 /// The longest function that the one at `whole` calls.
@@ -32,7 +33,7 @@ pub(super) fn called(image: &Image<'_>, whole: Place) -> Option<Place> {
     longest.filter(|l| l.size > whole.size)
 }
 
-/// What code at `address` may call, ascending.
+/// Call targets in the code at `address`, ascending.
 fn calls(code: &[u8], address: u64) -> Vec<u64> {
     let mut targets: Vec<u64> = (code.windows(5).enumerate())
         .filter(|(_, bytes)| bytes[0] == 0xe8)

@@ -1,46 +1,49 @@
-//! Where things are in CRuby's structures, by version: no build tells, so that it stands here.
+//! Offsets in CRuby's structures, by version. Builds do not export them.
 
-/// Where the name of a class is.
+/// Location of a class's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClassNames {
-    /// Among the class's variables, as `__classpath__`; the table of those is at this offset of what is pointed to at 24.
+    /// Class variable `__classpath__`. The variable table is at this offset of the object pointed
+    /// to at offset 24.
     Variables(u64),
-    /// At this offset of the class; what a class of one object belongs to is at the other one.
+    /// At the first offset of the class; the attached object of a singleton class is at the second.
     Beside(u64, u64),
-    /// Not known.
+    /// Unknown.
     Nowhere,
 }
 
-/// Offsets, bytes. What is the same in all versions is in [`super::Facts::process`] and `code.rs`.
+/// Offsets of one version, bytes. Offsets common to all versions are in [`super::Facts::process`]
+/// and `code.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     version: (u32, u32),
     /// In the VM: the list of ractors; before 3.0 of threads.
     pub(super) lists: u32,
-    /// In a ractor: its place in that list (0: there are none), and the list of its threads.
+    /// In a ractor: its link in that list (0: there are none), and the list of its threads.
     pub(super) ractor: u32,
     pub(super) threads: u32,
-    /// In a thread: its pointer, or what has it at `native`.
+    /// In a thread: its pointer, or an object with the pointer at `native`.
     pub(super) thread: u16,
     pub(super) native: Option<u16>,
     /// In a thread: the execution context.
     pub(super) context: u16,
-    /// Where its pointer is: what it waits at for the lock; and in a thread: who can end its sleep.
+    /// In the object with the pointer: the condition variable on which the thread waits for the
+    /// GVL. In a thread: the function that can end its sleep.
     pub(super) wait: u16,
     pub(super) unblock: u16,
-    /// In a ractor, from its threads on; before 3.0 in the VM: who has the lock.
+    /// From a ractor's list of threads, before 3.0 from the VM: the GVL's holder.
     pub(super) holder: u32,
-    /// From 8 in front of that, the lock's length.
+    /// Bytes of the GVL, from 8 before the holder on.
     pub(super) lock: u32,
-    /// Length of a frame.
+    /// Bytes of a frame.
     pub(super) frame: u16,
-    /// In the body of a piece of code: its lines.
+    /// In an iseq's body: its line table.
     pub(super) lines: usize,
-    /// Length of an entry of those.
+    /// Bytes of an entry of that table.
     pub(super) line: usize,
-    /// Whether the first line is a number as the program knows it.
+    /// Whether the first line is stored as a Ruby integer.
     pub(super) boxed_line: bool,
-    /// Whether short texts have their length in front, not among their flags.
+    /// Whether embedded texts have a length field; otherwise the length is in their flags.
     pub(super) long_texts: bool,
     pub(super) classes: ClassNames,
 }
@@ -56,7 +59,7 @@ const V27: Layout = Layout {
     wait: 104,
     unblock: 232,
     holder: 8,
-    // Up to where who gives it waits.
+    // Up to the condition variable on which the releasing thread waits.
     lock: 8 + 176,
     frame: 56,
     lines: 120,
@@ -106,7 +109,7 @@ const V33: Layout = Layout {
     wait: 40,
     unblock: 328,
     holder: 72,
-    // Given by naming the next one.
+    // Handed over by naming the next thread.
     lock: 8,
     frame: 56,
     classes: ClassNames::Beside(152, 128),
@@ -119,7 +122,7 @@ const V34: Layout = Layout {
 
 const LAYOUTS: &[Layout] = &[V27, V30, V31, V32, V33, V34];
 
-/// That of a version, if it is known.
+/// Returns the layout of a version, if it is supported.
 pub(super) fn of_version(version: (u32, u32)) -> Option<Layout> {
     LAYOUTS.iter().find(|l| l.version == version).copied()
 }

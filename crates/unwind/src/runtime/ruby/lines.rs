@@ -1,35 +1,37 @@
-//! The interpreter's table of lines: instruction → line.
+//! The interpreter's line table: instruction → line.
 //!
-//! A bit for each word of a piece of code says whether an entry begins there; the first words' bits are kept as how many
-//! there were so far. Here that becomes pairs of place and line, behind the lower half of the code's address.
+//! A bit for each word of an iseq tells whether an entry begins there. For the first words, running
+//! counts are stored in place of bits. This module converts them to pairs of position and line,
+//! behind the lower half of the code's address.
 
 use super::super::memory::Memory;
 
-/// Words whose bits are kept as counts: nine of seven bits in eight bytes.
+/// Words with bits stored as counts: nine counts of seven bits in eight bytes.
 const COUNTED: u32 = 54;
-/// Bytes of the counts, and of the bits of each further 512 words, of which 64 in the end are bits.
+/// Bytes of the counts, bytes of each further block of 512 words, and the offset of its 64 bytes of
+/// bits.
 const COUNTS: u64 = 48;
 const BLOCK: usize = 80;
 const BITS: usize = 16;
-/// The largest table that is read, entries; and the longest code, words.
+/// Maximum entries of a table, and maximum words of an iseq.
 const MOST: u32 = 1 << 16;
 const MOST_WORDS: u32 = 1 << 20;
 
-/// What the body of a piece of code says of its lines.
+/// Line table fields of an iseq's body.
 pub(super) struct Found {
     /// Address of the entries, and bytes of each.
     pub(super) entries: u64,
     pub(super) entry: usize,
-    /// How many there are.
+    /// Number of entries.
     pub(super) count: u32,
-    /// Address of where they begin.
+    /// Address of the positions.
     pub(super) places: u64,
-    /// Words of the code, and its address.
+    /// Number of words of the code, and its address.
     pub(super) words: u32,
     pub(super) first: u64,
 }
 
-/// The table in the form that [`line_at`] takes; `None` where it makes no sense.
+/// Reads the table in the form that [`line_at`] takes; `None` if it is invalid.
 pub(super) fn read(memory: &mut Memory<'_>, found: &Found) -> Option<Vec<u8>> {
     let count = found.count;
     if count == 0 || count > MOST || found.words > MOST_WORDS {
@@ -82,7 +84,7 @@ fn places(memory: &mut Memory<'_>, at: u64, words: u32) -> Option<Vec<u32>> {
     Some(found)
 }
 
-/// The line of the call before the instruction whose address ends with `next`.
+/// The line of the call before the instruction at an address that ends with `next`.
 pub(in crate::runtime) fn line_at(table: &[u8], next: u32) -> Option<u32> {
     let half = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("four bytes"));
     let (first, pairs) = table.split_at_checked(4)?;

@@ -1,19 +1,21 @@
-//! CRuby 2.7 to 3.4: as a program with its interpreter inside, or in `libruby`; also embedded.
+//! CRuby 2.7 to 3.4: with a static interpreter, in `libruby`, or embedded.
 //!
 //! ```text
-//! layout.rs   where things are, by version
-//! code.rs     pieces of code and entries of methods → names, files
-//! lines.rs    the interpreter's table of lines
-//! objects.rs  texts, arrays, names of identifiers and of classes
-//! inner.rs    the interpreter's loop, where its symbol was removed
+//! layout.rs   structure offsets, by version
+//! code.rs     iseqs and method entries → names, files
+//! lines.rs    the interpreter's line table
+//! objects.rs  texts, arrays, names of identifiers and classes
+//! inner.rs    finds the eval loop in stripped files
 //! ```
 //!
-//! The walk is the one of CPython's frames (`bpf/ruby_core.h`), as another kind of chain: from the interpreter's
-//! one global pointer to the ractors, to their threads, to the execution context that a thread runs (its own, or
-//! a fiber's), along that one's frames. Methods written in C have frames in it too.
+//! The walk is that of CPython's frames (`bpf/ruby_core.h`), as another kind of chain. It goes from
+//! the interpreter's one global pointer to the ractors, to their threads, to the execution context
+//! that a thread runs (its own or a fiber's), and along that context's frames. Methods written in C
+//! have frames too.
 //!
-//! Machine code of its compilers (YJIT, RJIT, MJIT) is unwound as any other code; frames are there all the same. Not
-//! read: files from which the symbols were removed and that export nothing of this (refused in words).
+//! Machine code of its JIT compilers (YJIT, RJIT, MJIT) is unwound as any other code; it keeps
+//! interpreter frames. Stripped files that export none of the needed symbols are refused with a
+//! message.
 
 mod code;
 mod inner;
@@ -29,35 +31,35 @@ use super::{Facts as AnyFacts, Image, Place, Refusal, Runtime};
 use layout::Layout;
 pub(in crate::runtime) use lines::line_at;
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "Ruby",
     tried: &["2.7", "3.1", "3.3", "3.4"],
     recognise,
 };
 
-/// What is known of a file with Ruby's interpreter.
+/// Facts about a file with Ruby's interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// `3.1.2`.
     pub version: String,
     /// Virtual address of the pointer to the VM.
     vm: u64,
-    /// The function that makes a call of the interpreter, and its loop: offset in the file and length.
+    /// The function that calls the eval loop, and the loop: offset in the file and length, bytes.
     exec: (u64, u64),
     inner: (u64, u64),
-    /// Functions that only pass calls on, likewise, ascending.
+    /// Functions that only pass calls on: offset in the file and length, ascending.
     pub(super) glue: Vec<(u64, u64)>,
     layout: Layout,
-    /// Virtual addresses and length in which the names of identifiers begin.
+    /// Virtual address and length of the data that holds the pointer to the table of identifiers.
     data: (u64, u64),
-    /// Where in there, once that is known.
+    /// Virtual address of that pointer, once known.
     names: OnceLock<u64>,
 }
 
 impl Facts {
-    /// What the walk is told of a process that has this file mapped with its addresses moved by `bias`;
-    /// `file` is the unwinder's id of the file.
+    /// The parameters of the walk for a process that maps this file with load bias `bias`. `file`
+    /// is the unwinder's id of the file.
     pub fn process(&self, bias: u64, file: u16) -> abi::Proc {
         let span = |(offset, bytes): (u64, u64)| abi::Span {
             first: u64::from(file) << 48 | offset,
@@ -89,8 +91,8 @@ impl Facts {
         }
     }
 
-    /// 8 bytes in front of where the lock's holder is in the process that `proc` describes; of several ractors, which
-    /// have one each, in the first one.
+    /// The address 8 bytes before the GVL's holder, in the process that `proc` describes. Each
+    /// ractor has a GVL; this is the first ractor's.
     pub fn find_gil(
         &self,
         proc: &abi::Proc,
@@ -109,11 +111,11 @@ impl Facts {
         Some(from.wrapping_add(self.layout.holder.into()).wrapping_sub(8))
     }
 
-    /// Reads the function at `address` of a process with this file's addresses moved by `bias`; `check` is what
-    /// the walk saw of it.
+    /// Reads the function at `address` of a process with load bias `bias`. `check` is the checksum
+    /// that the walk computed.
     ///
     /// # Errors
-    /// The miss.
+    /// The reason for the miss.
     pub fn read_code(
         &self,
         bias: u64,
@@ -130,12 +132,12 @@ impl Facts {
     }
 }
 
-/// Most threads and ractors that are looked at to find one.
+/// Maximum threads and ractors visited in a search.
 const MOST_HOPS: usize = 2048;
-/// Where glibc on x86-64 keeps a thread's id, from its pointer on; the same in all its versions.
+/// Offset of the thread id in glibc's thread structure on x86-64, for all its versions.
 const GLIBC_TID: u64 = 720;
 
-/// The pointer of the thread that knows itself as `tid`, in the process that `proc` describes.
+/// The pointer of the thread with id `tid`, as seen in the process that `proc` describes.
 pub fn thread_pointer(
     proc: &abi::Proc,
     tid: u32,
@@ -179,7 +181,7 @@ pub fn thread_pointer(
     }
 }
 
-/// Functions between two calls of the interpreter's loop that only pass the call on.
+/// Functions between two calls of the eval loop that only pass the call on.
 const GLUE: &[&str] = &[
     "call_cfunc_0",
     "call_cfunc_1",
@@ -236,13 +238,13 @@ const GLUE: &[&str] = &[
     "vm_yield_with_cref",
 ];
 
-/// What the compiler makes of a function that it adapts to its callers keeps its name in front.
+/// A function's name without the compiler's suffix for specialised copies.
 fn plain(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
-    // Extensions need these.
+    // Extensions need these symbols.
     let version = image.exported("ruby_version")?;
     image.exported("ruby_api_version")?;
     let version = version_at(image, version)?;
@@ -272,7 +274,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         all.dedup();
         all
     };
-    // The compiler may have put the loop into its caller.
+    // The compiler may have inlined the loop into its caller.
     let named = all(&|name| name == "vm_exec_core");
     let inner = (named.into_iter().max_by_key(|(_, bytes)| *bytes))
         .or_else(|| inner::called(image, exec).and_then(span))
@@ -291,7 +293,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     }))))
 }
 
-/// The text at a symbol.
+/// The version text at a symbol.
 fn version_at(image: &Image<'_>, place: Place) -> Option<String> {
     let bytes = image.at(place.address, place.size.clamp(1, 16) as usize)?;
     let text = bytes.split(|b| *b == 0).next()?;

@@ -1,36 +1,37 @@
-//! Objects in Ruby's memory: texts, arrays, the names of identifiers and of classes.
+//! Ruby objects: texts, arrays, names of identifiers and classes.
 
 use super::super::memory::Memory;
 use super::layout::{ClassNames, Layout};
 
-/// Longest text that is taken from a target, bytes.
+/// Maximum bytes of a text that is read from a target.
 const MOST_TEXT: u64 = 4096;
-/// Most variables of a class among which its name is looked for.
+/// Maximum variables of a class among which its name is searched.
 const MOST_VARIABLES: u64 = 1024;
 
-/// What an object is, by the first word of it.
+/// Object types, in the first word of an object.
 const TYPES: u64 = 0x1f;
 const CLASS: u64 = 2;
 const MODULE: u64 = 3;
 const STRING: u64 = 5;
 const ARRAY: u64 = 7;
-/// Stands for a module among a class's ancestors.
+/// Type of a proxy for a module among a class's ancestors.
 const INCLUDED: u64 = 0x1c;
-/// Of texts: they are elsewhere; of arrays: they are not.
+/// Flag of a text: it is not embedded; of an array: it is.
 const APART: u64 = 1 << 13;
-/// Of classes: of one object; elsewhere from 3.4 on.
+/// Flag of a singleton class; other bits from 3.4 on.
 const OF_ONE: u64 = 3 << 12;
 
-/// Identifiers below are operators, by their character or token; others are counted from there, above their kind.
+/// Identifiers below are operators, by their character or token; others are numbered from here,
+/// above their kind bits.
 const OPERATORS: u64 = 1024;
-/// Identifiers of each part of the table of their names, which has two words for each.
+/// Identifiers in each part of the name table, which has two words for each.
 const PART: u64 = 512;
 
 /// Reads objects of one process.
 pub(super) struct Objects<'m, 'r> {
     memory: &'m mut Memory<'r>,
     layout: &'m Layout,
-    /// Where the table of identifiers' names is pointed to.
+    /// Address of the pointer to the table of identifiers.
     names: Option<u64>,
 }
 
@@ -47,7 +48,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         }
     }
 
-    /// A text's content.
+    /// Reads a text.
     pub(super) fn text(&mut self, at: u64) -> Option<String> {
         let mut head = [0u8; 32];
         self.memory.bytes(at, &mut head)?;
@@ -86,7 +87,8 @@ impl<'m, 'r> Objects<'m, 'r> {
         self.memory.word(from.wrapping_add(8 * index))
     }
 
-    /// The file of a piece of code: a text, or two of which the second one is whole, if it is there.
+    /// Reads the file of an iseq: a text, or a pair in which the second text is the full path, if
+    /// it is set.
     pub(super) fn path(&mut self, at: u64) -> Option<String> {
         self.text(at).or_else(|| {
             let whole = self.element(at, 1).and_then(|t| self.text(t));
@@ -97,7 +99,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         })
     }
 
-    /// What an identifier is called.
+    /// Reads the name of an identifier.
     pub(super) fn identifier(&mut self, id: u64) -> Option<String> {
         let table = self.memory.word(self.names?)?;
         self.identifier_in(table, id)
@@ -110,7 +112,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         self.text(text)
     }
 
-    /// What stands in front of the name of a method of the class at `at`: `Shop#`, `Shop.`.
+    /// The prefix of the name of a method of the class at `at`: `Shop#`, `Shop.`.
     pub(super) fn class(&mut self, at: u64) -> Option<String> {
         let flags = self.memory.word(at)?;
         if flags & TYPES == INCLUDED {
@@ -130,7 +132,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         Some(self.class_path(whose)? + ".")
     }
 
-    /// The name of a class or module itself.
+    /// Reads the name of a class or module.
     fn class_path(&mut self, at: u64) -> Option<String> {
         if !matches!(self.memory.word(at)? & TYPES, CLASS | MODULE) {
             return None;
@@ -142,7 +144,7 @@ impl<'m, 'r> Objects<'m, 'r> {
         self.text(text)
     }
 
-    /// A variable of a class.
+    /// Reads a variable of a class.
     fn variable(&mut self, class: u64, name: &str) -> Option<u64> {
         let ClassNames::Variables(table) = self.layout.classes else {
             return None;
@@ -161,8 +163,8 @@ impl<'m, 'r> Objects<'m, 'r> {
     }
 }
 
-/// Where between `from` and `from + bytes` the table of identifiers' names is pointed to: the one in which `+` is
-/// called so.
+/// Finds the pointer to the table of identifiers between `from` and `from + bytes`: in that table
+/// `+` has the name `+`.
 pub(super) fn find_names(
     memory: &mut Memory<'_>,
     layout: &Layout,

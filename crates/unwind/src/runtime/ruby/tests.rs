@@ -1,4 +1,4 @@
-//! Made-up processes, by the layout of Ruby 3.1 and 3.3.
+//! Made-up processes in the layouts of Ruby 3.1 and 3.3.
 
 use super::super::python::Walker;
 use super::*;
@@ -11,7 +11,7 @@ fn tables_are_sorted() {
 
 type Pieces = Vec<(u64, Vec<u8>)>;
 
-/// A process: memory by address.
+/// A process as memory by address.
 fn read(memory: &Pieces) -> impl FnMut(u64, &mut [u8]) -> bool + '_ {
     |at, to| {
         memory.iter().any(|(from, bytes)| {
@@ -26,7 +26,7 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
 }
 
-/// Words at offsets, zeroes between them.
+/// Words at offsets, with zeroes between them.
 fn at(places: &[(usize, u64)], length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     for (at, word) in places {
@@ -35,14 +35,14 @@ fn at(places: &[(usize, u64)], length: usize) -> Vec<u8> {
     bytes
 }
 
-/// A text elsewhere than in its object, which looks the same in all versions.
+/// A text outside its object, which has one layout in all versions.
 fn text(memory: &mut Pieces, object: u64, content: &str) {
     let from = object + 0x1000_0000;
     memory.push((object, words(&[5 | 1 << 13, 0, content.len() as u64, from])));
     memory.push((from, content.as_bytes().to_vec()));
 }
 
-/// An array of `elements`, likewise.
+/// An array of `elements`, outside its object.
 fn array(memory: &mut Pieces, object: u64, elements: &[u64]) {
     let from = object + 0x1000_0000;
     let length = elements.len() as u64;
@@ -74,10 +74,10 @@ fn facts(version: (u32, u32)) -> Facts {
     }
 }
 
-/// Where addresses of the file are in the process.
+/// Load bias of the process.
 const BIAS: u64 = 0xf000;
 
-/// A piece of code with its body, of three lines: 10 from word 0 on, 12 from word 3, 14 from word 60.
+/// An iseq with its body and three lines: 10 from word 0 on, 12 from word 3, 14 from word 60.
 fn piece(memory: &mut Pieces, facts: &Facts, object: u64, label: u64) {
     let body = object + 0x100;
     memory.push((object, words(&[CODE, 0, body, 0, 0])));
@@ -106,7 +106,7 @@ fn piece(memory: &mut Pieces, facts: &Facts, object: u64, label: u64) {
         entry[..4].copy_from_slice(&line.to_le_bytes());
     }
     memory.push((body + 0x200, entries));
-    // Counts of words 0 to 53, nine in each eight bytes, then a block whose bit 6 is word 60.
+    // Counts of words 0 to 53, nine in each eight bytes, then a block in which bit 6 is word 60.
     let count = |place: u64| if place < 3 { 1u64 } else { 2 };
     let mut table: Vec<u64> = (0..6)
         .map(|i| (0..9).fold(0, |nine, j| nine | count(9 * i + j) << (7 * j)))
@@ -115,8 +115,9 @@ fn piece(memory: &mut Pieces, facts: &Facts, object: u64, label: u64) {
     memory.push((body + 0x300, words(&table)));
 }
 
-/// A thread runs a block called by `Array#each` called by `Shop#total`, whose last match stands before its entry,
-/// called by nothing but a stack's beginning. A thread before it in the list is another one.
+/// A thread runs a block called by `Array#each`, called by `Shop#total`, which has special
+/// variables before its method entry. Below is the first frame of the stack. Another thread
+/// precedes it in the list.
 fn process(facts: &Facts) -> Pieces {
     let (l, mut memory) = (&facts.layout, Pieces::new());
     memory.push((VM, words(&[0x20_000])));
@@ -140,7 +141,8 @@ fn process(facts: &Facts) -> Pieces {
     let stack = 0x50_000;
     let first = stack + 0x1000 - 4 * frame;
     memory.push((0x33_000, words(&[stack, 0x200, first])));
-    // Instruction, code and environment of each frame; its method, what it is inside of, and what it is.
+    // Instruction, code and environment of each frame; its method, its parent environment and its
+    // flags.
     let frames = [
         (0x9_0000_1000 + 8 * 4, 0x41_0000, [0, 0, BLOCK | FINISH]),
         (0, 0, [0x42_0000, 0, CFUNC]),
@@ -160,7 +162,7 @@ fn process(facts: &Facts) -> Pieces {
         memory.push((ep - 16, words(&env)));
     }
     memory.push((first, all));
-    // Array#each, in C; Shop#total, behind a last match.
+    // Array#each, in C; Shop#total, behind special variables.
     memory.push((
         0x42_0000,
         words(&[MENT, 0, 0x42_1000, 2000 << 4, 0x46_0000]),
@@ -178,7 +180,7 @@ fn process(facts: &Facts) -> Pieces {
     text(&mut memory, 0x48_1000, "total");
     text(&mut memory, 0x48_2000, "/srv/shop.rb");
     array(&mut memory, 0x40_0000, &[0x48_3000, 0x48_2000]);
-    // Names: of `+`, of 2000, and of what classes keep their own names by.
+    // Names of `+`, of identifier 2000, and of the variables that hold class names.
     text(&mut memory, 0x49_0000, "+");
     text(&mut memory, 0x49_1000, "each");
     text(&mut memory, 0x49_2000, "__classpath__");
@@ -235,7 +237,7 @@ fn a_thread_is_found_walked_and_named() {
         );
         assert_eq!(super::thread_pointer(&proc, 78, &mut read(&memory)), None);
         let mut state = 0;
-        // The second walk goes to the thread at once.
+        // The second walk goes to the thread directly.
         for _ in 0..2 {
             let stack = Walker::new().walk(&proc, POINTER, &mut state, read(&memory));
             assert_eq!((stack.end, state), (End::Root, 0x32_000), "{version:?}");
@@ -259,7 +261,7 @@ fn a_thread_is_found_walked_and_named() {
                 ]
             );
         }
-        // A place that was remembered, and is another thread's now, or nobody's.
+        // A remembered state that is now another thread's, or unused.
         for mut state in [0x31_000, 0x66_0000] {
             let stack = Walker::new().walk(&proc, POINTER, &mut state, read(&memory));
             assert_eq!((stack.end, stack.words.len()), (End::Root, 6));
@@ -281,7 +283,7 @@ fn what_is_no_function_is_none() {
     assert_eq!(read_at(&memory, 0x44_0000, seen), Err(Miss::Changed));
     assert_eq!(read_at(&memory, 0x46_0000, seen), Err(Miss::Changed));
     assert_eq!(read_at(&memory, 0x60_0000, seen), Err(Miss::Unreadable));
-    // A label of 2⁶³ bytes; a table of lines that is gone leaves the first line.
+    // A label of 2⁶³ bytes; without its line table a function keeps its first line.
     let without = |gone: u64| -> Pieces {
         let kept = memory.iter().filter(|(at, _)| *at != gone);
         kept.cloned().collect()
@@ -291,7 +293,7 @@ fn what_is_no_function_is_none() {
     assert_eq!(read_at(&changed, 0x45_0000, seen), Err(Miss::Changed));
     let code = read_at(&without(0x43_0400), 0x45_0000, seen).expect("named");
     assert_eq!((code.line_at(0x1000 + 8 * 62), code.line), (10, 10));
-    // A method of a class without a name.
+    // A method of an anonymous class.
     let code = read_at(&without(0x47_0000), 0x45_0000, seen).expect("named");
     assert_eq!(code.name, "total");
 }
@@ -311,13 +313,14 @@ fn chains_that_were_written_over_end() {
         memory.insert(0, (at, words(to)));
         memory
     };
-    // Threads that follow each other in a circle, no VM yet, an unknown kind of frame.
+    // A cyclic list of threads, no VM yet, an unknown kind of frame.
     let mut circle = process(&facts);
     circle.insert(0, (0x31_000, at(&[(0, 0x31_000), (40, 0x33_000)], 128)));
     assert_eq!(walk(&circle), End::NoThread);
     assert_eq!(walk(&changed(VM, &[0])), End::NotReady);
     assert_eq!(walk(&changed(0x51_000 - 16, &[0, 0, 0x1234])), End::Garbage);
-    // What was remembered is over, and its pointer another one's: by its context, and without one.
+    // The remembered thread has ended, and another one reuses its pointer: with a context, and
+    // without one.
     for dead in [0, 0x3b_000] {
         let mut memory = process(&facts);
         let places = [(0, 0), (80, POINTER), (40, dead)];
@@ -330,13 +333,13 @@ fn chains_that_were_written_over_end() {
             (End::Root, 0x32_000, 6)
         );
     }
-    // Who has the lock is behind the list of threads.
+    // The GVL's holder is behind the list of threads.
     let list = 0x30_000 - 568 + 304;
     assert_eq!(
         facts.find_gil(&proc, read(&process(&facts))),
         Some(list + 32 - 8)
     );
-    // A stack without end, and one of a fiber that is over.
+    // An endless stack, and the stack of a fiber that has ended.
     assert_eq!(
         walk(&changed(0x33_000, &[0x50_000, 1 << 40, 0x50_000])),
         End::Garbage

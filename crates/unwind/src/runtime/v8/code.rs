@@ -1,14 +1,13 @@
-//! Machine code of functions: which of the inlined functions runs at an address, and where in its
-//! source.
+//! Machine code of functions: address → inlined functions and source positions.
 
 use super::function::{Positions, inlining, position};
 use super::heap::{Heap, number};
 
-/// Longest piece of code that is believed, bytes.
+/// Maximum bytes of a code object.
 const MOST_CODE: u64 = 64 << 20;
-/// Longest table of positions, bytes.
+/// Maximum bytes of a position table.
 const MOST_TABLE: usize = 4 << 20;
-/// Most functions that are inlined into one, and deepest.
+/// Maximum functions inlined into one, and maximum depth.
 const MOST_INLINED: usize = 1 << 14;
 const MOST_DEPTH: usize = 64;
 
@@ -18,21 +17,22 @@ pub(super) struct Code {
     start: u64,
     size: u64,
     table: Vec<u8>,
-    /// Where each was inlined, and which function it is; `None`: the outermost one itself.
+    /// By inlining id − 1: the call position, and the inlined function's SharedFunctionInfo;
+    /// `None`: the compiled function itself.
     inlined: Vec<(u64, Option<u64>)>,
 }
 
 /// A function at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// The word by which it is known; `None`: the one that was compiled.
+    /// The inlined function's SharedFunctionInfo; `None`: the compiled function.
     pub(super) inlined: Option<u64>,
-    /// Where in its source.
+    /// Position in its source, characters.
     pub(super) position: Option<u32>,
 }
 
 impl Code {
-    /// Reads the code object at `address`, a word without its tag.
+    /// Reads the code object at `address`, a tagged pointer.
     pub(super) fn read(heap: &mut Heap<'_>, address: u64) -> Option<Code> {
         let l = heap.layout.code?;
         let at = heap.object_of(address, heap.layout.kinds.code)?;
@@ -60,12 +60,12 @@ impl Code {
         })
     }
 
-    /// Whether `address` lies in it.
+    /// Whether `address` lies in its code.
     pub(super) fn holds(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
 
-    /// What runs at `address`, the innermost function first; never empty.
+    /// The functions at `address`, innermost first; never empty.
     pub(super) fn at(&self, address: u64) -> Vec<Step> {
         let offset = address.wrapping_sub(self.start);
         let row = Positions::new(&self.table)
@@ -78,7 +78,7 @@ impl Code {
             let Some((site, function)) = self.inlined.get(usize::from(id) - 1) else {
                 break;
             };
-            // No more than there are; else it goes round in circles.
+            // More steps than inlined functions: the data is cyclic.
             if steps.len() >= self.inlined.len().min(MOST_DEPTH) {
                 steps.clear();
                 at = None;
@@ -88,7 +88,7 @@ impl Code {
                 inlined: *function,
                 position: at,
             });
-            // In no order: what it was inlined into may have a higher number.
+            // Ids are unordered: the outer function may have a higher one.
             id = inlining(*site);
             at = position(*site);
         }
@@ -100,10 +100,10 @@ impl Code {
     }
 }
 
-/// The functions that were inlined into code with this deoptimisation data.
+/// Reads the functions inlined into code with this deoptimisation data.
 fn inlined(heap: &mut Heap<'_>, data: u64) -> Option<Vec<(u64, Option<u64>)>> {
     let l = heap.layout.code?;
-    // The code of the baseline compiler has its bytecode there.
+    // Baseline code has its bytecode in this field.
     let (data, kind) = heap.object(data)?;
     if kind == heap.layout.kinds.bytecode {
         return None;

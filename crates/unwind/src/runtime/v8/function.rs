@@ -1,10 +1,9 @@
-//! Functions: what all closures of one place in a source share.
+//! SharedFunctionInfo: the part of a function that all its closures share.
 //!
-//! Names and places in the source lie in the function's scope, after its variables. The order there
-//! is the same in all versions, but not which of the parts exist; so they are told by what they are:
-//! the first text is the name (or what V8 inferred for one), and the last two numbers in a row, of
-//! which the first is the smaller, are where the function begins and ends. Newer versions keep these two
-//! at a fixed place.
+//! Names and source positions are in the function's ScopeInfo, after its variables. Their order is
+//! fixed, but each part may be absent, so parts are recognised by their values. The first text is
+//! the name (or the name that V8 inferred). The last two ascending numbers in a row are the start
+//! and end positions. Newer versions have these two at a fixed index.
 
 use std::sync::Arc;
 
@@ -12,50 +11,50 @@ use rustc_hash::FxHashMap;
 
 use super::heap::{Heap, number};
 
-/// Longest name, characters.
+/// Maximum characters of a name.
 const MOST_NAME: usize = 512;
-/// Longest path.
+/// Maximum characters of a path.
 const MOST_PATH: usize = 4096;
-/// Longest source whose lines are counted, and most lines.
+/// Maximum characters of a source in which lines are counted, and maximum lines.
 const MOST_SOURCE: usize = 16 << 20;
 const MOST_LINES: usize = 1 << 20;
-/// Longest table of positions, bytes.
+/// Maximum bytes of a position table.
 const MOST_TABLE: usize = 1 << 20;
-/// Variables of a scope whose names stand in it; more are in an object of their own.
+/// Variables of a scope that are stored inline; more are in a separate object.
 const INLINE_LOCALS: u64 = 75;
 const MOST_LOCALS: u64 = 1 << 14;
-/// Words after a scope's variables that may hold what is looked for.
+/// Words after a scope's variables that are searched.
 const TAIL: usize = 10;
 
-/// A function, for people.
+/// A JavaScript function, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name; `(anonymous)` where it has none.
+    /// Its name; `(anonymous)` if it has none.
     pub name: String,
-    /// Path or URL of its source; empty: not known.
+    /// Path or URL of its source; empty: unknown.
     pub file: String,
-    /// Where it begins, 1-based; 0: not known.
+    /// Its first line, 1-based; 0: unknown.
     pub line: u32,
 }
 
-/// A source.
+/// A source file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script {
     file: String,
-    /// Where each line ends, characters from the beginning; `None`: not known.
+    /// End of each line, in characters from the start; `None`: unknown.
     ends: Option<Vec<u32>>,
 }
 
-/// What is kept of a function.
+/// Data of a function that is cached.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) function: Arc<Function>,
-    /// A part of V8 itself.
+    /// It is a builtin of V8.
     pub(super) builtin: bool,
     script: Option<Arc<Script>>,
-    /// It has a copy of the interpreter's entry (`--interpreted-frames-native-stack`).
+    /// It has its own copy of the interpreter's entry (`--interpreted-frames-native-stack`).
     pub(super) own_interpreter: bool,
-    /// Where its bytecode begins in the object that holds it, and which position each piece has.
+    /// Offset of the bytecode in its object, and the position table.
     bytecode: Option<(u64, Vec<u8>)>,
 }
 
@@ -79,14 +78,14 @@ impl Script {
         Some(Script { file, ends })
     }
 
-    /// The line of a position, 1-based; 0: not known.
+    /// The line of a position, 1-based; 0: unknown.
     fn line(&self, position: u32) -> u32 {
         let line = |ends: &Vec<u32>| ends.partition_point(|end| *end < position) as u32 + 1;
         self.ends.as_ref().map_or(0, line)
     }
 }
 
-/// Those that V8 has counted itself, as it does for messages of errors.
+/// Reads the line ends that V8 has computed, as it does for error messages.
 fn line_ends(heap: &mut Heap<'_>, word: u64) -> Option<Vec<u32>> {
     let kind = heap.layout.kinds.fixed_array;
     let at = heap.object_of(word, kind)?;
@@ -102,7 +101,7 @@ fn ends_of(source: &[u16]) -> Vec<u32> {
     const NEW_LINES: [u16; 2] = [10, 13];
     let mut ends = Vec::new();
     for (i, unit) in source.iter().enumerate() {
-        // A carriage return before a line feed ends no line by itself.
+        // A carriage return before a line feed does not end a line.
         let pair = *unit == 13 && source.get(i + 1) == Some(&10);
         if NEW_LINES.contains(unit) && !pair {
             ends.push(i as u32);
@@ -113,7 +112,7 @@ fn ends_of(source: &[u16]) -> Vec<u32> {
 }
 
 impl Shared {
-    /// Reads the function that is known by the word `address`.
+    /// Reads the function with the tagged pointer `address`.
     pub(super) fn read(
         heap: &mut Heap<'_>,
         scripts: &mut FxHashMap<u64, Arc<Script>>,
@@ -147,7 +146,7 @@ impl Shared {
         let bytecode = bytecode(heap, data);
         Some(Shared {
             function: Arc::new(function),
-            // Which of V8's own functions it is: a number.
+            // The builtin's number.
             builtin: number(data).is_some(),
             script,
             own_interpreter: bytecode.as_ref().is_some_and(|b| b.copied),
@@ -155,15 +154,15 @@ impl Shared {
         })
     }
 
-    /// The line of a position of its source, 1-based; 0: not known.
+    /// The line of a position in its source, 1-based; 0: unknown.
     pub(super) fn line_at(&self, position: u32) -> u32 {
         self.script.as_ref().map_or(0, |s| s.line(position))
     }
 
-    /// Where in the source an offset in the object of its bytecode is.
+    /// Converts an offset in its bytecode object to a source position.
     pub(super) fn position_of_bytecode(&self, offset: u32) -> Option<u32> {
         let (begin, table) = self.bytecode.as_ref()?;
-        // Objects are known by odd addresses.
+        // Tagged pointers are odd.
         let offset = (u64::from(offset) + 1).checked_sub(*begin)?;
         let last = Positions::new(table)
             .take_while(|p| p.reaches(offset))
@@ -187,7 +186,7 @@ fn script_of(
     Some(script)
 }
 
-/// The name in a scope, and where its function begins.
+/// Reads the name in a scope, and the start position of its function.
 fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> {
     let (first, locals) = (heap.layout.scope_first, heap.layout.scope_locals);
     let words = at + 8;
@@ -231,9 +230,9 @@ fn begin_of(numbers: &[u32]) -> Option<u32> {
     }
 }
 
-/// A function's bytecode.
+/// The bytecode of a function.
 struct Bytecode {
-    /// Where it begins in its object.
+    /// Offset of its first byte in its object.
     begin: u64,
     positions: Vec<u8>,
     /// The function has its own copy of the interpreter's entry.
@@ -245,7 +244,7 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<Bytecode> {
     let (mut at, mut kind) = heap.object(data)?;
     let mut copied = false;
     for _ in 0..2 {
-        // Behind the code of the baseline compiler, or a debugger's data: at the first place.
+        // With baseline code or debug data, the bytecode is one step further.
         let next = match kind {
             k if k == kinds.bytecode => break,
             k if k == kinds.code => heap.layout.code?.deoptimization,
@@ -269,7 +268,7 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<Bytecode> {
     })
 }
 
-/// A row of a table of positions: from this offset in the code on, a place in a source.
+/// A row of a position table: a source position, from this offset in the code on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) code: u64,
@@ -277,36 +276,36 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Whether it begins at `offset` or before. A function's entry lies before its first piece.
+    /// Whether it starts at `offset` or before. A function's entry precedes its first instruction.
     pub(super) fn reaches(self, offset: u64) -> bool {
         self.code as i64 <= offset as i64
     }
 
-    /// The position, in characters from the beginning of the source.
+    /// The position, in characters from the start of the source.
     pub(super) fn position(self) -> Option<u32> {
         position(self.raw as u64)
     }
 
-    /// Which of the inlined functions it is in, from 1 on; 0: in none.
+    /// The inlining id, from 1 on; 0: not inlined.
     pub(super) fn inlining(self) -> u16 {
         inlining(self.raw as u64)
     }
 }
 
-/// A position says: bit 0, that it is in no source; then 30 bits, the position from 1 on; then 16 bits,
-/// which inlined function.
+/// Decodes the source position: bit 0 set: outside any source; then 30 bits, position + 1; then 16
+/// bits, the inlining id.
 pub(super) fn position(raw: u64) -> Option<u32> {
     let position = raw >> 1 & ((1 << 30) - 1);
     (raw & 1 == 0 && position > 0).then(|| position as u32 - 1)
 }
 
-/// See [`Row::inlining`].
+/// Decodes the inlining id; see [`Row::inlining`].
 pub(super) fn inlining(raw: u64) -> u16 {
     (raw >> 31) as u16
 }
 
-/// The rows of a table: differences, of variable length, with their signs in the lowest bit. Whether the
-/// offset's is negative tells two kinds of rows apart.
+/// Iterator over a position table: differences in variable-length encoding, with the sign in the
+/// lowest bit. A negative offset step marks another kind of row.
 pub(super) struct Positions<'t> {
     table: &'t [u8],
     row: Row,
@@ -367,7 +366,7 @@ mod tests {
 
     #[test]
     fn rows_of_positions_are_summed() {
-        // (0, 5 << 1), then two bytes later back by 2 << 1, in another kind of row.
+        // (0, 5 << 1), then two bytes later back by 2 << 1, in a row of the other kind.
         let table = [0x02, 0x14, 0x05, 0x07];
         let rows: Vec<_> = Positions::new(&table).collect();
         assert_eq!(rows[0].code, 0);

@@ -1,19 +1,19 @@
 //! Objects and texts of V8's heap.
 //!
-//! The target runs on, and objects move: every read is bounded, and what an object should be is
-//! checked by its kind.
+//! The target runs, and objects move. Every read is bounded, and the type of each object is
+//! checked.
 
 use rustc_hash::FxHashMap;
 
 use super::layout::Layout;
 use crate::runtime::memory::Memory;
 
-/// Kinds that are kept, by the object that says them.
+/// Maximum cached object types, by map.
 const MOST_KINDS: usize = 4096;
-/// Pieces that one text may be joined of.
+/// Maximum pieces of a concatenated text.
 const MOST_PIECES: usize = 4096;
 
-/// V8's heap of one process.
+/// Reader of one process's V8 heap.
 pub(super) struct Heap<'a> {
     pub(super) layout: &'a Layout,
     kinds: &'a mut FxHashMap<u64, u16>,
@@ -33,7 +33,7 @@ impl<'a> Heap<'a> {
         }
     }
 
-    /// The address and kind of the object that `word` points to.
+    /// The address and type of the object that `word` points to.
     pub(super) fn object(&mut self, word: u64) -> Option<(u64, u16)> {
         let at = address(word)?;
         let map = address(self.memory.word(at)?)?;
@@ -50,13 +50,13 @@ impl<'a> Heap<'a> {
         Some((at, kind))
     }
 
-    /// The address of the object that `word` points to, if it is of that kind.
+    /// The address of the object that `word` points to, if it has type `kind`.
     pub(super) fn object_of(&mut self, word: u64, kind: u16) -> Option<u64> {
         let (at, found) = self.object(word)?;
         (found == kind).then_some(at)
     }
 
-    /// The elements of an array, of `width` bytes each.
+    /// Reads the elements of an array, of `width` bytes each.
     pub(super) fn array(&mut self, at: u64, width: usize, most: usize) -> Option<Vec<u8>> {
         let n = number(self.memory.word(at + self.layout.array_length)?)? as usize;
         if n > most {
@@ -69,9 +69,9 @@ impl<'a> Heap<'a> {
         Some(bytes)
     }
 
-    /// The text that `word` points to, of at most `most` characters, as units of UTF-16.
+    /// Reads the text that `word` points to, of at most `most` characters, in UTF-16 units.
     pub(super) fn units(&mut self, word: u64, most: usize) -> Option<Vec<u16>> {
-        // What is still to be added, the next one last: a text, and which part of it.
+        // A stack of pieces to append: a text, and the part of it.
         let mut open = vec![(word, 0usize, usize::MAX)];
         let mut out = Vec::new();
         let mut pieces = 0..MOST_PIECES;
@@ -142,7 +142,7 @@ impl<'a> Heap<'a> {
         self.memory
             .bytes(data.checked_add((from * width) as u64)?, &mut bytes)?;
         if narrow {
-            // Latin 1.
+            // Latin-1
             out.extend(bytes.iter().map(|b| u16::from(*b)));
         } else {
             out.extend(
@@ -154,7 +154,7 @@ impl<'a> Heap<'a> {
         Some(())
     }
 
-    /// The text that `word` points to, of at most `most` characters.
+    /// Reads the text that `word` points to, of at most `most` characters.
     pub(super) fn text(&mut self, word: u64, most: usize) -> Option<String> {
         let units = self.units(word, most)?;
         let text = String::from_utf16_lossy(&units);
@@ -162,12 +162,12 @@ impl<'a> Heap<'a> {
     }
 }
 
-/// The address that a word points to, if it points to an object.
+/// The address in a tagged pointer, if `word` is one.
 pub(super) fn address(word: u64) -> Option<u64> {
     (word & 3 == 1 && word >> 47 == 0 && word > 4096).then(|| word - 1)
 }
 
-/// The number that a word is, if it is one.
+/// The value of a small integer, if `word` is one.
 pub(super) fn number(word: u64) -> Option<u32> {
     (word & 0xffff_ffff == 0).then_some((word >> 32) as u32)
 }

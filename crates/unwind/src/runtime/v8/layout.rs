@@ -1,12 +1,12 @@
-//! Where things are in V8's objects.
+//! Offsets in V8's objects.
 //!
-//! The build exports most of it as constants for debuggers of memory that was left behind. They are
-//! found by matching its sources, and now and then one is missing in a version; what has been the same in
-//! all versions with that gap stands here.
+//! The build exports most of them as constants for post-mortem debuggers. V8 derives these from its
+//! sources, and some versions lack some of them. Values that are equal in all such versions are
+//! here.
 
 use std::collections::BTreeMap;
 
-/// Offsets in objects, kinds of objects, and tags of texts.
+/// Offsets in objects, types of objects, and tags of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) function_shared: u8,
@@ -23,23 +23,23 @@ pub(crate) struct Layout {
     pub(super) script_name: u64,
     pub(super) script_source: u64,
     pub(super) script_line_ends: u64,
-    /// Words of a scope before its variables, and which of them is their number.
+    /// Words of a scope before its variables, and the index of the variable count.
     pub(super) scope_first: u64,
     pub(super) scope_locals: u64,
     pub(super) bytecode_positions: u64,
     pub(super) bytecode_data: u64,
     pub(super) code: Option<Code>,
-    /// A function has no code object, but its place in a table of them.
+    /// Functions have an index into a table, not a code object.
     pub(super) by_table: bool,
-    /// Which words of a scope say where its function begins and ends; `None`: they are to be looked for.
+    /// Word of a scope with its function's start position; `None`: it must be searched.
     pub(super) scope_place: Option<u64>,
     pub(super) kinds: Kinds,
 }
 
-/// Texts.
+/// Types, tags and offsets of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Text {
-    /// Kinds from this one on are none.
+    /// Types from this one on are no texts.
     pub(super) first_other: u16,
     pub(super) representation: u16,
     pub(super) sequential: u16,
@@ -60,22 +60,22 @@ pub(super) struct Text {
     pub(super) external_data: u64,
 }
 
-/// Code objects.
+/// Offsets in code objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Code {
     pub(super) deoptimization: u64,
     pub(super) positions: u64,
     pub(super) start: u64,
     pub(super) size: u64,
-    /// The instructions follow the head, instead of being pointed to.
+    /// The instructions follow the header; otherwise a pointer leads to them.
     pub(super) within: bool,
-    /// In the deoptimisation data.
+    /// Indices in the deoptimisation data.
     pub(super) inlined_count: u64,
     pub(super) literals: u64,
     pub(super) inlining: u64,
 }
 
-/// Kinds of objects; 0: not in this version.
+/// Types of objects; 0: not in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
     pub(super) shared: u16,
@@ -90,7 +90,7 @@ pub(super) struct Kinds {
 const WORD: u64 = 8;
 
 impl Layout {
-    /// What the exported values say, or what they lack.
+    /// Builds the layout from the exported values, or names a missing one.
     pub(crate) fn of(all: &BTreeMap<&str, i32>, version: [u32; 3]) -> Result<Layout, String> {
         let value = |name: &str| all.get(format!("v8dbg_{name}").as_str()).copied();
         let need = |name: &str| {
@@ -98,7 +98,7 @@ impl Layout {
                 .ok_or_else(|| format!("its build does not say {name}"))
                 .map(|v| v as u16)
         };
-        // The type of a field is a part of the name, and differs by version.
+        // The name includes the field's type, which depends on the version.
         let field = |of: &str, field: &str| -> Option<u64> {
             let begin = format!("v8dbg_class_{of}__{field}__");
             let (name, value) = all.range(begin.as_str()..).next()?;
@@ -178,11 +178,11 @@ impl Layout {
             script_line_ends: field("Script", "line_ends").unwrap_or(0),
             scope_first,
             scope_locals,
-            // In newer versions they stand between the number of variables and these.
+            // Newer versions store them between the variable count and the variables.
             scope_place: (scope_first == scope_locals + 3).then_some(scope_locals + 1),
             bytecode_positions,
             bytecode_data: field("BytecodeArray", "data")
-                // Three numbers of four bytes and one of two in between.
+                // Between them: three numbers of four bytes and one of two.
                 .unwrap_or(bytecode_positions + WORD + 14),
             code: code(&field, &value, version),
             by_table,
@@ -199,15 +199,15 @@ impl Layout {
     }
 }
 
-/// Whether functions name their code by its place in a table: code objects say that place, too, between
-/// where their instructions begin and their flags.
+/// Whether functions refer to their code by an index into a table. Code objects store that index
+/// too, between the instruction start and the flags.
 fn by_table(field: &dyn Fn(&str, &str) -> Option<u64>) -> bool {
     let (start, flags) = (field("Code", "instruction_start"), field("Code", "flags"));
     let apart = start.zip(flags).and_then(|(s, f)| f.checked_sub(s + WORD));
     field("Code", "wrapper").is_some() && apart == Some(4)
 }
 
-/// Where a code object keeps what its addresses stand for; `None`: not known of this version.
+/// Offsets of a code object's tables; `None`: unknown for this version.
 fn code(
     field: &dyn Fn(&str, &str) -> Option<u64>,
     value: &dyn Fn(&str) -> Option<i32>,
@@ -216,16 +216,16 @@ fn code(
     let positions = field("Code", "source_position_table");
     let size = field("Code", "instruction_size");
     let start = field("Code", "instruction_start");
-    // To 10 all of it is in one object, whose instructions follow; from 11 on these are apart.
+    // Up to 10 the instructions follow in the object; from 11 on they are separate.
     let within = version[0] < 11 && field("Code", "wrapper").is_none();
-    // From 12 on: what it was made of, its positions, a wrapper.
+    // From 12 on: deoptimisation data, positions, wrapper.
     let positions = positions.or(field("Code", "wrapper").map(|w| w - WORD));
     let (positions, start, size) = match (positions, start, size) {
         (Some(p), Some(start), Some(size)) => (p, start, size),
         (None, Some(start), Some(size)) if within => (size - 2 * WORD, start, size),
         (Some(p), start, size) if !within => {
             let start = start.unwrap_or(p + 2 * WORD);
-            // The flags come after it, and to 11.4 two numbers of two bytes.
+            // The flags follow; up to 11.4 also two 2-byte numbers.
             let more = if version < [11, 4, 59] { 4 } else { 0 };
             (p, start, size.unwrap_or(start + WORD + 4 + more))
         }

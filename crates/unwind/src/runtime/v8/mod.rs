@@ -1,21 +1,20 @@
 //! V8, which runs JavaScript in Node.js.
 //!
 //! ```text
-//! layout.rs    where things are in V8's objects, as the build exports it for debuggers
+//! layout.rs    offsets in V8's objects, from the build's debugger constants
 //! heap.rs      objects and texts of V8's heap
 //! function.rs  functions → names, files, lines
-//! code.rs      machine code → functions inlined there, and places in the source
-//! table.rs     functions → machine code, where V8 keeps a table of that
+//! code.rs      machine code → inlined functions and source positions
+//! table.rs     functions → machine code, where V8 keeps a table of it
 //! ```
 //!
-//! The native unwinder leaves V8's frames by their frame pointers and puts out which function each of
-//! them runs ([`super::hotspot::Item::Script`]). What that function is called is read here, from the
-//! process, soon after.
+//! The native unwinder unwinds V8's frames by frame pointer and emits the function of each
+//! ([`super::hotspot::Item::Script`]). Its name is read here, from the process, soon after.
 //!
-//! Nothing is told to V8: its build describes itself (`v8dbg_…`), and Node.js has always been built
-//! with that. Not known: what was inlined into a function that was compiled while it ran (it is named
-//! itself), lines of code of the baseline compiler (where the function begins), what Maglev inlined in
-//! V8 12.9 (which does not say), WebAssembly, regular expressions.
+//! Nothing is configured in V8: its build describes itself (`v8dbg_…`), and Node.js builds always
+//! include that. Not known: functions inlined by on-stack replacement (the outer one is named),
+//! lines of baseline code (the function's first line is used), functions inlined by Maglev in V8
+//! 12.9 (which does not record them), WebAssembly, regular expressions.
 
 mod code;
 mod function;
@@ -37,25 +36,25 @@ use heap::Heap;
 pub(crate) use layout::Layout;
 use table::Table;
 
-/// The row of the table.
+/// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
     name: "V8",
     tried: &["10.2", "11.3", "12.4", "13.6"],
     recognise,
 };
 
-/// How the names begin with which the build describes itself.
+/// Prefix of the names under which the build describes itself.
 const PREFIX: &str = "v8dbg_";
-/// Functions and pieces of code that are kept of one process.
+/// Maximum cached functions and code objects of one process.
 const MOST_KEPT: usize = 1 << 16;
 
-/// What is known of a file with V8.
+/// Facts about a file with V8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// `11.3.244`; empty: its symbols were removed.
+    /// `11.3.244`; empty: the file is stripped.
     pub version: String,
     pub(crate) layout: Layout,
-    /// Where the code of functions is, for versions that have a table of it; `None`: not found.
+    /// Location of the table of code, for versions that have one; `None`: not found.
     pub(crate) table: Option<Table>,
 }
 
@@ -66,7 +65,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
     }
     let mut values = BTreeMap::new();
     for (name, place) in places {
-        // What is 0 takes no room in the file.
+        // Zero values take no space in the file.
         let bytes = image.at(place.address, 4).unwrap_or(&[0; 4]);
         if let Ok(bytes) = bytes.try_into() {
             values.insert(name, i32::from_le_bytes(bytes));
@@ -97,7 +96,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
 }
 
 impl Facts {
-    /// What the unwinder is told of a process.
+    /// The unwinder's parameters for a process.
     pub fn process(&self) -> Proc {
         Proc {
             js_shared: self.layout.function_shared,
@@ -107,43 +106,43 @@ impl Facts {
         }
     }
 
-    /// Whether it cannot be known which code object a function has: lines in compiled code, and what was
-    /// inlined there.
+    /// Whether the code object of a function cannot be found: then lines in compiled code and
+    /// inlined functions are unknown.
     pub fn hides_code(&self) -> bool {
         self.layout.code.is_none() || (self.layout.by_table && self.table.is_none())
     }
 
-    /// Whether its middle compiler (Maglev) says nothing of what its code stands for, so that what it inlined
-    /// counts as the function that was compiled: so in the V8 of Node.js 23.
+    /// Whether Maglev records nothing about its code, so that inlined functions count as the
+    /// compiled one. This holds for the V8 of Node.js 23.
     pub fn hides_inlined(&self) -> bool {
         self.version.starts_with("12.9.")
     }
 }
 
-/// One function in a frame; several where they were inlined into each other.
+/// A function in a frame; a frame has several if they were inlined into each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The function.
     pub function: Arc<Function>,
-    /// Line, 1-based; 0: not known.
+    /// Line, 1-based; 0: unknown.
     pub line: u32,
 }
 
-/// Why a function has no name.
+/// Reason why a function has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// It could not be read, or is not what it should be.
+    /// It could not be read, or has the wrong type.
     Unreadable,
-    /// It is a part of V8 itself, with a name of its own.
+    /// It is a builtin of V8, which has a symbol of its own.
     Builtin,
 }
 
-/// Functions and code of one process.
+/// Cache of the functions and code of one process.
 #[derive(Default)]
 pub struct Isolate {
-    /// What the addresses in the file of V8 are moved by.
+    /// Load bias of the file with V8.
     bias: u64,
-    /// Where the table of code begins, once it is known.
+    /// Address of the table of code, once known.
     table: Option<u64>,
     kinds: FxHashMap<u64, u16>,
     shared: FxHashMap<u64, Option<Arc<Shared>>>,
@@ -152,7 +151,7 @@ pub struct Isolate {
 }
 
 impl Isolate {
-    /// Of a process where the addresses in the file of V8 are moved by `bias`.
+    /// Creates a cache for a process with load bias `bias`.
     pub fn new(bias: u64) -> Isolate {
         Isolate {
             bias,
@@ -160,11 +159,11 @@ impl Isolate {
         }
     }
 
-    /// What runs at `address` in the function at `function`, `place` in it: the functions there,
-    /// the innermost first.
+    /// The functions that run at `address` in the function at `function`, at `place` in it,
+    /// innermost first.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// Reason why they are unknown.
     pub fn scopes(
         &mut self,
         facts: &Facts,
@@ -198,7 +197,7 @@ impl Isolate {
             (true, None) => None,
             (true, Some(table)) => table.code(&mut heap.memory, self.bias, &mut self.table, code),
         };
-        // Code that has replaced what runs there is another one.
+        // New code replaces old code under another key.
         if self.code.len() >= MOST_KEPT {
             self.code.clear();
         }
@@ -209,7 +208,7 @@ impl Isolate {
                 .clone()
         });
         let Some(code) = code.filter(|c| c.holds(address)) else {
-            // The interpreter's own code, copied; or older machine code.
+            // A copy of the interpreter's entry, or older machine code.
             let copied = bytecode.filter(|_| shared.own_interpreter);
             return Ok(copied.map_or_else(|| vec![at(&shared, None)], interpreted));
         };
@@ -226,7 +225,7 @@ impl Isolate {
     }
 }
 
-/// The function at `address`, known or read.
+/// Returns the function at `address`, cached or read.
 fn shared_of(
     heap: &mut Heap<'_>,
     known: &mut FxHashMap<u64, Option<Arc<Shared>>>,

@@ -1,44 +1,44 @@
-//! The table of the code that functions have, where V8 keeps one (from 13 on).
+//! V8's table of function code (from version 13 on).
 //!
-//! A function names its entry by a number. Where the table begins is kept in an object that all isolates
-//! of a process have in common, at a place that is not exported. V8 has a function that does nothing but
-//! read it, and what that reads is what is read here: a pointer at an address of the file, and in the
-//! object that it points to, the address of the table.
+//! A function names its table entry by a number. The table's address is in an object common to all
+//! isolates of a process, at an offset that is not exported. A small V8 function reads it, and its
+//! instructions reveal the location: a pointer at an address of the file, and an offset in the
+//! object behind it.
 
 use iced_x86::{Code as Op, Decoder, DecoderOptions, Register};
 
 use super::super::Image;
 use super::super::memory::Memory;
 
-/// Reads where the table begins.
+/// The V8 function that reads the table's address.
 const READER: &str = "_ZN2v88internal17ExternalReference25js_dispatch_table_addressEv";
-/// Its longest beginning in which that is believed to happen, bytes.
+/// Maximum bytes of that function that are examined.
 const MOST_READ: usize = 32;
-/// Bits of an entry's number that say nothing.
+/// Unused low bits of an entry's number.
 const NUMBER_SHIFT: u32 = 8;
-/// An entry: where the function is entered, and its code with 16 bits of another kind behind.
+/// Bytes of an entry, and the offset of its code pointer, which has 16 extra low bits.
 const ENTRY: u64 = 16;
 const ENTRY_CODE: u64 = 8;
 const CODE_SHIFT: u32 = 16;
 
-/// Where the table is found.
+/// Location of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Where the pointer to the object is that all isolates have in common, in the file.
+    /// Address in the file of the pointer to the object that all isolates share.
     pub(super) common: u64,
-    /// Where in that the table's beginning is.
+    /// Offset of the table's address in that object.
     pub(super) begin: u64,
 }
 
 impl Table {
-    /// As the file's own code says; `None`: its symbols were removed, or it does so in another way.
+    /// Reads the location from the file's own code; `None`: it is stripped, or has other code.
     pub(super) fn of(image: &Image<'_>) -> Option<Table> {
         let place = image.symbol(READER)?;
         let len = usize::try_from(place.size).ok()?.min(MOST_READ);
         Table::read_by(image.at(place.address, len)?, place.address)
     }
 
-    /// What the code at `address` reads: a pointer of the file, then a word of what that points to.
+    /// Decodes the code at `address`: it loads a pointer of the file, then a word behind it.
     fn read_by(code: &[u8], address: u64) -> Option<Table> {
         let mut common = None;
         for at in Decoder::with_ip(64, code, address, DecoderOptions::NONE) {
@@ -62,7 +62,7 @@ impl Table {
         None
     }
 
-    /// The word of the code object that is the entry `number`'s. `known`: where the table begins, in this
+    /// The code object's tagged pointer of entry `number`. `known`: the table's address in this
     /// process.
     pub(super) fn code(
         self,
@@ -80,10 +80,10 @@ impl Table {
                 (*known)?
             }
         };
-        // What lies behind the number in the function is not a part of it.
+        // The word behind the number in the function does not belong to it.
         let index = u64::from(number as u32 >> NUMBER_SHIFT);
         let entry = begin.checked_add(index * ENTRY + ENTRY_CODE)?;
-        // The lowest bit of the address is used for another purpose there.
+        // The entry uses the tag bit for another purpose.
         Some(memory.word(entry)? >> CODE_SHIFT | 1)
     }
 }
@@ -103,11 +103,11 @@ mod tests {
             begin: 0x3270,
         };
         assert_eq!(Table::read_by(&code, 0x5_0000), Some(table));
-        // The same behind endbr64; push %rbp; mov %rsp,%rbp.
+        // The same code behind endbr64; push %rbp; mov %rsp,%rbp.
         let mut framed = vec![0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5];
         framed.extend(code);
         assert_eq!(Table::read_by(&framed, 0x4_fff8), Some(table));
-        // Of another register; or something else first.
+        // Another register; or another instruction first.
         let mut other = code;
         other[9] = 0x82;
         assert_eq!(Table::read_by(&other, 0x5_0000), None);

@@ -1,10 +1,10 @@
-//! A heap made by hand.
+//! Tests over a hand-made heap.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// What the build of Node.js 20 exports, as far as it is read.
+/// The exported constants of Node.js 20 that are read.
 const VALUES: &[(&str, i32)] = &[
     ("v8dbg_SmiShiftSize", 31),
     ("v8dbg_off_fp_function", -16),
@@ -60,7 +60,7 @@ const INTERPRETER_DATA: u16 = 306;
 const TEXT: u16 = 8;
 const CONS: u16 = 9;
 
-/// Objects at growing addresses, with a map for each kind.
+/// Objects at ascending addresses, with a map for each type.
 struct Made {
     bytes: Vec<u8>,
     maps: BTreeMap<u16, u64>,
@@ -84,7 +84,7 @@ impl Made {
         at + 1
     }
 
-    /// The word for a new object of `kind`.
+    /// The tagged pointer of a new object of `kind`.
     fn object(&mut self, kind: u16, words: &[u64]) -> u64 {
         let map = match self.maps.get(&kind) {
             Some(map) => *map,
@@ -139,7 +139,7 @@ fn facts() -> Facts {
 fn function(made: &mut Made) -> u64 {
     let source = made.text("let a;\nfunction addAll() {\n  return 1;\n}\n");
     let (first, second) = (made.text("/srv/"), made.text("sum.js"));
-    // Eleven characters, joined of two.
+    // Eleven characters, concatenated from two texts.
     let path = made.object(CONS, &[11 << 32]);
     let at = (path - 1 - BASE) as usize;
     made.bytes.truncate(at + 12);
@@ -149,8 +149,8 @@ fn function(made: &mut Made) -> u64 {
     made.bytes.extend(second.to_le_bytes());
     let script = made.object(SCRIPT, &[source, path]);
     let (name, one, two) = (made.text("addAll"), made.text("x"), made.text("y"));
-    // Flags, parameters, variables: their names, what is known of them; the name, its place, what was
-    // inferred (nothing), begin and end.
+    // Flags, parameters, variables: their names and their information; the name, its position, the
+    // inferred name (none), start and end.
     let scope = made.object(
         SCOPE,
         &[
@@ -169,7 +169,8 @@ fn function(made: &mut Made) -> u64 {
             script,
         ],
     );
-    // The entry, one before the first piece, at the parameters; from offset 4 on, at `return`.
+    // The entry, one before the first instruction, at the parameters; from offset 4 on, at
+    // `return`.
     let table = made.object(
         BYTES,
         &[smi(4), u64::from_le_bytes([0, 92, 10, 28, 0, 0, 0, 0])],
@@ -208,7 +209,7 @@ fn an_interpreted_function_has_its_name_and_line() {
 fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
     let mut made = Made::new();
     let shared = function(&mut made);
-    // The same with a copy of the interpreter's entry: an object in front of its bytecode.
+    // The function with a copy of the interpreter's entry: an object before its bytecode.
     let at = (shared - 1 - BASE) as usize;
     let word = |n: usize| u64::from_le_bytes(made.bytes[at + 8 * n..][..8].try_into().unwrap());
     let (bytecode, rest) = (word(1), [word(2), word(3), word(4)]);
@@ -225,7 +226,7 @@ fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
     };
     // In the file, where only the interpreter is.
     assert_eq!(line(shared, unsure, None), 3);
-    // In no file, and it has no copy of that: machine code, of which nothing else is known.
+    // In no file, and without such a copy: machine code, of which nothing else is known.
     assert_eq!(line(shared, unsure, Some(0x7000)), 2);
     assert_eq!(line(copied, unsure, Some(0x7000)), 3);
     assert_eq!(line(copied, Place::Code(0), Some(0x7000)), 2);
@@ -241,7 +242,7 @@ fn newer_versions_keep_things_elsewhere() {
     };
     let old = facts().layout;
     assert_eq!((old.by_table, old.scope_place), (false, None));
-    // As the builds of Node.js 22 and 24 say.
+    // From the builds of Node.js 22 and 24.
     let wrapped = [
         ("v8dbg_class_Code__wrapper__Tagged_CodeWrapper_", 24),
         ("v8dbg_class_Code__instruction_start__Address", 40),
@@ -266,7 +267,7 @@ fn newer_versions_keep_things_elsewhere() {
         ("v8dbg_scopeinfo_idx_first_vars", 5),
     ];
     let all: Vec<_> = wrapped.iter().chain(&numbered).copied().collect();
-    // The version does not matter: symbols may be gone.
+    // The version does not matter: the file may be stripped.
     for version in [[13, 6, 233], [0, 0, 0]] {
         let layout = of(&all, &["v8dbg_class_JSFunction__code__Code"], version);
         let code = layout.code.expect("known");
@@ -314,7 +315,7 @@ fn a_build_that_says_too_little_is_refused() {
             "{needed}"
         );
     }
-    // The same in every version that does not say it.
+    // Equal in every version that does not export it.
     let code = Layout::of(&without("v8dbg_class_JSFunction__code__Code"), [11, 3, 244]);
     assert_eq!(code.map(|l| l.function_code), Ok(48));
 }

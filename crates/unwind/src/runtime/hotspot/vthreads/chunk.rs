@@ -1,15 +1,15 @@
-//! The stack of a virtual thread that is not mounted: it lies in the heap, in one or more chunks.
+//! The stack of an unmounted virtual thread, which lies in the heap in one or more chunks.
 //!
-//! Frames are as they were on the carrier's stack, but that those of the interpreter say where things
-//! are by their distance, not by address:
+//! Frames have the layout that they had on the carrier's stack. Only interpreter frames differ:
+//! they hold distances where a mounted frame holds addresses.
 //!
 //! ```text
-//! compiled      as large as the code's book says; what it returns to is the word below the next one
-//! interpreted   two words below its first word: how far up its fixed part is, in words. There: method,
-//!               bytecode, and how far up its caller's frame begins
+//! compiled      its size is in the code's blob; its return address is the word below the next frame
+//! interpreted   two words below its first word: distance up to its fixed part, in words. That
+//!               part has the method, the bytecode and the distance up to its caller's frame
 //! ```
 //!
-//! A stack is whole where its last frame ends at the end of the last chunk.
+//! A stack is complete if its last frame ends at the end of the last chunk.
 
 use std::collections::BTreeMap;
 
@@ -19,31 +19,31 @@ use super::super::{abi, structs::Layout, vm::Vm};
 use super::heap::word;
 use crate::runtime::{memory::Memory, tasks};
 
-/// Most frames of one chunk, and most places in code that are remembered.
+/// Maximum frames of one chunk, and maximum cached code addresses.
 const MOST_FRAMES: usize = 512;
 const MOST_KNOWN: usize = 1 << 16;
-/// Where a frame of the interpreter's keeps what, in words from its fixed part.
+/// Slots of an interpreter frame, in words from its fixed part.
 const SENDER_SP: i64 = -1;
 const METHOD: i64 = -3;
 const LOCALS: i64 = -7;
 const BYTECODE: i64 = -8;
-/// Bytes below a frame's first word that belong to it: where it returns to, and what the caller's
-/// frame pointer was.
+/// Bytes below a frame's first word that belong to it: the return address and the caller's frame
+/// pointer.
 pub(super) const BELOW: u64 = 16;
-/// As in `hotspot_core.h`: the first letters of what code is called.
+/// The first letters of code names, as in `hotspot_core.h`.
 const COMPILED: [&[u8]; 2] = [b"nmet", b"nati"];
 const INTERPRETER: &[u8] = b"Inte";
 const LONGEST_FRAME: u32 = 8192;
 
-/// Ends a stack that could not be followed further.
+/// Marks the end of a stack that could not be followed further.
 pub const CUT: u64 = u64::MAX;
 
-/// Code that a return address lies in.
+/// Code that contains a return address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     Interpreter,
-    /// Of compiled methods: the number of the compilation, and where frames of replaced code keep
-    /// what they return to. Both `None`: a stub.
+    /// Compiled code: the compile id, the deoptimisation handler and the slot of the original
+    /// return address. With neither id nor handler: a stub.
     Frame {
         bytes: u64,
         id: Option<u32>,
@@ -52,12 +52,12 @@ pub(super) enum Code {
     },
 }
 
-/// The part of a stack that one chunk holds.
+/// The part of a stack in one chunk.
 pub(super) struct Part<'b> {
     /// Addresses of the first frame's first word, and one past the last word.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// From [`BELOW`] below `first` on.
+    /// From [`BELOW`] bytes below `first` on.
     pub(super) bytes: &'b [u8],
 }
 
@@ -72,22 +72,22 @@ impl Part<'_> {
         self.word(at.checked_add_signed(8 * n)?)
     }
 
-    /// The address that the word `n` words from `at` leads to, which counts words from `at`.
+    /// The address at the distance, in words from `at`, that the word `n` words from `at` holds.
     fn led(&self, at: u64, n: i64) -> Option<u64> {
         let words = self.slot(at, n)? as i64;
         at.checked_add_signed(words.checked_mul(8)?)
     }
 }
 
-/// What is known of code. Compiled methods may be replaced any time, so that what is known of them is
-/// looked at again before each look.
+/// Cache of code. Compiled methods may be replaced at any time, so their entries are checked before
+/// each snapshot.
 #[derive(Default)]
 pub(super) struct Codes {
     known: FxHashMap<u64, Option<(u64, Code)>>,
 }
 
 impl Codes {
-    /// Forgets what is not there any more.
+    /// Drops entries of replaced code.
     pub(super) fn renew(&mut self, vm: &Vm, memory: &mut dyn tasks::Memory) {
         if self.known.len() > MOST_KNOWN {
             self.known.clear();
@@ -101,7 +101,7 @@ impl Codes {
             })
             .collect();
         let blobs: BTreeMap<u64, u32> = compiled.iter().map(|(_, blob, id)| (*blob, *id)).collect();
-        // Whether it is in use is said in the head before it, right behind its length.
+        // The block header before the blob holds its length and an in-use flag.
         let in_use = u64::from(vm.proc.header) / 2;
         let wanted: Vec<_> = { blobs.keys() }
             .flat_map(|blob| [(blob - in_use, 1), (blob + at, 4)])
@@ -124,13 +124,13 @@ impl Codes {
         }
     }
 
-    /// The code that a frame which returns to `pc` is of.
+    /// The code of a frame that returns to `pc`.
     pub(super) fn at(&mut self, pc: u64, vm: &Vm, memory: &mut Memory<'_>) -> Option<Code> {
         let known = self.known.entry(pc);
         Some((*known.or_insert_with(|| code(pc, vm, memory)))?.1)
     }
 
-    /// Adds the frames in `part` to `stack`, as [`walk`] does.
+    /// Appends the frames in `part` to `stack`, as [`walk`] does.
     pub(super) fn walk(
         &mut self,
         part: &Part<'_>,
@@ -144,9 +144,9 @@ impl Codes {
     }
 }
 
-/// Adds the frames in `part` to `stack`, innermost first, in words as the native walk gives. `None`: they
-/// could not be followed to its end. `owns`: whether an address is in the VM's code; `code`: what a frame
-/// is of that returns to an address.
+/// Appends the frames in `part` to `stack`, innermost first, in the words of the native walk.
+/// `None`: they could not be followed to the part's end. `owns`: whether an address is in the VM's
+/// code; `code`: the code at a return address.
 fn walk(
     part: &Part<'_>,
     stack: &mut Vec<u64>,
@@ -154,8 +154,8 @@ fn walk(
     code: &mut dyn FnMut(u64) -> Option<Code>,
 ) -> Option<()> {
     const OFFSET: u64 = (1 << 47) - 1;
-    // Where the callee's frame ended, and where the frame begins for its own code: compiled code
-    // that calls the interpreter makes room between the two.
+    // `sp`: end of the callee's frame. `own`: start of the frame for its own code. They differ
+    // where compiled code calls the interpreter and reserves space in between.
     let (mut sp, mut own) = (part.first, part.first);
     for _ in 0..MOST_FRAMES {
         if sp >= part.end {
@@ -191,7 +191,7 @@ fn walk(
             }
         };
         if above >= part.end {
-            // The last one: its own end may lie a little below the chunk's.
+            // The last frame may end slightly below the chunk's end.
             return (next <= part.end + BELOW && next > sp).then_some(());
         }
         if next <= sp || next_own < sp {
@@ -202,10 +202,10 @@ fn walk(
     None
 }
 
-/// The code at `pc`, and where its book is.
+/// The code at `pc`, and its blob.
 fn code(pc: u64, vm: &Vm, memory: &mut Memory<'_>) -> Option<(u64, Code)> {
     let l: &Layout = &vm.layout;
-    // What a call returns to may be the first byte after its code.
+    // A return address may be the first byte after the code.
     let blob = vm.blob(pc.checked_sub(1)?, memory)?;
     let name = memory.word(blob + l.blob_name)?;
     let mut letters = [0u8; 4];
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Follows the words of a chunk, of which the first two lie below its first frame.
+    /// Walks the words of a chunk; the first two lie below its first frame.
     fn follow(words: &[u64]) -> (Option<()>, Vec<u64>) {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let part = Part {
@@ -279,19 +279,19 @@ mod tests {
         words.extend([1, 2, 3, SIX, 1, 2, 3, 4, 5, 6]);
         let frames = vec![FOUR, abi::WORD_CODE | 44, SIX, abi::WORD_CODE | 66];
         assert_eq!(follow(&words), (Some(()), frames.clone()));
-        // Replaced code has kept what it returned to.
+        // Replaced code keeps its original return address.
         words[5] = DEOPT;
         words[8] = SIX;
         assert_eq!(follow(&words), (Some(()), frames));
-        // Half a frame more than there is room for.
+        // A frame that exceeds the chunk.
         words.truncate(9);
         assert_eq!(follow(&words).0, None);
     }
 
     #[test]
     fn interpreted_frames_say_distances() {
-        // The fixed part is word 11; all else counts from there. The caller's frame begins a word above
-        // where this one ends.
+        // The fixed part is word 11; all distances count from there. The caller's frame starts a
+        // word above this one's end.
         let mut words = vec![0; 18];
         words[0] = 11;
         words[1] = INTERPRETED;

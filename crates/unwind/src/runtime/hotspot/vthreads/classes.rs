@@ -1,7 +1,8 @@
-//! Classes of the VM: found by name among those of its own loader, and where their objects keep what.
+//! Classes of the VM: found by name among those of the boot loader, with the field offsets of their
+//! objects.
 //!
-//! Nothing is known by number: each class lists its own fields with their offsets (in objects, or, of
-//! static ones, in the object that stands for the class).
+//! No offset is built in. Each class lists its fields with their offsets: in its objects, or for
+//! static fields in its mirror object.
 
 use std::sync::Arc;
 
@@ -15,23 +16,22 @@ use super::super::{
 };
 use crate::runtime::{memory::Memory, tasks};
 
-/// Most loaders and most classes of one that are gone through, most classes that are kept, and most
-/// classes that one is derived from.
+/// Maximum loaders, classes of one loader, cached classes, and superclasses.
 const MOST_LOADERS: usize = 1 << 16;
 const MOST_CLASSES: usize = 1 << 17;
 const MOST_KEPT: usize = 1 << 14;
 const MOST_SUPERS: usize = 16;
-/// The part of a class's record in which all lies that is read for each when one is looked for.
+/// Bytes of a class's record that contain all fields needed for the search.
 const RECORD: usize = 192;
 
-/// A class.
+/// A Java class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Class {
-    /// `java.lang.VirtualThread`, and those that it is derived from.
+    /// Its name (`java.lang.VirtualThread`), then those of its superclasses.
     pub(super) names: Vec<String>,
-    /// Bytes of an object of it, of which none is an array.
+    /// Bytes of an instance. Arrays are not used here.
     pub(super) size: usize,
-    /// Where the pointer is to the object that stands for the class.
+    /// Address of the pointer to its mirror object.
     mirror: u64,
     fields: FxHashMap<String, u32>,
 }
@@ -42,23 +42,23 @@ impl Class {
         self.names.first().map_or("", |n| n)
     }
 
-    /// Whether it is the class `name`, or derived from it.
+    /// Whether it is the class `name`, or a subclass of it.
     pub(super) fn is(&self, name: &str) -> bool {
         self.names.iter().any(|n| n == name)
     }
 
-    /// The offset of a field, the class's own before one of those that it is derived from.
+    /// The offset of a field. The class's own field hides one of a superclass.
     pub(super) fn field(&self, name: &str) -> Option<usize> {
         self.fields.get(name).map(|at| *at as usize)
     }
 
-    /// The address of the object that stands for it, in which its static fields are.
+    /// The address of its mirror object, which holds the static fields.
     pub(super) fn statics(&self, memory: &mut Memory<'_>) -> Option<u64> {
         memory.word(self.mirror).filter(|at| *at != 0)
     }
 }
 
-/// All classes that have been met.
+/// Cache of classes.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
     /// Addresses, and offsets in the VM's records.
@@ -75,22 +75,22 @@ pub(super) struct Classes {
     pool: u64,
     fields: u64,
     bytes: u64,
-    /// Least byte of the numbers that describe fields.
+    /// The smallest byte of the numbers that describe fields.
     least: u8,
-    /// The VM's own loader, and the newest class of it that was gone through.
+    /// The boot loader, and the newest of its classes already searched.
     own: u64,
     newest: u64,
-    /// With where its name is, which tells another class at the same address.
+    /// With the address of the name, which identifies the class if the address is reused.
     known: FxHashMap<u64, (u64, Arc<Class>)>,
-    /// Those that are certain for this look.
+    /// Classes already checked in this snapshot.
     fresh: FxHashSet<u64>,
 }
 
 impl Classes {
-    /// What the tables say.
+    /// Builds the offsets from the tables.
     ///
     /// # Errors
-    /// What they lack.
+    /// The missing field.
     pub(super) fn of(tables: &Tables, layout: &Layout, least: u8) -> Result<Classes, String> {
         let need = |of: &str, field: &str| {
             let found = tables.get(of, field);
@@ -118,7 +118,7 @@ impl Classes {
         })
     }
 
-    /// Looks whether all classes are what they were.
+    /// Checks that all cached classes are unchanged.
     pub(super) fn renew(&mut self, memory: &mut dyn tasks::Memory) {
         self.fresh.clear();
         let all: Vec<(u64, u64)> = self.known.iter().map(|(at, k)| (*at, k.0)).collect();
@@ -132,7 +132,7 @@ impl Classes {
         }
     }
 
-    /// The class at `address`.
+    /// Returns the class at `address`.
     pub(super) fn at(
         &mut self,
         address: u64,
@@ -196,8 +196,8 @@ impl Classes {
         Some(named.collect())
     }
 
-    /// The class `name` of the VM's own loader. Classes that were gone through in vain are not gone
-    /// through again: new ones come first.
+    /// Finds the class `name` of the boot loader. New classes come first in its list, so classes
+    /// already searched are not searched again.
     pub(super) fn find(&mut self, name: &str, vm: &Vm, memory: &mut Memory<'_>) -> Option<u64> {
         if self.own == 0 {
             self.own = self.own_loader(memory)?;
@@ -220,7 +220,7 @@ impl Classes {
         None
     }
 
-    /// The loader that is none: that of the VM itself.
+    /// Finds the boot loader, which has no class loader object.
     fn own_loader(&self, memory: &mut Memory<'_>) -> Option<u64> {
         let mut at = memory.word(self.graph)?;
         for _ in 0..MOST_LOADERS {

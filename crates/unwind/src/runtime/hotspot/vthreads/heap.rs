@@ -1,36 +1,35 @@
-//! Objects of the VM's heap: pointers to them, their classes, arrays and texts, and whether they may be
-//! moving.
+//! Objects of the Java heap: pointers, classes, arrays, texts, and whether objects may be moving.
 //!
-//! A collector that stops all threads to move objects counts how often it did. What was read between two
-//! equal counts, neither of them taken while it works, was read of objects that stood still.
+//! A stop-the-world collector counts its collections. Data read between two equal counts, with no
+//! collection active at either, belongs to objects that did not move.
 
 use super::super::{flags, locks::ClassWord, structs::Tables};
 use crate::runtime::memory::Memory;
 
-/// Longest text that is read, bytes.
+/// Maximum bytes of a text.
 const MOST_TEXT: u32 = 256;
 
-/// How pointers, classes and arrays are written in the heap.
+/// Encoding of pointers, classes and arrays in the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
-    /// What makes a pointer of four bytes (base, shift); `None`: pointers have eight.
+    /// Base and shift of compressed pointers; `None`: pointers have eight bytes.
     short: Option<(u64, u32)>,
     class: ClassWord,
-    /// What makes a class of four bytes.
+    /// Base and shift of compressed class pointers.
     class_base: u64,
     class_shift: u32,
-    /// Whether arrays of bytes begin right behind their length.
+    /// Whether byte arrays start directly behind their length.
     packed: bool,
-    /// Where the VM counts collections, and notes that one is on.
+    /// Addresses of the VM's count of collections, and of its flag for an active one.
     collections: u64,
     active: u64,
 }
 
 impl Heap {
-    /// What the tables say. `None`: not ready yet.
+    /// Builds the encoding from the tables. `None`: not ready yet.
     ///
     /// # Errors
-    /// Why it cannot be read, for people.
+    /// Reason why the heap cannot be read, for display.
     pub(super) fn of(
         tables: &Tables,
         class: ClassWord,
@@ -41,7 +40,8 @@ impl Heap {
         let Some([compressed, z, shenandoah]) = flags::are_set(tables, wanted, memory) else {
             return Ok(None);
         };
-        // Their objects move while the program runs: pointers carry marks, or lead to what was left.
+        // These collectors move objects while the program runs: pointers carry tag bits, or lead to
+        // stale copies.
         for (set, name) in [(z, "ZGC"), (shenandoah, "Shenandoah")] {
             if set == Some(true) {
                 return Err(format!(
@@ -89,7 +89,7 @@ impl Heap {
         if self.short.is_some() { 4 } else { 8 }
     }
 
-    /// Whose class an object is of, from its first bytes.
+    /// The class of an object, from its first bytes.
     pub(super) fn class(&self, object: &[u8]) -> Option<u64> {
         let at = self.class.at as usize;
         if self.class.whole {
@@ -99,7 +99,7 @@ impl Heap {
         (u64::from(narrow) << self.class_shift).checked_add(self.class_base)
     }
 
-    /// The class of the object at `at`.
+    /// Reads the class of the object at `at`.
     pub(super) fn class_at(&self, at: u64, memory: &mut Memory<'_>) -> Option<u64> {
         let mut head = [0u8; 16];
         self.is_object(at).then_some(())?;
@@ -107,12 +107,12 @@ impl Heap {
         self.class(&head)
     }
 
-    /// Whether an object may be at `at`.
+    /// Whether `at` may be the address of an object.
     pub(super) fn is_object(&self, at: u64) -> bool {
         at != 0 && at.is_multiple_of(8)
     }
 
-    /// The pointer at offset `at` of an object; 0: none.
+    /// The pointer at offset `at` of an object; 0: null.
     pub(super) fn pointer_in(&self, object: &[u8], at: usize) -> Option<u64> {
         match self.short {
             None => word(object, at),
@@ -123,7 +123,7 @@ impl Heap {
         }
     }
 
-    /// The pointer at address `at`.
+    /// Reads the pointer at address `at`.
     pub(super) fn pointer_at(&self, at: u64, memory: &mut Memory<'_>) -> Option<u64> {
         let mut bytes = [0u8; 8];
         let own = &mut bytes[..self.pointer()];
@@ -131,7 +131,7 @@ impl Heap {
         self.pointer_in(&bytes, 0)
     }
 
-    /// Where an array has its length, and its elements of `bytes` bytes each.
+    /// Offsets of an array's length, and of its elements of `bytes` bytes each.
     fn array(&self, bytes: usize) -> (u64, u64) {
         let length = match (self.class.below, self.class.whole) {
             (0, false) => 12,
@@ -142,7 +142,7 @@ impl Heap {
         (length, (length + 4).next_multiple_of(aligned))
     }
 
-    /// The pointers of the array at `at`, but for empty ones; at most `most` are read.
+    /// Reads the non-null pointers of the array at `at`; at most `most` slots.
     pub(super) fn pointers(
         &self,
         at: u64,
@@ -161,7 +161,7 @@ impl Heap {
         Some(all.filter(|p| self.is_object(*p)).collect())
     }
 
-    /// The text whose characters are in the array of bytes at `at`; `wide`: two bytes each.
+    /// Reads the text in the byte array at `at`; `wide`: two bytes a character.
     pub(super) fn text(&self, at: u64, wide: bool, memory: &mut Memory<'_>) -> Option<String> {
         self.is_object(at).then_some(())?;
         let (length, first) = self.array(1);
@@ -183,9 +183,9 @@ impl Heap {
         (!text.chars().any(char::is_control)).then_some(text)
     }
 
-    /// How often objects have been moved; `None`: they are moving, or it cannot be read.
+    /// Reads the number of collections so far; `None`: one is active, or it cannot be read.
     pub(super) fn moves(&self, memory: &mut Memory<'_>) -> Option<u32> {
-        // Both at once: they lie together.
+        // One read for both: they lie close together.
         let from = self.collections.min(self.active);
         let to = self.collections.max(self.active) + 4;
         let mut bytes = vec![0u8; usize::try_from(to - from).ok().filter(|n| *n <= 256)?];
@@ -196,13 +196,13 @@ impl Heap {
     }
 }
 
-/// Eight bytes at offset `at`.
+/// Reads eight bytes at offset `at`.
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Four bytes at offset `at`.
+/// Reads four bytes at offset `at`.
 pub(super) fn half(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))

@@ -1,15 +1,14 @@
-//! Which virtual threads there are: from the containers that the library keeps them in.
+//! Finds all virtual threads in the containers that the JDK keeps them in.
 //!
 //! ```text
-//! started with `Thread`'s own methods   a set of the root container's, unless it was told only to
-//!                                       count them (`-Djdk.trackAllThreads=false`)
-//! by an executor                        a set of the executor, or of its container; all of those
-//!                                       are in a registry
-//! in a scope of structured concurrency  a set of the scope, to which the thread leads that opened it
+//! started with methods of `Thread`   a set in the root container, unless the JDK only counts them
+//!                                    (`-Djdk.trackAllThreads=false`)
+//! by an executor                     a set in the executor or its container; a registry lists these
+//! in structured concurrency          a set in the scope, to which the thread that opened it leads
 //! ```
 //!
-//! Sets are hash tables that change while they are read: what is put in or taken out meanwhile may be
-//! missed, for one look.
+//! The sets are hash tables that change while they are read. An element that is added or removed
+//! meanwhile may be missed in one snapshot.
 
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
@@ -20,29 +19,29 @@ use super::heap::Heap;
 use crate::runtime::{memory::Memory, tasks};
 
 const CONTAINERS: &str = "jdk.internal.vm.ThreadContainers";
-/// Most threads, containers, nodes of a table, and slots of one.
+/// Maximum threads, containers, and slots of a hash table.
 pub(super) const MOST: usize = 1 << 18;
 const MOST_CONTAINERS: usize = 1 << 14;
 const MOST_SLOTS: usize = 1 << 22;
-/// Bytes of an object that are read at once, and of one at the end of memory.
+/// Bytes of an object that are read at once, and those of an object at the end of memory.
 const LARGE_OBJECT: usize = 128;
 const SMALL_OBJECT: usize = 24;
-/// Longest chain of nodes of one slot, and of scopes of one thread.
+/// Maximum nodes of one slot's chain, and scopes of one thread.
 const MOST_CHAIN: usize = 4096;
 const MOST_SCOPES: usize = 64;
 
-/// Reads memory as single words, and many pieces at once.
+/// Wraps `memory` for reads of single words.
 pub(super) fn with<R>(memory: &mut dyn tasks::Memory, f: impl FnOnce(&mut Memory<'_>) -> R) -> R {
     let mut read = |at: u64, to: &mut [u8]| memory.read(at, to);
     f(&mut Memory(&mut read))
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Threads, each once.
+    /// Threads, without duplicates.
     pub(super) threads: Vec<u64>,
-    /// Threads that are only counted, not listed.
+    /// Number of threads that the JDK counts but does not list.
     pub(super) untracked: u64,
 }
 
@@ -53,7 +52,7 @@ pub(super) struct Object {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What is read with.
+/// Everything needed to read the lists.
 pub(super) struct Lists<'a> {
     pub(super) vm: &'a Vm,
     pub(super) heap: &'a Heap,
@@ -62,8 +61,8 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// All virtual threads that are kept anywhere; `None` where there is nothing to keep them in (yet).
-    /// `containers`: the address of that class, once it is known.
+    /// Finds all virtual threads; `None` if the containers do not exist (yet). `containers`: the
+    /// address of their class, once known.
     pub(super) fn all(&mut self, containers: &mut u64) -> Option<Found> {
         if *containers == 0 {
             let (vm, classes) = (self.vm, &mut *self.classes);
@@ -92,7 +91,7 @@ impl Lists<'_> {
                 self.container(container, &mut found.threads);
             }
         }
-        // Those that they opened a scope for, and so on.
+        // Then the threads in scopes that these opened, and so on.
         let mut owners: Vec<u64> = self.platform_threads();
         owners.extend(&found.threads);
         let mut next = 0;
@@ -124,7 +123,7 @@ impl Lists<'_> {
         self.class(class)
     }
 
-    /// What a static field points to.
+    /// The object that a static field points to.
     fn fixed(&mut self, class: &Class, name: &str) -> Option<u64> {
         let at = class.field(name)? as u64;
         let heap = self.heap;
@@ -134,7 +133,7 @@ impl Lists<'_> {
         })
     }
 
-    /// A static number.
+    /// The value of a static number.
     pub(super) fn constant(&mut self, class: &Class, name: &str) -> Option<u32> {
         let at = class.field(name)? as u64;
         with(self.memory, |m| {
@@ -143,13 +142,13 @@ impl Lists<'_> {
         })
     }
 
-    /// The beginning of the object at `at`, in which all its fields are that are asked for.
+    /// Reads the start of the object at `at`, which contains all fields that are used.
     pub(super) fn object(&mut self, at: u64) -> Option<Object> {
         if !self.heap.is_object(at) {
             return None;
         }
         let mut bytes = vec![0u8; LARGE_OBJECT];
-        // The memory may end where the object does.
+        // The memory may end with the object.
         if !self.memory.read(at, &mut bytes) {
             bytes.truncate(SMALL_OBJECT);
             self.memory.read(at, &mut bytes).then_some(())?;
@@ -158,7 +157,7 @@ impl Lists<'_> {
         Some(Object { at, class, bytes })
     }
 
-    /// What a field of an object points to, if anything.
+    /// The object that a field points to, if it is not null.
     pub(super) fn pointer(&mut self, object: &Object, name: &str) -> Option<u64> {
         let at = object.class.field(name)?;
         let to = match self.heap.pointer_in(&object.bytes, at) {
@@ -171,13 +170,13 @@ impl Lists<'_> {
         self.heap.is_object(to).then_some(to)
     }
 
-    /// The same of the object at `at`.
+    /// Like [`Lists::pointer`], for the object at `at`.
     fn field(&mut self, at: u64, name: &str) -> Option<u64> {
         let object = self.object(at)?;
         self.pointer(&object, name)
     }
 
-    /// The threads of one container.
+    /// Appends the threads of one container.
     fn container(&mut self, container: u64, to: &mut Vec<u64>) {
         let Some(mut object) = self.object(container) else {
             return;
@@ -188,21 +187,21 @@ impl Lists<'_> {
                 None => return,
             }
         }
-        // Of a flock or an executor, or of any other.
+        // Field names of a flock or an executor, and of other containers.
         let set = self.pointer(&object, "threads");
         if let Some(set) = set.or_else(|| self.pointer(&object, "virtualThreads")) {
             self.elements(set, to);
         }
     }
 
-    /// The containers that `threads` have opened for others.
+    /// The containers that `threads` opened for other threads.
     fn scopes(&mut self, threads: &[u64], seen: &mut FxHashSet<u64>) -> Vec<u64> {
         const FIELD: &str = "headStackableScopes";
         let mut opened = Vec::new();
         let Some(class) = threads.first().and_then(|t| self.class_of(*t)) else {
             return opened;
         };
-        // The same place in all of them: it is `java.lang.Thread`'s.
+        // One offset for all: the field is declared in `java.lang.Thread`.
         let Some(at) = class.field(FIELD) else {
             return opened;
         };
@@ -233,7 +232,7 @@ impl Lists<'_> {
         opened
     }
 
-    /// The objects of the threads that are the system's own.
+    /// The objects of the platform threads.
     fn platform_threads(&mut self) -> Vec<u64> {
         let all = self.vm.threads.iter().filter(|t| t.object != 0);
         let wanted: Vec<_> = all.map(|t| (t.object, 8)).collect();
@@ -245,14 +244,14 @@ impl Lists<'_> {
             .collect()
     }
 
-    /// What is in a concurrent set, by its hash table.
+    /// Appends the elements of a concurrent set, from its hash table.
     fn elements(&mut self, set: u64, to: &mut Vec<u64>) {
         let mut tables: Vec<u64> = (self.field(set, "map"))
             .and_then(|map| self.field(map, "table"))
             .into_iter()
             .collect();
         let mut known: FxHashSet<u64> = FxHashSet::default();
-        // While it grows, slots lead to the next table.
+        // While the table grows, slots lead to the next table.
         while let Some(table) = tables.pop() {
             if !known.insert(table) || known.len() > 4 {
                 continue;
@@ -264,7 +263,7 @@ impl Lists<'_> {
     }
 
     fn nodes(&mut self, mut level: Vec<u64>, to: &mut Vec<u64>, tables: &mut Vec<u64>) {
-        // A node's head, hash and three pointers.
+        // A node: header, hash and three pointers.
         let bytes = if self.heap.pointer() == 4 { 32 } else { 48 };
         for _ in 0..MOST_CHAIN {
             if level.is_empty() || to.len() >= MOST {
@@ -291,13 +290,13 @@ impl Lists<'_> {
                 }
                 to.extend(pointer("key"));
                 next.extend(pointer("next"));
-                // A slot with many nodes is a tree; they are in a list besides.
+                // A slot with many nodes is a tree; its nodes are also in a list.
                 if class.field("waiter").is_some() {
                     let first = self.field(*at, "first");
                     next.extend(first);
                 }
             }
-            // All of them are one and the same object.
+            // All of them are one object.
             for at in moved.into_iter().take(2) {
                 tables.extend(self.field(at, "nextTable"));
             }
@@ -305,7 +304,7 @@ impl Lists<'_> {
         }
     }
 
-    /// The value of a counter that is kept in parts.
+    /// Reads the value of a striped counter.
     fn sum(&mut self, counter: u64) -> Option<u64> {
         let class = self.class_of(counter)?;
         let base = class.field("base")? as u64;

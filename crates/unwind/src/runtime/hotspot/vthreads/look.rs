@@ -1,4 +1,4 @@
-//! What each virtual thread does, and where its stack is, as it was seen at one moment.
+//! Status and stack of each virtual thread at one moment.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::list::{Lists, with};
 use super::{Known, Own, Record, reasons};
 use crate::runtime::tasks::Memory;
 
-/// Longest object of a fixed size, and longest part of a stack, bytes.
+/// Maximum bytes of an object of fixed size, and of a part of a stack.
 const MOST_OBJECT: usize = 1024;
 const MOST_STACK: u64 = 1 << 17;
-/// Most chunks of one thread.
+/// Maximum chunks of one thread.
 const MOST_CHUNKS: usize = 64;
-/// Classes.
+/// Class names.
 const THREAD: &str = "java.lang.VirtualThread";
 const CHUNK: &str = "jdk.internal.vm.StackChunk";
 
-/// What a state's number means.
+/// Meaning of a state number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Ready,
@@ -30,7 +30,7 @@ pub(super) enum State {
     Wait,
 }
 
-/// States by their names in the class, of all versions.
+/// States by their names in the class, for all versions.
 const STATES: &[(&str, State)] = &[
     ("STARTED", State::Ready),
     ("RUNNABLE", State::Ready),
@@ -52,28 +52,28 @@ const STATES: &[(&str, State)] = &[
     ("WAIT", State::Wait),
     ("TIMED_WAIT", State::Wait),
 ];
-/// Set in a state while a debugger keeps the thread from being run.
+/// Set in a state while a debugger suspends the thread.
 const SUSPENDED: u32 = 1 << 8;
 
-/// Where a virtual thread, its continuation and chunks of stack keep what.
+/// Offsets in virtual threads and their continuations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     bytes: usize,
-    /// Offsets in it.
+    /// Offsets in a virtual thread.
     state: usize,
     carrier: usize,
     continuation: usize,
     blocker: usize,
     tid: usize,
     name: usize,
-    /// Of a continuation.
+    /// Offsets in a continuation.
     tail: usize,
     target: usize,
     continuation_bytes: usize,
     states: FxHashMap<u32, State>,
 }
 
-/// Of a chunk.
+/// Offsets in a stack chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkPlaces {
     /// Bytes before its stack.
@@ -81,28 +81,29 @@ pub(super) struct ChunkPlaces {
     parent: usize,
     size: usize,
     sp: usize,
-    /// Where the stack ends: its index, or, to JDK 21, how many words before the end of all.
+    /// End of the stack: its index (`true`), or, up to JDK 21, the words between it and the chunk's
+    /// end.
     bottom: (bool, usize),
 }
 
-/// What a thread does.
+/// Status of a thread.
 pub(super) enum Doing {
     Ready,
     Runs,
-    /// How, and what it is parked for.
+    /// The way it waits, and the class of the parked-for object.
     Waits(String),
 }
 
-/// A thread.
+/// A virtual thread in a snapshot.
 pub(super) struct Seen {
     pub(super) tid: u64,
     pub(super) doing: Doing,
-    /// Its stack, the innermost part first.
+    /// Its stack, innermost part first.
     pub(super) parts: Vec<Piece>,
 }
 
-/// A part of a stack: addresses of the first word and one past the last one, and where among the bytes that
-/// were read those are that begin [`BELOW`] below.
+/// A part of a stack: addresses of the first word and one past the last, and the index of its
+/// bytes, which start [`BELOW`] bytes lower.
 pub(super) struct Piece {
     first: u64,
     end: u64,
@@ -117,14 +118,14 @@ impl Piece {
     }
 }
 
-/// All that was seen.
+/// All virtual threads at one moment.
 #[derive(Default)]
 pub(super) struct Sight {
     pub(super) threads: Vec<Seen>,
-    /// Those that were not known before, and the names of what they were started with.
+    /// Threads seen for the first time, with the names of their start classes.
     pub(super) new: Vec<(u64, Own, String)>,
     pub(super) untracked: u64,
-    /// Threads that ran on while their stacks were read.
+    /// Number of threads that ran while their stacks were read.
     pub(super) changed: u64,
     stacks: Vec<u8>,
 }
@@ -140,7 +141,7 @@ impl Sight {
     }
 }
 
-/// A thread that is being looked at.
+/// A virtual thread that is being read.
 struct Thread {
     at: u64,
     tid: u64,
@@ -151,14 +152,14 @@ struct Thread {
     blocker: u64,
     name: u64,
     target: u64,
-    /// Chunks of its stack, the innermost first, and how each began.
+    /// Chunks of its stack, innermost first, with their headers.
     chunks: Vec<(u64, Vec<u8>)>,
     parts: Vec<Piece>,
-    /// Whether all of the stack is in `parts`.
+    /// Whether `parts` contains the whole stack.
     whole: bool,
 }
 
-/// Looks at all threads. `None`: there are none (yet). What was read is good only if no object has moved
+/// Reads all threads. `None`: there are none (yet). The result is valid only if no object moved
 /// meanwhile.
 pub(super) fn see(
     known: &mut Known,
@@ -217,14 +218,14 @@ pub(super) fn see(
 }
 
 impl Lists<'_> {
-    /// Where threads keep what, from one of them.
+    /// Learns the offsets from one thread.
     fn learn(&mut self, thread: u64) -> Option<Places> {
         let class = self.class_of(thread).filter(|c| c.is(THREAD))?;
         let at = class.field("cont")? as u64;
         let heap = self.heap;
         let continuation = with(self.memory, |m| heap.pointer_at(thread + at, m))?;
         let of = self.class_of(continuation)?;
-        // Some states' names came and went.
+        // Some state names exist in some versions only.
         let states = STATES.iter().filter_map(|(name, state)| {
             let number = self.constant(&class, name)?;
             Some((number, *state))
@@ -244,7 +245,7 @@ impl Lists<'_> {
         })
     }
 
-    /// Where chunks keep what, from one of them.
+    /// Learns the offsets from one chunk.
     fn learn_chunk(&mut self, chunk: u64) -> Option<ChunkPlaces> {
         let class = self.class_of(chunk).filter(|c| c.is(CHUNK))?;
         Some(ChunkPlaces {
@@ -259,14 +260,14 @@ impl Lists<'_> {
         })
     }
 
-    /// Reads so many bytes from each address; those that could be read.
+    /// Reads the given number of bytes at each address; also returns whether each could be read.
     fn objects(&mut self, all: &[(u64, usize)]) -> (Vec<u8>, Vec<bool>) {
         let mut bytes = vec![0u8; all.iter().map(|w| w.1).sum()];
         let readable = self.memory.read_all(all, &mut bytes);
         (bytes, readable)
     }
 
-    /// The threads at `all` that have begun and not ended.
+    /// Reads the threads at `all` that have started and not ended.
     fn heads(&mut self, places: &Places, all: &[u64]) -> Vec<Thread> {
         let wanted: Vec<_> = all.iter().map(|at| (*at, places.bytes)).collect();
         let (bytes, readable) = self.objects(&wanted);
@@ -274,7 +275,7 @@ impl Lists<'_> {
         let heads = bytes.chunks_exact(places.bytes.max(1));
         for ((head, at), _) in heads.zip(all).zip(readable).filter(|(_, ok)| *ok) {
             let class = self.heap.class(head);
-            // Others are bound to a thread of the system's, which has a ledger.
+            // Other classes are bound to an OS thread, which has a ledger.
             if !class
                 .and_then(|c| self.class(c))
                 .is_some_and(|c| c.is(THREAD))
@@ -307,8 +308,8 @@ impl Lists<'_> {
         threads
     }
 
-    /// What threads run, and, of those that are not mounted, the chunks of their stacks to begin with, by the
-    /// thread's index.
+    /// Reads the continuations' targets. For unmounted threads, returns the first chunk of the
+    /// stack, with the thread's index.
     fn continuations(&mut self, places: &Places, threads: &mut [Thread]) -> Vec<(usize, u64)> {
         let bytes = places.continuation_bytes;
         let wanted: Vec<_> = threads.iter().map(|t| (t.continuation, bytes)).collect();
@@ -331,7 +332,7 @@ impl Lists<'_> {
         tails
     }
 
-    /// Finds all parts of stacks.
+    /// Finds all chunks of the stacks.
     fn chunks(
         &mut self,
         places: &ChunkPlaces,
@@ -356,7 +357,7 @@ impl Lists<'_> {
                     None => thread.whole = false,
                     Some((first, end)) => {
                         thread.chunks.push((at, head.to_vec()));
-                        // One that is empty has room for what comes.
+                        // An empty chunk is reserve space.
                         if first < end {
                             thread.parts.push(Piece {
                                 first,
@@ -378,7 +379,7 @@ impl Lists<'_> {
         }
     }
 
-    /// Reads all parts of stacks.
+    /// Reads all parts of the stacks.
     fn stacks(&mut self, threads: &mut [Thread], to: &mut Vec<u8>) {
         let parts = threads.iter().filter(|t| t.whole).flat_map(|t| &t.parts);
         let wanted: Vec<_> = parts.map(Piece::span).collect();
@@ -395,8 +396,8 @@ impl Lists<'_> {
         *to = bytes;
     }
 
-    /// Lets go of the stacks of threads that have been run meanwhile; how many. One that ran and waits again at
-    /// the same place has another stack, or the same.
+    /// Drops the stacks of threads that ran meanwhile; returns their number. The comparison detects
+    /// a thread that ran and waits again, unless its stack is equal.
     fn confirm(&mut self, places: &Places, threads: &mut [Thread], stacks: &[u8]) -> u64 {
         let waiting = |t: &Thread| t.whole && !t.chunks.is_empty();
         let mut wanted = Vec::new();
@@ -416,7 +417,7 @@ impl Lists<'_> {
         for thread in threads.iter_mut().filter(|t| waiting(t)) {
             let mut same = next(4) == Some(&thread.number.to_le_bytes()[..]);
             for (_, head) in &thread.chunks {
-                // Its head but for what the collector marks there.
+                // Its header without the collector's mark bits.
                 same &= next(head.len()).is_some_and(|now| now.get(8..) == head.get(8..));
             }
             for part in &thread.parts {
@@ -430,7 +431,7 @@ impl Lists<'_> {
         changed
     }
 
-    /// The classes of what threads are parked for.
+    /// Reads the classes of parked-for objects.
     fn blockers(&mut self, threads: &[Thread]) -> FxHashMap<u64, Arc<Class>> {
         let all: FxHashSet<u64> = { threads.iter() }
             .map(|t| t.blocker)
@@ -475,8 +476,8 @@ impl Lists<'_> {
         }
     }
 
-    /// The system's id of the thread whose object is at `carrier`, as the process sees it, and how it waits
-    /// if it does.
+    /// The OS thread id, as seen in the process, of the carrier with its object at `carrier`, and
+    /// its kind of wait if it is blocked.
     fn carrier(&mut self, record: Option<Record>, carrier: u64) -> Option<(u32, &'static str)> {
         let places = record?;
         let at = self.class_of(carrier)?.field("eetop")? as u64;
@@ -498,7 +499,7 @@ impl Lists<'_> {
 }
 
 impl ChunkPlaces {
-    /// Addresses of the first word of the stack in the chunk at `at`, and of one past its last word.
+    /// Addresses of the first word of the stack in the chunk at `at`, and one past the last.
     fn span(&self, at: u64, head: &[u8]) -> Option<(u64, u64)> {
         let size = u64::from(half(head, self.size)?);
         let sp = u64::from(half(head, self.sp)?);

@@ -1,24 +1,24 @@
-//! Virtual threads of a HotSpot VM: those that wait have no thread of the system's, so their time is in no
-//! ledger but their own.
+//! Virtual threads of a HotSpot VM. A waiting one has no OS thread, so its time is in no thread's
+//! ledger.
 //!
 //! ```text
-//! mod.rs      one look at all of them, from its beginning to tasks with stacks
-//! look.rs     what each does, and where its stack is
-//! list.rs     which there are
+//! mod.rs      one snapshot, from the start to tasks with stacks
+//! look.rs     status of each thread, and its stack
+//! list.rs     the list of all virtual threads
 //! heap.rs     objects, and whether they are moving
-//! classes.rs  where objects keep what, by name
-//! chunk.rs    the stack of one that is not mounted
-//! start.rs    what a thread was started with, by which those of one kind are told
-//! reasons.rs  what is waited for
+//! classes.rs  field offsets, by name
+//! chunk.rs    the stack of an unmounted thread
+//! start.rs    the task that a thread was started with, which names its kind
+//! reasons.rs  wait reasons
 //! ```
 //!
-//! The VM exports where it keeps its classes, and classes say themselves where their objects keep what:
-//! names of classes and fields are all that is known beforehand. Read on JDK 25; the numbers of states are
-//! read from the class, which those of 21 to 24 differ in.
+//! The VM exports the location of its classes, and classes describe their fields. Only names of
+//! classes and fields are built in. Tested on JDK 25. The numbers of states are read from the
+//! class; those of 21 to 24 differ.
 //!
-//! Not read: the stacks of mounted ones (they are a part of their carrier's), threads that the program has
-//! the library not keep (`-Djdk.trackAllThreads=false`: they are counted), anything of a VM whose
-//! collector moves objects while the program runs (ZGC, Shenandoah).
+//! Not read: stacks of mounted threads, which are part of their carrier's; threads that the JDK
+//! does not list (`-Djdk.trackAllThreads=false`), which are counted; VMs with a concurrently moving
+//! collector (ZGC, Shenandoah).
 
 mod chunk;
 mod classes;
@@ -45,48 +45,48 @@ use crate::runtime::{
 pub use self::chunk::CUT;
 pub use self::reasons::reason;
 
-/// The class of what a virtual thread runs: it is loaded when the first one is made.
+/// The class of a virtual thread's continuation. It is loaded with the first virtual thread.
 const CONTINUATION: &str = "java.lang.VirtualThread$VThreadContinuation";
-/// The first version with virtual threads that are no preview.
+/// First JDK version in which virtual threads are no preview.
 const FIRST: u32 = 21;
-/// How often a look is tried while objects move, and how long is waited between two tries.
+/// Maximum attempts of a snapshot while objects move, and the pause between two.
 const TRIES: u32 = 5;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
-/// Most stacks whose frames are known to be named.
+/// Maximum stacks with frames that are known to be named.
 const MOST_TOLD: usize = 1 << 12;
 
-/// What a frame stands for.
+/// Name of a frame.
 #[derive(Clone, Debug)]
 pub enum Told {
-    /// Methods, the innermost first.
+    /// Methods, innermost first.
     Methods(Vec<Scope>),
-    /// Code of the VM's own, by its name.
+    /// The VM's name for its own code.
     Stub(String),
-    /// That could not be read.
+    /// The name could not be read.
     Missed(Miss),
 }
 
-/// What is learnt of a process once.
+/// Facts about a process, learnt once.
 struct Known {
     vm: Vm,
     heap: Heap,
     classes: Classes,
-    /// Address of the class that leads to all lists.
+    /// Address of the class from which all lists are found.
     containers: u64,
     places: Option<Places>,
     chunk: Option<ChunkPlaces>,
-    /// `None`: its tables do not say where that is.
+    /// `None`: the VM's tables lack these fields.
     record: Option<Record>,
 }
 
-/// Places in the VM's record of a thread, as far as carriers' are read.
+/// Offsets in the VM's record of a thread, for carriers.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// The system's part, and the system's id in that.
+    /// The OS thread, and the id in it.
     system: u64,
     id: u64,
-    /// The monitor that it is about to enter, and the one that it waits to be notified by; those that a
-    /// virtual thread holds its carrier for, before JDK 24.
+    /// The monitor that it is about to enter, and the monitor that it waits to be notified by.
+    /// Before JDK 24 a virtual thread blocks its carrier on these.
     pending: Option<u64>,
     waiting: Option<u64>,
 }
@@ -106,31 +106,32 @@ impl Record {
     }
 }
 
-/// What is known of one thread for as long as it lives.
+/// Facts about one thread for its lifetime.
 #[derive(Clone, Debug, Default)]
 struct Own {
     start: u64,
     label: Option<Arc<str>>,
 }
 
-/// Looks at the virtual threads of one process.
+/// Snapshots of the virtual threads of one process.
 pub struct VirtualThreads {
     bias: u64,
     opening: Option<Opening>,
     known: Option<Box<Known>>,
     refused: Option<String>,
-    /// A VM whose heap cannot be read, and why: not worth a word until it has a virtual thread.
+    /// A VM with an unreadable heap, and the reason. It is reported only once the VM has a virtual
+    /// thread.
     doubt: Option<Box<(Vm, Classes, String)>>,
-    /// The VM is too old to have any.
+    /// The VM is too old for virtual threads.
     none: bool,
     codes: Codes,
-    /// By tid.
+    /// By thread id.
     own: FxHashMap<u64, Own>,
-    /// Names of classes that threads were started with, and of what those call.
+    /// Names of the start classes of threads, and of the methods that these call.
     starts: FxHashMap<u64, String>,
     words: Vec<String>,
     names: FxHashMap<Item, Told>,
-    /// Stacks whose frames are all in there, with what threads with them were started with.
+    /// Stacks with only named frames, each with the start of its threads.
     told: FxHashSet<(u64, Vec<u64>)>,
     broken: u64,
     changed: u64,
@@ -139,7 +140,7 @@ pub struct VirtualThreads {
 }
 
 impl VirtualThreads {
-    /// Of a process whose VM's file has its addresses moved by `bias`.
+    /// Creates a value for a process in which the VM library has load bias `bias`.
     pub fn new(bias: u64) -> VirtualThreads {
         VirtualThreads {
             bias,
@@ -161,17 +162,17 @@ impl VirtualThreads {
         }
     }
 
-    /// What is waited for, by the number that looks give.
+    /// The wait reasons, by the number that snapshots use.
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// What the frames of all stacks so far stand for.
+    /// Takes the names of the frames of all stacks so far.
     pub fn take_names(&mut self) -> FxHashMap<Item, Told> {
         std::mem::take(&mut self.names)
     }
 
-    /// Losses so far, by cause, beside stacks that could not be followed.
+    /// Losses so far, by cause, apart from stacks that could not be followed.
     pub fn losses(&self) -> [(&'static str, u64); 3] {
         [
             (
@@ -189,12 +190,12 @@ impl VirtualThreads {
         ]
     }
 
-    /// Why they cannot be read at all, if that is known.
+    /// Reason why no snapshot is possible, if known.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// The VM, once it can be read; whether it has virtual threads at all.
+    /// Opens the VM; `None` until it can be read, or if it has no virtual threads.
     fn open(&mut self, facts: &AnyFacts, memory: &mut dyn Memory) -> Option<()> {
         if self.known.is_some() {
             return Some(());
@@ -212,7 +213,7 @@ impl VirtualThreads {
         let bias = self.bias;
         let mut read = |at: u64, to: &mut [u8]| memory.read(at, to);
         if self.opening.is_none() {
-            // What fails here is told by those who name frames.
+            // Code that names frames reports failures here.
             self.opening = Opening::read(facts, bias, &mut read).ok().flatten();
         }
         let opening = self.opening.as_ref()?;
@@ -306,7 +307,7 @@ impl VirtualThreads {
             };
             known.classes.renew(memory);
             self.codes.renew(&known.vm, memory);
-            // Platform threads may have opened scopes for others.
+            // Platform threads may have opened scopes for other threads.
             with(memory, |m| known.vm.new_threads(m.0).is_some());
             let seen = look::see(known, &self.own, memory);
             if with(memory, |m| heap.moves(m)) != Some(before) {
@@ -321,7 +322,7 @@ impl VirtualThreads {
         Look::Missed
     }
 
-    /// What was seen → tasks, with their stacks.
+    /// Converts a sighting to tasks with stacks.
     fn tasks(&mut self, known: &mut Known, mut sight: Sight, memory: &mut dyn Memory) -> Vec<Task> {
         self.untracked = self.untracked.max(sight.untracked);
         self.changed += sight.changed;
@@ -374,7 +375,7 @@ impl VirtualThreads {
         tasks
     }
 
-    /// Reads what the frames of a stack stand for, while they are there.
+    /// Reads the names of a stack's frames while they exist.
     fn name_frames(&mut self, known: &mut Known, stack: &[u64], memory: &mut dyn Memory) {
         let mut read = |at: u64, to: &mut [u8]| memory.read(at, to);
         for item in super::items(stack).1 {
@@ -388,7 +389,7 @@ impl VirtualThreads {
         }
     }
 
-    /// Names what threads of this kind were started with, where a stack tells.
+    /// Names the start of threads of this kind, if a stack reveals it.
     fn name_start(&mut self, start: u64, stack: &[u64]) {
         let Some(name) = self.starts.get(&start) else {
             return;

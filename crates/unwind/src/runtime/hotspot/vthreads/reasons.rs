@@ -1,15 +1,15 @@
-//! What a virtual thread waits for, by what it is parked for and the methods it waits in.
+//! Classifies the waits of virtual threads by the parked-for object and the methods on the stack.
 
-/// Words for how a thread waits, as [`reason`] gets them.
+/// Kinds of wait that [`reason`] receives.
 pub(super) const PARKED: &str = "parked";
 pub(super) const PINNED: &str = "pinned";
 pub(super) const MONITOR: &str = "monitor";
 pub(super) const WAIT: &str = "Object.wait";
 pub(super) const CARRIER: &str = "carrier waits";
 
-/// Where the JDK and well-known libraries wait, by the beginnings of methods' names: the first row that one
-/// of a stack's methods is of, innermost first, says what for; where that is something that many things
-/// are made of ([`GENERAL`]), a caller may say more.
+/// Wait methods of the JDK and well-known libraries, as name prefixes. The first method of a stack,
+/// innermost first, that matches a row gives the reason. If that reason is [`GENERAL`], a caller
+/// may give a more specific one.
 const WAITS: &[(&str, &str)] = &[
     ("java.lang.VirtualThread.sleep", "timer"),
     ("java.lang.Thread.sleep", "timer"),
@@ -85,14 +85,14 @@ const WAITS: &[(&str, &str)] = &[
     ("oracle.ucp.", "pool"),
     ("com.mchange.v2.resourcepool.", "pool"),
 ];
-/// So many methods from the first one known, callers are asked.
+/// Number of methods searched from the first match on.
 const CALLERS: usize = 12;
-/// Packages of the library itself.
+/// Packages of the JDK.
 const LIBRARY: &[&str] = &["java.", "jdk.", "sun."];
 const GENERAL: &[&str] = &["event", "queue", "lock", "semaphore", "task"];
 
-/// Methods in which a server's thread waits for its next client or request, or a pool's for its next task:
-/// nothing is in flight.
+/// Methods in which a server waits for its next client or request, or a pool thread for its next
+/// task: nothing is in flight.
 const PARKED_IN: &[&str] = &[
     "sun.nio.ch.NioSocketImpl.accept",
     "sun.nio.ch.ServerSocketChannelImpl.accept",
@@ -101,8 +101,8 @@ const PARKED_IN: &[&str] = &[
     "org.apache.tomcat.util.net.NioEndpoint$Poller",
 ];
 
-/// What a virtual thread waits for, and more of it in the runtime's words: from how it waits (`word`, with
-/// the class of what it is parked for after a colon) and the methods it waits in, innermost first.
+/// Classifies a wait; also returns details in the runtime's words. `word` is the kind of wait, with
+/// the parked-for object's class after a colon. `methods` are those on the stack, innermost first.
 pub fn reason<'n>(word: &str, methods: impl Iterator<Item = &'n str>) -> (&'static str, String) {
     let (how, class) = word.split_once(": ").unwrap_or((word, ""));
     let detail = |of: &str| match (of, class) {
@@ -118,13 +118,13 @@ pub fn reason<'n>(word: &str, methods: impl Iterator<Item = &'n str>) -> (&'stat
     let methods: Vec<&str> = methods.collect();
     let begins = |method: &str, with: &str| {
         method.strip_prefix(with).is_some_and(|rest| {
-            // `Thread.sleep` is no `Thread.sleepy`, but lambdas and overloads are the same.
+            // `Thread.sleep` must not match `Thread.sleepy`, but lambdas and overloads must match.
             with.ends_with('.')
                 || !rest.starts_with(|c: char| c.is_ascii_lowercase())
                 || with.ends_with("sleep")
         })
     };
-    // The poller's own threads, which other threads wait for.
+    // The poller's own threads, on which other threads wait.
     if methods.iter().any(|m| {
         begins(m, "sun.nio.ch.Poller.pollerLoop") || begins(m, "sun.nio.ch.Poller.subPollerLoop")
     }) {
@@ -140,7 +140,7 @@ pub fn reason<'n>(word: &str, methods: impl Iterator<Item = &'n str>) -> (&'stat
         }
         let callers = || methods[from..].iter().take(CALLERS);
         let special = callers().filter_map(row).find(|r| !GENERAL.contains(r));
-        // Queues and their like are made of conditions, in the library itself.
+        // In the JDK itself, queues and the like are built on conditions.
         let of_library = || callers().take_while(|m| LIBRARY.iter().any(|l| m.starts_with(l)));
         let made_of_it = || of_library().filter_map(row).find(|r| *r != first);
         special
@@ -150,7 +150,7 @@ pub fn reason<'n>(word: &str, methods: impl Iterator<Item = &'n str>) -> (&'stat
     let reason = match of_stack {
         _ if methods.iter().any(parked) => "parked",
         Some(reason) => reason,
-        // The object alone may say it.
+        // The object alone may give the reason.
         None => {
             let of_class = WAITS.iter().find(|(with, _)| class.starts_with(with));
             match (of_class, how) {
@@ -213,7 +213,7 @@ mod tests {
                 "java.util.concurrent.locks.ReentrantLock$NonfairSync".to_owned()
             )
         );
-        // Without a stack the object says it.
+        // Without a stack, the object gives the reason.
         assert_eq!(of(lock, &[]).0, "lock");
         assert_eq!(of("parked", &[park, "A.b"]).0, "other");
         assert_eq!(of("monitor", &["A.b"]), ("lock", "monitor".to_owned()));

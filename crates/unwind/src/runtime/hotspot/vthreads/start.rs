@@ -1,22 +1,22 @@
-//! What a virtual thread was started with, by which those of one kind are told apart: the class of its task,
-//! and, of a lambda, the method that it calls.
+//! The start of a virtual thread, which names its kind: the class of its task, or the method that
+//! its lambda calls.
 
 use super::list::Lists;
 
-/// Tasks that hold others.
+/// Maximum tasks wrapped in one another.
 const WRAPPED: usize = 6;
-/// Whose objects only hold a task of the program's, and in which fields.
+/// Prefixes of classes that only wrap a task of the program, and the fields that hold it.
 const WRAPPERS: [&str; 3] = [
     "java.util.concurrent.",
     "java.lang.VirtualThread",
     "jdk.internal.",
 ];
 const HELD_IN: [&str; 6] = ["val$task", "callable", "task", "fn", "runnable", "command"];
-/// What names of lambdas' classes have in them.
+/// Part of the class names of lambdas.
 const LAMBDA: &str = "$$Lambda";
 
 impl Lists<'_> {
-    /// The class of the task that a continuation's `target` runs: its address and its name.
+    /// The class of the task that a continuation's `target` runs: its address and name.
     pub(super) fn start(&mut self, target: u64) -> Option<(u64, String)> {
         let mut object = self.object(target)?;
         for _ in 0..WRAPPED {
@@ -31,7 +31,7 @@ impl Lists<'_> {
         Some((class, object.class.name().to_owned()))
     }
 
-    /// The name of a thread, for a label: numbers that tell it from others of its kind left out.
+    /// The name of a thread as a label, with its numbers replaced.
     pub(super) fn label(&mut self, name: u64) -> Option<String> {
         let name = self.object(name)?;
         let text = self.pointer(&name, "value")?;
@@ -42,7 +42,7 @@ impl Lists<'_> {
     }
 }
 
-/// `worker-17` → `worker-*`.
+/// Replaces each number: `worker-17` → `worker-*`.
 fn without_numbers(name: &str) -> String {
     let mut short = String::with_capacity(name.len());
     for letter in name.chars() {
@@ -55,7 +55,7 @@ fn without_numbers(name: &str) -> String {
     short
 }
 
-/// The method that a lambda of class `name` calls, by a stack, innermost first.
+/// The method that a lambda of class `name` calls, from a stack, innermost first.
 pub(super) fn called_by_lambda(name: &str, methods: &[&str]) -> Option<String> {
     if !name.contains(LAMBDA) {
         return None;

@@ -1,39 +1,41 @@
-//! What a suspended coroutine awaits: from the task's own coroutine to the one that awaits no other.
+//! Follows the awaits of a suspended coroutine, from the task's own coroutine to the innermost one.
 //!
-//! Where a coroutine stands is in its frame; what it awaits is on top of that frame's stack, and is
-//! another coroutine, something that leads to one, or what will be brought. All that was relied on is
-//! kept ([`Chain::seen`]), so that it can be read again at the end: if it still holds, nothing moved.
+//! A coroutine's position is in its frame. The awaited object is on top of that frame's stack. It
+//! is another coroutine, an object that leads to one, or a future. All words that the result
+//! depends on are kept in [`Chain::seen`] and read again at the end. If they are unchanged, nothing
+//! moved.
 
 use super::super::{Facts, code};
 use super::objects::{HEAP_TYPE, Objects};
 use super::places::{Places, Suspended};
 
-/// Most coroutines of one task.
+/// Maximum coroutines of one task.
 const MOST_FRAMES: usize = 256;
-/// In the instructions to 3.10: "give what the thing on top gives".
+/// Opcode up to 3.10: yield from the object on top of the stack.
 const YIELD_FROM: u8 = 72;
-/// In a code object to 3.10: its instructions; in `bytes`: their first one.
+/// Up to 3.10: offset of the instructions in a code object, and of the first one in a `bytes`
+/// object.
 const CODE_BYTES: u64 = 48;
 const FIRST_BYTE: u64 = 32;
 
-/// Of a reference, the part that is an address: from 3.14 on some carry marks.
+/// Address bits of a reference; from 3.14 on some references carry tag bits.
 const ADDRESS: u64 = (1 << 47) - 8;
 
-/// What a type is to a chain of awaits.
+/// Role of a type in a chain of awaits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A coroutine or generator: has a frame.
+    /// A coroutine or generator, which has a frame.
     Frames,
-    /// Hands on to the object whose address is its first word.
+    /// Passes on to the object that its first word points to.
     Through,
-    /// Waits for the future whose address is its first word.
+    /// Waits for the future that its first word points to.
     Future,
-    /// Anything else.
+    /// Any other type.
     Other,
 }
 
 impl Kind {
-    /// Of `class`.
+    /// The role of `class`.
     pub(super) fn of(objects: &mut Objects<'_>, class: u64) -> Option<Kind> {
         let name = objects.type_name(class)?;
         // Classes written in Python may have any of these names.
@@ -51,43 +53,43 @@ impl Kind {
     }
 }
 
-/// What a coroutine does.
+/// State of a coroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Has not begun.
+    /// It has not started.
     Created,
-    /// Waits in an `await` or a `yield`.
+    /// It waits in an `await` or a `yield`.
     Suspended,
-    /// Is on a thread.
+    /// It runs on a thread.
     Running,
-    /// Will never run again.
+    /// It will never run again.
     Finished,
 }
 
-/// A task's coroutines.
+/// The coroutines of a task.
 #[derive(Debug)]
 pub(super) struct Chain {
-    /// What the first one does.
+    /// State of the first one.
     pub state: State,
-    /// Its code object; its class, where it has none.
+    /// Its code object, or its class if it has none.
     pub start: u64,
     /// Code object and offset of the instruction in bytes, first coroutine first.
     pub frames: Vec<(u64, i32)>,
-    /// Where was read what this rests on, and what was there.
+    /// Addresses that the result depends on, with the words read there.
     pub seen: Vec<(u64, u64)>,
 }
 
-/// A coroutine's frame.
+/// The frame of a coroutine.
 struct Frame {
     state: State,
     code: u64,
     lasti: i32,
-    /// What it awaits.
+    /// The awaited object.
     on: Option<u64>,
 }
 
 impl Frame {
-    /// Of one that does not wait.
+    /// The frame of a coroutine that does not wait.
     fn without_place(state: State, code: u64) -> Frame {
         Frame {
             state,
@@ -98,7 +100,7 @@ impl Frame {
     }
 }
 
-/// The chain that begins with `first`. `kind` tells the kinds of types.
+/// Follows the chain that starts with `first`. `kind` gives the role of a type.
 pub(super) fn follow(
     objects: &mut Objects<'_>,
     facts: &Facts,
@@ -121,7 +123,7 @@ pub(super) fn follow(
                     (chain.state, chain.start) = (frame.state, frame.code);
                 }
                 if matches!(frame.state, State::Running | State::Finished) {
-                    // An inner one cannot be so while an outer one is suspended.
+                    // An inner coroutine cannot run or be finished while an outer one is suspended.
                     return chain.frames.is_empty().then_some(chain);
                 }
                 chain.frames.push((frame.code, frame.lasti));
@@ -165,7 +167,7 @@ fn read(
             let frame = at + u64::from(frame);
             let code = note(objects, frame + u64::from(walk.frame_code))? & ADDRESS;
             let state = match raw {
-                // Where it is changes all the time, and is of no interest.
+                // Its position changes all the time and is not needed.
                 0 => return Some(Frame::without_place(State::Running, code)),
                 n if n == created => State::Created,
                 n if n < 0 => State::Suspended,
@@ -175,7 +177,7 @@ fn read(
             let lasti = instruction.wrapping_sub(code + u64::from(walk.code_start)) as i64;
             let awaits = match (state, awaits) {
                 (State::Suspended, true) => raw == -1,
-                // The instruction that it goes on with says which way it stopped.
+                // The next instruction tells whether it stopped in an await.
                 (State::Suspended, false) => {
                     let next = instruction.checked_add(3)?;
                     matches!(objects.byte(next)? & 3, 2 | 3)
@@ -250,8 +252,8 @@ fn read(
     }
 }
 
-/// Where a code object has the address of its name, and that, with what tells it from others at its
-/// address (see `bpf/python_abi.h`).
+/// Returns the address of a code object's name pointer with its value, and the checksum of the code
+/// object (see `bpf/python_abi.h`).
 pub(super) fn check(
     objects: &mut Objects<'_>,
     facts: &Facts,

@@ -1,23 +1,23 @@
-//! Where an interpreter keeps its tasks, and which of them have not changed since the last look.
+//! Finds an interpreter's tasks, and those unchanged since the last snapshot.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Holder, Rests, Run};
 
-/// Most tasks that are looked at, interpreters, and threads of one.
+/// Maximum tasks, interpreters, and threads of one interpreter.
 const MOST: usize = 1 << 16;
 const MOST_INTERPRETERS: usize = 64;
 const MOST_THREADS: usize = 4096;
-/// In a module: its dict; in a weak reference: what it refers to.
+/// Offset of the dict in a module, and of the referent in a weak reference.
 const MODULE_DICT: u64 = 16;
 const REFERENT: u64 = 16;
-/// Words not further apart than this are read in one piece, bytes.
+/// Words at most this far apart are read in one piece, bytes.
 const NEAR: u64 = 512;
-/// How often a task is read that moves under the reader's eyes.
+/// Maximum attempts to read a task that changes meanwhile.
 const TRIES: usize = 3;
 
 impl Run<'_> {
-    /// Each interpreter's state, and its `sys.modules`.
+    /// Returns each interpreter's state, and its `sys.modules`.
     pub(super) fn interpreters(&mut self) -> Vec<(u64, u64)> {
         let walk = &self.facts.layout.walk;
         let (head, next) = (u64::from(walk.interp_head), u64::from(walk.interp_next));
@@ -37,7 +37,7 @@ impl Run<'_> {
         found
     }
 
-    /// What holds the tasks of this interpreter.
+    /// Returns the containers of this interpreter's tasks.
     pub(super) fn holders(&mut self, (interpreter, modules): (u64, u64)) -> Vec<Holder> {
         let module = self.objects.item(modules, "asyncio.tasks");
         let dict = module.and_then(|m| self.objects.pointer(m.checked_add(MODULE_DICT)?));
@@ -45,7 +45,7 @@ impl Run<'_> {
         let places = self.objects.places;
         let holder = |name: &&str| {
             let object = self.objects.item(dict, name)?;
-            // What is no set itself is one of weak references, written in Python.
+            // An object that is no set is a set of weak references, written in Python.
             let class = self.objects.type_of(object)?;
             let weak = self.objects.type_name(class)? != "set";
             let at = match weak {
@@ -61,7 +61,7 @@ impl Run<'_> {
         found
     }
 
-    /// Addresses of what may be tasks; `None` where a set is none any more.
+    /// Returns addresses of candidate tasks; `None` if a set no longer is one.
     fn members(&mut self, holders: &[Holder]) -> Option<FxHashSet<u64>> {
         let mut members = FxHashSet::default();
         for holder in holders {
@@ -71,7 +71,7 @@ impl Run<'_> {
                     if &*self.type_name(class)? != "set" {
                         return None;
                     }
-                    // While it grows, its table may be elsewhere.
+                    // While a set grows, its table may move.
                     let all = (0..TRIES).find_map(|again| {
                         if again > 0 {
                             self.objects.pages.clear();
@@ -89,7 +89,7 @@ impl Run<'_> {
         Some(members)
     }
 
-    /// What weak references refer to.
+    /// Reads the referents of weak references.
     fn referents(&mut self, all: &[u64]) -> Vec<u64> {
         let wanted: Vec<_> = all
             .iter()
@@ -104,7 +104,7 @@ impl Run<'_> {
             .collect()
     }
 
-    /// The tasks of C in the lists of an interpreter and its threads.
+    /// Collects the C tasks in the lists of an interpreter and its threads.
     fn listed(&mut self, interpreter: u64, to: &mut FxHashSet<u64>) {
         let Some(lists) = self.objects.places.lists else {
             return;
@@ -124,7 +124,7 @@ impl Run<'_> {
                 let Some(task) = next.checked_sub(lists.node).filter(|_| to.len() < MOST) else {
                     break;
                 };
-                // A circle that does not come back to its head: it was cut while it was read.
+                // A cycle without its head: the list changed while it was read.
                 if !to.insert(task) {
                     break;
                 }
@@ -133,8 +133,8 @@ impl Run<'_> {
         }
     }
 
-    /// All tasks, by address; `last`: those of the look before. `None` where what holds them is none
-    /// any more.
+    /// Returns all tasks by address; `last`: those of the last snapshot. `None` if a container no
+    /// longer exists.
     pub(super) fn tasks(
         &mut self,
         holders: &[Holder],
@@ -175,13 +175,13 @@ impl Run<'_> {
         Some(tasks.into_iter().collect())
     }
 
-    /// The tasks of which everything that they rest on still is so, and the addresses of the others.
+    /// Splits the tasks: those with unchanged `seen` words, and the addresses of the others.
     fn held(&mut self, read: Vec<(u64, Rests)>) -> (Vec<(u64, Rests)>, Vec<u64>) {
         let rests = read.iter().flat_map(|(_, rests)| &rests.seen);
         let mut wanted: Vec<u64> = rests.map(|(at, _)| *at).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        // Each piece costs the kernel more than its bytes do: what is near is read together.
+        // A separate read costs the kernel more than a few extra bytes: join near words.
         let near = |a: &u64, b: &u64| a >> 12 == b >> 12 && b - a <= NEAR;
         let mut pieces = Vec::new();
         for run in wanted.chunk_by(near) {

@@ -1,21 +1,21 @@
-//! asyncio: the tasks of a process, and what their coroutines await.
+//! asyncio: the tasks of a process, and the coroutines that they await.
 //!
 //! ```text
-//! mod.rs      one look at all tasks
-//! list.rs     where they are, and which have not changed since the last look
-//! task.rs     one of them: its fields, what it waits for
+//! mod.rs      one snapshot of all tasks
+//! list.rs     finds the tasks, and those unchanged since the last snapshot
+//! task.rs     one task: its fields and its wait
 //! chain.rs    from a task's coroutine to the innermost one that it awaits
 //! objects.rs  dicts, attributes, texts, sets, types
-//! places.rs   where CPython keeps them, by version
-//! reasons.rs  what a task waits for, by the functions it waits in
+//! places.rs   CPython's structure offsets, by version
+//! reasons.rs  classifies waits by the functions on the stack
 //! ```
 //!
-//! The list is found as a program would: `sys.modules`, `asyncio.tasks`, and the sets in which it
-//! keeps the tasks of all loops, whichever loop that is. Tasks of C (`_asyncio`) and of Python are
-//! read; of C's, places are learnt from what must follow each other: coroutine, name, context.
+//! The list is found as a program would find it: `sys.modules`, `asyncio.tasks`, and the sets with
+//! the tasks of all loops of any kind. Tasks written in C (`_asyncio`) and in Python are read. The
+//! offsets in C tasks are learnt from fields that must follow each other: coroutine, name, context.
 //!
-//! Not read: coroutines compiled to C (their tasks are there, with the frames up to them), other
-//! libraries' tasks (trio, curio), loops of an interpreter that is free-threaded.
+//! Not read: coroutines compiled to C (their tasks are listed, with the frames up to them), tasks
+//! of other libraries (trio, curio), loops of a free-threaded interpreter.
 
 mod chain;
 mod list;
@@ -41,62 +41,62 @@ use crate::runtime::{
 };
 pub use reasons::reason;
 
-/// The word, and its number, for what another thread is to bring (`run_in_executor`, `to_thread`).
+/// The word for a wait on another thread (`run_in_executor`, `to_thread`), and its number.
 const EXECUTOR: &str = "executor";
 const BY_EXECUTOR: u32 = 1;
 
-/// Something that holds tasks.
+/// A container of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     /// A set of tasks, or of weak references to them.
     Set { at: u64, weak: bool },
-    /// The lists of C's tasks of the interpreter with this state.
+    /// The lists of C tasks of the interpreter with this state.
     Lists { interpreter: u64 },
 }
 
-/// A task, and what that rests on.
+/// A task, with the words that it depends on.
 struct Rests {
     task: Task,
-    /// Where was read what it rests on, and what was there.
+    /// Addresses that the task depends on, with the words read there.
     seen: Vec<(u64, u64)>,
-    /// Whether that is all: as long as it holds, nothing of the task has changed.
+    /// Whether these are all: while they are unchanged, so is the task.
     whole: bool,
 }
 
-/// Looks at the tasks of one process.
+/// Snapshots of the tasks of one process.
 pub struct Tasks {
-    /// How far its addresses are moved.
+    /// Load bias of its addresses.
     bias: u64,
     pages: Pages,
     holders: Vec<Holder>,
-    /// How `sys.modules` was when the list was looked for in vain.
+    /// Version of `sys.modules` at the last failed search for the list.
     in_vain: Vec<[u64; 2]>,
-    /// The tasks of the last look, by address. Most tasks wait from one look to the next.
+    /// Tasks of the last snapshot, by address. Most tasks wait from one snapshot to the next.
     last: FxHashMap<u64, Rests>,
     known: Known,
 }
 
-/// What was learnt so far.
+/// Facts learnt so far.
 struct Known {
     kinds: FxHashMap<u64, Kind>,
     classes: FxHashMap<u64, Class>,
     /// Names of types.
     names: FxHashMap<u64, Arc<str>>,
-    /// Where a task of C has its coroutine.
+    /// Offset of the coroutine in a C task.
     coroutine: Option<u64>,
-    /// The functions of stacks, by address of the code object and its check.
+    /// Functions of stacks, by address of the code object and its checksum.
     codes: FxHashMap<(u64, u32), Option<Arc<Code>>>,
-    /// By code object: where its name is and what it is, and its check.
+    /// By code object: address and value of its name pointer, and its checksum.
     checks: FxHashMap<u64, ((u64, u64), u32)>,
-    /// Names of the functions that tasks began with.
+    /// Names of the tasks' start functions.
     starts: FxHashMap<u64, String>,
-    /// What tasks wait for, in words; the first one stands for what has none.
+    /// Wait words; the first one stands for waits without a word.
     words: Vec<String>,
     broken: u64,
 }
 
 impl Tasks {
-    /// Of a process whose addresses are moved by `bias`.
+    /// Creates a value for a process with load bias `bias`.
     pub fn new(bias: u64) -> Tasks {
         Tasks {
             bias,
@@ -118,13 +118,13 @@ impl Tasks {
         }
     }
 
-    /// What tasks wait for, by number: empty, `executor`, or `task` and the functions that the awaited
-    /// tasks began with.
+    /// The wait words by number: empty, `executor`, or `task` and the start functions of the
+    /// awaited tasks.
     pub fn words(&self) -> Vec<String> {
         self.known.words.clone()
     }
 
-    /// Hands out the functions in the stacks of the tasks, by address of the code object and check (see
+    /// Takes the functions of the tasks' stacks, by address of the code object and checksum (see
     /// `bpf/python_abi.h`).
     pub fn take_codes(&mut self) -> impl Iterator<Item = ((u64, u32), Arc<Code>)> {
         let all = std::mem::take(&mut self.known.codes).into_iter();
@@ -177,7 +177,7 @@ impl Looker for Tasks {
                 Look::Tasks(self.last.values().map(|rests| rests.task.clone()).collect())
             }
             None => {
-                // The module was loaded anew, or the interpreter is ending.
+                // The module was reloaded, or the interpreter is ending.
                 self.holders.clear();
                 self.in_vain.clear();
                 Look::None
@@ -185,7 +185,7 @@ impl Looker for Tasks {
         }
     }
 
-    /// The name that the program gave it.
+    /// The name that the program gave the task.
     fn labels(&mut self, facts: &AnyFacts, memory: &mut dyn Memory, task: &Task) -> Vec<Label> {
         let Some((facts, places)) = of(facts).filter(|_| task.labels != 0) else {
             return Vec::new();
@@ -215,7 +215,7 @@ impl Looker for Tasks {
     }
 }
 
-/// One look.
+/// One snapshot in progress.
 struct Run<'l> {
     objects: Objects<'l>,
     facts: &'l Facts,

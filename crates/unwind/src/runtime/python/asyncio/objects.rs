@@ -1,7 +1,7 @@
-//! Python objects read from outside: dicts, attributes, texts, sets, types.
+//! Reads Python objects of another process: dicts, attributes, texts, sets, types.
 //!
-//! A page is read once in each look and kept for its rest, as objects of a kind lie side by side.
-//! Nothing read is trusted: every count has a bound, every pointer may lead nowhere.
+//! A page is read once in each snapshot and cached, as objects of a kind lie side by side. No value
+//! is trusted: every count is bounded, and every pointer may be invalid.
 
 use rustc_hash::FxHashMap;
 
@@ -9,46 +9,46 @@ use super::super::{code, layout::Objects as Texts};
 use super::places::{Attributes, Places};
 use crate::runtime::tasks::Memory;
 
-/// Most entries of a dict and of a set.
+/// Maximum entries of a dict, and of a set.
 const MOST_KEYS: u64 = 1 << 16;
 const MOST_MEMBERS: u64 = 1 << 20;
-/// Most names of attributes that are kept.
+/// Maximum cached attribute names.
 const MOST_NAMES: usize = 1 << 12;
-/// Most pages that are kept, 4 KiB each.
+/// Maximum cached pages, 4 KiB each.
 const MOST_PAGES: usize = 1 << 14;
 const PAGE: u64 = 4096;
 
-/// In a type: name, bytes of an instance, flags, what it is derived from, where instances keep
-/// their dict.
+/// Offsets in a type: name, bytes of an instance, flags, base type, offset of the instances' dict.
 const TYPE_NAME: u64 = 24;
 const TYPE_BYTES: u64 = 32;
 const TYPE_FLAGS: u64 = 168;
 const TYPE_BASE: u64 = 256;
 const TYPE_DICT: u64 = 288;
-/// Flags of types: instances have values in line, a dict in front; the type is no part of C code.
+/// Type flags: instances have inline values; they have a dict before them; the type was created at
+/// run time.
 const INLINE_VALUES: u64 = 1 << 2;
 const MANAGED_DICT: u64 = 1 << 4;
 pub(super) const HEAP_TYPE: u64 = 1 << 9;
 
-/// Memory of a process as it was when each page was first read.
+/// Page cache of a process's memory.
 #[derive(Default)]
 pub(super) struct Pages {
-    /// Where in `bytes` a page is, if it could be read, and whether anybody asked for it.
+    /// Index of a page in `bytes` if it could be read, and whether it was used.
     places: FxHashMap<u64, (Option<usize>, bool)>,
     bytes: Vec<u8>,
-    /// Names of attributes, by their objects: a class keeps them for as long as it is there.
+    /// Attribute names by the address of their objects, which live as long as their class.
     names: FxHashMap<u64, Box<str>>,
 }
 
 impl Pages {
-    /// Forgets what was read.
+    /// Drops all cached pages.
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.bytes.clear();
     }
 
-    /// Reads all pages anew that were asked for since they were read, all at once: a look needs mostly
-    /// what the one before needed.
+    /// Reads all pages that were used since the last read again, in one call: a snapshot mostly
+    /// needs the pages of the last one.
     pub(super) fn renew(&mut self, memory: &mut dyn Memory) {
         let asked = self
             .places
@@ -65,7 +65,7 @@ impl Pages {
             .extend(read.map(|(i, (page, _))| (page, (Some(i * PAGE as usize), false))));
     }
 
-    /// The bytes of a page.
+    /// Returns the bytes of a page.
     fn page(&mut self, page: u64, memory: &mut dyn Memory) -> Option<&[u8]> {
         if self.places.len() >= MOST_PAGES {
             self.clear();
@@ -86,7 +86,7 @@ impl Pages {
     }
 }
 
-/// The objects of a process.
+/// Reader of the Python objects of a process.
 pub(super) struct Objects<'l> {
     pub(super) memory: &'l mut dyn Memory,
     pub(super) pages: &'l mut Pages,
@@ -94,7 +94,7 @@ pub(super) struct Objects<'l> {
     pub(super) texts: &'l Texts,
 }
 
-/// A dict's keys and how its entries lie.
+/// Keys of a dict, and the layout of its entries.
 struct Keys {
     entries: u64,
     size: u64,
@@ -103,7 +103,7 @@ struct Keys {
 }
 
 impl Objects<'_> {
-    /// Fills `to` from `at` on, or not.
+    /// Fills `to` from `at` on; returns whether it could.
     pub(super) fn read(&mut self, mut at: u64, mut to: &mut [u8]) -> bool {
         while !to.is_empty() {
             let (page, from) = (at & !(PAGE - 1), (at & (PAGE - 1)) as usize);
@@ -118,7 +118,7 @@ impl Objects<'_> {
         true
     }
 
-    /// The words from `at` on.
+    /// Reads the words from `at` on.
     pub(super) fn words<const N: usize>(&mut self, at: u64) -> Option<[u64; N]> {
         let mut words = [0u64; N];
         for (i, word) in words.iter_mut().enumerate() {
@@ -136,7 +136,7 @@ impl Objects<'_> {
         self.words(at).map(|[word]| word)
     }
 
-    /// The word at `at`, where it can be an address: so much can be added to it.
+    /// Reads the word at `at` if it can be an address, so that offsets can be added safely.
     pub(super) fn pointer(&mut self, at: u64) -> Option<u64> {
         self.word(at).filter(|to| to >> 47 == 0)
     }
@@ -146,18 +146,18 @@ impl Objects<'_> {
         self.read(at, &mut byte).then_some(byte[0])
     }
 
-    /// Four bytes, signed.
+    /// Reads four bytes, signed.
     pub(super) fn half(&mut self, at: u64) -> Option<i32> {
         let mut bytes = [0u8; 4];
         self.read(at, &mut bytes).then(|| i32::from_le_bytes(bytes))
     }
 
-    /// The type of an object.
+    /// Reads the type of an object.
     pub(super) fn type_of(&mut self, object: u64) -> Option<u64> {
         self.pointer(object.checked_add(8)?)
     }
 
-    /// What a type is called, for C types with their module.
+    /// Reads the name of a type; for C types with the module.
     pub(super) fn type_name(&mut self, class: u64) -> Option<String> {
         let at = self.word(class.checked_add(TYPE_NAME)?)?;
         let mut name = Vec::new();
@@ -174,35 +174,35 @@ impl Objects<'_> {
         self.word(class.checked_add(TYPE_FLAGS)?)
     }
 
-    /// Bytes of an instance.
+    /// Reads the bytes of an instance.
     pub(super) fn instance_bytes(&mut self, class: u64) -> Option<u64> {
         self.word(class.checked_add(TYPE_BYTES)?)
     }
 
-    /// The type that `class` is derived from; 0: none.
+    /// Reads the base type of `class`; 0: none.
     pub(super) fn base(&mut self, class: u64) -> Option<u64> {
         self.word(class.checked_add(TYPE_BASE)?)
     }
 
-    /// A `str` object's content.
+    /// Reads the content of a `str` object.
     pub(super) fn text(&mut self, object: u64) -> Option<String> {
         let texts = self.texts;
         code::text(texts, object, &mut |at, to: &mut [u8]| self.read(at, to)).ok()
     }
 
-    /// The members of a list.
+    /// Reads the members of a list.
     pub(super) fn list(&mut self, object: u64) -> Option<Vec<u64>> {
         let [n, first] = self.words(object.checked_add(16)?)?;
         let all = 0..n.min(MOST_KEYS);
         all.map(|i| self.word(first.checked_add(8 * i)?)).collect()
     }
 
-    /// How many members a list has.
+    /// Reads the number of members of a list.
     pub(super) fn list_len(&mut self, object: u64) -> Option<u64> {
         self.word(object.checked_add(16)?)
     }
 
-    /// The first member of a list, and of a tuple.
+    /// Reads the first member of a list.
     pub(super) fn list_first(&mut self, object: u64) -> Option<u64> {
         let first = self.pointer(object.checked_add(24)?)?;
         self.pointer(first)
@@ -212,14 +212,14 @@ impl Objects<'_> {
         self.pointer(object.checked_add(self.places.tuple_first)?)
     }
 
-    /// The members of a set.
+    /// Reads the members of a set.
     pub(super) fn set(&mut self, object: u64) -> Option<Vec<u64>> {
         let [used, mask, table] = self.words(object.checked_add(24)?)?;
         let slots = mask.checked_add(1)?;
         if !slots.is_power_of_two() || slots > MOST_MEMBERS || used > slots {
             return None;
         }
-        // All at once, and fresh: it is the one thing here that is big.
+        // Read it in one piece and uncached: it is the only large object here.
         let mut bytes = vec![0u8; 16 * slots as usize];
         if !self.memory.read(table, &mut bytes) {
             return None;
@@ -229,13 +229,13 @@ impl Objects<'_> {
         Some(all.filter(|key| *key != 0 && key % 8 == 0).collect())
     }
 
-    /// How much is in a dict, to see whether it has changed.
+    /// The number of entries of a dict and its keys' address, which change with its content.
     pub(super) fn dict_version(&mut self, dict: u64) -> Option<[u64; 2]> {
         let [used, _, keys] = self.words(dict.checked_add(16)?)?;
         Some([used, keys])
     }
 
-    /// The value of `name` in a dict.
+    /// Reads the value of `name` in a dict.
     pub(super) fn item(&mut self, dict: u64, name: &str) -> Option<u64> {
         let [keys, values] = self.words(dict.checked_add(32)?)?;
         let keys = self.keys(keys)?;
@@ -246,7 +246,7 @@ impl Objects<'_> {
         self.value(&keys, values, i)
     }
 
-    /// The same of the dict of an instance, whose keys are names of attributes.
+    /// Reads the value of attribute `name` in an instance's dict.
     fn instance_item(&mut self, dict: u64, name: &str) -> Option<u64> {
         let [keys, values] = self.words(dict.checked_add(32)?)?;
         let keys = self.keys(keys)?;
@@ -258,7 +258,7 @@ impl Objects<'_> {
         self.word(keys.entries + i * keys.size + keys.key)
     }
 
-    /// The value of entry `i`; `values` are those of a dict that shares its keys, or 0.
+    /// Reads the value of entry `i`; `values` are those of a dict that shares its keys, or 0.
     fn value(&mut self, keys: &Keys, values: u64, i: u64) -> Option<u64> {
         match values {
             0 => self.word(keys.entries + i * keys.size + keys.key + 8),
@@ -298,7 +298,7 @@ impl Objects<'_> {
         (keys.n <= MOST_KEYS && keys.entries >> 47 == 0).then_some(keys)
     }
 
-    /// Whether the key of entry `i`, of keys that a class has for its instances, is `name`.
+    /// Whether the key of entry `i`, in keys that a class shares with its instances, is `name`.
     fn is_named(&mut self, keys: &Keys, i: u64, name: &str) -> bool {
         let Some(key) = self.key(keys, i) else {
             return false;
@@ -320,8 +320,8 @@ impl Objects<'_> {
         length == Some(name.len() as u64) && self.text(object).as_deref() == Some(name)
     }
 
-    /// The attribute `name` of an object whose class was written in Python, or derived from one of C
-    /// whose instances have a dict.
+    /// Reads attribute `name` of an instance of a Python class, or of a class derived from a C
+    /// class that gives its instances a dict.
     pub(super) fn attribute(&mut self, object: u64, name: &str) -> Option<u64> {
         let class = self.type_of(object)?;
         let flags = self.type_flags(class)?;

@@ -1,73 +1,73 @@
-//! Where CPython keeps modules, attributes and suspended coroutines, by version.
+//! CPython's offsets for modules, attributes and suspended coroutines, by version.
 //!
-//! The structures are fixed within a minor version. What C's `_asyncio` has in its own objects is
-//! not here: that is learnt from the first task.
+//! The structures are fixed within a minor version. The offsets in objects of the C module
+//! `_asyncio` are not here: they are learnt from the first task.
 
-/// How the instances of classes written in Python keep their attributes.
+/// Storage of the attributes of instances of Python classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attributes {
-    /// To 3.10: in a dict, at an offset that the type tells.
+    /// Up to 3.10: a dict, at an offset that the type gives.
     Dict,
-    /// 3.11: in values in front of the object, or in a dict there.
+    /// 3.11: values before the object, or a dict there.
     Before,
-    /// 3.12: likewise, in one word that tells which.
+    /// 3.12: values or a dict, in one tagged word before the object.
     Tagged,
-    /// From 3.13: in values behind the object, or in a dict in front of it.
+    /// From 3.13 on: values behind the object, or a dict before it.
     Inline,
 }
 
-/// How a suspended coroutine keeps its frame.
+/// Storage of a suspended coroutine's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suspended {
-    /// 3.8, 3.9: in a frame object, with the end of its stack as a pointer.
+    /// 3.8, 3.9: a frame object, with a pointer to the end of its stack.
     Pointer,
-    /// 3.10: in a frame object, with the depth of its stack.
+    /// 3.10: a frame object, with the depth of its stack.
     Depth,
-    /// From 3.11: within the coroutine.
+    /// From 3.11 on: inside the coroutine.
     Within {
-        /// Its state, a signed byte.
+        /// Offset of its state, a signed byte.
         state: u16,
-        /// The frame.
+        /// Offset of the frame.
         frame: u16,
-        /// In the frame: how many things are on its stack and before it; from 3.14 on, where the
-        /// stack ends.
+        /// In the frame: offset of the number of locals and stack entries; from 3.14 on, of the
+        /// pointer to the stack's end.
         depth: u16,
-        /// In the frame: the first of these things, where they are counted.
+        /// In the frame: offset of the first local, where they are counted.
         first: Option<u16>,
-        /// The state of one that has not begun.
+        /// State of a coroutine that has not started.
         created: i8,
-        /// Whether the state alone says that it awaits; before 3.13 the next instruction does.
+        /// Whether the state alone shows an await; before 3.13 the next instruction does.
         awaits: bool,
     },
 }
 
-/// Where tasks of C are in lists, which go in circles: from 3.14 on.
+/// Offsets of the circular lists of C tasks, from 3.14 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lists {
-    /// A list's head, in the state of an interpreter.
+    /// In an interpreter's state: the head of a list.
     pub interpreter: u64,
-    /// Another one, in that of each thread.
+    /// In a thread's state: the head of a list.
     pub thread: u64,
-    /// In a task: its node.
+    /// In a task: its list node.
     pub node: u64,
 }
 
-/// All of that.
+/// All offsets of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     /// In an interpreter's state: `sys.modules`.
     pub modules: u32,
-    /// In a class: the keys that its instances share.
+    /// In a class: the keys shared by its instances.
     pub shared_keys: u16,
     pub attributes: Attributes,
     pub suspended: Suspended,
-    /// In the module `asyncio.tasks`: what holds all tasks.
+    /// In the module `asyncio.tasks`: names of the containers of tasks.
     pub sets: &'static [&'static str],
     pub lists: Option<Lists>,
     /// In a function: its name; in a tuple: its first member.
     pub function_name: u64,
     pub tuple_first: u64,
-    /// Whether dicts have the head that came with 3.11.
+    /// Whether dict keys have the short header introduced in 3.11.
     pub short_heads: bool,
 }
 
@@ -75,7 +75,7 @@ const ALL: &[&str] = &["_all_tasks"];
 const TWO: &[&str] = &["_scheduled_tasks", "_eager_tasks"];
 
 impl Places {
-    /// Those of CPython 3.`minor`. `modules`: where its runtime says that `sys.modules` is.
+    /// The offsets of CPython 3.`minor`. `modules`: the runtime's own offset of `sys.modules`.
     pub(super) fn of(minor: u32, modules: Option<u32>) -> Option<Places> {
         let within = |state, frame, created, awaits| Suspended::Within {
             state,

@@ -1,8 +1,9 @@
-//! What a task waits for, by the functions it waits in: the runtime itself knows only a future.
+//! Classifies the waits of tasks by the functions on the stack: the runtime itself knows only a
+//! future.
 
-/// Where asyncio and well-known libraries wait, by file and function (`*`: any): the first one of a
-/// stack, innermost first, says what for; where that is something that many things are made of
-/// ([`GENERAL`]), whoever calls it says more.
+/// Wait functions of asyncio and well-known libraries, by file and function (`*`: any). The first
+/// function of a stack, innermost first, that matches a row gives the reason. If that reason is
+/// [`GENERAL`], a caller may give a more specific one.
 const WAITS: &[(&str, &str, &str)] = &[
     ("asyncio/tasks.py", "sleep", "timer"),
     ("asyncio/tasks.py", "*", "task"),
@@ -53,8 +54,8 @@ const WAITS: &[(&str, &str, &str)] = &[
 
 const GENERAL: &[&str] = &["event", "queue", "lock"];
 
-/// Where servers wait for their next request, or for their end: no work is in flight there. By the
-/// innermost function that is not asyncio's own.
+/// Functions in which a server waits for its next request or its end: nothing is in flight.
+/// Compared with the innermost function outside asyncio.
 const PARKED: &[(&str, &str)] = &[
     ("aiohttp/web_protocol.py", "start"),
     ("aiohttp/web.py", "_run_app"),
@@ -68,12 +69,11 @@ const PARKED_ITSELF: &[(&str, &str)] = &[
     ("asyncio/base_events.py", "wait_closed"),
 ];
 
-/// What a task waits for, from the word of what it waits for and the functions it waits in, innermost
-/// first: file and name.
+/// Classifies a wait by its word and by the functions on the stack, innermost first: file and name.
 pub fn reason<'n>(word: &str, functions: impl Iterator<Item = (&'n str, &'n str)>) -> &'static str {
     let all: Vec<_> = functions.collect();
     let is = |(file, name): (&str, &str), in_file: &str, called: &str| {
-        // Classes are a part of names from 3.11 on.
+        // From 3.11 on names include the class.
         let plain = name.rsplit('.').next().unwrap_or(name);
         let there = match in_file.strip_suffix('/') {
             Some(_) => file.contains(&format!("/{in_file}")),
@@ -110,7 +110,7 @@ pub fn reason<'n>(word: &str, functions: impl Iterator<Item = (&'n str, &'n str)
         special.next().or_else(|| of_place(&all[from]))
     };
     match of_callers() {
-        // Name look-ups are left to other threads, too.
+        // Name look-ups run on other threads, too.
         Some("network") => "network",
         _ if !word.is_empty() => "thread",
         other => other.unwrap_or("other"),
@@ -151,7 +151,7 @@ mod tests {
             "DataQueue.read",
         );
         assert_eq!(of("", &[read, APP]), "network");
-        // What is made of an event is what it was made for.
+        // A wait built on an event is named for its purpose.
         let event = ("/usr/lib/python3.11/asyncio/locks.py", "Event.wait");
         let any = ("/venv/anyio/_backends/_asyncio.py", "Event.wait");
         let receive = ("/venv/anyio/_backends/_asyncio.py", "SocketStream.receive");
@@ -169,7 +169,7 @@ mod tests {
     fn a_server_that_waits_for_requests_is_parked() {
         let start = ("/venv/aiohttp/web_protocol.py", "RequestHandler.start");
         assert_eq!(of("", &[start]), "parked");
-        // A handler is called by the same function.
+        // A handler is called by the function that otherwise is parked.
         let read = ("/venv/aiohttp/streams.py", "StreamReader.read");
         assert_eq!(of("", &[read, APP, start]), "network");
         let sleep = ("/usr/lib/python3.11/asyncio/tasks.py", "sleep");

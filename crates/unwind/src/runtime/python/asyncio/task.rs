@@ -1,4 +1,4 @@
-//! One task: its fields, its coroutines, and what it waits for.
+//! One task: its fields, its coroutines, and its wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::runtime::{
     tasks::{Doing, Task},
 };
 
-/// Bytes of a task of C within which everything lies.
+/// Bytes of a C task that contain all fields.
 const TASK_BYTES: u64 = 320;
-/// In a future of C: whom to call when it is done, one and others. It has them until it is done.
+/// Offsets in a C future of its first callback and of the others. They are set until it is done.
 const CALLBACK: u64 = 24;
 const CALLBACKS: u64 = 40;
-/// How asyncio calls the function by which a future of its own follows one of another thread.
+/// asyncio's name of the callback by which its own future follows one of another thread.
 const FOLLOWS: &str = "_call_check_cancel";
-/// Most distinct things to wait for that are told apart, and functions of them named at once.
+/// Maximum distinct wait words, and functions named in one word.
 const MOST_WORDS: usize = 4096;
 const MOST_NAMED: usize = 4;
 
-/// What a class is to this.
+/// Role of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// A task or future; whether its fields are C's.
+    /// A task or future; `of_c`: it has the fields of the C implementation.
     Task {
         of_c: bool,
     },
@@ -37,11 +37,11 @@ pub(super) enum Class {
     Gathering {
         of_c: bool,
     },
-    /// Neither.
+    /// Neither a task nor a future.
     Other,
 }
 
-/// What is read of a task itself.
+/// Fields of a task.
 struct Fields {
     /// Future that it waits for.
     waiter: u64,
@@ -50,7 +50,8 @@ struct Fields {
 }
 
 impl Run<'_> {
-    /// One task; within: `None` where there is none, or it is done. `None`: it moved, or is garbage.
+    /// Reads one task. `Some(None)`: there is none, or it is done. `None`: it changed meanwhile, or
+    /// is garbage.
     pub(super) fn task(&mut self, at: u64) -> Option<Option<Rests>> {
         let class = self.objects.type_of(at)?;
         let Class::Task { of_c } = self.class(class)? else {
@@ -76,7 +77,7 @@ impl Run<'_> {
         };
         self.start(chain.start)?;
         seen.extend(chain.seen);
-        // Others than those that were read may end while it waits for them.
+        // Tasks that it waits for may end without a change to the words read.
         let whole = of_c && !matches!(doing, Doing::Waiting(n) if n > BY_EXECUTOR);
         let task = Task {
             id: at ^ fields.coroutine.rotate_left(20),
@@ -120,7 +121,7 @@ impl Run<'_> {
         Some(found)
     }
 
-    /// What a task has; within: `None` where its coroutine is gone, as it is done.
+    /// Reads the fields of a task; `Some(None)` if it is done and its coroutine is gone.
     fn fields(
         &mut self,
         at: u64,
@@ -136,7 +137,7 @@ impl Run<'_> {
             let mut field = |name| self.objects.attribute(at, name);
             [field("_fut_waiter")?, field("_coro")?, field("_name")?]
         };
-        // From 3.13 on a name is a number until somebody asks for it.
+        // From 3.13 on a default name is a number until it is read.
         let class = match name >> 47 {
             0 => self.objects.type_of(name),
             _ => None,
@@ -150,7 +151,7 @@ impl Run<'_> {
         }))
     }
 
-    /// Where a task of C has its coroutine: in front of a name and a context.
+    /// The offset of the coroutine in a C task: before a name and a context.
     fn coroutine_at(&mut self, task: u64) -> Option<u64> {
         if let Some(known) = self.known.coroutine {
             return Some(known);
@@ -186,7 +187,7 @@ impl Run<'_> {
         )
     }
 
-    /// The frames of a chain, innermost first, in the words of the walk of threads.
+    /// The frames of a chain, innermost first, in the words of the interpreter walk.
     fn stack(&mut self, chain: &mut Chain) -> Option<Vec<u64>> {
         let mut words = Vec::with_capacity(2 * chain.frames.len());
         for (code, lasti) in chain.frames.iter().rev() {
@@ -219,7 +220,7 @@ impl Run<'_> {
         code
     }
 
-    /// Learns the name of the function that a task began with.
+    /// Learns the name of a task's start function.
     fn start(&mut self, start: u64) -> Option<String> {
         if let Some(known) = self.known.starts.get(&start) {
             return Some(known.clone());
@@ -230,14 +231,14 @@ impl Run<'_> {
         };
         let name = match name {
             Some(code) => code.name.clone(),
-            // Of a coroutine compiled to C there is only its class.
+            // A coroutine compiled to C has only its class.
             None => self.objects.type_name(start)?,
         };
         self.known.starts.insert(start, name.clone());
         Some(name)
     }
 
-    /// What is waited for with `waiter`, by number; within: `None` where nothing is, or it is there.
+    /// The number of the wait on `waiter`; `Some(None)`: there is no waiter, or it is done.
     fn waits(&mut self, waiter: u64, seen: &mut Vec<(u64, u64)>) -> Option<Option<u32>> {
         if waiter == 0 {
             return Some(None);
@@ -248,10 +249,10 @@ impl Run<'_> {
         }
         let of_c = match self.class(class)? {
             Class::Task { of_c } | Class::Future { of_c } | Class::Gathering { of_c } => of_c,
-            // Somebody else's future.
+            // A future of another library.
             Class::Other => return Some(Some(0)),
         };
-        // Of C's, the first one to be called; of Python's, that is a pair with a context.
+        // The first callback. In a Python future it is in a pair with a context.
         let (pending, first) = if of_c {
             let (one, others) = (waiter + CALLBACK, waiter + CALLBACKS);
             let called = [self.objects.word(one)?, self.objects.word(others)?];
@@ -303,7 +304,7 @@ impl Run<'_> {
         Some(self.objects.text(name)? == FOLLOWS)
     }
 
-    /// The function that a task began with, unless it is done.
+    /// The start function of a task, unless the task is done.
     pub(super) fn awaited(&mut self, at: u64) -> Option<String> {
         let class = self.objects.type_of(at)?;
         let Class::Task { of_c } = self.class(class)? else {
@@ -317,7 +318,7 @@ impl Run<'_> {
         self.start(chain.start)
     }
 
-    /// The number of waiting for tasks that began with these functions.
+    /// The number of the word for a wait on tasks with these start functions.
     fn number(&mut self, names: BTreeSet<String>) -> u32 {
         let mut all: Vec<_> = names.into_iter().collect();
         if all.len() > MOST_NAMED {

@@ -1,5 +1,5 @@
-//! What a process shows may be anything: a heap of objects of the right types that point at each
-//! other at random must neither stop the look nor bring it down.
+//! A process may contain anything: a heap of objects of the right types with random pointers must
+//! neither hang a snapshot nor crash it.
 
 use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ impl Heap {
 
 impl Memory for Heap {
     fn read(&mut self, at: u64, to: &mut [u8]) -> bool {
-        // Pages are read, and the heap ends in the middle of one.
+        // Pages are read whole, and the heap ends inside one.
         let Some(from) = at.checked_sub(HEAP).map(|from| from as usize) else {
             return false;
         };

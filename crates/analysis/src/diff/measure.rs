@@ -1,0 +1,413 @@
+//! What one run says of each function and state, by block of time.
+//!
+//! A function's time in a state is its share of the state's samples times the state's exact total.
+//! By block that is written as `(x − p·y) + p·T`: what sampling did not hit in proportion, and what
+//! the function's share of the exactly counted time is. Both have their own variation, and neither
+//! is mistaken for the other.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::compare::{Estimate, estimate};
+use wallscope_model::crowding::Crowding;
+use wallscope_model::place;
+use wallscope_model::stats::MAX_BLOCKS;
+use wallscope_model::{Column, Frame, FrameKind, Line, Recording, State, View};
+
+use super::holders::{self, Holder};
+use super::{Metric, Normal};
+use crate::view::{Analysis, FunctionName, Idle};
+use wallscope_model::name;
+
+/// The states that are compared. Time in none that is known is what most files of other tools hold.
+pub const STATES: [State; 4] = [
+    State::OnCpu,
+    State::Runnable,
+    State::Blocked,
+    State::Unknown,
+];
+
+/// A value for each of [`STATES`].
+type ByState<T> = [T; STATES.len()];
+
+/// Functions by number, the same in all runs.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) all: Vec<FunctionName>,
+    ids: FxHashMap<FunctionName, u32>,
+}
+
+impl Names {
+    pub(super) fn id(&mut self, name: FunctionName) -> u32 {
+        if let Some(id) = self.ids.get(&name) {
+            return *id;
+        }
+        let id = self.all.len() as u32;
+        self.all.push(name.clone());
+        self.ids.insert(name, id);
+        id
+    }
+
+    /// The functions of a frame, innermost first. Addresses differ from build to build: what has no
+    /// name goes by its module.
+    pub(super) fn of_frame(&mut self, rec: &Recording, frame: &Frame) -> Vec<u32> {
+        let module = frame.module.map(|m| &rec.modules[m.0 as usize]);
+        let module: Arc<str> = Arc::from(module.map_or("", |m| m.name()));
+        let name = |name: Arc<str>| FunctionName {
+            name,
+            module: module.clone(),
+            kind: frame.kind,
+        };
+        let function = |l: &Line| &rec.functions[l.function.0 as usize];
+        if frame.lines.iter().all(|l| function(l).is_unnamed()) {
+            let nameless = match (frame.kind, &*module) {
+                (FrameKind::Jit, _) | (_, "") => Arc::from("[no name]"),
+                (_, module) => Arc::from(format!("[{module}, no name]")),
+            };
+            return vec![self.id(name(nameless))];
+        }
+        (frame.lines.iter())
+            .map(|l| self.id(name(function(l).name.clone())))
+            .collect()
+    }
+
+    fn mark(&mut self, text: String) -> u32 {
+        self.id(FunctionName {
+            name: Arc::from(text),
+            module: Arc::from(""),
+            kind: FrameKind::Native,
+        })
+    }
+}
+
+/// Values by block of time.
+pub(super) type Blocks = Vec<f64>;
+
+/// One run.
+pub(super) struct Run {
+    /// Time by function and state, one value a block, sampled and scaled.
+    pub(super) functions: FxHashMap<(u32, usize), Blocks>,
+    /// Blocked time by reason and runnable time by part, likewise.
+    pub(super) reasons: FxHashMap<(&'static str, usize), Blocks>,
+    /// Time by function and reason, ns.
+    pub(super) why: FxHashMap<(u32, &'static str), f64>,
+    /// Time that a function waited for locks, by who held them, ns.
+    pub(super) held: FxHashMap<(u32, Holder), f64>,
+    /// Sampled time of each state by block.
+    sampled: ByState<Blocks>,
+    /// The same time as it was counted.
+    counted: ByState<Blocks>,
+    /// Whether all there is of a state are samples: then its whole has their error.
+    only_sampled: ByState<bool>,
+    /// Time in which threads waited for a CPU, as counted.
+    crowding: Blocks,
+    /// Samples behind each state (Kish's number where they weigh differently).
+    pub(super) samples: ByState<f64>,
+    /// How many waits there were, by function and state, where that is known. However long a wait is, it
+    /// shows its stack once.
+    waits: FxHashMap<(u32, usize), f64>,
+    /// What values are divided by, by block.
+    normal: Blocks,
+    /// Whether that is all time itself.
+    shares: bool,
+    /// Idle time of the view that was left out, ns.
+    pub(super) hidden_idle_ns: u64,
+    /// Length, s.
+    pub(super) seconds: f64,
+}
+
+impl Run {
+    /// Measures a recording.
+    pub(super) fn of(
+        rec: &Recording,
+        names: &mut Names,
+        options: &super::Options,
+        requests: Option<f64>,
+    ) -> Run {
+        let analysis = Analysis::new(rec, options.idle);
+        let slices = rec.slices.count as usize;
+        let blocks = slices.clamp(1, MAX_BLOCKS);
+        let block_of = |slice: u32| (slice as usize * blocks / slices.max(1)).min(blocks - 1);
+        let zero = || vec![0.0; blocks];
+        let mut run = Run {
+            functions: FxHashMap::default(),
+            reasons: FxHashMap::default(),
+            why: FxHashMap::default(),
+            held: FxHashMap::default(),
+            sampled: STATES.map(|_| zero()),
+            counted: STATES.map(|_| zero()),
+            only_sampled: STATES.map(|state| {
+                let exact = |c: &Column| c.state == state && c.exact;
+                rec.domain.is_import() && !rec.domain.columns.iter().any(exact)
+            }),
+            samples: [0.0; STATES.len()],
+            waits: FxHashMap::default(),
+            crowding: zero(),
+            normal: zero(),
+            shares: options.normal == Normal::Total,
+            hidden_idle_ns: analysis.total(options.view).hidden_idle_ns,
+            seconds: rec.window.length_ns() as f64 / 1e9,
+        };
+        let frames: Vec<Vec<u32>> = (rec.frames.iter())
+            .map(|f| names.of_frame(rec, f))
+            .collect();
+        let mut stacks: Vec<Option<Vec<u32>>> = vec![None; rec.stacks.len()];
+        let mut squares = [0.0; STATES.len()];
+        let mut idle_left_out = [false; STATES.len()];
+        let waits = (!rec.hops.is_empty()).then(|| analysis.waits());
+        let mut pieces = analysis.pieces().peekable();
+        while let Some(p) = pieces.next() {
+            let mut ns = p.ns;
+            while let Some(more) = pieces.next_if(|q| q.sample == p.sample) {
+                ns += more.ns;
+            }
+            let s = &rec.samples[p.sample as usize];
+            let Some(state) = STATES.iter().position(|known| *known == s.state) else {
+                continue;
+            };
+            if !options.view.includes(s.state) {
+                continue;
+            }
+            squares[state] += (ns as f64).powi(2) / s.count.max(1) as f64;
+            let to = stacks[s.stack.0 as usize].get_or_insert_with(|| {
+                blamed(rec, s.stack.0 as usize, &frames, names, options.metric)
+            });
+            let factor = ns as f64 / s.ns.max(1) as f64;
+            let mut values: Vec<(usize, f64)> = (s.slices.iter())
+                .map(|v| (block_of(v.slice), v.ns as f64 * factor))
+                .collect();
+            if values.is_empty() {
+                values.push((0, ns as f64));
+            }
+            let reason = s.reason_name();
+            for f in to.iter() {
+                let row = run.functions.entry((*f, state)).or_insert_with(zero);
+                values.iter().for_each(|(b, v)| row[*b] += v);
+                if let Some(reason) = reason {
+                    *run.why.entry((*f, reason)).or_default() += ns as f64;
+                }
+            }
+            if let Some(waits) = waits.as_ref().filter(|_| holders::is_held(s.reason)) {
+                for (holder, ns) in holders::of_sample(&analysis, waits, p.sample as usize) {
+                    for f in to.iter() {
+                        *run.held.entry((*f, holder.clone())).or_default() += ns;
+                    }
+                }
+            }
+            if let Some(reason) = reason.filter(|_| s.state != State::OnCpu) {
+                let row = run.reasons.entry((reason, state)).or_insert_with(zero);
+                values.iter().for_each(|(b, v)| row[*b] += v);
+            }
+            values.iter().for_each(|(b, v)| run.sampled[state][*b] += v);
+        }
+        for row in &rec.shapes {
+            let state = STATES.iter().position(|known| *known == row.state);
+            let (Some(stack), Some(state)) = (row.stack, state) else {
+                continue;
+            };
+            let functions = stacks.get(stack.0 as usize).and_then(Option::as_ref);
+            for f in functions.into_iter().flatten() {
+                *run.waits.entry((*f, state)).or_default() += row.shape.count();
+            }
+        }
+        if options.idle != Idle::Show {
+            for s in &rec.samples {
+                if let Some(state) = STATES.iter().position(|known| *known == s.state) {
+                    idle_left_out[state] |= s.idle;
+                }
+            }
+        }
+        for (n, (sampled, squares)) in run.samples.iter_mut().zip(run.sampled.iter().zip(squares)) {
+            let all: f64 = sampled.iter().sum();
+            if squares > 0.0 {
+                *n = all * all / squares;
+            }
+        }
+        let mut ledger = STATES.map(|_| zero());
+        for row in rec.ledger_slices.iter() {
+            for (counted, state) in ledger.iter_mut().zip(STATES) {
+                counted[block_of(row.slice)] += row.state_ns(state) as f64;
+            }
+        }
+        for (i, ledger) in ledger.iter().enumerate() {
+            // What slices count cannot be had without the idle part of it.
+            let all: f64 = ledger.iter().sum();
+            let sampled: f64 = run.sampled[i].iter().sum();
+            run.counted[i] = if all > 0.0 && sampled > 0.0 && !idle_left_out[i] {
+                ledger.iter().map(|ns| ns * sampled / all).collect()
+            } else {
+                run.sampled[i].clone()
+            };
+        }
+        run.crowding.clone_from(&ledger[1]);
+        run.normal = normal(rec, &run, &ledger, options, requests, blocks);
+        run
+    }
+
+    /// The whole of some states, and its error. Sampling has a part in it only where samples are all
+    /// there is: that many of them is as much chance as any count (Poisson's variance).
+    pub(super) fn whole(&self, states: &[usize]) -> Estimate {
+        let x: Blocks = (0..self.normal.len())
+            .map(|b| states.iter().map(|s| self.counted[*s][b]).sum())
+            .collect();
+        let normal: f64 = self.normal.iter().sum();
+        let of_samples = states.iter().filter(|s| self.only_sampled[**s]);
+        let floor: f64 = of_samples
+            .map(|s| self.sampled_ns(*s).powi(2) / self.samples[*s].max(1.0))
+            .sum();
+        // All of what is divided by itself is 1, however often it was sampled.
+        let share_of_itself = x.iter().zip(&self.normal).all(|(x, n)| x == n);
+        let floor = if share_of_itself { 0.0 } else { floor };
+        estimate(
+            &x,
+            &self.normal,
+            floor / (normal * normal).max(f64::MIN_POSITIVE),
+        )
+    }
+
+    /// A part of one state or several: `parts` has its time by block for each of `states`.
+    pub(super) fn part(&self, states: &[usize], parts: &[Option<&Blocks>]) -> Estimate {
+        let mut x = vec![0.0; self.normal.len()];
+        let mut floor = 0.0;
+        for (state, part) in states.iter().zip(parts) {
+            let (y, counted) = (&self.sampled[*state], &self.counted[*state]);
+            let whole: f64 = y.iter().sum();
+            if whole <= 0.0 {
+                continue;
+            }
+            let own: f64 = part.map_or(0.0, |p| p.iter().sum());
+            let share = own / whole;
+            for (b, x) in x.iter_mut().enumerate() {
+                let sampled = part.map_or(0.0, |p| p[b]);
+                *x += (sampled - share * y[b]) + share * counted[b];
+            }
+            // One success and one failure more (Agresti and Caffo, The American Statistician 54,
+            // 2000): what was never seen is not certain to be nothing.
+            let n = self.samples[*state].max(1.0);
+            let p = (share * n + 1.0) / (n + 2.0);
+            // Where samples are all there is, how many they are in all is chance too.
+            let of_all = self.only_sampled[*state] && !self.shares;
+            let variance = if of_all { p } else { p * (1.0 - p) };
+            floor += variance / (n + 2.0) * whole * whole;
+        }
+        let normal: f64 = self.normal.iter().sum();
+        let floor = floor / (normal * normal).max(f64::MIN_POSITIVE);
+        Estimate {
+            crowding: Crowding::of(&x, &self.crowding, &self.normal),
+            ..estimate(&x, &self.normal, floor)
+        }
+    }
+
+    /// Samples of a function in a state; of waits, no more than there were.
+    pub(super) fn samples_of(&self, function: u32, state: usize) -> f64 {
+        let Some(own) = self.functions.get(&(function, state)) else {
+            return 0.0;
+        };
+        let all = self.sampled_ns(state).max(1.0);
+        let samples = self.samples[state] * own.iter().sum::<f64>() / all;
+        match self.waits.get(&(function, state)) {
+            Some(waits) if STATES[state] != State::OnCpu => samples.min(*waits),
+            _ => samples,
+        }
+    }
+
+    /// Sampled time of a state, ns.
+    pub(super) fn sampled_ns(&self, state: usize) -> f64 {
+        self.sampled[state].iter().sum()
+    }
+
+    /// What a time of the run is in the comparison's unit.
+    pub(super) fn scale(&self) -> f64 {
+        let normal: f64 = self.normal.iter().sum();
+        if normal > 0.0 { 1.0 / normal } else { 0.0 }
+    }
+}
+
+/// What values are divided by, by block of time.
+fn normal(
+    rec: &Recording,
+    run: &Run,
+    ledger: &ByState<Blocks>,
+    options: &super::Options,
+    requests: Option<f64>,
+    blocks: usize,
+) -> Blocks {
+    let slices = rec.slices.count as usize;
+    let mut seconds = vec![0.0; blocks];
+    if slices == 0 {
+        seconds[0] = run.seconds.max(1e-9);
+    }
+    for slice in 0..slices {
+        let from = rec.slices.start_ns + slice as u64 * rec.slices.width_ns;
+        let to = (from + rec.slices.width_ns).min(rec.window.end_ns.max(from));
+        seconds[(slice * blocks / slices).min(blocks - 1)] += (to - from) as f64 / 1e9;
+    }
+    let all: f64 = seconds.iter().sum::<f64>().max(1e-9);
+    match options.normal {
+        Normal::Second => seconds,
+        Normal::Raw => seconds.iter().map(|s| s / all).collect(),
+        Normal::Request => {
+            let each = requests.unwrap_or(1.0) / all;
+            seconds.iter().map(|s| s * each).collect()
+        }
+        Normal::CpuSecond => {
+            let cpu: &Blocks = &ledger[0];
+            let counted = cpu.iter().sum::<f64>() > 0.0;
+            let cpu = if counted { cpu } else { &run.sampled[0] };
+            cpu.iter().map(|ns| ns / 1e9).collect()
+        }
+        Normal::Total => (0..blocks)
+            .map(|b| run.counted.iter().map(|c| c[b]).sum())
+            .collect(),
+    }
+}
+
+/// The functions that a stack's time is given to.
+fn blamed(
+    rec: &Recording,
+    stack: usize,
+    frames: &[Vec<u32>],
+    names: &mut Names,
+    metric: Metric,
+) -> Vec<u32> {
+    let stack = &rec.stacks[stack];
+    let calls = || stack.frames.iter().flat_map(|f| &frames[f.0 as usize]);
+    let Some(leaf) = calls().next() else {
+        return vec![names.mark(name::no_frames(stack.end))];
+    };
+    match metric {
+        Metric::Own => vec![*leaf],
+        Metric::Total => {
+            let mut all: Vec<u32> = calls().copied().collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        }
+        Metric::Program => {
+            let frame = |i: usize| &rec.frames[stack.frames[i].0 as usize];
+            let at = place::place(rec, stack, true, |(i, line)| {
+                place::whose(rec, frame(i), line)
+            });
+            let chosen = at.map(|(i, line)| frames[stack.frames[i].0 as usize][line.unwrap_or(0)]);
+            let kernel = |f: &u32| names.all[*f as usize].kind == FrameKind::Kernel;
+            let works = || calls().find(|f| !name::is_scheduler(&names.all[**f as usize].name));
+            vec![
+                chosen
+                    .filter(|f| !kernel(f))
+                    .unwrap_or(*works().unwrap_or(leaf)),
+            ]
+        }
+    }
+}
+
+/// The states that a view compares functions in. Waiting for a CPU is the machine's doing and not
+/// that of the function which happened to stand there: it is compared for functions only where it
+/// is asked for, and as a whole always.
+pub(super) fn states_of(view: View) -> Vec<usize> {
+    match view {
+        View::OnCpu => vec![0],
+        View::RunQueue => vec![1],
+        View::OffCpu => vec![2],
+        View::Wall => vec![0, 2, 3],
+    }
+}

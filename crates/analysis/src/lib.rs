@@ -1,0 +1,14 @@
+//! Recordings → data: views, selections, comparisons.
+//!
+//! * [`view`]: rows of a report: the ledger, functions with intervals, hottest stacks, waits, locks.
+//! * [`select`]: a part of a recording, as a recording whose time still adds up.
+//! * [`diff`]: two sides compared, and whether a difference is real.
+//! * [`inflation`]: an instrumented profile beside a sampled one of the same program.
+//!
+//! Samples are scaled to the ledger by `wallscope_model::scale`, so every view sums to the ledger.
+//! Nothing here reads files, lays out text, prints, or looks at the machine.
+
+pub mod diff;
+pub mod inflation;
+pub mod select;
+pub mod view;

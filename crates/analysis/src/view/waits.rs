@@ -1,0 +1,295 @@
+//! Why it waited: hops scaled to the ledger, and what the views of waits are made from.
+
+use std::sync::Arc;
+
+use wallscope_model::place;
+use wallscope_model::{
+    Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
+};
+
+use super::{Analysis, Line};
+
+/// The key of the label that says what a thread waited for.
+pub const RESOURCE: &str = "resource";
+
+/// The hops of a recording, scaled.
+pub struct Waits {
+    /// Scaled time of each hop, ns; children never sum to more than their parent.
+    pub ns: Vec<u64>,
+    /// Hops below each sample.
+    pub below_sample: Vec<Vec<u32>>,
+    /// Hops below each hop.
+    pub below: Vec<Vec<u32>>,
+    /// Scaled time of each sample, ns.
+    pub sample_ns: Vec<u64>,
+}
+
+impl Analysis<'_> {
+    /// The recording's hops, scaled as its samples are.
+    pub fn waits(&self) -> Waits {
+        let rec = self.recording;
+        let mut sample_ns = vec![0u64; rec.samples.len()];
+        for p in self.pieces() {
+            sample_ns[p.sample as usize] += p.ns;
+        }
+        let mut below_sample = vec![Vec::new(); rec.samples.len()];
+        let mut below = vec![Vec::new(); rec.hops.len()];
+        let mut ns = vec![0u64; rec.hops.len()];
+        // By parent: how much of its unscaled time was given, so that parts are rounded to sum.
+        let mut given_samples = vec![0u64; rec.samples.len()];
+        let mut given_hops = vec![0u64; rec.hops.len()];
+        for (i, hop) in rec.hops.iter().enumerate() {
+            let (whole, scaled, given) = match hop.above {
+                Above::Sample(s) => {
+                    let s = s as usize;
+                    below_sample[s].push(i as u32);
+                    (rec.samples[s].ns, sample_ns[s], &mut given_samples[s])
+                }
+                Above::Hop(h) => {
+                    let h = h as usize;
+                    below[h].push(i as u32);
+                    (rec.hops[h].ns, ns[h], &mut given_hops[h])
+                }
+            };
+            let upto = |part: u64| {
+                let part = u128::from(part.min(whole));
+                (u128::from(scaled) * part / u128::from(whole.max(1))) as u64
+            };
+            let before = upto(*given);
+            *given = given.saturating_add(hop.ns);
+            ns[i] = upto(*given) - before;
+        }
+        Waits {
+            ns,
+            below_sample,
+            below,
+            sample_ns,
+        }
+    }
+
+    /// What a set of labels says was waited for.
+    pub fn resource(&self, labels: Option<LabelsId>) -> Option<Arc<str>> {
+        let set = self.recording.label_sets.get(labels?.0 as usize)?;
+        set.iter().find_map(|l| match &l.value {
+            LabelValue::Text(text) if &*l.key == RESOURCE => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    /// Who a hop is about, in words.
+    pub fn actor(&self, hop: &Hop) -> String {
+        match &self.recording.actors[hop.actor.0 as usize] {
+            Actor::Context(c) => self.recording.contexts[c.0 as usize].name.to_string(),
+            Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
+            Actor::Stranger { pid, name, .. } => format!("{name} ({pid}, not in this recording)"),
+            Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
+            Actor::Interrupt(served) => format!("a {served} interrupt"),
+            Actor::Unknown => "nobody yet".into(),
+        }
+    }
+
+    /// How who ended a wait did so, where that was not by giving what was waited for, or by what it is known
+    /// that who had it did; else empty.
+    pub(super) fn how_ended(&self, hop: &Hop) -> &'static str {
+        match self.told_by(hop) {
+            Some(told) if told.ends_with(told_by::THEN) => {
+                return " (so said the lock's own memory)";
+            }
+            Some(_) => return " (so says the lock's own memory at the end)",
+            None => {}
+        }
+        let actor = &self.recording.actors[hop.actor.0 as usize];
+        let stack = hop.stack.map(|s| &self.recording.stacks[s.0 as usize]);
+        match (hop.role, stack) {
+            (Role::Woke, Some(stack)) => how_it_woke(actor, &self.kernel_names(stack)),
+            _ => "",
+        }
+    }
+
+    /// By what it is known that who a hop is about had the lock, where that is not what happened
+    /// ([`wallscope_model::told_by`]).
+    pub fn told_by(&self, hop: &Hop) -> Option<&str> {
+        let set = self.recording.label_sets.get(hop.labels?.0 as usize)?;
+        let told = set
+            .iter()
+            .find(|l| hop.role == Role::Held && &*l.key == told_by::KEY)?;
+        match &told.value {
+            LabelValue::Text(text) => Some(text),
+            LabelValue::Number(..) => None,
+        }
+    }
+
+    /// Where who ended a wait stood. The kernel's own ways of waking are no place, nor is an interrupt's.
+    pub(super) fn waker_place(&self, hop: &Hop) -> Option<String> {
+        let actor = &self.recording.actors[hop.actor.0 as usize];
+        if hop.role == Role::Woke && !matches!(actor, Actor::Context(_)) {
+            return None;
+        }
+        let stack = &self.recording.stacks[hop.stack?.0 as usize];
+        let kernel = self.kernel_names(stack);
+        if hop.role != Role::Woke || kernel.len() < self.frames(stack).len() {
+            return self.place(hop.stack?);
+        }
+        if !how_it_woke(&self.recording.actors[hop.actor.0 as usize], &kernel).is_empty() {
+            return None;
+        }
+        let own = kernel.iter().find(|name| !only_wakes(name));
+        own.map(|name| (*name).to_owned())
+    }
+
+    /// The kernel's functions on a stack, innermost first.
+    fn kernel_names(&self, stack: &Stack) -> Vec<&str> {
+        let frames = stack.frames.iter();
+        frames
+            .map(|f| &self.recording.frames[f.0 as usize])
+            .filter(|f| f.kind == FrameKind::Kernel)
+            .flat_map(|f| &f.lines)
+            .map(|l| &*self.recording.functions[l.function.0 as usize].name)
+            .collect()
+    }
+
+    /// The frame that stands for who ended a wait, or had what was waited for.
+    pub fn ender(&self, hop: &Hop) -> String {
+        let how = match hop.role {
+            Role::Held => "held",
+            _ => "woken",
+        };
+        format!("[{how} by {}]", self.actor(hop))
+    }
+
+    /// The name of the function of a stack that people would name ([`wallscope_model::place`]).
+    pub fn place(&self, stack: StackId) -> Option<String> {
+        let stack = &self.recording.stacks[stack.0 as usize];
+        let function = self.code.place(self.recording, stack)?;
+        Some(self.code.functions[function as usize].name.to_string())
+    }
+
+    /// What the function that people would name called to wait, where that has a name.
+    pub(super) fn through(&self, stack: StackId) -> Option<String> {
+        let stack = &self.recording.stacks[stack.0 as usize];
+        let function = self.code.through(self.recording, stack)?;
+        Some(self.code.functions[function as usize].name.to_string())
+    }
+
+    /// What somebody does in a hop, as one line of a tree.
+    pub fn hop_line(&self, hop: &Hop) -> String {
+        hop_line(self, hop).to_string()
+    }
+
+    /// All functions of a stack, leaf first, as folded output has them.
+    pub fn folded_frames(&self, stack: StackId) -> Vec<String> {
+        self.frames(&self.recording.stacks[stack.0 as usize])
+            .iter()
+            .map(|f| format!("{}{}", f.function.name, f.suffix()))
+            .collect()
+    }
+}
+
+/// What a runnable thread waits for: a quota of its cgroup's holds it back whatever CPUs are free.
+pub fn queues(part: Option<Part>) -> &'static str {
+    match part {
+        Some(Part::Throttled) => "is held back by its CPU quota",
+        _ => "waits for a CPU",
+    }
+}
+
+/// How a waker that stood in these functions of the kernel ended a wait, where that says more than that it
+/// did: who is killed with its process was given nothing, nor was whom a signal interrupts. An interrupt does
+/// nothing of what it came in the midst of.
+fn how_it_woke(waker: &Actor, kernel: &[&str]) -> &'static str {
+    if matches!(waker, Actor::Interrupt(_)) {
+        return "";
+    }
+    let inside = |name: &str| kernel.contains(&name);
+    if inside("zap_other_threads") {
+        " (it ended the process)"
+    } else if inside("do_exit") {
+        " (it ended)"
+    } else if inside("__send_signal_locked") || inside("complete_signal") {
+        " (by a signal)"
+    } else {
+        ""
+    }
+}
+
+/// Whether a function of the kernel does nothing but wake.
+fn only_wakes(name: &str) -> bool {
+    const WAYS: [&str; 13] = [
+        "__traceiter_",
+        "try_to_wake_up",
+        "ttwu_",
+        "wake_",
+        "__wake_",
+        "default_wake_function",
+        "autoremove_wake_function",
+        "woken_wake_function",
+        "var_wake_function",
+        "pollwake",
+        "ep_poll_callback",
+        "complete",
+        "swake_up",
+    ];
+    WAYS.iter().any(|w| name.starts_with(w))
+}
+
+/// See [`Analysis::hop_line`].
+pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> Line {
+    let stands = hop.stack.and_then(|s| a.place(s));
+    let at = |word: &str| {
+        stands
+            .as_ref()
+            .map_or(String::new(), |p| format!(" {word} {p}"))
+    };
+    let who = a.actor(hop);
+    let line = match hop.role {
+        Role::Woke => match a.recording.actors[hop.actor.0 as usize] {
+            Actor::Context(_) => {
+                let place = a.waker_place(hop);
+                let place = place.map_or(String::new(), |p| format!(" in {p}"));
+                format!("woken by {who}{}{place}", a.how_ended(hop))
+            }
+            Actor::Unknown => "not woken in the recording".into(),
+            _ => format!("woken by {who}"),
+        },
+        Role::Held => format!("held by {who}{}", a.how_ended(hop)),
+        Role::OnCpu => format!("{who} computes{}", at("in")),
+        Role::Runnable => format!("{who} {}", queues(hop.part)),
+        Role::Blocked => {
+            let reason = hop.reason.map_or("blocked", |r| r.name());
+            // A word that only this thread parks on says nothing.
+            let stack = |s: StackId| &a.recording.stacks[s.0 as usize];
+            let parks = (hop.stack).is_some_and(|s| place::parks(a.recording, stack(s)));
+            let name = a.resource(hop.labels).filter(|_| !parks);
+            return Line::blocked(&format!("{who} is "), reason, name.as_deref(), &at("in"));
+        }
+        Role::Circle => format!("{who} waits for somebody above (a circle)"),
+        Role::Cut => format!("{who}: not followed further"),
+    };
+    line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_or_a_signal_gives_nothing_and_ways_of_waking_are_no_place() {
+        let waker = Actor::Unknown;
+        let killed = ["try_to_wake_up", "zap_other_threads", "do_group_exit"];
+        assert_eq!(how_it_woke(&waker, &killed), " (it ended the process)");
+        let child = ["__wake_up_common", "do_notify_parent", "do_exit"];
+        assert_eq!(how_it_woke(&waker, &child), " (it ended)");
+        let timer = Actor::Interrupt("timer".into());
+        assert_eq!(how_it_woke(&timer, &child), "");
+        let signal = ["try_to_wake_up", "complete_signal", "__x64_sys_kill"];
+        assert_eq!(how_it_woke(&waker, &signal), " (by a signal)");
+        assert_eq!(how_it_woke(&waker, &["futex_wake", "do_futex"]), "");
+        assert!(only_wakes("__traceiter_sched_waking") && only_wakes("wake_up_q"));
+        assert!(!only_wakes("jbd2_journal_commit_transaction"));
+        assert_eq!(
+            queues(Some(Part::Throttled)),
+            "is held back by its CPU quota"
+        );
+        assert_eq!(queues(Some(Part::Woken)), "waits for a CPU");
+    }
+}

@@ -1,0 +1,29 @@
+//! Active time: the samples of threads that work, without idle waits and want of work.
+
+use wallscope_model::Recording;
+use wallscope_model::scale::{Piece, Scaled};
+
+use super::threads::Threads;
+use super::waits::Waits;
+
+/// A recording with everything that tells active time from the rest.
+#[derive(Clone, Copy)]
+pub(crate) struct Active<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// Its samples, scaled to its ledgers.
+    pub scaled: &'a Scaled,
+    /// Its waits.
+    pub waits: &'a Waits,
+    /// Its threads.
+    pub threads: &'a Threads,
+}
+
+impl Active<'_> {
+    /// Whether a piece of a sample is active time.
+    pub fn counts(&self, piece: &Piece) -> bool {
+        let i = piece.sample as usize;
+        let excluded = self.recording.samples[i].idle || self.waits.starved[i];
+        !excluded && self.threads.counts(piece.context)
+    }
+}

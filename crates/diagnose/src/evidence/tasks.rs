@@ -1,0 +1,259 @@
+//! Tasks that a runtime schedules itself: goroutines, virtual threads, asyncio tasks. Where they wait
+//! for each other no thread is blocked, so the threads' ledgers say nothing of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use wallscope_model::{Recording, StackId, State, TaskGroup, TaskTime};
+
+use crate::frames::{CodeSite, Side, code_site, passes};
+use crate::knowledge::{GO_HANDLERS, GO_POOLS};
+
+/// Something that other tasks hold back. No task waits so for want of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum HeldBack {
+    /// A lock.
+    Lock,
+    /// A receiver for the task's data.
+    Receiver,
+    /// One of a pool's connections.
+    Pool,
+    /// A sender, while a caller waits for the task's own answer.
+    Sender,
+}
+
+impl HeldBack {
+    fn of(recording: &Recording, time: &TaskTime) -> Option<HeldBack> {
+        match (&*time.reason, &*time.detail) {
+            ("mutex" | "lock", _) => Some(HeldBack::Lock),
+            ("pool", _) => Some(HeldBack::Pool),
+            ("channel", "chan send") => Some(HeldBack::Receiver),
+            ("select" | "channel", _) => {
+                let stack = time.stack?;
+                let known = |table| {
+                    passes(recording, stack, Side::User, table)
+                        || passes(recording, stack, Side::Kernel, table)
+                };
+                match known(GO_POOLS) {
+                    true => Some(HeldBack::Pool),
+                    false => known(GO_HANDLERS).then_some(HeldBack::Sender),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Its name among reasons.
+    pub fn reason(self) -> &'static str {
+        match self {
+            HeldBack::Lock => "lock",
+            HeldBack::Receiver | HeldBack::Sender => "channel",
+            HeldBack::Pool => "pool",
+        }
+    }
+
+    /// The target of the wait in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            HeldBack::Lock => "locks",
+            HeldBack::Receiver => {
+                "others to take what they send over channels (the receiver is slower, or holds it as a limit on \
+                 how many may run)"
+            }
+            HeldBack::Pool => "a connection from a pool (for a free one, or a new one to be made)",
+            HeldBack::Sender => {
+                "what others are to give them over channels while callers wait for an answer (a result, or a free \
+                 place in a pool)"
+            }
+        }
+    }
+}
+
+/// Time of tasks that began with one function, in the program's own functions, ns.
+#[derive(Default)]
+pub(crate) struct Tasks<'a> {
+    /// `goroutine`, `virtual thread`, `task`.
+    pub kind: &'a str,
+    /// The function that they began with.
+    pub began: &'a str,
+    /// How often the runtime's list of tasks was read.
+    pub looks: u64,
+    /// Time in which they ran, could have, or waited in a function of the program, ns.
+    pub active: u64,
+    /// Waits by function and reason, ns.
+    waits: HashMap<(Arc<str>, Arc<str>), u64>,
+    /// Waits for something held back, ns.
+    held: HashMap<(Arc<str>, HeldBack), u64>,
+}
+
+impl<'a> Tasks<'a> {
+    /// The tasks of `recording` that wait most for something held back.
+    pub fn most_held_back(recording: &'a Recording) -> Tasks<'a> {
+        let groups = recording.tasks.iter();
+        let tasks = groups.map(|group| Tasks::of(recording, group));
+        tasks.max_by_key(Tasks::held_ns).unwrap_or_default()
+    }
+
+    fn of(recording: &Recording, group: &'a TaskGroup) -> Tasks<'a> {
+        let mut tasks = Tasks {
+            kind: &group.kind,
+            began: &group.name,
+            looks: group.looks,
+            ..Tasks::default()
+        };
+        for time in &group.times {
+            if time.state != State::Blocked {
+                tasks.active += time.ns;
+                continue;
+            }
+            // Connections without a request wait in no function of the program.
+            let Some(site) = site(recording, time.stack).filter(|site| site.own) else {
+                continue;
+            };
+            tasks.active += time.ns;
+            let sum = match HeldBack::of(recording, time) {
+                Some(what) => tasks.held.entry((site.function, what)).or_default(),
+                None => {
+                    let key = (site.function, time.reason.clone());
+                    tasks.waits.entry(key).or_default()
+                }
+            };
+            *sum += time.ns;
+        }
+        tasks
+    }
+
+    /// Time waited for something held back, ns.
+    pub fn held_ns(&self) -> u64 {
+        self.held.values().sum()
+    }
+
+    /// Time waited for a lock, a pool or a receiver, ns. A sender may itself wait for a CPU.
+    fn kept_ns(&self) -> u64 {
+        let kept = self.held.iter();
+        let kept = kept.filter(|((_, what), _)| *what != HeldBack::Sender);
+        kept.map(|(_, ns)| ns).sum()
+    }
+
+    /// The function in which most of that was waited, and the thing that was held back.
+    pub fn place(&self) -> Option<(&Arc<str>, HeldBack, u64)> {
+        let most = self
+            .held
+            .iter()
+            .max_by_key(|((function, _), ns)| (**ns, std::cmp::Reverse(function.clone())));
+        most.map(|((function, what), ns)| (function, *what, *ns))
+    }
+
+    /// All waits, with the names of their reasons.
+    fn all_waits(&self) -> impl Iterator<Item = (&Arc<str>, &str, u64)> {
+        let held = self.held.iter();
+        let held = held.map(|((f, what), ns)| (f, what.reason(), *ns));
+        let waits = self.waits.iter();
+        held.chain(waits.map(|((f, reason), ns)| (f, &**reason, *ns)))
+    }
+
+    /// The other wait with most time, with its function.
+    pub fn elsewhere(&self) -> Option<(&Arc<str>, &str, u64)> {
+        let (function, what, _) = self.place()?;
+        let held = (self.held.iter())
+            .filter(|((f, w), _)| (f, *w) != (function, what))
+            .map(|((f, w), ns)| (f, w.reason(), *ns));
+        let waits = (self.waits.iter()).map(|((f, reason), ns)| (f, &**reason, *ns));
+        held.chain(waits)
+            .max_by_key(|(f, reason, ns)| (*ns, std::cmp::Reverse(((*f).clone(), *reason))))
+    }
+
+    /// The other wait with most time in `function`.
+    pub fn inside(&self, function: &Arc<str>) -> Option<(&str, u64)> {
+        let most = self.place().map(|(_, what, _)| what.reason());
+        self.all_waits()
+            .filter(|(f, reason, _)| *f == function && Some(*reason) != most)
+            .map(|(_, reason, ns)| (reason, ns))
+            .max_by_key(|(reason, ns)| (*ns, std::cmp::Reverse(*reason)))
+    }
+}
+
+/// The program's own function of a task's stack.
+fn site(recording: &Recording, stack: Option<StackId>) -> Option<CodeSite> {
+    stack.map(|stack| code_site(recording, stack))
+}
+
+/// Longest time that tasks which began with one function waited for a lock, a pool or a receiver,
+/// ns.
+pub(crate) fn kept_ns(recording: &Recording) -> u64 {
+    let groups = recording.tasks.iter();
+    let kept = groups.map(|group| Tasks::of(recording, group).kept_ns());
+    kept.max().unwrap_or(0)
+}
+
+/// Time that tasks slept by the clock in the program's functions, longest first, ns.
+pub(crate) fn asleep(recording: &Recording) -> Vec<(Arc<str>, u64)> {
+    let mut sums: HashMap<Arc<str>, u64> = HashMap::new();
+    for time in recording.tasks.iter().flat_map(|group| &group.times) {
+        if time.state != State::Blocked || &*time.reason != "timer" {
+            continue;
+        }
+        if let Some(site) = site(recording, time.stack).filter(|site| site.own) {
+            *sums.entry(site.function).or_default() += time.ns;
+        }
+    }
+    let mut sums: Vec<(Arc<str>, u64)> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    sums
+}
+
+/// Reasons of tasks that have nothing to do.
+const IDLE_REASONS: [&str; 2] = ["parked", "runtime"];
+
+/// The main wait of the tasks of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TaskWaits {
+    /// `virtual thread`.
+    pub kind: Arc<str>,
+    /// Number of tasks that have something to do, or wait for it, at any time.
+    pub at_once: f64,
+    /// The reason that they wait for most.
+    pub reason: Arc<str>,
+    /// Share of their time in that wait.
+    pub share: f64,
+    /// The program's function in which most of that is; empty: none is known.
+    pub function: Arc<str>,
+}
+
+/// Time of one wait, ns: in all, and by function.
+type Places = (u64, BTreeMap<Arc<str>, u64>);
+
+impl TaskWaits {
+    /// The main wait of the kind of task with most time.
+    pub fn new(recording: &Recording) -> Option<TaskWaits> {
+        let busy = |time: &&TaskTime| !IDLE_REASONS.contains(&&*time.reason);
+        let mut kinds: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
+        for group in &recording.tasks {
+            let own = group.times.iter().filter(busy).map(|t| t.ns);
+            *kinds.entry(&group.kind).or_default() += own.sum::<u64>();
+        }
+        let (kind, all) = kinds.into_iter().max_by_key(|(_, ns)| *ns)?;
+        let mut reasons: BTreeMap<&Arc<str>, Places> = BTreeMap::new();
+        let groups = recording.tasks.iter().filter(|g| g.kind == *kind);
+        let times = groups.flat_map(|g| &g.times).filter(busy);
+        for time in times.filter(|t| t.state == State::Blocked) {
+            let (ns, places) = reasons.entry(&time.reason).or_default();
+            *ns += time.ns;
+            let known = time
+                .stack
+                .filter(|s| (s.0 as usize) < recording.stacks.len());
+            if let Some(site) = site(recording, known) {
+                *places.entry(site.function).or_default() += time.ns;
+            }
+        }
+        let (reason, (ns, places)) = reasons.into_iter().max_by_key(|(_, (ns, _))| *ns)?;
+        let function = places.into_iter().max_by_key(|(_, ns)| *ns);
+        Some(TaskWaits {
+            kind: Arc::clone(kind),
+            at_once: all as f64 / recording.window.length_ns().max(1) as f64,
+            reason: Arc::clone(reason),
+            share: ns as f64 / all.max(1) as f64,
+            function: function.map_or_else(|| "".into(), |(f, _)| f),
+        })
+    }
+}

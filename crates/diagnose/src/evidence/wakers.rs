@@ -1,0 +1,209 @@
+//! Wakers of a cause's waits, and their activity while others waited.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use wallscope_model::{Actor, BlockReason, ContextId, Hop, Recording, Role};
+
+use super::waits::Waits;
+use crate::frames::{Side, code_site, functions_on};
+use crate::wake_chain::{actor, thread_of};
+use crate::words;
+
+/// Wakers of some waits. All shares are of the waits' time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wakers {
+    /// Threads with the function in which they ended the waits, largest share first.
+    pub threads: Vec<(String, Arc<str>, f64)>,
+    /// Activities at the ends of the wakers' chains while others waited, largest share first.
+    pub activities: Vec<(Activity, f64)>,
+    /// Share ended by threads that wait for the same themselves.
+    pub by_waiters: f64,
+    /// Share ended by measured threads.
+    pub by_measured: f64,
+}
+
+/// Name of the interrupt that ends waits with a time limit.
+const TIMER: &str = "the timer's interrupt";
+
+/// Activity of a thread while others waited.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Activity {
+    /// The thread's name.
+    pub thread: String,
+    /// `computes`, `waits for a CPU`, `sleeps`, or `waits for REASON`.
+    pub verb: String,
+    /// The program's function in which it did so; empty where no stack says.
+    pub function: Arc<str>,
+    /// The thread's process, where it is another than the waker's: the waker waited for it.
+    pub elsewhere: Option<u32>,
+}
+
+impl Wakers {
+    /// Wakers of the waits of `samples`.
+    pub fn new(recording: &Recording, waits: &Waits, samples: &[u32]) -> Wakers {
+        let waiters: HashSet<ContextId> = (samples.iter())
+            .map(|i| recording.samples[*i as usize].context)
+            .collect();
+        let mut sums = Sums {
+            recording,
+            waits,
+            threads: HashMap::new(),
+            activities: HashMap::new(),
+            by_waiters: 0.0,
+            by_measured: 0.0,
+        };
+        for i in samples {
+            for hop in waits.chains.of_sample(*i) {
+                sums.add(*i, *hop, &waiters);
+            }
+        }
+        let whole: u64 = samples.iter().map(|i| waits.sample_ns[*i as usize]).sum();
+        sums.shares(whole)
+    }
+
+    /// Share of the waits that their own time limit ended.
+    pub fn timed_out(&self) -> f64 {
+        let by_timer = self.threads.iter().filter(|(name, ..)| name == TIMER);
+        by_timer.map(|(.., share)| share).sum()
+    }
+
+    /// The main waker with its function, in words.
+    pub fn main(&self) -> Option<String> {
+        let (thread, function, _) = self.threads.first()?;
+        Some(format!("{thread}{}", in_function(function)))
+    }
+}
+
+/// ` in FUNCTION`; empty where none is known.
+pub(crate) fn in_function(function: &str) -> String {
+    match function {
+        "" => String::new(),
+        function => format!(" in {function}"),
+    }
+}
+
+/// Times in the making, ns on the samples' scale.
+struct Sums<'a> {
+    recording: &'a Recording,
+    waits: &'a Waits,
+    threads: HashMap<(String, Arc<str>), f64>,
+    activities: HashMap<Activity, f64>,
+    by_waiters: f64,
+    by_measured: f64,
+}
+
+/// A sample's chain while it is followed.
+#[derive(Clone, Copy)]
+struct Chain {
+    sample: u32,
+    /// Process of the thread that ended the wait.
+    waker_pid: Option<u32>,
+}
+
+impl Sums<'_> {
+    fn add(&mut self, sample: u32, hop: u32, waiters: &HashSet<ContextId>) {
+        let h = &self.recording.hops[hop as usize];
+        let ns = self.waits.scaled(self.recording, sample, h.ns);
+        let key = (name_of(self.recording, h), function_of(self.recording, h));
+        *self.threads.entry(key).or_default() += ns;
+        if let Some(thread) = thread_of(self.recording, h) {
+            self.by_measured += ns;
+            if waiters.contains(&thread) {
+                self.by_waiters += ns;
+            }
+        }
+        let chain = Chain {
+            sample,
+            waker_pid: process_of(self.recording, h),
+        };
+        for below in self.waits.chains.of_hop(hop) {
+            self.follow(chain, *below);
+        }
+    }
+
+    /// Adds the activities at the end of the chain from `hop` on. Chains are a few hops deep by their
+    /// making.
+    fn follow(&mut self, chain: Chain, hop: u32) {
+        let (recording, waits) = (self.recording, self.waits);
+        let h = &recording.hops[hop as usize];
+        let mut own = h.ns;
+        for woke in waits.chains.of_hop(hop) {
+            for next in waits.chains.of_hop(*woke) {
+                own = own.saturating_sub(recording.hops[*next as usize].ns);
+                self.follow(chain, *next);
+            }
+        }
+        let Some(verb) = verb(h) else { return };
+        let elsewhere = process_of(recording, h)
+            .filter(|pid| chain.waker_pid.is_some_and(|waker| waker != *pid));
+        let activity = Activity {
+            thread: name_of(recording, h),
+            verb,
+            function: function_of(recording, h),
+            elsewhere,
+        };
+        let ns = waits.scaled(recording, chain.sample, own);
+        *self.activities.entry(activity).or_default() += ns;
+    }
+
+    fn shares(self, whole: u64) -> Wakers {
+        let share = |ns: f64| ns / whole.max(1) as f64;
+        let mut threads: Vec<_> = (self.threads.into_iter())
+            .map(|((thread, function), ns)| (thread, function, share(ns)))
+            .collect();
+        threads.sort_by(|a, b| {
+            let names = || (&a.0, &a.1).cmp(&(&b.0, &b.1));
+            b.2.total_cmp(&a.2).then_with(names)
+        });
+        let mut activities: Vec<_> = (self.activities.into_iter())
+            .map(|(activity, ns)| (activity, share(ns)))
+            .collect();
+        activities.sort_by(|a, b| {
+            let names = || (&a.0.thread, &a.0.verb).cmp(&(&b.0.thread, &b.0.verb));
+            b.1.total_cmp(&a.1).then_with(names)
+        });
+        Wakers {
+            threads,
+            activities,
+            by_waiters: share(self.by_waiters),
+            by_measured: share(self.by_measured),
+        }
+    }
+}
+
+/// Activity of a hop's actor, in words; `None`: the hop is no activity.
+fn verb(hop: &Hop) -> Option<String> {
+    match hop.role {
+        Role::OnCpu => Some("computes".into()),
+        Role::Runnable => Some("waits for a CPU".into()),
+        Role::Blocked => match hop.reason.unwrap_or(BlockReason::Other) {
+            BlockReason::Timer => Some("sleeps".into()),
+            reason => Some(format!("waits for {}", words::reason(reason))),
+        },
+        Role::Woke | Role::Held | Role::Circle | Role::Cut => None,
+    }
+}
+
+/// Process of a hop's actor, where it is measured.
+fn process_of(recording: &Recording, hop: &Hop) -> Option<u32> {
+    thread_of(recording, hop).map(|thread| recording.contexts[thread.0 as usize].pid)
+}
+
+fn name_of(recording: &Recording, hop: &Hop) -> String {
+    match actor(recording, hop) {
+        Actor::Context(thread) => recording.contexts[thread.0 as usize].name.to_string(),
+        Actor::Stranger { pid, name, .. } => format!("{name} (pid {pid}, not measured)"),
+        Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
+        Actor::Interrupt(served) => format!("the {served}'s interrupt"),
+        Actor::Unknown => "somebody unknown".into(),
+    }
+}
+
+/// The program's function of a hop; empty where the stack has none.
+fn function_of(recording: &Recording, hop: &Hop) -> Arc<str> {
+    let in_program = |stack: &_| functions_on(recording, *stack, Side::User).next().is_some();
+    hop.stack
+        .filter(in_program)
+        .map_or_else(|| "".into(), |stack| code_site(recording, stack).function)
+}

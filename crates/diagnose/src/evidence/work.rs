@@ -1,0 +1,138 @@
+//! CPU time beyond the program's own code, by known functions on the stack: page faults, memory
+//! reclaim, starting and ending threads and processes, garbage collection, spinning.
+//!
+//! A loop of the program's own that waits for a flag looks like any other computing and is not
+//! found.
+
+use wallscope_model::{BlockReason, FrameKind, Recording, Sample, StackId, State};
+
+use super::active::Active;
+use crate::frames::{Side, frames, functions};
+use crate::knowledge::{
+    COLLECT, FAULT, Known, RECLAIM, SPINNERS, START_IN_KERNEL, START_IN_LOADER, knows,
+};
+
+/// A kind of work that is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkKind {
+    /// The kernel handles page faults.
+    Fault,
+    /// The kernel looks for memory to free.
+    Reclaim,
+    /// Threads or processes are started or ended.
+    Start,
+    /// A runtime collects garbage.
+    Collect,
+    /// Code that only waits, on a CPU.
+    Spin,
+}
+
+/// Kinds with the names that they are known by: of the kernel, and of programs. The first that fits
+/// a stack counts.
+const KINDS: [(WorkKind, &[Known], &[Known]); 4] = [
+    (WorkKind::Reclaim, RECLAIM, &[]),
+    (WorkKind::Start, START_IN_KERNEL, START_IN_LOADER),
+    (WorkKind::Collect, &[], COLLECT),
+    (WorkKind::Fault, FAULT, &[]),
+];
+
+/// User frames from the wait outwards among which a spinning function is looked for: the innermost
+/// one, or one that it was inlined into or called by.
+const SPIN_DEPTH: usize = 2;
+
+/// Active time by kind of work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Work {
+    /// Time by kind, ns.
+    sums: [u64; 5],
+    /// Main function by kind.
+    names: [Option<String>; 5],
+    of_stack: Vec<Option<WorkKind>>,
+}
+
+impl Work {
+    /// Sums up the work in active time.
+    pub fn new(active: Active<'_>) -> Work {
+        let recording = active.recording;
+        let shown: Vec<Option<(WorkKind, &str)>> = (0..recording.stacks.len() as u32)
+            .map(|i| kind_of(recording, StackId(i)))
+            .collect();
+        let mut work = Work {
+            of_stack: shown.iter().map(|f| f.map(|(kind, _)| kind)).collect(),
+            ..Work::default()
+        };
+        let mut names: Vec<(WorkKind, &str, u64)> = Vec::new();
+        for piece in active.scaled.pieces.iter().filter(|p| active.counts(p)) {
+            let sample = &recording.samples[piece.sample as usize];
+            let Some(kind) = work.kind(sample) else {
+                continue;
+            };
+            let name = shown[sample.stack.0 as usize].map_or("", |(_, name)| name);
+            work.sums[kind as usize] += piece.ns;
+            match names.iter_mut().find(|(k, n, _)| *k == kind && *n == name) {
+                Some((_, _, ns)) => *ns += piece.ns,
+                None => names.push((kind, name, piece.ns)),
+            }
+        }
+        names.sort_by_key(|(_, _, ns)| *ns);
+        for (kind, name, _) in names {
+            work.names[kind as usize] = Some(name.to_string());
+        }
+        work
+    }
+
+    /// Time of that kind, ns.
+    pub fn ns(&self, kind: WorkKind) -> u64 {
+        self.sums[kind as usize]
+    }
+
+    /// The kind of work that a sample's time went into.
+    pub fn kind(&self, sample: &Sample) -> Option<WorkKind> {
+        let shown = *self.of_stack.get(sample.stack.0 as usize)?;
+        match (sample.state, sample.reason) {
+            (State::OnCpu, _) => shown,
+            (State::Blocked, Some(BlockReason::Memory)) => Some(WorkKind::Reclaim),
+            (State::Blocked, _) => shown.filter(|kind| *kind == WorkKind::Reclaim),
+            _ => None,
+        }
+    }
+
+    /// The function that most of it was known by.
+    pub fn name(&self, kind: WorkKind) -> &str {
+        self.names[kind as usize].as_deref().unwrap_or_default()
+    }
+}
+
+/// The kind of work that a stack shows, and the function that shows it.
+fn kind_of(recording: &Recording, stack: StackId) -> Option<(WorkKind, &str)> {
+    if let Some(name) = spinner(recording, stack) {
+        return Some((WorkKind::Spin, name));
+    }
+    KINDS.iter().find_map(|(kind, kernel, user)| {
+        let mut all = functions(recording, stack);
+        let (_, name) = all.find(|(side, name)| match side {
+            Side::Kernel => knows(kernel, name),
+            Side::User => knows(user, name),
+        })?;
+        Some((*kind, &**name))
+    })
+}
+
+/// The spinning function that a stack runs: its innermost function, the program's innermost ones, or
+/// a kernel function on the way.
+pub(crate) fn spinner(recording: &Recording, stack: StackId) -> Option<&str> {
+    let mut user = 0;
+    for frame in frames(recording, stack) {
+        for line in &frame.lines {
+            let name = &*recording.functions[line.function.0 as usize].name;
+            if knows(SPINNERS, name) {
+                return Some(name);
+            }
+            user += usize::from(frame.kind != FrameKind::Kernel);
+            if user >= SPIN_DEPTH {
+                return None;
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,161 @@
+//! Names on a stack: the program's own function, the function that it called, scripts, kernel functions.
+//!
+//! [`wallscope_model::place`] decides which function of a stack is the program's own. Inlined
+//! functions count for the function that they were inlined into where that is the program's, as it
+//! can be probed.
+
+use std::sync::Arc;
+
+use wallscope_model::place::{self, Whose};
+use wallscope_model::{Frame, FrameKind, Function, Recording, StackId};
+
+use crate::knowledge::{C_LIBRARY_FILES, Known, knows};
+
+/// The place in a program that a stack is named by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CodeSite {
+    /// The program's own function; `[…]` where the stack is empty.
+    pub function: Arc<str>,
+    /// File that the function lies in, empty where unknown.
+    pub module: Arc<str>,
+    /// Function that it called there; itself, where the callee has no name.
+    pub callee: Arc<str>,
+    /// Whether the function is the program's own, not one of a library or the language.
+    pub own: bool,
+}
+
+/// Side of the boundary between a program and the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Kernel functions.
+    Kernel,
+    /// Functions of the process.
+    User,
+}
+
+impl Side {
+    /// The side that a frame of this kind lies on.
+    pub fn of(kind: FrameKind) -> Side {
+        match kind {
+            FrameKind::Kernel => Side::Kernel,
+            _ => Side::User,
+        }
+    }
+}
+
+/// Frames of a stack, innermost first.
+pub(crate) fn frames(recording: &Recording, stack: StackId) -> impl Iterator<Item = &Frame> {
+    let ids = recording.stacks[stack.0 as usize].frames.iter();
+    ids.map(|id| &recording.frames[id.0 as usize])
+}
+
+/// All named functions of a stack, innermost first, with the side that they lie on.
+pub(crate) fn functions(
+    recording: &Recording,
+    stack: StackId,
+) -> impl Iterator<Item = (Side, &Arc<str>)> {
+    frames(recording, stack).flat_map(|frame| {
+        let lines = frame.lines.iter();
+        let name = |function: usize| &recording.functions[function].name;
+        lines.map(move |line| (Side::of(frame.kind), name(line.function.0 as usize)))
+    })
+}
+
+/// Named functions of a stack on one side, innermost first.
+pub(crate) fn functions_on(
+    recording: &Recording,
+    stack: StackId,
+    side: Side,
+) -> impl Iterator<Item = &str> {
+    functions(recording, stack)
+        .filter(move |(of, _)| *of == side)
+        .map(|(_, name)| &**name)
+}
+
+/// Whether `table` knows a function of a stack on one side.
+pub(crate) fn passes(
+    recording: &Recording,
+    stack: StackId,
+    side: Side,
+    table: &'static [Known],
+) -> bool {
+    functions_on(recording, stack, side).any(|name| knows(table, name))
+}
+
+/// Functions of Python scripts on a stack, innermost first.
+pub(crate) fn scripts(recording: &Recording, stack: StackId) -> impl Iterator<Item = &Function> {
+    frames(recording, stack)
+        .filter(|frame| frame.kind == FrameKind::Python)
+        .flat_map(|frame| frame.lines.iter())
+        .map(|line| &recording.functions[line.function.0 as usize])
+}
+
+/// A script's function as the tables of [`crate::knowledge`] have it: `get (queue.py)`, without its
+/// class and the folder of the language's library.
+pub(crate) fn script_name(function: &Function) -> String {
+    let name = function.name.rsplit('.').next().unwrap_or(&function.name);
+    let library = function.file.split_once("/python3").map(|(_, rest)| rest);
+    let file = match library.and_then(|rest| rest.split_once('/')) {
+        Some((_, file)) => file,
+        None => function.file.rsplit('/').next().unwrap_or(&function.file),
+    };
+    format!("{name} ({file})")
+}
+
+/// Whether a script's function belongs to Python's own library.
+pub(crate) fn in_python_library(function: &Function) -> bool {
+    function.file.contains("/python3")
+}
+
+/// File name of the C library, if a frame lies in it.
+///
+/// Without debug symbols, the library's internal functions are named by address
+/// (`libc.so.6+0x8c840`).
+pub(crate) fn in_c_library<'r>(recording: &'r Recording, frame: &Frame) -> Option<&'r str> {
+    let module = &recording.modules[frame.module?.0 as usize];
+    let file = module.path.rsplit('/').next().unwrap_or_default();
+    knows(C_LIBRARY_FILES, file).then_some(file)
+}
+
+/// The program's own function of a stack, and the function that it called.
+pub(crate) fn code_site(recording: &Recording, id: StackId) -> CodeSite {
+    let stack = &recording.stacks[id.0 as usize];
+    let frame = |i: usize| &recording.frames[stack.frames[i].0 as usize];
+    let origin = |(i, line): place::At| place::whose(recording, frame(i), line);
+    let find = |inlined| place::place(recording, stack, inlined, origin);
+    let is_own = |at: &place::At| origin(*at) == Whose::Program;
+    // A function with an address if there is one, else one that was inlined into a library's.
+    let site = find(false)
+        .filter(is_own)
+        .or_else(|| find(true).filter(is_own))
+        .or_else(|| find(false));
+    let nothing = || Arc::from(format!("[{}]", stack.end.name()));
+    let named = |at: Option<place::At>| {
+        at.map_or_else(nothing, |(i, line)| name(recording, frame(i), line))
+    };
+    let module = site.and_then(|(i, _)| frame(i).module);
+    CodeSite {
+        own: site.is_some_and(|at| is_own(&at)),
+        function: named(site),
+        module: module.map_or_else(
+            || "".into(),
+            |m| recording.modules[m.0 as usize].name().into(),
+        ),
+        callee: named(
+            site.and_then(|at| place::called(recording, stack, at))
+                .or(site),
+        ),
+    }
+}
+
+/// The function at `line` of a frame, named by its address where it has no name.
+fn name(recording: &Recording, frame: &Frame, line: Option<usize>) -> Arc<str> {
+    if let Some(line) = line {
+        let function = frame.lines[line].function;
+        return recording.functions[function.0 as usize].name.clone();
+    }
+    match frame.module.map(|m| &recording.modules[m.0 as usize]) {
+        Some(module) => format!("{}+0x{:x}", module.name(), frame.address).into(),
+        None => format!("[0x{:x}]", frame.address).into(),
+    }
+}

@@ -1,0 +1,45 @@
+//! Waits for a lock that another thread has to give up.
+
+use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
+
+use crate::frames::{Side, frames, functions_on, in_python_library, passes, scripts};
+use crate::knowledge::{LOCK_FUNCTIONS, RUBY_LOCKS, knows, own_lock_advice};
+
+/// Whether a wait is for a lock, and not at a condition or semaphore, where a thread may well wait
+/// for want of work.
+pub(crate) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
+    if sample.idle {
+        return false;
+    }
+    if sample.reason != Some(BlockReason::Lock) {
+        return own_lock(recording, sample).is_some();
+    }
+    if takes_ruby_lock(recording, sample) {
+        return true;
+    }
+    // Python's library takes locks inside its queues and events.
+    let by_library = scripts(recording, sample.stack)
+        .next()
+        .is_some_and(in_python_library);
+    !by_library && passes(recording, sample.stack, Side::User, LOCK_FUNCTIONS)
+}
+
+/// The way to ask for the holder of a lock that a server made of other calls. Only the server itself
+/// knows which of its threads holds it.
+pub(crate) fn own_lock(recording: &Recording, sample: &Sample) -> Option<&'static str> {
+    if sample.reason != Some(BlockReason::Poll) {
+        return None;
+    }
+    functions_on(recording, sample.stack, Side::User).find_map(own_lock_advice)
+}
+
+/// Whether a Ruby thread waits to be given a mutex or a monitor. To the kernel it waits at a
+/// condition of its own; Ruby's innermost method tells.
+pub(crate) fn takes_ruby_lock(recording: &Recording, sample: &Sample) -> bool {
+    let method = frames(recording, sample.stack)
+        .find(|frame| frame.kind == FrameKind::Ruby && !frame.lines.is_empty())
+        .map(|frame| &*recording.functions[frame.lines[0].function.0 as usize].name);
+    sample.reason == Some(BlockReason::Lock)
+        && method
+            .is_some_and(|name| knows(RUBY_LOCKS, name.strip_prefix("Thread::").unwrap_or(name)))
+}

@@ -1,0 +1,264 @@
+//! Rules about waiting for answers: of a slow upstream, or of a source of work.
+
+use wallscope_model::{BlockReason, State};
+
+use super::details::{beside, length_words, saturated, unsent_requests, waker_words};
+use super::verdict::{Found, Spent, Verdict, found, most_in};
+use super::wait_target::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, resolves, wait_target};
+use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Upstream, Wakers, largest};
+use crate::frames::Side;
+use crate::knowledge::takes_work;
+use crate::thresholds::{
+    ANSWERS_OF_FUTURES, AT_ONCE_NS, CAUSE_SHARE, MEASURED_PART, MIN_REQUESTS, MOSTLY_SHARE,
+    ONE_FOR_ONE, QUEUE_FACTOR, QUIET_CPUS, WAKER_SHARE,
+};
+use crate::words;
+
+/// Main reason of waits for answers over connections, and their time in all, ns.
+fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
+    use BlockReason::{Lock, Network, Pipe, Poll};
+    let network = e.blocked(Network);
+    let unix = e.in_flight(|r| r == Pipe);
+    let polled = (e.polled_for_answers()).saturating_sub(e.handed_of_answers());
+    let results = results_of_upstream(e);
+    let (reason, _) = [
+        (Network, network),
+        (Poll, polled),
+        (Pipe, unix),
+        (Lock, results),
+    ]
+    .into_iter()
+    .fold((Network, 0), |a, b| if b.1 > a.1 { b } else { a });
+    // The thread that polls for those results waits for the same answers at the same time.
+    (reason, (network + unix + polled).max(results))
+}
+
+/// Waits for results of futures that another thread asks a peer for, ns: clients that poll in one
+/// thread for all. Answers must have been awaited about as long.
+fn results_of_upstream(e: &Evidence<'_>) -> u64 {
+    let results = e.awaited_results();
+    let answers = (e.requests.upstream.as_ref()).map_or(0, |u| u.awaited_ns);
+    match answers as f64 >= ANSWERS_OF_FUTURES * results as f64 {
+        true => results,
+        false => 0,
+    }
+}
+
+/// The process asks another one for work, and nobody asks it for anything: it has nothing to do.
+pub(super) fn fed(e: &Evidence<'_>) -> Found {
+    use BlockReason::{Network, Pipe, Poll};
+    let asks_for_work = |reason: BlockReason| {
+        let by = largest(&e.causes, State::Blocked, Some(reason))?;
+        e.mostly_passes(by, |side, name| side == Side::User && takes_work(name))
+            .then_some((reason, by))
+    };
+    let by = [Network, Poll, Pipe].into_iter().filter_map(asks_for_work);
+    let by = by.max_by_key(|(_, by)| by.ns);
+    let ns = by.map_or(0, |(_, by)| by.ns);
+    let share = e.share(ns);
+    let looked_at = format!(
+        "asked others for work: {}; asked itself {} times",
+        words::share(share),
+        e.requests.asked
+    );
+    let verdict = by
+        .filter(|_| share >= MOSTLY_SHARE && e.requests.asked == 0)
+        .map(|(reason, by)| {
+            let upstream = e.requests.upstream.as_ref().map(|p| p.name.clone());
+            let source = upstream.or_else(|| by.resource.as_deref().map(str::to_owned));
+            let mut verdict = Verdict::new(format!(
+                "No bottleneck found in this process: it waits for work that it asks {} for {} of active \
+                 time{}; if that is too slow, the cause is the process that brings the work there",
+                source.as_deref().unwrap_or("others"),
+                words::share(share),
+                most_in(Some(by))
+            ))
+            .because(reason.name())
+            .of(e, Spent::blocked(ns, Some(by)))
+            .healthy()
+            .outside();
+            verdict.resource = source.or(verdict.resource);
+            verdict
+        });
+    Found { looked_at, verdict }
+}
+
+/// A hint that waits for answers may be for work: nobody asked the process for anything, it hardly
+/// computes, and answers take long. Only an engineer who knows the service can tell which it is.
+fn may_be_work(e: &Evidence<'_>) -> Option<String> {
+    let late = (e.requests.upstream.as_ref())
+        .and_then(Upstream::mean_ns)
+        .is_some_and(|ns| ns >= AT_ONCE_NS);
+    let quiet = e.bottleneck.busy_cpus() < QUIET_CPUS;
+    (late && quiet && e.requests.asked == 0).then(|| {
+        "Nobody was seen to ask this process for anything meanwhile: if what it asks for is work (a \
+         blocking pop of a queue, a long poll), it has none to do, and nothing is wrong"
+            .into()
+    })
+}
+
+/// A queue in this process: its callers wait much longer than the answers of `peer` take, though it
+/// asks about once for each of them. Few requests to the peer may run at a time.
+fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
+    let r = &e.requests;
+    let mean = r.mean_ns().filter(|_| r.asked >= MIN_REQUESTS)?;
+    let each = peer.requests as f64 / r.asked as f64;
+    let longer = mean as f64 / peer.mean_ns()?.max(1) as f64;
+    let one_for_one = (ONE_FOR_ONE.0..ONE_FOR_ONE.1).contains(&each);
+    (one_for_one && longer >= QUEUE_FACTOR).then(|| {
+        format!(
+            "Its own callers wait {} on average, {longer:.1} times as long: the rest of that they stand in a queue in \
+             this process (too few connections, or threads, for so many of them), or its answers come late",
+            words::time(mean)
+        )
+    })
+}
+
+/// Answers of others are awaited, in the thread itself or through a future.
+pub(super) fn upstream(e: &Evidence<'_>) -> Found {
+    let (reason, ns) = awaited(e);
+    let share = e.share(ns);
+    let by = largest(&e.causes, State::Blocked, Some(reason));
+    // Data that it sends is no question: its receiver is slow.
+    let sends =
+        by.is_some_and(|c| [TO_TAKE, TO_READ, TO_RECEIVE].contains(&wait_target(e, reason, c)));
+    found(
+        format!("answers of others awaited: {}", words::share(share)),
+        share >= CAUSE_SHARE && ns > longest_other_wait(e) && !sends,
+        || AnswerWaits::new(e, reason, ns).verdict(),
+    )
+}
+
+/// The longest wait that others have to end, without those for answers, ns.
+fn longest_other_wait(e: &Evidence<'_>) -> u64 {
+    let results = results_of_upstream(e);
+    let reasons = ENDED_BY_OTHERS.iter();
+    let others = reasons.filter(|r| !matches!(r, BlockReason::Network | BlockReason::Pipe));
+    let time = |r: &BlockReason| match r {
+        BlockReason::Lock => e.blocked(*r).saturating_sub(results),
+        r => e.blocked(*r),
+    };
+    others.map(time).max().unwrap_or(0)
+}
+
+/// Waits for answers, with the facts known of the peer.
+struct AnswerWaits<'e, 'r> {
+    e: &'e Evidence<'r>,
+    reason: BlockReason,
+    ns: u64,
+    by: Option<&'e Cause>,
+    peer: Option<&'e Upstream>,
+    wakers: Wakers,
+    /// Names are resolved.
+    resolves: bool,
+    /// Connections are made.
+    connects: bool,
+}
+
+impl<'e, 'r> AnswerWaits<'e, 'r> {
+    fn new(e: &'e Evidence<'r>, reason: BlockReason, ns: u64) -> AnswerWaits<'e, 'r> {
+        let by = largest(&e.causes, State::Blocked, Some(reason));
+        AnswerWaits {
+            e,
+            reason,
+            ns,
+            by,
+            peer: e.requests.upstream.as_ref(),
+            wakers: e.wakers(reason),
+            resolves: by.is_some_and(|c| resolves(e, c)),
+            connects: by.is_some_and(|c| wait_target(e, reason, c) == TO_CONNECT),
+        }
+    }
+
+    fn verdict(&self) -> Verdict {
+        let e = self.e;
+        let measured = self.peer_is_measured();
+        let mut verdict = Verdict::new(format!(
+            "It waits for {} {} of active time{}{}",
+            self.target(),
+            words::share(e.share(self.ns)),
+            most_in(self.by),
+            match measured {
+                true => "",
+                false => ": the cause is outside this process",
+            }
+        ))
+        .because(self.reason.name())
+        .of(e, Spent::blocked(self.ns, self.by));
+        verdict.outside = !measured;
+        let of_peer = !self.resolves && !self.connects;
+        if let Some(peer) = self.peer.filter(|_| of_peer) {
+            verdict.resource = Some(peer.name.clone());
+            verdict.look_at = Some(peer.pid).filter(|pid| *pid > 0 && !peer.measured);
+            verdict.more.extend(self.answers_of(peer));
+        }
+        verdict
+            .with(self.timed_out())
+            .with(measured.then(|| waker_words(&self.wakers)).flatten())
+            .with(of_peer.then(|| may_be_work(e)).flatten())
+            .with(self.peer.and_then(|p| unsent_requests(e, &p.name)))
+            .with(self.by.and_then(|c| length_words(e, c, self.reason)))
+            .with(saturated(e, BlockReason::Network))
+            .with(beside(e))
+    }
+
+    /// The thing that is awaited, in words.
+    fn target(&self) -> String {
+        let at = self.by.and_then(|c| c.resource.as_deref());
+        match (self.peer, at) {
+            (_, at) if self.resolves => {
+                let at = at.map_or_else(String::new, |at| format!("; {at}"));
+                format!("names to be resolved (DNS{at})")
+            }
+            (_, at) if self.connects => {
+                let at = at.map_or_else(String::new, |at| format!(" ({at})"));
+                format!("{TO_CONNECT}{at}, which the listener does not take or nobody answers")
+            }
+            (Some(peer), _) => {
+                let pid = match peer.pid {
+                    0 => String::new(),
+                    pid => format!(" (pid {pid})"),
+                };
+                format!("the answers of {}{pid}", peer.name)
+            }
+            (None, Some(at)) => format!("answers over the network ({at})"),
+            (None, None) => "answers over the network".to_string(),
+        }
+    }
+
+    /// Whether the peer is in the recording itself. No peer is known of datagrams, but the sender
+    /// ended the waits.
+    fn peer_is_measured(&self) -> bool {
+        match self.peer {
+            Some(peer) => peer.measured,
+            None => self.wakers.by_measured >= MEASURED_PART,
+        }
+    }
+
+    /// Number and mean time of the answers of a peer. Polled connections miss short-lived ones: the
+    /// others say nothing then.
+    fn answers_of(&self, peer: &Upstream) -> Vec<String> {
+        let known = peer.awaited_ns >= self.ns / 2 && peer.requests * 2 >= peer.connections;
+        let Some(mean) = peer.mean_ns().filter(|_| known) else {
+            return Vec::new();
+        };
+        let answers = format!(
+            "{} requests to it took {} on average",
+            peer.requests,
+            words::time(mean)
+        );
+        let queue = queue_here(self.e, peer);
+        [Some(answers), queue].into_iter().flatten().collect()
+    }
+
+    fn timed_out(&self) -> Option<String> {
+        let timed_out = self.wakers.timed_out();
+        let network = self.reason == BlockReason::Network || self.resolves;
+        (network && timed_out >= WAKER_SHARE).then(|| {
+            format!(
+                "{} of these waits ended by a time limit of their own: nothing had come",
+                words::share(timed_out)
+            )
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Way by which a program came to the place where its time goes: the callers of a function, and the
+//! system call that the kernel computes in.
+//!
+//! Servers wait in few functions of their own for anything: the callers tell a lock of PostgreSQL's
+//! from a client that has nothing to say.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wallscope_model::place::{self, Whose};
+use wallscope_model::{FrameKind, StackId, State};
+
+use crate::evidence::Evidence;
+use crate::frames::{Side, frames, functions_on};
+use crate::knowledge::{ASKS_FOR_EVENTS, PROGRAM_ENTRIES, knows, system_call};
+use crate::thresholds::{BUSY_POLL_SWITCHES, CALL_PATH_PART, CPU_FIRST, HOT_OF_COMPUTING};
+use crate::words;
+
+/// Most callers that are told.
+const MAX_CALLERS: usize = 4;
+/// Fewest callers that are told: a single one is mostly the thread's own main function.
+const MIN_CALLERS: usize = 2;
+
+/// Callers of the program's function in `state`, innermost first, where most of its time came one
+/// way.
+pub(super) fn callers(e: &Evidence<'_>, function: &str, state: State) -> Option<String> {
+    let causes = e.causes.iter();
+    let cause = causes
+        .filter(|c| &*c.function == function && c.state == state)
+        .max_by_key(|c| c.ns)?;
+    let mut paths: HashMap<Vec<Arc<str>>, u64> = HashMap::new();
+    for i in &cause.samples {
+        let path = path(e, e.sample(*i).stack, function);
+        *paths.entry(path).or_default() += e.sample_ns(*i);
+    }
+    let all: u64 = paths.values().sum();
+    let (path, ns) = paths
+        .into_iter()
+        .max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)))?;
+    let usual = ns as f64 >= CALL_PATH_PART * all as f64;
+    (path.len() >= MIN_CALLERS && usual).then(|| {
+        format!(
+            "{function} is called by {}",
+            path.join(", which is called by ")
+        )
+    })
+}
+
+/// The program's own functions that lead to `function` on a stack, innermost first, without those
+/// that every program begins with.
+fn path(e: &Evidence<'_>, stack: StackId, function: &str) -> Vec<Arc<str>> {
+    let rec = e.recording;
+    let mut own = frames(rec, stack)
+        .filter(|frame| frame.kind != FrameKind::Kernel)
+        .flat_map(|frame| (0..frame.lines.len()).map(move |line| (frame, line)))
+        .filter(|(frame, line)| place::whose(rec, frame, Some(*line)) == Whose::Program)
+        .map(|(frame, line)| &rec.functions[frame.lines[line].function.0 as usize].name);
+    let found = own.find(|name| &***name == function);
+    let mut path: Vec<Arc<str>> = Vec::new();
+    for name in own.filter(|_| found.is_some()) {
+        // A function that calls itself is told once.
+        let known = &**name == function || path.contains(name);
+        if path.len() < MAX_CALLERS && !known && !knows(PROGRAM_ENTRIES, name) {
+            path.push(name.clone());
+        }
+    }
+    path
+}
+
+/// The system call in which most is computed, with its share of `computed` ns, where that is much.
+pub(super) fn main_system_call(e: &Evidence<'_>, computed: u64) -> Option<String> {
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    let running = e.causes.iter().filter(|c| c.state == State::OnCpu);
+    for i in running.flat_map(|c| &c.samples) {
+        let mut kernel = functions_on(e.recording, e.sample(*i).stack, Side::Kernel);
+        if let Some(call) = kernel.find_map(system_call) {
+            *sums.entry(call).or_default() += e.sample_ns(*i);
+        }
+    }
+    let (call, ns) = sums
+        .into_iter()
+        .max_by_key(|(call, ns)| (*ns, std::cmp::Reverse(*call)))?;
+    let share = ns as f64 / computed.max(1) as f64;
+    let polls = match polls_all_the_time(e, call) {
+        true => {
+            ", which hardly ever waits: it asks for events again and again (a time limit of zero?) where it \
+             could wait for them"
+        }
+        false => "",
+    };
+    (share >= HOT_OF_COMPUTING).then(|| {
+        format!(
+            "{} of it is in the system call {call}{polls}",
+            words::share(share)
+        )
+    })
+}
+
+/// Whether a process asks for events by `call` and hardly ever waits for one.
+fn polls_all_the_time(e: &Evidence<'_>, call: &str) -> bool {
+    let b = &e.bottleneck;
+    let switches = b.ledger.voluntary_switches as f64;
+    knows(ASKS_FOR_EVENTS, call)
+        && b.on_cpu() >= CPU_FIRST
+        && switches < BUSY_POLL_SWITCHES * b.window_ns as f64 / 1e9
+}

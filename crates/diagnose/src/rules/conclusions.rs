@@ -1,0 +1,148 @@
+//! Conclusion of a verdict in one clause, for the sentence at the end of a recording: the time that
+//! faster code could save, and the time that it could not.
+//!
+//! Shares are of active time. Where that is less than the time that the sentence describes, the
+//! clause says of which time they are.
+
+use wallscope_model::{BlockReason, State};
+
+use super::verdict::Verdict;
+use crate::evidence::Evidence;
+use crate::thresholds::{BUSY_BESIDE, CPU_FIRST, MENTIONED_SHARE, NEARLY_ALL};
+use crate::words;
+
+/// `of the 5.2 s of active time, `; empty where active time is all that was not idle.
+fn whole(e: &Evidence<'_>) -> String {
+    let active = e.bottleneck.active_ns();
+    let excluded = e.totals.busy_ns().saturating_sub(active);
+    match e.totals.share(excluded) < MENTIONED_SHARE {
+        true => String::new(),
+        false => format!("of the {} of active time, ", words::time(active)),
+    }
+}
+
+/// Share of active time that was blocked.
+fn blocked(e: &Evidence<'_>) -> f64 {
+    let l = &e.bottleneck.ledger;
+    let excluded = l.idle_ns + e.bottleneck.starved_ns;
+    e.share(l.blocked_ns().saturating_sub(excluded))
+}
+
+/// Threads too short to be seen, which the others may wait for.
+fn unseen(e: &Evidence<'_>) -> Option<String> {
+    let unseen = e.mostly_unseen()?;
+    Some(format!(
+        "the threads too short to be seen, which computed for {}",
+        words::time(unseen)
+    ))
+}
+
+/// No thread existed.
+pub(super) fn empty(_: &Evidence<'_>, _: &Verdict) -> String {
+    "No thread existed here: the target had none while this was recorded, or what was selected of it has none".into()
+}
+
+/// The verdict says it all.
+pub(super) fn cause(_: &Evidence<'_>, verdict: &Verdict) -> String {
+    let mut letters = verdict.cause.chars();
+    let first = letters.next().map(|c| c.to_lowercase().to_string());
+    format!("{}{}", first.unwrap_or_default(), letters.as_str())
+}
+
+/// A CPU quota, or too few CPUs, held threads back.
+pub(super) fn quota(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    let quota = match e.totals.quota_cpus {
+        Some(quota) => format!("its CPU quota ({})", words::cpus(quota)),
+        None => "its CPU quota".to_string(),
+    };
+    let share = words::share(verdict.share);
+    match e.bottleneck.ledger.runnable.throttled {
+        0 => format!(
+            "{}{quota} cost up to {share}; raising it, or less CPU work, would give that back",
+            whole(e)
+        ),
+        _ => format!(
+            "{}{share} was lost to {quota}; raising it, or less CPU work, would give that back",
+            whole(e)
+        ),
+    }
+}
+
+/// Threads wait for a CPU.
+pub(super) fn shortage(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    format!(
+        "{}there are too few CPUs for its threads; more of them, or less work beside it, would save up to {}",
+        whole(e),
+        words::share(verdict.share)
+    )
+}
+
+/// Threads compute, or the kernel works for them.
+pub(super) fn computing(e: &Evidence<'_>, _: &Verdict) -> String {
+    match blocked(e) {
+        b if b < NEARLY_ALL => format!("{}a CPU profile shows nearly all of it", whole(e)),
+        b => format!(
+            "{}faster code helps with the {} spent computing, and cannot reduce the {} spent waiting",
+            whole(e),
+            words::share(e.bottleneck.on_cpu()),
+            words::share(b)
+        ),
+    }
+}
+
+/// Threads wait.
+pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    let b = &e.bottleneck;
+    let computed = e.share(b.on_cpu_ns() + e.totals.unattributed_ns);
+    let unless = match (unseen(e), beside_computing(e)) {
+        (Some(unseen), _) => format!(", unless the waiting is for {unseen}"),
+        (None, true) => ", unless the waiting is for the threads that compute".into(),
+        (None, false) => String::new(),
+    };
+    format!(
+        "{}faster code cannot reduce the {} spent waiting{}{unless}, and a CPU profile shows only the {} spent \
+         computing",
+        whole(e),
+        words::share(blocked(e)),
+        work_or_not(verdict),
+        words::share(computed)
+    )
+}
+
+/// A hint that waits for events or by the clock may be waits for work.
+fn work_or_not(verdict: &Verdict) -> &'static str {
+    let rests = [BlockReason::Poll, BlockReason::Timer].map(|r| Some(r.name()));
+    match rests.contains(&verdict.reason) && verdict.assumes.is_some() {
+        true => " (some of it may be waiting for work)",
+        false => "",
+    }
+}
+
+/// Whether others keep a CPU busy throughout while most of the time is blocked.
+fn beside_computing(e: &Evidence<'_>) -> bool {
+    let b = &e.bottleneck;
+    let computed = b.on_cpu_ns() + e.totals.unattributed_ns;
+    b.active_threads > 1 && b.on_cpu() < CPU_FIRST && b.load(computed) >= BUSY_BESIDE
+}
+
+/// Nothing is wrong.
+pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    if verdict.bottleneck {
+        return waiting(e, verdict);
+    }
+    if let Some(unseen) = unseen(e) {
+        return format!("what it waited for may be {unseen}");
+    }
+    let rest = match verdict.state {
+        Some(State::Blocked) => "no bottleneck was found, as the waiting may well be for work",
+        _ => "no bottleneck was found, as its threads wait for work or have room left",
+    };
+    let computed = e.totals.share(e.totals.on_cpu_ns());
+    match computed < MENTIONED_SHARE {
+        true => rest.into(),
+        false => format!(
+            "{rest}; a CPU profile shows only the {} spent computing",
+            words::share(computed)
+        ),
+    }
+}

@@ -1,0 +1,308 @@
+//! Rules about time on a CPU, and about time without one.
+
+use std::collections::HashMap;
+
+use wallscope_model::{BlockReason, State};
+
+use super::call_path::main_system_call;
+use super::kernel_work::churn;
+use super::verdict::{Found, Spent, Verdict, found, most_in, spent_by};
+use super::wait_target::wait_target;
+use crate::evidence::host_facts::{self, Room};
+use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
+use crate::thresholds::{
+    AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_OF_COMPUTING, CPU_FIRST, CPUS_WITH_ROOM,
+    HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, ONE_CPU, ONE_THREAD_SHARE, QUOTA_BINDING,
+    QUOTA_OTHER_WAITS, QUOTA_SHARE, SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
+};
+use crate::words;
+
+/// A CPU quota held threads back.
+pub(super) fn quota(e: &Evidence<'_>) -> Found {
+    let l = &e.bottleneck.ledger;
+    let binding = host_facts::throttled_periods(e.recording).unwrap_or(0.0) >= QUOTA_BINDING;
+    // Without kernel programs the cgroup's own counters tell that a quota ran out, but not for how
+    // long it held which thread back.
+    let told_apart = e.follows_requests() || l.runnable.throttled > 0;
+    let ns = match !told_apart && binding {
+        true => l.state_ns(State::Runnable),
+        false => l.runnable.throttled,
+    };
+    let share = e.share(ns);
+    let group = e
+        .host("cpu quota")
+        .map_or_else(String::new, |r| format!(" ({})", r.saturation));
+    found(
+        format!("throttled: {}{group}", words::share(share)),
+        share >= QUOTA_SHARE && (binding || ns >= e.main_wait().1 / QUOTA_OTHER_WAITS),
+        || {
+            let share = words::share(share);
+            let held = match told_apart {
+                true => format!("it held ready threads back for {share} of active time"),
+                false => format!(
+                    "ready threads waited for a CPU {share} of active time (how much of that was for the quota is \
+                     not told apart here)"
+                ),
+            };
+            let main = largest(&e.causes, State::OnCpu, None);
+            Verdict::new(format!(
+                "The cause is the CPU quota of its cgroup{group}: {held}"
+            ))
+            .outside()
+            .of(e, Spent::runnable(ns, None))
+            .because("throttled")
+            .with(main.map(|c| {
+                format!(
+                    "What uses the quota up is mostly {} ({} of active time)",
+                    c.function,
+                    words::share(c.share)
+                )
+            }))
+        },
+    )
+}
+
+/// Ready threads wait for a CPU.
+pub(super) fn shortage(e: &Evidence<'_>) -> Found {
+    let b = &e.bottleneck;
+    let ns = b.ledger.runnable.woken + b.ledger.runnable.preempted;
+    let (share, computing) = (e.share(ns), b.on_cpu());
+    // Threads that each do something now and then are late now and then where others compute.
+    let least = match b.busy_cpus() < IDLE_CPUS {
+        true => SHORTAGE_OF_WINDOW * b.active_threads.max(1) as f64,
+        false => SHORTAGE_OF_WINDOW,
+    };
+    let room = host_facts::room(e.recording, b);
+    let told = room.as_ref().map_or_else(String::new, |r| {
+        format!(
+            "; of the {} CPUs it may use: itself {:.0} %, everybody {:.0} %",
+            r.cpus,
+            r.own * 100.0,
+            r.used * 100.0
+        )
+    });
+    found(
+        format!(
+            "waiting for a CPU: {}, computing: {}{told}",
+            words::share(share),
+            words::share(computing),
+        ),
+        share >= SHORTAGE_SHARE
+            && b.load(ns) >= least
+            && share >= computing * SHORTAGE_OF_COMPUTING
+            && ns >= lock_or_half(e)
+            && ns >= tasks::kept_ns(e.recording) / 2,
+        || {
+            let by = largest(&e.causes, State::Runnable, None);
+            let (origin, outside) = origin(e, room.as_ref());
+            let verdict = Verdict::new(format!(
+                "Threads that are ready wait for a CPU {} of active time: {origin}{}",
+                words::share(share),
+                most_in(by)
+            ))
+            .of(e, Spent::runnable(ns, by))
+            .assuming(
+                "with CPUs enough, these threads would run at once and wait for nothing else instead",
+            );
+            if !outside {
+                let starts = churn(e).verdict.map(|v| v.cause);
+                return verdict.with(runs(e)).with(starts).with(waits_too(e));
+            }
+            let neighbours = room.and_then(|r| host_facts::others(e.recording, &r));
+            verdict
+                .outside()
+                .with(neighbours)
+                .with(host_facts::stands_back(e.recording))
+        },
+    )
+}
+
+/// Origin of a shortage of CPUs in words, and whether it lies outside the process.
+fn origin(e: &Evidence<'_>, room: Option<&Room>) -> (String, bool) {
+    let busy_threads = || "it has more busy threads than CPUs".to_string();
+    let Some(r) = room else {
+        return (busy_threads(), false);
+    };
+    // While one of its threads waits, the other ones may run in its place.
+    let n = e.bottleneck.active_threads.max(1) as f64;
+    if (r.used - r.own) > r.own * (n - 1.0) / n {
+        let cpus = match r.cpus {
+            1 => "the one CPU that it may use".to_string(),
+            n => format!("the {n} CPUs that it may use"),
+        };
+        let origin = format!(
+            "others use them ({:.0} % of {cpus}, itself {:.0} %): the cause is outside this process",
+            (r.used - r.own) * 100.0,
+            r.own * 100.0
+        );
+        return (origin, true);
+    }
+    if r.used < CPUS_WITH_ROOM {
+        let cpus = match r.cpus {
+            1 => "the CPU that it may use is".to_string(),
+            n => format!("the {n} CPUs that it may use are"),
+        };
+        let free = (1.0 - r.used) * 100.0;
+        let origin = format!("{cpus} free {free:.0} % of the time: its threads come in bursts");
+        return (origin, false);
+    }
+    if e.bottleneck.cpus > r.cpus as u32 {
+        let origin = format!(
+            "it has more busy threads than the {} of {} CPUs that it may use (affinity or cpuset)",
+            r.cpus, e.bottleneck.cpus
+        );
+        return (origin, false);
+    }
+    (busy_threads(), false)
+}
+
+/// The function that runs while others wait for a CPU.
+fn runs(e: &Evidence<'_>) -> Option<String> {
+    let (c, ns) = hottest(e)?;
+    let computed = e.bottleneck.on_cpu_ns();
+    (ns as f64 >= HOT_OF_COMPUTING * computed as f64).then(|| {
+        format!(
+            "What runs meanwhile is mostly {} ({} of what is computed)",
+            c.function,
+            words::share(ns as f64 / computed.max(1) as f64)
+        )
+    })
+}
+
+/// A wait for others that would make a cause by itself.
+fn waits_too(e: &Evidence<'_>) -> Option<String> {
+    let (reason, ns) = e.main_wait();
+    let by = largest(&e.causes, State::Blocked, Some(reason));
+    (e.share(ns) >= CAUSE_SHARE).then(|| {
+        format!(
+            "It also waits for {} {} of active time{}",
+            by.map_or(words::reason(reason), |c| wait_target(e, reason, c)),
+            words::share(e.share(ns)),
+            most_in(by)
+        )
+    })
+}
+
+/// The wait that comes before a shortage of CPUs, ns: half of the longest, or all of it where it is
+/// for locks, which more CPUs would not end.
+fn lock_or_half(e: &Evidence<'_>) -> u64 {
+    use BlockReason::{Gil, KernelLock, Lock};
+    match e.main_wait() {
+        (Lock | Gil | KernelLock, ns) => ns,
+        (_, ns) => ns / 2,
+    }
+}
+
+/// On-CPU causes of one function taken together: the largest, and its time, ns.
+fn hottest<'e>(e: &'e Evidence<'_>) -> Option<(&'e Cause, u64)> {
+    let mut sums: HashMap<(&str, &str), (&Cause, u64)> = HashMap::new();
+    let running = e.causes.iter().filter(|c| c.state == State::OnCpu);
+    for c in running.filter(|c| c.has_function()) {
+        let sum = sums.entry((&c.function, &c.module)).or_insert((c, 0));
+        sum.1 += c.ns;
+    }
+    let all = sums.into_values();
+    all.max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(c.function.clone())))
+}
+
+/// A memory limit that is met while the kernel computes: without stacks of running threads, nothing
+/// else tells that it frees memory.
+fn at_the_limit(e: &Evidence<'_>) -> Option<String> {
+    let limit = e.host("memory limit")?;
+    let met =
+        limit.level == Level::Saturated && limit.utilisation.is_some_and(|u| u > AT_MEMORY_LIMIT);
+    (kernel_part(e) >= KERNEL_AT_LIMIT && met).then(|| {
+        format!(
+            "Its cgroup is at its memory limit ({}): what the kernel computes may well be the search for memory to \
+             free",
+            limit.saturation
+        )
+    })
+}
+
+/// Part of the computing that the kernel does.
+fn kernel_part(e: &Evidence<'_>) -> f64 {
+    let b = &e.bottleneck;
+    b.ledger.on_cpu.kernel as f64 / b.on_cpu_ns().max(1) as f64
+}
+
+/// Threads compute.
+pub(super) fn computing(e: &Evidence<'_>) -> Found {
+    let b = &e.bottleneck;
+    let ns = b.on_cpu_ns();
+    // Waits that others end, by a wake-up or by an event.
+    let waits = e.share(e.main_wait().1.max(e.handed()));
+    // A parent's wait for a measured child is explained by the child's computing.
+    let relayed = match b.busy_cpus() >= CPU_FIRST {
+        true => e.relayed(),
+        false => 0,
+    };
+    let of_rest = ns as f64 / b.active_ns().saturating_sub(relayed).max(1) as f64;
+    let without_children = match relayed > 0 {
+        true => {
+            let share = words::share(of_rest);
+            format!(" ({share} without waits for own children)")
+        }
+        false => String::new(),
+    };
+    let looked_at = format!(
+        "computing: {} of active time{without_children}, {:.2} CPUs; waits that others end: {}",
+        words::share(b.on_cpu()),
+        b.busy_cpus(),
+        words::share(waits)
+    );
+    let busy = b.busy_cpus() >= ONE_CPU || b.load(b.busiest_ns) >= ONE_THREAD_SHARE;
+    let applies = of_rest > CPU_FIRST || (busy && waits < CAUSE_SHARE);
+    found(looked_at, applies, || computing_verdict(e, ns))
+}
+
+fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
+    let hottest = hottest(e);
+    let kernel = match kernel_part(e) {
+        part if part >= HOT_OF_COMPUTING => {
+            format!(", {:.0} % of that in the kernel", part * 100.0)
+        }
+        _ => String::new(),
+    };
+    let main = hottest.map_or_else(String::new, |(c, ns)| {
+        format!(
+            "; most of it in {} {}",
+            c.function,
+            spent_by(e.share(ns), c)
+        )
+    });
+    let collected = e.work.ns(WorkKind::Collect) as f64;
+    let collects = (collected >= COLLECT_OF_COMPUTING * ns as f64 && collected > 0.0).then(|| {
+        format!(
+            "{} of it is the collection of garbage ({}): allocate less, or give it more memory",
+            words::share(collected / ns.max(1) as f64),
+            e.work.name(WorkKind::Collect)
+        )
+    });
+    Verdict::new(format!(
+        "It computes {} of active time{kernel}, {}{main}",
+        words::share(e.bottleneck.on_cpu()),
+        profile(e, ns, hottest.map_or(0, |(_, ns)| ns))
+    ))
+    .of(e, Spent::on_cpu(ns, hottest.map(|(c, _)| c)))
+    .with(collects)
+    .with(main_system_call(e, ns))
+    .with(at_the_limit(e))
+    .with(Some(
+        "Whether it waits for memory while it computes cannot be told without hardware counters"
+            .into(),
+    ))
+}
+
+/// The profile of `ns` of computing in words, of which the hottest function has `hot_ns`.
+fn profile(e: &Evidence<'_>, ns: u64, hot_ns: u64) -> &'static str {
+    let running = e.causes.iter().filter(|c| c.state == State::OnCpu);
+    let named: u64 = running.filter(|c| c.has_function()).map(|c| c.ns).sum();
+    if named * 2 < ns {
+        "where cannot be told here: running threads' stacks are not seen"
+    } else if hot_ns as f64 >= HOT_OF_COMPUTING * ns as f64 && hot_ns > 0 {
+        "with one hot spot"
+    } else {
+        "with no single hot spot: its on-CPU profile is flat"
+    }
+}

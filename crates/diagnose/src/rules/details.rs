@@ -1,0 +1,195 @@
+//! Facts that verdicts add: wakers, lengths of single waits, the host's view, computing beside it.
+
+use wallscope_model::shape::Shape;
+use wallscope_model::{BlockReason, State};
+
+use crate::evidence::{Cause, Evidence, Level, Resource, Wakers, host_facts, in_function, largest};
+use crate::lock_wait::own_lock;
+use crate::thresholds::{
+    AT_MEMORY_LIMIT, BESIDE_SHARE, FAILED_CONNECTS_RATE, LONG_WAIT_NS, SHORT_WAIT_NS, WAKER_SHARE,
+};
+use crate::words;
+
+/// Most activities of wakers that are told.
+const MAX_ACTIVITIES: usize = 3;
+
+/// Target of polls of servers that make locks of their own of other calls.
+pub(super) const FOR_OWN_LOCKS: &str = "for locks of its own making, by events";
+
+/// The way to ask for the holder of a server's own lock, where most of a cause waits for one.
+pub(super) fn ask_for_holder(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    let mut samples = c.samples.iter().map(|i| e.sample(*i));
+    let advice = samples.find_map(|s| own_lock(e.recording, s))?;
+    e.mostly(c, |rec, s| own_lock(rec, s).is_some())
+        .then(|| advice.into())
+}
+
+/// The main waker, and the wakers' activities while others waited.
+pub(super) fn waker_words(wakers: &Wakers) -> Option<String> {
+    let (thread, function, share) = wakers.threads.first()?;
+    if *share < WAKER_SHARE {
+        return None;
+    }
+    let others = match wakers.threads.len() {
+        1 => String::new(),
+        n => format!(", of {n} that do"),
+    };
+    Some(format!(
+        "The waits are ended by {thread}{} ({} of them{others}){}",
+        in_function(function),
+        words::share(*share),
+        activities(wakers, thread)
+    ))
+}
+
+fn activities(wakers: &Wakers, main: &str) -> String {
+    let mut sums: Vec<(String, f64)> = Vec::new();
+    for (activity, share) in &wakers.activities {
+        let place = in_function(&activity.function);
+        // Named by the activity, not by which of several like threads did it: a server's processes
+        // are alike.
+        let what = match activity.elsewhere {
+            Some(pid) if activity.thread != main => format!(
+                "waits for {} (pid {pid}), which {}{place}",
+                activity.thread, activity.verb
+            ),
+            _ => format!("{}{place}", activity.verb),
+        };
+        match sums.iter_mut().find(|(w, _)| *w == what) {
+            Some((_, sum)) => *sum += share,
+            None => sums.push((what, *share)),
+        }
+    }
+    sums.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown: Vec<String> = (sums.iter().filter(|(_, share)| *share >= WAKER_SHARE))
+        .take(MAX_ACTIVITIES)
+        .map(|(what, share)| format!("{what} ({} of these waits)", words::share(*share)))
+        .collect();
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!("; meanwhile the waker {}", words::list(&shown)),
+    }
+}
+
+/// Lengths of the single waits of a cause: many short ones, or few long ones.
+pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Option<String> {
+    let counted = (c.resource.as_deref())
+        .filter(|_| reason == BlockReason::Lock)
+        .and_then(|name| host_facts::lock_waits(e.recording, name));
+    if let Some((count, total, longest)) = counted.filter(|(count, ..)| *count > 0) {
+        let mean = total / count;
+        return Some(format!(
+            "{count} single waits for it, {} on average, the longest {}{}",
+            words::time(mean),
+            words::time(longest),
+            long_or_short(e, c, mean, longest)
+        ));
+    }
+    let lengths = e.lengths(c)?;
+    Some(format!(
+        "Single waits there take {} (half of them less), the longest {}",
+        words::time(lengths.quantile(0.5)?),
+        words::time(lengths.max_ns)
+    ))
+}
+
+const LONG_HOLDS: &str = ": it is long holds, not many short ones";
+const SHORT_HOLDS: &str = ": it is many short holds, not a few long ones";
+
+/// Whether most time is in few long waits or in many short ones: they need different cures.
+///
+/// `mean` and `longest` are counted, ns. The cause's own waits tell how lengths are distributed:
+/// those of threads that rest at other locks say nothing of it.
+fn long_or_short(e: &Evidence<'_>, c: &Cause, mean: u64, longest: u64) -> &'static str {
+    if mean >= LONG_WAIT_NS {
+        return LONG_HOLDS;
+    }
+    if longest < SHORT_WAIT_NS {
+        return SHORT_HOLDS;
+    }
+    let Some(lengths) = e.lengths(c) else {
+        return "";
+    };
+    let half = time_of(&lengths, |_| true).max(1.0) / 2.0;
+    if longest >= LONG_WAIT_NS && time_of(&lengths, |ns| ns >= LONG_WAIT_NS) >= half {
+        LONG_HOLDS
+    } else if mean < SHORT_WAIT_NS && time_of(&lengths, |ns| ns < SHORT_WAIT_NS) >= half {
+        SHORT_HOLDS
+    } else {
+        ""
+    }
+}
+
+/// Time in the waits of a histogram with a fitting length, ns.
+fn time_of(lengths: &Shape, fits: impl Fn(u64) -> bool) -> f64 {
+    let each = lengths.counts.iter().map(|(bucket, count)| {
+        let (low, high) = lengths.bounds(*bucket);
+        (low.midpoint(high), *count)
+    });
+    let fitting = each.filter(|(ns, _)| fits(*ns));
+    fitting.map(|(ns, count)| ns as f64 * count).sum()
+}
+
+/// Whether data for `peer` is held back on this side.
+pub(super) fn unsent_requests(e: &Evidence<'_>, peer: &str) -> Option<String> {
+    let held = host_facts::unacknowledged_peers(e.recording);
+    let is_peer = |p: &&str| peer == *p || peer.ends_with(&format!(" {p}"));
+    held.iter().any(is_peer).then(|| {
+        "Part of what it asks was not even sent when that was looked at: it is written in small pieces, and a \
+         piece waits until the one before is acknowledged, which the other end delays by up to 40 ms \
+         (Nagle's algorithm; TCP_NODELAY, or one write for all of a request, ends that)"
+            .into()
+    })
+}
+
+/// The host's view of the resource that is waited for, where it is saturated.
+pub(super) fn saturated(e: &Evidence<'_>, reason: BlockReason) -> Option<String> {
+    let at_limit = |r: &&Resource| r.utilisation.is_some_and(|u| u > AT_MEMORY_LIMIT);
+    let limit = e.host("memory limit").filter(at_limit);
+    let resource = match reason {
+        BlockReason::Disk => e.host.iter().find(|r| r.name.starts_with("disk ")),
+        BlockReason::PageFault | BlockReason::Memory => limit.or_else(|| e.host("memory")),
+        BlockReason::Network => e.host("network"),
+        _ => None,
+    }?;
+    let close = resource.name == "memory limit" && at_limit(&resource);
+    (resource.level == Level::Saturated || close).then(|| {
+        let words = [resource.saturation.as_str(), resource.errors.as_str()];
+        let words: Vec<&str> = words.into_iter().filter(|s| !s.is_empty()).collect();
+        format!("The {} is saturated ({})", resource.name, words.join(", "))
+    })
+}
+
+/// Computing beside the waits, where that is much.
+pub(super) fn beside(e: &Evidence<'_>) -> Option<String> {
+    let share = e.bottleneck.on_cpu();
+    let by = largest(&e.causes, State::OnCpu, None)?;
+    (share >= BESIDE_SHARE).then(|| {
+        format!(
+            "Beside that it computes {} of active time, most in {}",
+            words::share(share),
+            by.function
+        )
+    })
+}
+
+/// Connections that fail while it sleeps: it may sleep between its tries.
+pub(super) fn tries_again(e: &Evidence<'_>) -> Option<String> {
+    let (failed, rate) = host_facts::failed_connects(e.recording)?;
+    (rate >= FAILED_CONNECTS_RATE).then(|| {
+        format!(
+            "{failed} connections of this host could not be made meanwhile (refused, or not answered): if \
+             they are its own, it sleeps between its tries, and the peer that it asks is the cause"
+        )
+    })
+}
+
+/// Number of requests of callers, and mean time to answer.
+pub(super) fn asked_and_answered(e: &Evidence<'_>) -> Option<String> {
+    let mean = e.requests.mean_ns()?;
+    Some(format!(
+        "It was asked {} times, and answered after {} on average",
+        e.requests.asked,
+        words::time(mean)
+    ))
+}

@@ -1,0 +1,173 @@
+//! Rules about CPU time that goes into the kernel's or a runtime's work: memory reclaim, starting
+//! threads, page faults, spinning.
+
+use std::collections::HashMap;
+
+use wallscope_model::{BlockReason, State};
+
+use super::verdict::{Found, Spent, Verdict, found};
+use crate::evidence::{Evidence, WorkKind};
+use crate::thresholds::{
+    CHURN_OF_COMPUTING, CHURN_PROCESSES, CHURN_RATE, CPU_FIRST, FAULT_SHARE, NEAR_MEMORY_LIMIT,
+    RECLAIM_SHARE, SPIN_PART, SPIN_SHARE,
+};
+use crate::words;
+
+/// The program's own function with most time in a kind of work, and that time, ns.
+fn main_function(e: &Evidence<'_>, kind: WorkKind) -> Option<(String, u64)> {
+    let mut sums: HashMap<&str, u64> = HashMap::new();
+    for c in e.causes.iter().filter(|c| c.has_function()) {
+        let of_kind = (c.samples.iter()).filter(|i| e.work.kind(e.sample(**i)) == Some(kind));
+        let ns: u64 = of_kind.map(|i| e.sample_ns(*i)).sum();
+        *sums.entry(&c.function).or_default() += ns;
+    }
+    sums.into_iter()
+        .filter(|(_, ns)| *ns > 0)
+        .max_by_key(|(name, ns)| (*ns, std::cmp::Reverse(*name)))
+        .map(|(name, ns)| (name.to_string(), ns))
+}
+
+/// `PREFIX f (61 % of active time)`; empty where no function is known.
+fn mostly_in(e: &Evidence<'_>, prefix: &str, by: Option<&(String, u64)>) -> String {
+    by.map_or_else(String::new, |(function, ns)| {
+        let share = words::share(e.share(*ns));
+        format!("{prefix} {function} ({share} of active time)")
+    })
+}
+
+/// The kernel frees memory for the process.
+pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
+    let ns = e.work.ns(WorkKind::Reclaim);
+    let share = e.share(ns);
+    found(
+        format!("memory reclaim: {}", words::share(share)),
+        share >= RECLAIM_SHARE,
+        || {
+            let limit = e.host("memory limit");
+            let shortage = match limit.and_then(|r| Some((r, r.utilisation?))) {
+                Some((limit, used)) if used > NEAR_MEMORY_LIMIT => format!(
+                    "its cgroup is at its memory limit ({}, {:.0} % in use)",
+                    limit.saturation,
+                    used * 100.0
+                ),
+                _ => "the machine is short of memory".to_string(),
+            };
+            let by = main_function(e, WorkKind::Reclaim);
+            let state = match e.blocked(BlockReason::Memory) * 2 > ns {
+                true => State::Blocked,
+                false => State::OnCpu,
+            };
+            let cause = format!(
+                "The kernel frees memory for it {} of active time: {shortage}{}",
+                words::share(share),
+                mostly_in(e, "; most of it in", by.as_ref())
+            );
+            let spent = Spent {
+                state,
+                ns,
+                by: None,
+            };
+            let verdict = Verdict::new(cause).because("memory").of(e, spent);
+            in_main(verdict, by)
+        },
+    )
+}
+
+fn in_main(mut verdict: Verdict, by: Option<(String, u64)>) -> Verdict {
+    verdict.function = by.map(|(function, _)| function);
+    verdict
+}
+
+/// The process starts threads or processes all the time.
+pub(super) fn churn(e: &Evidence<'_>) -> Found {
+    let b = &e.bottleneck;
+    let births = b.births as f64 / (b.window_ns.max(1) as f64 / 1e9);
+    let unseen = e.totals.unattributed_ns;
+    let ns = e.work.ns(WorkKind::Start);
+    let computed = b.on_cpu_ns() + unseen;
+    let ready = b.ledger.state_ns(State::Runnable);
+    let of_work = (ns + unseen) as f64 / computed.max(1) as f64;
+    found(
+        format!(
+            "{births:.0} threads started a second; starting and ending them: {} of computing",
+            words::share(of_work)
+        ),
+        births >= CHURN_RATE
+            && of_work >= CHURN_OF_COMPUTING
+            && b.load(computed + ready) >= CPU_FIRST,
+        || {
+            let processes = e.recording.processes.len() as f64;
+            let what = match processes > b.births as f64 * CHURN_PROCESSES {
+                true => "processes",
+                false => "threads",
+            };
+            let by = main_function(e, WorkKind::Start);
+            let through = (by.as_ref()).map_or_else(String::new, |(function, _)| {
+                format!("; most of that by way of {function}")
+            });
+            let verdict = Verdict::new(format!(
+                "It starts {births:.0} {what} a second: starting and ending them takes {} of what \
+                 it computes{through}",
+                words::share(of_work),
+            ))
+            .of(e, Spent::on_cpu(ns, None))
+            .because("kernel");
+            in_main(verdict, by).with(Some(
+                "Keep them and give them work (a pool, one process for many inputs) instead".into(),
+            ))
+        },
+    )
+}
+
+/// The kernel handles page faults.
+pub(super) fn faults(e: &Evidence<'_>) -> Found {
+    let ns = e.work.ns(WorkKind::Fault);
+    let share = e.share(ns);
+    // Pages that come from a disk are waited for: that, and not the handling, is the cause.
+    let awaited = e.blocked(BlockReason::PageFault);
+    found(
+        format!(
+            "handling page faults: {}, waiting for their pages: {}",
+            words::share(share),
+            words::share(e.share(awaited))
+        ),
+        share >= FAULT_SHARE && ns >= awaited,
+        || {
+            let by = main_function(e, WorkKind::Fault);
+            let mut verdict = Verdict::new(format!(
+                "The kernel handles its page faults {} of active time{}: memory is touched for the \
+                 first time again and again (mapped and unmapped, or given back and taken anew)",
+                words::share(share),
+                mostly_in(e, ", most of it in", by.as_ref())
+            ))
+            .of(e, Spent::on_cpu(ns, None))
+            .because("kernel");
+            verdict.confidence = "the share is by samples of the kernel's stack".into();
+            in_main(verdict, by)
+        },
+    )
+}
+
+/// Threads spin or yield.
+pub(super) fn spinning(e: &Evidence<'_>) -> Found {
+    let ns = e.work.ns(WorkKind::Spin);
+    let share = e.share(ns);
+    found(
+        format!("spinning or yielding: {}", words::share(share)),
+        share >= SPIN_SHARE && ns >= e.bottleneck.on_cpu_ns() / SPIN_PART,
+        || {
+            let by = main_function(e, WorkKind::Spin);
+            let verdict = Verdict::new(format!(
+                "It spins {} of active time, on a CPU without getting anywhere, in {}{}: the time \
+                 is a wait for the thread that holds what it spins for",
+                words::share(share),
+                e.work.name(WorkKind::Spin),
+                mostly_in(e, ", most of it from", by.as_ref())
+            ))
+            .of(e, Spent::on_cpu(ns, None));
+            in_main(verdict, by)
+                .suspected("these functions are known to wait; what for is not seen")
+                .assuming("the thing that they wait for would have come no later without spinning")
+        },
+    )
+}

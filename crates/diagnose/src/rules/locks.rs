@@ -1,0 +1,100 @@
+//! Rules about locks: a serial program, and threads that never get a lock.
+
+use wallscope_model::BlockReason;
+
+use super::deadlock::{LockOwners, lock_owners};
+use super::details::{ask_for_holder, beside};
+use super::verdict::{Found, Spent, Verdict, found, most_in, resource_of};
+use super::waits::wait_verdict;
+use crate::evidence::{Cause, Evidence};
+use crate::lock_wait::own_lock;
+use crate::thresholds::{MIN_WINDOW_NS, SERIAL_BY_WAITERS, SERIAL_SHARE, STUCK_SHARE};
+use crate::words;
+
+/// Threads wait for a lock that they hold in turn themselves.
+pub(super) fn serial(e: &Evidence<'_>) -> Found {
+    use BlockReason::{Gil, KernelLock, Lock};
+    let (reason, ns) = [Lock, Gil, KernelLock]
+        .map(|r| (r, e.blocked(r)))
+        .into_iter()
+        .fold((Lock, 0), |a, b| if b.1 > a.1 { b } else { a });
+    let share = e.share(ns);
+    let own = match share >= SERIAL_SHARE {
+        true => e.wakers(reason).by_waiters,
+        false => 0.0,
+    };
+    found(
+        format!(
+            "{}: {} of active time, {} of it ended by threads that wait for the same",
+            words::reason(reason),
+            words::share(share),
+            words::share(own)
+        ),
+        share >= SERIAL_SHARE && own >= SERIAL_BY_WAITERS && ns >= e.main_wait().1,
+        || wait_verdict(e, reason, ns),
+    )
+}
+
+/// Threads wait for a lock to the end of the recording and never get it.
+pub(super) fn stuck(e: &Evidence<'_>) -> Found {
+    let b = &e.bottleneck;
+    let owners = lock_owners(e.recording, &b.stuck);
+    let mut stuck = b.stuck.clone();
+    let cycle = owners.iter().flat_map(|owners| &owners.cycle);
+    stuck.extend(cycle.filter(|c| !b.stuck.contains(c)));
+    let at_lock = |c: &Cause| -> u64 {
+        let of_stuck = |i: &u32| {
+            let s = e.sample(*i);
+            let lock = s.reason == Some(BlockReason::Lock) || own_lock(e.recording, s).is_some();
+            lock && stuck.contains(&s.context)
+        };
+        let samples: Vec<u32> = c.samples.iter().copied().filter(of_stuck).collect();
+        e.time(&samples)
+    };
+    let ns: u64 = e.causes.iter().map(at_lock).sum();
+    let (n, share) = (stuck.len(), e.share(ns));
+    found(
+        format!(
+            "{n} threads got nowhere at a lock: {} of active time",
+            words::share(share)
+        ),
+        n > 0 && share >= STUCK_SHARE && b.window_ns >= MIN_WINDOW_NS,
+        || {
+            let by = e.causes.iter().max_by_key(|c| (at_lock(c), c.ns));
+            let at_lock = by.filter(|c| c.reason == Some(BlockReason::Lock.name()));
+            let threads = match n {
+                1 => "One thread stood".into(),
+                n => format!("{n} threads stood"),
+            };
+            Verdict::new(format!(
+                "{threads} to the end of the recording at a lock{} and never got it, {} of active \
+                 time{}: {}",
+                resource_of(at_lock),
+                words::share(share),
+                most_in(by),
+                why_stuck(owners.as_ref())
+            ))
+            .because(BlockReason::Lock.name())
+            .of(e, Spent::blocked(ns, by))
+            .with(Some(
+                owners.map_or_else(|| OWNER_UNKNOWN.into(), |owners| owners.told),
+            ))
+            .with(by.and_then(|c| ask_for_holder(e, c)))
+            .with(beside(e))
+        },
+    )
+}
+
+const OWNER_UNKNOWN: &str = "The owner is not known: no thread was seen to release the lock, and no note of its \
+                             owner was found (semaphores, and the locks of Rust, Go and Python, keep none)";
+
+fn why_stuck(owners: Option<&LockOwners>) -> &'static str {
+    match owners {
+        Some(owners) if owners.cycle.len() == 1 => "it is a deadlock of one thread with itself",
+        Some(owners) if !owners.cycle.is_empty() => "it is a deadlock",
+        Some(_) => "its owner does not give it up, or others always come first (starvation)",
+        None => {
+            "it is a deadlock, or its owner does not give it up, or others always come first (starvation)"
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The rule engine: one table of named rules over one [`Evidence`].
+//!
+//! The first rule of [`RULES`] that applies gives the verdict; every rule that was tried is kept
+//! with the figures that it looked at. The ladder prints the verdict in full, and the sentence at
+//! the end of a recording prints its conclusion. Thresholds stand in [`crate::thresholds`].
+//!
+//! To add a rule: write its judgement in the file of its topic, add a row here, and a scenario that
+//! needs it to the testkit.
+
+mod accept_queue;
+mod answers;
+mod call_path;
+mod conclusions;
+mod cpu;
+mod deadlock;
+mod details;
+mod kernel_work;
+mod limits;
+mod locks;
+mod notes;
+mod requests;
+mod rest;
+mod stalled;
+mod table;
+mod tasks;
+mod verdict;
+mod wait_target;
+mod waits;
+
+use wallscope_model::State;
+
+use crate::evidence::Evidence;
+
+pub(crate) use notes::NOTES;
+pub(crate) use table::RULES;
+use table::{Conclude, Rank, Rule};
+pub use verdict::{ACTIVE, Verdict};
+
+/// A rule that was tried.
+#[derive(Clone, Debug)]
+pub struct TriedRule {
+    /// Its name.
+    pub rule: &'static str,
+    /// When it speaks, and the source of its thresholds.
+    pub when: &'static str,
+    /// The figures that it looked at.
+    pub looked_at: String,
+    /// Whether it applied.
+    pub applied: bool,
+    /// Whether it gave the verdict: the first one that applied.
+    pub spoke: bool,
+}
+
+/// Outcome of the rules.
+pub(crate) struct Judgement {
+    /// The verdict of the first rule that applied.
+    pub verdict: Verdict,
+    /// Its conclusion in a clause.
+    pub conclusion: String,
+    /// When its rule speaks.
+    pub when: &'static str,
+    /// Causes of the other rules that apply, with their names.
+    pub also: Vec<(&'static str, String)>,
+    /// Every rule that was tried, in order.
+    pub tried: Vec<TriedRule>,
+}
+
+/// Assumption of a verdict on waits where wakers are unknown.
+const WAKERS_UNKNOWN: &str = "the waiting is not for the program's own computing: no record says which thread waits for which";
+
+/// Tries the rules in order.
+pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
+    let mut tried: Vec<TriedRule> = Vec::new();
+    let mut spoken: Option<(&Rule, Verdict)> = None;
+    let mut also: Vec<(&'static str, String)> = Vec::new();
+    for rule in RULES {
+        let found = (rule.judge)(e);
+        tried.push(TriedRule {
+            rule: rule.name,
+            when: rule.when,
+            looked_at: found.looked_at,
+            applied: found.verdict.is_some(),
+            spoke: found.verdict.is_some() && spoken.is_none(),
+        });
+        match (found.verdict, &spoken) {
+            (Some(verdict), None) => spoken = Some((rule, verdict)),
+            (Some(verdict), Some((_, first)))
+                if first.bottleneck && rule.rank != Rank::Fallback =>
+            {
+                also.push((rule.name, verdict.cause));
+            }
+            _ => {}
+        }
+        let ends = spoken
+            .as_ref()
+            .is_some_and(|(rule, _)| rule.rank == Rank::Final);
+        if ends {
+            break;
+        }
+    }
+    let Some((rule, verdict)) = spoken else {
+        unreachable!("the last rule always speaks")
+    };
+    let verdict = completed(e, rule, verdict, &also);
+    let (when, conclude) = match verdict.rule == accept_queue::NAME {
+        true => (accept_queue::WHEN, conclusions::cause as Conclude),
+        false => (rule.when, rule.conclude),
+    };
+    Judgement {
+        conclusion: conclude(e, &verdict),
+        when,
+        verdict,
+        also,
+        tried,
+    }
+}
+
+/// The verdict with its name, its callers, a full accept queue and the other rules' names.
+fn completed(
+    e: &Evidence<'_>,
+    rule: &Rule,
+    mut verdict: Verdict,
+    also: &[(&'static str, String)],
+) -> Verdict {
+    verdict.rule = rule.name;
+    verdict.also = also.iter().map(|(name, _)| *name).collect();
+    if verdict.state == Some(State::Blocked) {
+        let function = verdict.function.as_deref();
+        let callers = function.and_then(|f| call_path::callers(e, f, State::Blocked));
+        verdict.more.extend(callers);
+        if verdict.bottleneck && e.recording.hops.is_empty() {
+            verdict.assumes = verdict.assumes.or(Some(WAKERS_UNKNOWN));
+        }
+    }
+    accept_queue::add(e, verdict)
+}

@@ -1,0 +1,144 @@
+//! Rules about a process that lets its callers wait.
+
+use wallscope_model::{BlockReason, State};
+
+use super::details::{
+    FOR_OWN_LOCKS, ask_for_holder, asked_and_answered, beside, length_words, tries_again,
+    waker_words,
+};
+use super::tasks::sleeping_tasks;
+use super::verdict::{Found, Spent, Verdict, found, most_in};
+use crate::evidence::{Evidence, Polls, largest};
+use crate::thresholds::{CAUSE_SHARE, MOSTLY_ENDED, MOSTLY_SHARE, OWED_OF_SLEEP};
+use crate::words;
+
+/// Time slept with requests in flight, ns.
+fn slept_in_flight(e: &Evidence<'_>) -> u64 {
+    e.in_flight(|r| r == BlockReason::Timer)
+}
+
+/// Threads sleep by their own clock while callers wait.
+pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
+    let in_flight = slept_in_flight(e);
+    let while_owing = slept_while_owing(e).filter(|all| *all > in_flight);
+    let (ns, least) = match while_owing {
+        Some(ns) => (ns, MOSTLY_SHARE),
+        None => (in_flight, CAUSE_SHARE),
+    };
+    let share = e.share(ns);
+    found(
+        format!("slept with requests in flight: {}", words::share(share)),
+        share >= least && ns >= e.main_wait().1,
+        || {
+            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
+            let guessed = while_owing.is_some();
+            let verdict = Verdict::new(format!(
+                "It sleeps by its own clock {} of active time while callers wait for its answer{}",
+                words::share(share),
+                most_in(by)
+            ))
+            .because(BlockReason::Timer.name())
+            .of(e, Spent::blocked(ns, by))
+            .with(guessed.then(|| asked_and_answered(e)).flatten())
+            .with(tries_again(e));
+            match guessed {
+                true => verdict
+                    .suspected(
+                        "requests were not followed: only that it owed answers as long as it slept is known",
+                    )
+                    .assuming("callers wait for the thread that sleeps"),
+                false => verdict,
+            }
+        },
+    )
+}
+
+/// Time slept where requests were not followed, but polled connections show that the process owed
+/// answers as long, and asked nobody, ns.
+fn slept_while_owing(e: &Evidence<'_>) -> Option<u64> {
+    let slept = e.blocked(BlockReason::Timer);
+    let owed = e.requests.owed_ns;
+    let upstream = e.requests.upstream.as_ref();
+    let asks = upstream.is_some_and(|u| u.awaited_ns * 2 > owed);
+    let as_long = owed as f64 >= OWED_OF_SLEEP * slept as f64;
+    (!e.follows_requests() && e.answers() && !asks && as_long).then_some(slept)
+}
+
+/// Polls that other threads of the process end: how servers of many processes wait for each other's
+/// locks. The waker has the thing that is wanted, and says so by a signal or an event when it is free.
+pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
+    let (polled, handed) = (e.polled_in_flight(), e.handed());
+    let share = e.share(polled);
+    found(
+        format!(
+            "polled with requests in flight: {}, {} ended by its own threads",
+            words::share(share),
+            words::share(e.share(handed))
+        ),
+        share >= CAUSE_SHARE
+            && handed * 2 >= polled
+            && polled >= slept_in_flight(e)
+            && polled >= e.main_wait().1
+            && polled > 0,
+        || {
+            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
+            let ended = e.wakers(BlockReason::Poll);
+            let mut verdict = Verdict::new(format!(
+                "With requests in flight, it waits for others of its own threads or processes {} of \
+                 active time, which end the waits by a signal or an event, as for a lock of the \
+                 program's own{}",
+                words::share(share),
+                most_in(by)
+            ))
+            .because(BlockReason::Poll.name())
+            .of(e, Spent::blocked(polled, by));
+            verdict.holder = ended.main();
+            verdict
+                .with(waker_words(&ended))
+                .with(by.and_then(|c| ask_for_holder(e, c)))
+                .with(by.and_then(|c| length_words(e, c, BlockReason::Poll)))
+                .with(beside(e))
+        },
+    )
+}
+
+/// Polls with requests of callers in flight, and none of the process's own: an event loop that lets
+/// its callers wait, for a time of its own or for an event of neither a peer nor its threads.
+pub(super) fn held(e: &Evidence<'_>) -> Found {
+    let ns = e.held();
+    let share = e.share(ns);
+    found(
+        format!(
+            "polled with requests of others in flight, and none of its own: {}",
+            words::share(share)
+        ),
+        share >= CAUSE_SHARE
+            && ns >= slept_in_flight(e)
+            && ns >= e.main_wait().1
+            && ns >= e.polled_for_answers(),
+        || {
+            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
+            let ended = e.wakers_of(&e.polls(Polls::WhileOwing));
+            let holder = by.and_then(|c| ask_for_holder(e, c));
+            let target = if holder.is_some() {
+                FOR_OWN_LOCKS
+            } else if ended.timed_out() >= MOSTLY_ENDED {
+                "until a time that it set itself (a sleep or a delay in its event loop)"
+            } else {
+                "for events, with no request of its own in flight that was seen"
+            };
+            Verdict::new(format!(
+                "Callers wait for its answers while it polls {target}, {} of active time{}",
+                words::share(share),
+                most_in(by)
+            ))
+            .because(BlockReason::Poll.name())
+            .of(e, Spent::blocked(ns, by))
+            .with(asked_and_answered(e))
+            .with(waker_words(&ended))
+            .with(sleeping_tasks(e).filter(|_| holder.is_none()))
+            .with(holder)
+            .with(beside(e))
+        },
+    )
+}

@@ -1,0 +1,337 @@
+//! Rules about rest, and about nothing being wrong.
+
+use wallscope_model::{BlockReason, State};
+
+use super::details::{FOR_OWN_LOCKS, ask_for_holder, length_words, tries_again, waker_words};
+use super::verdict::{Found, Spent, Verdict, found, most_in};
+use crate::evidence::{Cause, Evidence, Polls, largest};
+use crate::frames::Side;
+use crate::knowledge::{EVENT_LOOP_STEPS, PIPE_READ, knows};
+use crate::thresholds::{
+    AT_ONCE_NS, HEALTHY_PENDING, HEALTHY_PENDING_QUICK, IDLE_CPUS, IDLE_PENDING,
+    LASTING_OF_COMPUTING, MIN_REQUESTS, MOSTLY_SHARE, POLLED_FOR_OTHERS_PART, ROOM, UNNAMED_SHARE,
+};
+use crate::words;
+
+/// CPUs that the threads used or wanted.
+fn cpus_wanted(e: &Evidence<'_>) -> f64 {
+    let l = &e.bottleneck.ledger;
+    let ns = l.state_ns(State::OnCpu) + l.state_ns(State::Runnable);
+    e.bottleneck.load(ns)
+}
+
+/// Waits for others, as share of the window.
+fn pending(e: &Evidence<'_>) -> f64 {
+    e.bottleneck.load(e.pending())
+}
+
+/// Whether the threads compute and wait for others next to nothing. A thread that was not seen is
+/// not known to rest.
+pub(super) fn does_nothing(e: &Evidence<'_>) -> bool {
+    let nothing =
+        e.bottleneck.active_ns() == 0 || (cpus_wanted(e) < IDLE_CPUS && pending(e) < IDLE_PENDING);
+    nothing && e.mostly_unseen().is_none()
+}
+
+/// The process does nothing.
+pub(super) fn idle(e: &Evidence<'_>) -> Found {
+    let looked_at = format!(
+        "computing or ready to: {:.2} % of one CPU; waits for others: {:.1} % of the window",
+        cpus_wanted(e) * 100.0,
+        pending(e) * 100.0
+    );
+    found(looked_at, does_nothing(e), || {
+        let unmoved = match e.bottleneck.active_ns() {
+            0 => {
+                ": not one of them left the place where it waits, so if a request is stuck, nothing \
+                 came that could end its wait"
+            }
+            _ => "",
+        };
+        let rest = e.causes.first();
+        let rest = rest.filter(|c| c.share > MOSTLY_SHARE && c.has_function());
+        Verdict::new(format!(
+            "No bottleneck found: the process is idle; its threads wait for work, for events \
+             or for a time that they chose themselves{unmoved}"
+        ))
+        .healthy()
+        .with(open_all_along(e))
+        .with(rest.map(|c| {
+            format!(
+                "Were it expected to work: it is {} in {} {} of the time of the threads that \
+                 move at all",
+                c.what(),
+                c.function,
+                words::share(c.share)
+            )
+        }))
+    })
+}
+
+/// Requests that were open in all of the window, where nothing else is known to be wrong.
+fn open_all_along(e: &Evidence<'_>) -> Option<String> {
+    let r = &e.requests;
+    let mean = r
+        .at_most_ns()
+        .filter(|_| r.unanswered(e.bottleneck.window_ns))?;
+    let upstream = r.upstream.as_ref().map_or_else(String::new, |u| {
+        format!(", while it awaits answers of {} itself", u.name)
+    });
+    Some(format!(
+        "{} requests of others got no answer in the whole recording ({} so far, on average){upstream}: nothing is \
+         wrong where they wait for news (long polls, streams); else it hangs",
+        r.asked,
+        words::time(mean),
+    ))
+}
+
+/// The process has room left.
+pub(super) fn healthy(e: &Evidence<'_>) -> Found {
+    let b = &e.bottleneck;
+    let (busiest, cpus, pending) = (b.load(b.busiest_ns), b.busy_cpus(), pending(e));
+    let answers = answer_words(e);
+    let looked_at = format!(
+        "busiest thread: {:.0} % of the window; {cpus:.2} CPUs; waits for others: {:.1} % of the \
+         window{answers}",
+        busiest * 100.0,
+        pending * 100.0
+    );
+    let applies = has_room(e) && hardly_waits(e) && !is_slow(e) && hardly_rests_in_the_way(e);
+    found(looked_at, applies, || {
+        let by = e.causes.iter().find(|c| c.has_function());
+        Verdict::new(format!(
+            "No bottleneck found: the process has room left; its busiest thread computes {} of \
+             the time, and it waits for others {} of the time{answers}",
+            words::share(busiest),
+            words::share(pending)
+        ))
+        .healthy()
+        .with(by.map(|c| {
+            let reason = c.reason.map_or_else(String::new, |r| format!(", {r}"));
+            format!(
+                "Of what it does beside, the largest part is in {} ({}{reason}, {})",
+                c.function,
+                c.state.name(),
+                words::share(c.share)
+            )
+        }))
+    })
+}
+
+/// `; N requests answered in T on average`; empty where none were counted.
+fn answer_words(e: &Evidence<'_>) -> String {
+    let Some(mean) = e.requests.mean_ns() else {
+        return String::new();
+    };
+    let when = match mean {
+        0 => "sooner than could be seen".to_string(),
+        ns => format!("in {}", words::time(ns)),
+    };
+    format!("; {} requests answered {when} on average", e.requests.asked)
+}
+
+/// Whether the busiest thread, and all threads together, compute less than they could.
+fn has_room(e: &Evidence<'_>) -> bool {
+    let b = &e.bottleneck;
+    let lasting = b.lasting_ns as f64 >= LASTING_OF_COMPUTING * b.on_cpu_ns() as f64;
+    b.load(b.busiest_ns) < ROOM && (b.busy_cpus() < ROOM || lasting)
+}
+
+/// Whether the process answers within the time that a person takes for at once.
+fn is_quick(e: &Evidence<'_>) -> bool {
+    e.requests.at_most_ns().is_some_and(|ns| ns < AT_ONCE_NS)
+}
+
+/// Whether it answers late, or, where its own answers were not counted, its upstream does.
+fn is_slow(e: &Evidence<'_>) -> bool {
+    let late = |ns: u64| ns >= AT_ONCE_NS;
+    match e.requests.mean_ns() {
+        Some(mean) => late(mean),
+        None => {
+            let upstream = e.requests.upstream.as_ref();
+            upstream.and_then(|u| u.mean_ns()).is_some_and(late)
+        }
+    }
+}
+
+/// Whether it waits for others next to nothing, as far as is known.
+fn hardly_waits(e: &Evidence<'_>) -> bool {
+    let pending = pending(e);
+    let hardly = pending < HEALTHY_PENDING || (is_quick(e) && pending < HEALTHY_PENDING_QUICK);
+    hardly && e.mostly_unseen().is_none() && e.bottleneck.load(e.unnamed()) < UNNAMED_SHARE
+}
+
+/// Whether it neither sleeps nor polls for most of its time where that may be in a caller's way.
+fn hardly_rests_in_the_way(e: &Evidence<'_>) -> bool {
+    let slept = e.share(e.blocked(BlockReason::Timer));
+    let polled = e.blocked(BlockReason::Poll);
+    // Threads that hardly move may poll for most of the time that is left.
+    let seldom = is_quick(e) && e.bottleneck.load(polled) < HEALTHY_PENDING_QUICK;
+    slept < MOSTLY_SHARE
+        && (e.share(polled) < MOSTLY_SHARE
+            || seldom
+            || e.follows_requests()
+            || answers_by_itself(e))
+}
+
+/// Whether polled connections saw it answer at once, and either ask nobody, or await answers for a
+/// small part of the time that it polled: it mostly polls for work.
+fn answers_by_itself(e: &Evidence<'_>) -> bool {
+    let r = &e.requests;
+    let polled = e.blocked(BlockReason::Poll);
+    let awaited = r.upstream.as_ref().map_or(0, |u| u.awaited_ns);
+    let seldom = awaited == 0 || awaited.max(r.owed_ns) < polled / POLLED_FOR_OTHERS_PART;
+    r.asked >= MIN_REQUESTS && r.mean_ns().is_some_and(|ns| ns < AT_ONCE_NS) && seldom
+}
+
+/// Unmeasured processes bring something: work, as far as can be told.
+pub(super) fn input(e: &Evidence<'_>) -> Found {
+    use BlockReason::{Lock, Pipe};
+    let (reason, all) = e.main_wait();
+    let by = largest(&e.causes, State::Blocked, Some(reason));
+    let standard = reason == Pipe && by.is_some_and(|c| is_standard_input(e, c));
+    let ns = match reason {
+        Pipe if standard => by.map_or(0, |c| c.ns),
+        Pipe | Lock => e.brought(reason),
+        _ => 0,
+    };
+    let share = e.share(ns);
+    let target = match standard {
+        true => "standard input",
+        false => "what an unmeasured process brings",
+    };
+    found(
+        format!("waits for {target}: {}", words::share(share)),
+        share >= MOSTLY_SHARE && ns * 2 >= all,
+        || {
+            let through = by.and_then(|c| c.resource.as_deref());
+            let (target, source) = match through {
+                _ if standard => ("its standard input".into(), "writes it"),
+                Some(through) => (format!("what others bring by {through}"), "brings it"),
+                None => ("what others bring".into(), "brings it"),
+            };
+            let verdict = Verdict::new(format!(
+                "No bottleneck found in this process: it waits for {target} {} of active time{}; if that \
+                 is too slow, the cause is the process that {source}",
+                words::share(share),
+                most_in(by)
+            ))
+            .because(reason.name())
+            .of(e, Spent::blocked(ns, by))
+            .healthy()
+            .outside()
+            .with(waker_words(&e.wakers(reason)));
+            match reason {
+                Lock => verdict
+                    .suspected(
+                        "a condition or semaphore of another process may also stand for something that is \
+                         to be given back",
+                    )
+                    .assuming("others bring work by it, and give nothing back"),
+                _ => verdict,
+            }
+        },
+    )
+}
+
+/// Whether a cause's waits are for a pipe at descriptor 0, the only one that a pipe's name leaves
+/// out.
+fn is_standard_input(e: &Evidence<'_>, c: &Cause) -> bool {
+    let name = c.resource.as_deref().unwrap_or_default();
+    name.starts_with("pipe:[")
+        && !name.contains("(fd")
+        && e.mostly_passes(c, |side, name| {
+            side == Side::Kernel && knows(PIPE_READ, name)
+        })
+}
+
+/// Threads sleep by their own clock.
+pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
+    let ns = e.blocked(BlockReason::Timer);
+    let share = e.share(ns);
+    found(
+        format!("sleeping: {}", words::share(share)),
+        share >= MOSTLY_SHARE,
+        || {
+            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
+            // The shell or person that started a command waits for its end.
+            let command = e.recording.domain.target.starts_with("command");
+            let begin = match command {
+                true => "I",
+                false => "No bottleneck found, as far as is known which thread waits for which: i",
+            };
+            let verdict = Verdict::new(format!(
+                "{begin}t sleeps by its own clock {} of active time{}: harmless where nobody \
+                 waits for it, the cause if somebody does",
+                words::share(share),
+                most_in(by)
+            ))
+            .because(BlockReason::Timer.name())
+            .of(e, Spent::blocked(ns, by))
+            .with(by.and_then(|c| length_words(e, c, BlockReason::Timer)))
+            .with(by.and_then(|c| holds_up_a_loop(e, c)))
+            .with(tries_again(e));
+            match command {
+                true => verdict,
+                false => verdict
+                    .healthy()
+                    .suspected("no request was seen in flight, and no other thread waits for it")
+                    .assuming("nobody waits for the threads that sleep"),
+            }
+        },
+    )
+}
+
+/// A sleep below a step of a Python event loop: the loop waits with it.
+fn holds_up_a_loop(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    e.mostly_passes(c, |_, name| knows(EVENT_LOOP_STEPS, name))
+        .then(|| {
+            "It sleeps inside an event loop's step: all other tasks of that loop stand still meanwhile (await a sleep \
+             of the loop's own, or give such calls to a thread)"
+                .into()
+        })
+}
+
+/// Threads poll.
+pub(super) fn events(e: &Evidence<'_>) -> Found {
+    let ns = e.blocked(BlockReason::Poll);
+    let share = e.share(ns);
+    found(
+        format!("waiting for events: {}", words::share(share)),
+        share >= MOSTLY_SHARE,
+        || {
+            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
+            let holder = by.and_then(|c| ask_for_holder(e, c));
+            let (follows, share) = (e.follows_requests(), words::share(share));
+            let place = most_in(by);
+            let cause = if holder.is_some() {
+                format!("It waits {FOR_OWN_LOCKS}, {share} of active time{place}")
+            } else if !follows {
+                format!(
+                    "It waits for events {share} of active time{place}: for replies of others if requests \
+                     are in flight, for work if not"
+                )
+            } else {
+                let says = match e.polls(Polls::WhileOwing).is_empty() {
+                    false => {
+                        "what callers asked before is not answered meanwhile, as where they wait for news"
+                    }
+                    true => "no request is in flight on its connections meanwhile",
+                };
+                format!(
+                    "No bottleneck found: it waits for events {share} of active time{place}: {says}"
+                )
+            };
+            let verdict = Verdict::new(cause)
+                .because(BlockReason::Poll.name())
+                .of(e, Spent::blocked(ns, by));
+            match (&holder, follows) {
+                (Some(_), _) => verdict.with(holder),
+                (None, true) => verdict.healthy(),
+                (None, false) => verdict
+                    .suspected("which of the two is not known")
+                    .assuming("the threads wait for replies of others, and not for work"),
+            }
+        },
+    )
+}

@@ -1,0 +1,145 @@
+//! Rules about tasks that a runtime schedules itself.
+
+use std::sync::Arc;
+
+use wallscope_model::{State, TaskGroup};
+
+use super::cpu::computing;
+use super::verdict::{Found, Verdict};
+use crate::evidence::Evidence;
+use crate::evidence::tasks::{HeldBack, Tasks, asleep};
+use crate::thresholds::{
+    CAUSE_SHARE, TASKS_BUSY, TASKS_OWED_FOLLOWED, TASKS_OWED_POLLED, TASKS_WAITING,
+};
+use crate::words;
+
+/// Most functions in which tasks sleep that are told.
+const MAX_SLEEPS: usize = 3;
+
+/// `ns` of tasks' time as a number of tasks at any time.
+fn at_once(e: &Evidence<'_>, ns: u64) -> f64 {
+    ns as f64 / e.recording.window.length_ns().max(1) as f64
+}
+
+/// Other tasks that run, or are ready to, most of their time: the waiting ones may wait for them.
+fn busy_tasks(e: &Evidence<'_>, began: &str) -> Option<String> {
+    let ready = |g: &TaskGroup| g.state_ns(State::OnCpu) + g.state_ns(State::Runnable);
+    let part = |g: &TaskGroup| ready(g) as f64 / g.wall_ns().max(1) as f64;
+    let groups = e.recording.tasks.iter();
+    let busy = groups.filter(|g| &*g.name != began && part(g) >= TASKS_BUSY);
+    let main = busy.max_by_key(|g| ready(g))?;
+    (at_once(e, ready(main)) >= CAUSE_SHARE).then(|| {
+        format!(
+            "Meanwhile those that began with {} run, or are ready to, {} of their time",
+            main.name,
+            words::share(part(main))
+        )
+    })
+}
+
+/// Functions in which tasks sleep by the clock: while callers wait for a loop that polls, they may
+/// wait for these.
+pub(super) fn sleeping_tasks(e: &Evidence<'_>) -> Option<String> {
+    let named: Vec<String> = (asleep(e.recording).into_iter())
+        .map(|(function, ns)| (function, at_once(e, ns)))
+        .filter(|(_, at_once)| *at_once >= CAUSE_SHARE)
+        .take(MAX_SLEEPS)
+        .map(|(function, at_once)| format!("{function} ({at_once:.1} of them at any time)"))
+        .collect();
+    let kind = &e.recording.tasks.first()?.kind;
+    (!named.is_empty()).then(|| format!("Its {kind}s sleep meanwhile in {}", words::list(&named)))
+}
+
+/// Tasks wait for something that others hold back.
+pub(super) fn held_back(e: &Evidence<'_>) -> Found {
+    let tasks = Tasks::most_held_back(e.recording);
+    let waited = tasks.held_ns();
+    let share = waited as f64 / tasks.active.max(1) as f64;
+    let looked_at = format!(
+        "those that wait most for what others hold: {:.1} at any time, {} of what they do in the program's \
+         functions",
+        at_once(e, waited),
+        words::share(share)
+    );
+    // Where the task that takes or gives it computes, that is the finding.
+    let computes = || computing(e).verdict.is_some();
+    let much = share >= CAUSE_SHARE && at_once(e, waited) >= TASKS_WAITING;
+    let applies = |(_, what, _): &Place<'_>| {
+        much && match what {
+            HeldBack::Lock | HeldBack::Pool => true,
+            HeldBack::Receiver => !computes(),
+            HeldBack::Sender => owed(e, waited) && !computes(),
+        }
+    };
+    let place = tasks.place().filter(applies);
+    let verdict = place.map(|place| task_verdict(e, &tasks, place, share));
+    Found { looked_at, verdict }
+}
+
+/// A function, the thing held back that tasks wait for there, and the time, ns.
+type Place<'t> = (&'t Arc<str>, HeldBack, u64);
+
+/// Whether callers are owed answers about as long as tasks wait for a sender. A task that waits to
+/// be told of news (a stream of events) waits in such places too, but not for a first answer.
+fn owed(e: &Evidence<'_>, waited: u64) -> bool {
+    let factor = match e.follows_requests() {
+        true => TASKS_OWED_FOLLOWED,
+        false => TASKS_OWED_POLLED,
+    };
+    waited as f64 <= factor * e.requests.owed_ns as f64
+}
+
+fn task_verdict(
+    e: &Evidence<'_>,
+    tasks: &Tasks<'_>,
+    (function, what, ns): Place<'_>,
+    share: f64,
+) -> Verdict {
+    let (kind, waited) = (tasks.kind, tasks.held_ns());
+    let mut verdict = Verdict::new(format!(
+        "Of its {kind}s, those that began with {} wait for {} {} of what they do in the \
+         program's functions, {:.1} of them at any time; most of it in {function} ({} of these waits)",
+        tasks.began,
+        what.words(),
+        words::share(share),
+        at_once(e, waited),
+        words::share(ns as f64 / waited.max(1) as f64)
+    ));
+    verdict.state = Some(State::Blocked);
+    verdict.reason = Some(what.reason());
+    verdict.function = Some(function.to_string());
+    verdict.share = share;
+    verdict.whole = format!("the time of these {kind}s in the program's functions");
+    verdict.confidence = format!(
+        "sampled: {} looks at the runtime's list of {kind}s",
+        tasks.looks
+    );
+    verdict.bound = format!(
+        "at most {} of {}, if nothing else takes its place",
+        words::share(share),
+        verdict.whole
+    );
+    let inside = tasks.inside(function).map(|(reason, ns)| {
+        let held_across = match what {
+            HeldBack::Lock => "; if the lock is held across that, it is what the others wait for",
+            _ => "",
+        };
+        format!(
+            "In {function} they also wait for: {reason}, {:.1} of them at any time{held_across}",
+            at_once(e, ns)
+        )
+    });
+    let elsewhere = tasks
+        .elsewhere()
+        .filter(|(_, _, ns)| inside.is_none() && at_once(e, *ns) >= CAUSE_SHARE)
+        .map(|(f, reason, ns)| {
+            format!(
+                "Beside that they wait for: {reason}, in {f}, {:.1} of them at any time",
+                at_once(e, ns)
+            )
+        });
+    verdict
+        .with(inside)
+        .with(elsewhere)
+        .with(busy_tasks(e, tasks.began))
+}

@@ -1,0 +1,182 @@
+//! Rules about waits that others have to end.
+
+use wallscope_model::{BlockReason, State};
+
+use super::details::{beside, length_words, saturated, waker_words};
+use super::verdict::{Found, Spent, Verdict, found, most_in, resource_of};
+use super::wait_target::wait_target;
+use crate::delays::Delay;
+use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Wakers, host_facts, largest};
+use crate::frames::Side;
+use crate::knowledge::{ROW_ACCESS, TRANSACTION_ENDS, knows, waits_for_condition};
+use crate::thresholds::{
+    CAUSE_SHARE, DELAY_SHARE, MOSTLY_ENDED, ONE_THREAD_SHARE, SAME_FUNCTION_SHARE,
+};
+use crate::words;
+
+/// One reason takes much of the active time, or of one thread's.
+pub(super) fn waiting(e: &Evidence<'_>) -> Found {
+    let (reason, ns) = e.main_wait();
+    let share = e.share(ns);
+    let of_one_thread = e.bottleneck.load(e.most_of_one_thread(reason));
+    found(
+        format!(
+            "most on {}: {}; of one thread: {} of the window",
+            words::reason(reason),
+            words::share(share),
+            words::share(of_one_thread)
+        ),
+        share >= CAUSE_SHARE || of_one_thread >= ONE_THREAD_SHARE,
+        || wait_verdict(e, reason, ns),
+    )
+}
+
+/// The verdict on waits for `reason`, with everything that is known of them.
+pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
+    let by = largest(&e.causes, State::Blocked, Some(reason));
+    let ended = e.wakers(reason);
+    let share = words::share(e.share(ns));
+    let cause = match reason {
+        BlockReason::Stopped => format!(
+            "It is stopped, by a signal, a debugger or a frozen cgroup, {share} of active time; the place \
+             where that meets it says nothing"
+        ),
+        _ => format!(
+            "It waits for {}{} {share} of active time{}",
+            by.map_or(words::reason(reason), |c| wait_target(e, reason, c)),
+            resource_of(by),
+            most_in(by)
+        ),
+    };
+    let mut verdict = Verdict::new(cause)
+        .because(reason.name())
+        .of(e, Spent::blocked(ns, by));
+    verdict.holder = ended.main();
+    let lock = by.filter(|_| reason == BlockReason::Lock);
+    verdict
+        .with(waker_words(&ended))
+        .with(lock.and_then(|c| transactions(e, c, &ended)))
+        .with(lock.and_then(|c| other_wait_there(e, c)))
+        .with(by.and_then(|c| length_words(e, c, reason)))
+        .with(saturated(e, reason))
+        .with(beside(e))
+}
+
+/// Rows that another transaction has locked, where MySQL and MariaDB wait at a condition until that
+/// transaction ends. Their storage engines are mostly stripped of names.
+fn transactions(e: &Evidence<'_>, c: &Cause, wakers: &Wakers) -> Option<String> {
+    let ends = wakers.threads.iter();
+    let ends = ends.filter(|(_, function, _)| knows(TRANSACTION_ENDS, function));
+    let ended: f64 = ends.map(|(.., share)| share).sum();
+    let rows = || e.mostly_passes(c, |_, name| knows(ROW_ACCESS, name));
+    (ended >= MOSTLY_ENDED && rows()).then(|| {
+        "It is rows (or a table) that another transaction has locked until it ends: SHOW ENGINE INNODB STATUS, and \
+         information_schema.innodb_lock_waits, name both"
+            .into()
+    })
+}
+
+/// Another wait in the function that waits for a lock: where wakers are unknown, the lock may well be
+/// held across it.
+fn other_wait_there(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    let at_condition = |side, name: &str| side == Side::User && waits_for_condition(name);
+    if !e.recording.hops.is_empty() || e.mostly_passes(c, at_condition) {
+        return None;
+    }
+    let other = e.causes.iter().find(|o| {
+        let same = (&o.function, &o.module) == (&c.function, &c.module);
+        let waits = o.state == State::Blocked && o.reason != c.reason;
+        same && waits && o.share >= SAME_FUNCTION_SHARE
+    })?;
+    let reason = other.reason.and_then(BlockReason::from_name)?;
+    Some(format!(
+        "In {} they also wait for {} ({} of active time): if the lock is held across that, it is what the others \
+         wait for",
+        other.function,
+        wait_target(e, reason, other),
+        words::share(other.share)
+    ))
+}
+
+/// Waits that look like rest to the kernel, and are none: see [`Delay`].
+pub(super) fn delayed(e: &Evidence<'_>) -> Found {
+    let (delay, own) = e.main_delay();
+    let (ns, others) = match delay {
+        // The same wait in other calls: for the end of a child, and for its output.
+        Delay::Child => {
+            let ns = own + e.blocked(BlockReason::Child) + e.piped_from_children();
+            (ns, longest_without_children(e))
+        }
+        _ => (own, e.main_wait().1),
+    };
+    let share = e.share(ns);
+    found(
+        format!(
+            "{}: {}, {} with waits of that kind in other calls",
+            delay.name(),
+            words::share(e.share(own)),
+            words::share(share)
+        ),
+        share >= CAUSE_SHARE
+            && e.share(own) >= DELAY_SHARE
+            && ns >= others.max(e.polled_for_answers())
+            // A server that starts a process for each of its callers waits for callers, while its
+            // processes wait for their own needs.
+            && ns >= e.handed_while_owing() + e.held(),
+        || delay_verdict(e, delay, ns),
+    )
+}
+
+/// The longest wait that others have to end, without those for children and pipes, ns.
+fn longest_without_children(e: &Evidence<'_>) -> u64 {
+    let reasons = ENDED_BY_OTHERS.iter();
+    let others = reasons.filter(|r| !matches!(r, BlockReason::Child | BlockReason::Pipe));
+    others.map(|r| e.blocked(*r)).max().unwrap_or(0)
+}
+
+fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
+    let by = e.main_delayed(delay);
+    let (cause, reason) = match delay {
+        Delay::Child => (
+            "waits for child processes, for their output or their end,",
+            BlockReason::Child,
+        ),
+        Delay::Disk => (
+            "waits for a disk that it asked without blocking (io_uring, aio)",
+            BlockReason::Disk,
+        ),
+        Delay::Tries => (
+            "sleeps between its tries to get a lock that another has",
+            BlockReason::Timer,
+        ),
+    };
+    let verdict = Verdict::new(format!(
+        "It {cause} {} of active time{}",
+        words::share(e.share(ns)),
+        most_in(by)
+    ))
+    .because(reason.name())
+    .of(e, Spent::blocked(ns, by));
+    let verdict = match delay {
+        Delay::Tries => with_file_lock(e, verdict),
+        Delay::Disk => verdict.with(saturated(e, BlockReason::Disk)),
+        Delay::Child => verdict.with(waker_words(&e.wakers_of(&e.delayed_samples(delay)))),
+    };
+    verdict
+        .with(by.and_then(|c| length_words(e, c, reason)))
+        .with(beside(e))
+}
+
+/// Adds the holder of a locked file, or the way to find it.
+fn with_file_lock(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
+    match host_facts::file_locks(e.recording) {
+        Some((holder, said)) => Verdict {
+            holder: Some(holder),
+            ..verdict.with(Some(said))
+        },
+        None => verdict.with(Some(
+            "The kernel tells no process of such a wait: `lslocks` names the processes that hold locks of files"
+                .into(),
+        )),
+    }
+}

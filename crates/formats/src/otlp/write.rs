@@ -1,0 +1,220 @@
+//! Recording → OTLP.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{LabelValue, Recording, State, Unit, View};
+
+use super::super::WriteOptions;
+use super::super::wire::Writer;
+use super::super::written::{Rows, left_out};
+use super::field;
+
+/// Tables in the making; place 0 of each is the empty entry that the format asks for.
+struct Dictionary {
+    strings: FxHashMap<String, u64>,
+    attributes: FxHashMap<(u64, String, bool), u64>,
+    out: Writer,
+}
+
+impl Dictionary {
+    fn string(&mut self, text: &str) -> u64 {
+        if let Some(n) = self.strings.get(text) {
+            return *n;
+        }
+        let n = self.strings.len() as u64;
+        self.strings.insert(text.to_string(), n);
+        self.out.bytes(field::dictionary::STRING, text.as_bytes());
+        n
+    }
+
+    fn attribute(&mut self, key: &str, value: &str, number: bool) -> u64 {
+        let key = self.string(key);
+        let next = self.attributes.len() as u64 + 1;
+        let n = *self
+            .attributes
+            .entry((key, value.to_string(), number))
+            .or_insert(next);
+        if n == next {
+            let mut any = Writer::default();
+            match value.parse::<u64>() {
+                Ok(v) if number => {
+                    // A zero has to be written: its field tells the type.
+                    any.present(3, v);
+                }
+                _ => any.bytes(1, value.as_bytes()),
+            }
+            let mut w = Writer::default();
+            w.number(1, key);
+            w.bytes(2, &any.bytes);
+            self.out.bytes(field::dictionary::ATTRIBUTE, &w.bytes);
+        }
+        n
+    }
+}
+
+/// Writes all of the recording's time, a profile for each state.
+pub(crate) fn write(
+    rec: &Recording,
+    _: &WriteOptions,
+    out: &mut dyn Write,
+) -> io::Result<Vec<String>> {
+    let rows = Rows::new(rec, View::Wall);
+    let mut d = Dictionary {
+        strings: FxHashMap::default(),
+        attributes: FxHashMap::default(),
+        out: Writer::default(),
+    };
+    d.string("");
+    use field::dictionary as f;
+    for table in [
+        f::MAPPING,
+        f::LOCATION,
+        f::FUNCTION,
+        f::LINK,
+        f::ATTRIBUTE,
+        f::STACK,
+    ] {
+        d.out.bytes(table, &[]);
+    }
+    let mut modules: FxHashMap<&str, u64> = FxHashMap::default();
+    let mut mapping_of = Vec::new();
+    for info in rows.functions() {
+        let next = modules.len() as u64 + 1;
+        let n = match &*info.module {
+            "" => 0,
+            path => *modules.entry(path).or_insert(next),
+        };
+        if n == next {
+            let known = rec.modules.iter().find(|m| m.path == info.module);
+            let build_id = known.map_or("", |m| &m.build_id);
+            let name = d.string(&info.module);
+            let mut w = Writer::default();
+            w.number(4, name);
+            if !build_id.is_empty() {
+                let a = d.attribute("process.executable.build_id.gnu", build_id, false);
+                w.packed(5, std::iter::once(a));
+            }
+            d.out.bytes(f::MAPPING, &w.bytes);
+        }
+        mapping_of.push(n);
+        let (name, file) = (d.string(&info.name), d.string(&info.file));
+        let mut w = Writer::default();
+        w.number(1, name);
+        w.number(3, file);
+        w.number(4, u64::from(info.line));
+        d.out.bytes(f::FUNCTION, &w.bytes);
+    }
+    let kinds: Vec<u64> = ["native", "kernel", "jit"]
+        .iter()
+        .map(|k| d.attribute("profile.frame.type", k, false))
+        .collect();
+    let mut locations: FxHashMap<(u32, u32), u64> = FxHashMap::default();
+    let functions: Vec<_> = rows.functions().collect();
+    for path in rows.paths() {
+        let mut stack = Vec::with_capacity(path.len());
+        for step in path.iter().rev() {
+            let next = locations.len() as u64 + 1;
+            let n = *locations.entry((step.function, step.line)).or_insert(next);
+            if n == next {
+                let mut line = Writer::default();
+                line.number(1, u64::from(step.function) + 1);
+                line.number(2, u64::from(step.line));
+                let mut w = Writer::default();
+                w.number(1, mapping_of[step.function as usize]);
+                w.bytes(3, &line.bytes);
+                let kind = match functions[step.function as usize].suffix {
+                    "_[k]" => kinds[1],
+                    "_[j]" => kinds[2],
+                    _ => kinds[0],
+                };
+                w.packed(4, std::iter::once(kind));
+                d.out.bytes(f::LOCATION, &w.bytes);
+            }
+            stack.push(n);
+        }
+        let mut w = Writer::default();
+        w.packed(1, stack.iter().copied());
+        d.out.bytes(f::STACK, &w.bytes);
+    }
+    let mut profiles: Vec<Writer> = State::ALL.iter().map(|_| Writer::default()).collect();
+    let mut has = [false; State::COUNT];
+    for (who, rows) in rows.by_context() {
+        let c = who.context;
+        let mut own = vec![
+            d.attribute("process.pid", &c.pid.to_string(), true),
+            d.attribute("thread.id", &c.tid.to_string(), true),
+        ];
+        if !c.name.is_empty() {
+            own.push(d.attribute("thread.name", &c.name, false));
+        }
+        if !who.process.is_empty() {
+            own.push(d.attribute("process.executable.name", &who.process, false));
+        }
+        for r in rows {
+            let mut attributes = own.clone();
+            if let Some(reason) = r.reason {
+                attributes.push(d.attribute("wallscope.reason", reason, false));
+            }
+            let sample = r.sample.and_then(|s| rec.samples.get(s as usize));
+            if sample.is_some_and(|s| s.idle) {
+                attributes.push(d.attribute("wallscope.idle", "true", false));
+            }
+            attributes.push(d.attribute("wallscope.samples", &r.count.to_string(), true));
+            if let Some(cpu) = sample.and_then(|s| s.cpu) {
+                attributes.push(d.attribute("cpu.logical_number", &cpu.to_string(), true));
+            }
+            let set = sample
+                .and_then(|s| s.labels)
+                .and_then(|l| rec.label_sets.get(l.0 as usize));
+            for label in set.into_iter().flatten() {
+                let number = matches!(label.value, LabelValue::Number(n, _) if n >= 0);
+                let text = match &label.value {
+                    LabelValue::Number(n, _) => n.to_string(),
+                    LabelValue::Text(t) => t.to_string(),
+                };
+                attributes.push(d.attribute(&label.key, &text, number));
+            }
+            let mut w = Writer::default();
+            w.number(field::sample::STACK, u64::from(r.path_id) + 1);
+            w.packed(field::sample::ATTRIBUTES, attributes.iter().copied());
+            w.packed(field::sample::VALUES, std::iter::once(r.value));
+            profiles[r.state as usize].bytes(field::profile::SAMPLES, &w.bytes);
+            has[r.state as usize] = true;
+        }
+    }
+    let mut scope = Writer::default();
+    let window = &rec.window;
+    for (state, samples) in State::ALL.iter().zip(profiles) {
+        if !has[*state as usize] {
+            continue;
+        }
+        let (name, unit) = match &rec.domain.unit {
+            Unit::Nanoseconds => (state.name().to_string(), "nanoseconds"),
+            Unit::Bytes => ("bytes".to_string(), "bytes"),
+            Unit::Count(name) => (name.clone(), "count"),
+        };
+        let mut kind = Writer::default();
+        kind.number(1, d.string(&name));
+        kind.number(2, d.string(unit));
+        let mut p = Writer::default();
+        p.bytes(field::profile::SAMPLE_TYPE, &kind.bytes);
+        p.bytes.extend_from_slice(&samples.bytes);
+        p.fixed(field::profile::TIME, window.start_unix_ns);
+        p.number(field::profile::DURATION, window.length_ns());
+        scope.bytes(field::PROFILES, &p.bytes);
+    }
+    let mut resource = Writer::default();
+    resource.bytes(field::SCOPE_PROFILES, &scope.bytes);
+    let mut w = Writer::default();
+    w.bytes(field::RESOURCE_PROFILES, &resource.bytes);
+    out.write_all(&w.bytes)?;
+    let mut w = Writer::default();
+    w.bytes(field::DICTIONARY, &d.out.bytes);
+    out.write_all(&w.bytes)?;
+    out.flush()?;
+    let mut lost = left_out(rec, &["time slices", "addresses"]);
+    // Labels have a place here.
+    lost.iter_mut().for_each(|l| *l = l.replace("; labels", ""));
+    Ok(lost)
+}

@@ -1,0 +1,25 @@
+//! Files of other tools: what is read of them agrees with what their tools say, and what they do
+//! not say stays unknown.
+
+#[path = "exchange/agreement.rs"]
+mod agreement;
+#[path = "exchange/big_endian.rs"]
+mod big_endian;
+#[path = "exchange/folded.rs"]
+mod folded;
+#[path = "exchange/hostile.rs"]
+mod hostile;
+#[path = "exchange/instruments.rs"]
+mod instruments;
+#[path = "exchange/other_pprof.rs"]
+mod other_pprof;
+#[path = "exchange/perf_data.rs"]
+mod perf_data;
+#[path = "exchange/perf_script.rs"]
+mod perf_script;
+#[path = "exchange/recorders.rs"]
+mod recorders;
+#[path = "exchange/support.rs"]
+mod support;
+#[path = "exchange/writers.rs"]
+mod writers;

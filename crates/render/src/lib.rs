@@ -1,0 +1,23 @@
+//! Data → text, JSON, Markdown, SVG and the page.
+//!
+//! * [`text`], [`markdown`], [`json`]: a report. [`waits`]: locks and chains of waits.
+//! * [`calls`]: calls of single functions. [`calibrate`], [`inflation`]: wallscope beside other tools.
+//! * [`diff`]: a comparison of recordings.
+//! * [`page`], [`svg`]: pictures. [`off_wake`]: blocked stacks with their wakers' stacks, folded.
+//! * [`export`]: a row for everything that a recording can be written as.
+//!
+//! Nothing here measures, judges, prints, or looks at the machine: values in, bytes and strings out.
+//! The sentence on top of a report comes from the caller.
+
+pub mod calibrate;
+pub mod calls;
+pub mod diff;
+pub mod export;
+pub mod inflation;
+pub mod json;
+pub mod markdown;
+pub mod off_wake;
+pub mod page;
+pub mod svg;
+pub mod text;
+pub mod waits;

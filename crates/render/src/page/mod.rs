@@ -1,0 +1,287 @@
+//! The page: a recording as one HTML file that opens anywhere, offline.
+//!
+//! What is done: the recording's stacks become a calling-context tree and rows of time, scaled to
+//! the ledger's exact totals; those and the recording's words are written as compact columns,
+//! deflated, and embedded as text beside the code in `web/`. All views, filters and times are
+//! computed in the page from these, so one file answers every question that the recording can.
+//!
+//! Why so: whoever gets the file has nothing else. It makes no request (its content-security policy
+//! forbids all of them and admits only its own script and style, by hash), and the data lies in
+//! an inert block of base64, so no name in a recording can become markup.
+//!
+//! What it does not do: it keeps no addresses below the function, no CPU numbers and no unscaled
+//! values; above a million and a half source lines along stacks it keeps those of the leaves only.
+//! The recording's own file keeps everything.
+
+pub mod article;
+mod columns;
+pub(crate) mod entries;
+mod join;
+mod lengths;
+mod meta;
+mod payload;
+mod timeline;
+pub(crate) mod trie;
+mod waits;
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+use sha2::{Digest, Sha256};
+use wallscope_model::Recording;
+
+use wallscope_analysis::view::Idle;
+
+/// What stands above every kind of page.
+const HEAD: &str = include_str!("../../web/head.html");
+const TEMPLATE: &str = include_str!("../../web/page.html");
+const STYLE: &str = include_str!("../../web/page.css");
+
+/// What a page says besides its recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageOptions<'a> {
+    /// Title; empty: the recording's target.
+    pub title: &'a str,
+    /// What was found, shown while nothing is filtered; `None`: the page's own words.
+    pub finding: Option<Finding<'a>>,
+    /// What the page does with idle time until its reader chooses otherwise.
+    pub idle: Idle,
+}
+
+/// What was found, and what that rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Finding<'a> {
+    /// In one sentence.
+    pub sentence: &'a str,
+    /// The rule that found it, and when it speaks.
+    pub rule: (&'a str, &'a str),
+    /// What the rule takes for granted beyond what was counted: then it is a suspicion.
+    pub assumes: Option<&'a str>,
+    /// The figures it judged by: what, and how much.
+    pub evidence: &'a [(&'a str, String)],
+    /// What other rules say: their names and words.
+    pub also: &'a [(&'a str, String)],
+}
+
+/// Writes `recording` as one self-contained HTML file to `out`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(
+    recording: &Recording,
+    options: &PageOptions<'_>,
+    out: &mut (impl Write + ?Sized),
+) -> io::Result<()> {
+    let title = match options.title {
+        "" => recording.domain.target.as_str(),
+        title => title,
+    };
+    let payload = payload::payload(recording, title, options);
+    assemble(&RECORDING, title, &payload, out)
+}
+
+/// A kind of page: what it is called after its title, its frame, and the modules of its script.
+pub(crate) struct Kind {
+    called: &'static str,
+    template: &'static str,
+    script: fn() -> &'static str,
+}
+
+/// The page of a recording.
+const RECORDING: Kind = Kind {
+    called: "wallscope",
+    template: TEMPLATE,
+    script,
+};
+
+/// The page of a comparison.
+pub(crate) const DELTA: Kind = Kind {
+    called: "wallscope diff",
+    template: include_str!("../../web/delta.html"),
+    script: || {
+        static SCRIPT: OnceLock<String> = OnceLock::new();
+        SCRIPT.get_or_init(|| join::join(&join::delta_modules()))
+    },
+};
+
+/// Writes a page around its data.
+///
+/// # Errors
+/// Those of `out`.
+pub(crate) fn assemble(
+    kind: &Kind,
+    title: &str,
+    payload: &[u8],
+    out: &mut (impl Write + ?Sized),
+) -> io::Result<()> {
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
+    deflate.write_all(payload)?;
+    let data = deflate.finish()?;
+    let script = (kind.script)();
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data: blob:; base-uri \
+         'none'; form-action 'none'",
+        hash(script),
+        hash(style())
+    );
+    // The templates' marks, in the order in which they stand in them.
+    let template = [HEAD, kind.template].concat();
+    let mut rest = template.as_str();
+    for mark in [
+        "{{policy}}",
+        "{{title}}",
+        "{{style}}",
+        "{{data}}",
+        "{{script}}",
+    ] {
+        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+        out.write_all(before.as_bytes())?;
+        match mark {
+            "{{policy}}" => out.write_all(policy.as_bytes())?,
+            "{{title}}" => write!(out, "{} – {}", escape(title), kind.called)?,
+            "{{style}}" => out.write_all(style().as_bytes())?,
+            "{{script}}" => out.write_all(script.as_bytes())?,
+            _ => {
+                // In pieces, so that a large page is not held twice; a multiple of 3 bytes each.
+                for piece in data.chunks(3 << 16) {
+                    out.write_all(BASE64.encode(piece).as_bytes())?;
+                }
+            }
+        }
+        rest = after;
+    }
+    out.write_all(rest.as_bytes())
+}
+
+fn script() -> &'static str {
+    static SCRIPT: OnceLock<String> = OnceLock::new();
+    SCRIPT.get_or_init(|| join::join(join::MODULES))
+}
+
+/// The style sheet without the spaces beside its punctuation.
+fn style() -> &'static str {
+    static DENSE: OnceLock<String> = OnceLock::new();
+    DENSE.get_or_init(|| {
+        let beside = [
+            (": ", ":"),
+            ("; ", ";"),
+            (", ", ","),
+            (" {", "{"),
+            ("{ ", "{"),
+            (" }", "}"),
+        ];
+        let text = STYLE.lines().map(str::trim).collect::<String>();
+        (beside.iter()).fold(text, |text, (spaced, dense)| text.replace(spaced, dense))
+    })
+}
+
+fn hash(text: &str) -> String {
+    format!("sha256-{}", BASE64.encode(Sha256::digest(text)))
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars().take(300) {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(recording: &Recording) -> String {
+        let mut out = Vec::new();
+        write(recording, &PageOptions::default(), &mut out).expect("memory can be written");
+        String::from_utf8(out).expect("a page is text")
+    }
+
+    #[test]
+    fn code_stays_within_its_budget() {
+        let size = page(&Recording::default()).len();
+        assert!(size <= 150 * 1024, "{size} bytes of code");
+    }
+
+    #[test]
+    fn the_template_has_every_mark_once_and_in_order() {
+        let marks = [
+            "{{policy}}",
+            "{{title}}",
+            "{{style}}",
+            "{{data}}",
+            "{{script}}",
+        ];
+        for kind in [RECORDING, DELTA] {
+            let template = [HEAD, kind.template].concat();
+            let places: Vec<usize> = marks
+                .iter()
+                .map(|m| {
+                    assert_eq!(template.matches(m).count(), 1, "{m}");
+                    template.find(m).expect("just counted")
+                })
+                .collect();
+            assert!(places.is_sorted());
+        }
+        assert!(!STYLE.contains("</style"));
+    }
+
+    #[test]
+    fn a_hostile_target_stays_text() {
+        let mut recording = Recording::default();
+        recording.domain.target = "</title><script>alert(1)</script>&\u{7}".into();
+        let page = page(&recording);
+        assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&amp; "));
+        assert!(!page.contains("<script>alert"));
+    }
+
+    /// The page computes intervals of what it filters by itself: `web/js/stats.js` must do so as
+    /// the recorder does. The same cases with the same numbers stand in its test.
+    #[test]
+    #[allow(clippy::excessive_precision)]
+    fn the_pages_intervals_are_the_recorders() {
+        type Case<'a> = (&'a [f64], &'a [f64], f64, f64, f64);
+        let even = [9.0, 10.0, 11.0, 10.0, 9.0, 10.0, 11.0, 10.0];
+        let cases: [Case; 4] = [
+            (
+                &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+                &[10.0; 6],
+                60.0,
+                0.2140358849200057,
+                0.5156671274516007,
+            ),
+            (&[0.0; 8], &even, 80.0, 0.0, 0.0654313396076468),
+            (
+                &[5.0, 5.0, 0.0, 5.0, 5.0, 1.0, 5.0, 2.0],
+                &even,
+                80.0,
+                0.1747866154277782,
+                0.5778607518908626,
+            ),
+            (
+                &[3.0, 0.0],
+                &[10.0, 0.0],
+                10.0,
+                0.018138916523693028,
+                0.8339449324210138,
+            ),
+        ];
+        for (part, whole, samples, low, high) in cases {
+            let i = wallscope_model::stats::share_interval(part, whole, samples);
+            assert!(
+                (i.low - low).abs() < 1e-9 && (i.high - high).abs() < 1e-9,
+                "{i:?}"
+            );
+        }
+    }
+}
