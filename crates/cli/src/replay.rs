@@ -38,6 +38,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut replayed = replay::replay(&mut reader)
         .map_err(|e| Failure::unreadable(format!("cannot replay '{log}': {e}")))?;
     record::mark(&mut replayed.recording, &replayed.seen);
+    replayed.recording.domain.notes.extend(replayed.notes);
     let path = record::write(output, &replayed.recording)?;
     eprintln!("wallscope: {}", record::written(&path));
     Ok(())

@@ -1,9 +1,9 @@
 //! Values of `wallscope_model` ↔ bytes.
 
 use wallscope_model::{
-    CgroupFacts, Column, Connections, Cost, DiskFacts, Domain, EventSource, FileLock, FrameKind,
-    Function, HostFacts, HostSample, Limit, Limits, Listener, Loss, Module, ModuleKind, Neighbour,
-    NetFacts, Pressure, Process, StackEnd, State, Unit,
+    CgroupFacts, Column, Connections, Cost, DiskFacts, Domain, EventSource, FileLock, FileUser,
+    FrameKind, Function, HostFacts, HostSample, Limit, Limits, Listener, Loss, Module, ModuleKind,
+    Neighbour, NetFacts, Pressure, Process, StackEnd, State, Unit,
 };
 
 use crate::wire::{Input, Malformed, Wire, fields, variants};
@@ -22,7 +22,8 @@ variants! {
 }
 
 fields! {
-    Process { pid, parent, name, exe, cmdline, unattributed_on_cpu_ns }
+    Process { pid, parent, name, exe, cmdline, unattributed_on_cpu_ns, user }
+    FileUser { uid, gid }
     Module { kind, path, build_id, pid }
     Function { name, system_name, file, start_line }
     EventSource { what, event, rate }

@@ -11,8 +11,7 @@ use super::{
     domain,
     estimator::Estimator,
     hits,
-    naming::Names,
-    naming::Whose,
+    naming::{Names, Whose},
     samples::{Key, Sum},
     tasks, waits,
 };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::shape::ShapeRow;
 use wallscope_model::{
-    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Line,
-    Module, ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
+    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Module,
+    ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
 };
 use wallscope_unwind::{
     native::abi::FrameWord,

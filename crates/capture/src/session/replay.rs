@@ -30,6 +30,8 @@ pub struct Replayed {
     pub recording: Recording,
     /// What was seen of connections in the waits of each sample, by index.
     pub seen: Vec<WaitSeen>,
+    /// Notes for the domain, to be added once idle waits are marked.
+    pub notes: Vec<String>,
 }
 
 /// Why a log gives no recording.
@@ -144,11 +146,14 @@ pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayErro
     } = estimator.finish(answers.names(), Looks::None);
     let strangers = symbols.apply(&mut recording);
     recording.losses.extend(late_losses);
-    recording.domain.notes.extend(notes);
     recording
         .losses
         .extend(missing(left_out, &answers, strangers));
-    Ok(Replayed { recording, seen })
+    Ok(Replayed {
+        recording,
+        seen,
+        notes,
+    })
 }
 
 /// What the log lacks for the recording as it was.

@@ -11,8 +11,7 @@ use wallscope_model::{
 use super::{
     build::Stacks,
     estimator::Estimator,
-    naming::CodeNames,
-    naming::Whose,
+    naming::{CodeNames, Whose},
     owners::Told,
     parts::{Node, Who},
     samples::{Key, User},

@@ -7,7 +7,11 @@ use wallscope_model::{
 };
 use wallscope_observe::{ObservedTaskTime, TaskWords};
 
-use super::super::{build::Stacks, estimator::TaskFacts, naming::CodeNames, naming::Whose};
+use super::super::{
+    build::Stacks,
+    estimator::TaskFacts,
+    naming::{CodeNames, Whose},
+};
 
 /// What tells one time of a group from another.
 type Place = (State, Arc<str>, Arc<str>, Option<StackId>, Option<LabelsId>);
